@@ -1,15 +1,100 @@
-"""Write files below a folder, without following a symbolic link on the way."""
+"""Write files below a folder, without following a symbolic link on the way; in a dry run only say so."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-import secrets
 import stat
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from auditkit.errors import BadInputError, StoreConflictError
+
+written_count = 0
+"""How many files this process has written; a command whose output is lost afterwards has not failed."""
+
+
+@dataclass
+class Plan:
+    """What a dry run would write: the bytes of each file by its absolute path, before (None: no file) and after."""
+
+    before: dict[Path, bytes | None] = field(default_factory=dict)
+    after: dict[Path, bytes] = field(default_factory=dict)
+
+
+plan: Plan | None = None
+"""What this process would have written, if it runs dry."""
+
+
+@contextlib.contextmanager
+def dry_run() -> Iterator[Plan]:
+    """Write nothing within the block: the plan collects what would be written."""
+    global plan
+    plan = Plan()
+    try:
+        yield plan
+    finally:
+        plan = None
+
+
+def is_dry_run() -> bool:
+    """Return whether this process writes nothing."""
+    return plan is not None
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace or create one file that the user named. Raises as `write_below`."""
+    write_below(path.absolute().parent, path.name, data)
+
+
+def create_file(path: Path, data: bytes) -> None:
+    """Write a file that is not there yet, atomically: of several processes that create it, the first one wins.
+
+    Raises StoreConflictError if it exists.
+    """
+    if os.path.lexists(path) or (plan is not None and path.absolute() in plan.after):
+        raise StoreConflictError(f"{path} exists already; nothing was written")
+    if plan is not None:
+        write_file(path, data)
+        return
+    temporary = path.absolute().with_name(f".{path.name[:200]}.{os.urandom(4).hex()}")
+    write_file(temporary, data)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise StoreConflictError(f"{path} exists already; nothing was written") from None
+    except OSError:
+        os.rename(temporary, path)  # a file system without hard links
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def create_files(contents: Mapping[Path, bytes]) -> None:
+    """Write new files. Raises StoreConflictError before the first one if any of them exists."""
+    for path in contents:
+        if os.path.lexists(path):
+            raise StoreConflictError(f"{path} exists already; nothing was written")
+    for path, data in contents.items():
+        create_file(path, data)
+
+
+def ensure_writable(folder: Path) -> None:
+    """Raise StoreConflictError if no file can be written in `folder`, or where it would be created."""
+    existing = folder.absolute()
+    while not os.path.lexists(existing) and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise StoreConflictError(f"{existing} is not a folder")
+    if plan is None:
+        name = f".auditkit-{os.urandom(4).hex()}"
+        write_below(existing, name, b"")
+        with suppress(OSError):
+            os.unlink(existing / name)
+
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -27,6 +112,12 @@ def write_below(root: Path, relative: str | PurePosixPath, data: bytes) -> None:
     if not parts or ".." in parts or parts[0] == "/":
         raise BadInputError(f"{relative} is not a path below {root}")
     path = root / relative
+    global written_count
+    if plan is not None:
+        name = path.absolute()
+        plan.before.setdefault(name, path.read_bytes() if path.is_file() else None)
+        plan.after[name] = data
+        return
     try:
         root.mkdir(parents=True, exist_ok=True)
         folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -38,6 +129,7 @@ def write_below(root: Path, relative: str | PurePosixPath, data: bytes) -> None:
                 os.close(folder)
                 folder = below
             _replace(folder, parts[-1], data)
+            written_count += 1
         finally:
             os.close(folder)
     except _LinkError:
@@ -62,7 +154,7 @@ def _replace(folder: int, name: str, data: bytes) -> None:
         if stat.S_ISLNK(status.st_mode):
             raise _LinkError
         mode = status.st_mode & 0o7777
-    temporary = f".{name[:200]}.{secrets.token_hex(4)}"
+    temporary = f".{name[:200]}.{os.urandom(4).hex()}"
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(temporary, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)

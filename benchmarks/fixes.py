@@ -22,7 +22,7 @@ from pathlib import Path, PurePath
 from statistics import median
 
 from auditkit.rendering.markdown import visible
-from auditkit.store.reading.reader import read_ticket
+from auditkit.tickets.document import FIX, parse_document
 from auditkit.workflows.audit.audit import specimen_dir
 from benchmarks.evidence import ROOT, RUN, Document, Place, results_of, rows, store_results, write_blocks
 from benchmarks.precision import plain
@@ -73,14 +73,15 @@ def measure(name: str, clone: Path, place: Place, fix_time_s: int) -> Document:
 
 def outcome(name: str, path: PurePath, data: bytes, clone: Path, place: Place) -> Document:
     """One ticket: what it is about, how long it is, and its fix applied and verified, or why there is none."""
-    ticket, shown = read_ticket(data, path), visible(data.decode())
-    diffs = _DIFF.findall(ticket.recommended_fix)
-    first = ticket.recommended_fix.strip().partition("\n")[0]
+    document, shown = parse_document(data, Path(path)), visible(data.decode())
+    ticket, fix = document.ticket, document.section(FIX) or ""
+    diffs = _DIFF.findall(fix)
+    first = fix.strip().partition("\n")[0]
     found: Document = {
-        "id": str(ticket.id),
-        "severity": ticket.severity_written,
-        "probes": [*dict.fromkeys(each.partition("/")[0] for each in ticket.fingerprints)],
-        "is_read": all(each.device.endswith("(source)") for each in ticket.evidence),
+        "id": ticket.id,
+        "severity": ticket.severity.value,
+        "probes": [*dict.fromkeys(each.partition("/")[0] for each in ticket.findings)],
+        "is_read": "\nread from the source" in document.evidence,
         "words": sum(len(line.split()) for line in shown),
         "visible_lines": len(shown),
         "without": "" if diffs else first,
@@ -102,8 +103,8 @@ def verified(name: str, ticket_id: str, diffs: list[str], clone: Path, place: Pl
     git(clone, *_AUTHOR, "commit", "-qam", f"{ticket_id}: as recommended")
     done = place.document(f"ticket verify {ticket_id} --checkout {name} --tickets tickets/{name} --python PYTHON")
     git(clone, "reset", "--quiet", "--hard", before)
-    left = [f"{each['state']}: {each['probe']}" for each in done["items"] if each["state"] not in ("PROVEN", "UNBOUND")]
-    return left[0] if left else "PROVEN"
+    left = [f"{each['state']}: {name}" for name, each in done["findings"].items() if each["state"] != "proven"]
+    return left[0] if left else "proven"
 
 
 def measured(options: argparse.Namespace, folder: Path) -> Document:

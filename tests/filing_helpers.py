@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import date
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
-from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, Evidence, Outcome, Severity
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Environment, Finding, ProbeResult, fingerprint
-from auditkit.rendering.evidence import render_banner
-from auditkit.store.folder.filing import Filed, Forms, file_findings
-from auditkit.store.folder.repository import Repository
+from auditkit.model.ticket import Box, Status, Ticket, id_parts
+from auditkit.tickets.document import new_document
 
 ROOT = Path(__file__).resolve().parent.parent
-TODAY = date(2026, 3, 4)
-MEASURED = "| `norm` | inf | value | n=4 | measured |"
 OLD_REVISION = "a" * 40
-NEW_REVISION = "b" * 40
 
 
 def corpus_folder() -> Path | None:
@@ -34,136 +26,30 @@ def corpus_folder() -> Path | None:
 
 def ticket_text(
     ticket_id: str = "B7-PT-01",
-    status: str = "`open`",
-    severity: str = "`P2`",
+    status: str = "open",
+    severity: str = "P2",
     title: str = "sum of squares overflows",
     fingerprint: str = "",
-    extra: str = "",
-    row: str = MEASURED,
+    **fields: Any,
 ) -> str:
-    """A hand-written ticket with fences, pipes and rules that a careless reader would trip over."""
-    block = evidence_block(fingerprint, row) + "\n" if fingerprint else ""
-    return f"""# Finding Ticket: {title}
-
----
-
-## Ticket Metadata
-
-| Field | Value |
-|-------|-------|
-| **Ticket ID** | `{ticket_id}` |
-| **Severity** | {severity} |
-| **Status** | {status} |
-| **Batch** | 7 |
-| **Agent** | `pytorch` |
-| **Domain** | `train/telemetry` |
-| **Assignee** | |
-| **Created** | 2026-01-02 |
-| **Updated** | 2026-01-02 |
-
----
-
-## Location
-
-| Field | Value |
-|-------|-------|
-| **File(s)** | `src/train/norms.py`, `src/train/loop.py` |
-| **Line(s)** | norms.py: `10-12`, loop.py: `7`, `9` |
-| **Function/Class** | `total_norm()` |
-
----
-
-## Summary
-
-**One-line summary:** squares of `x | y` overflow.
-
-**Category:**
-- [x] Correctness bug
-- [ ] Race condition / concurrency
-- [X] Numerical stability
-
-## Detailed Description
-
-```python
-# Lines 10-12
-## Ticket Metadata
-| **Status** | `fixed` |
-<!-- auditkit:evidence -->
-```
-
-- a list item with its own fence:
-
-    ```
-    # not a heading
-    ```
-
-{block}
-## Verification
-
-- [ ] a test
-{extra}"""
-
-
-def evidence_block(fingerprint: str, row: str = MEASURED) -> str:
-    """The smallest block that the store knows what to do with."""
-    return f"""<!-- auditkit:evidence -->
-## Evidence
-
-| Field | Value |
-|-------|-------|
-| **Fingerprint** | `{fingerprint}` |
-| **Message** | told |
-
-| Measurement | Value | Unit | Case | Evidence |
-|-------------|-------|------|------|----------|
-{row}
-<!-- /auditkit:evidence -->"""
-
-
-def with_history(block: str, history: Sequence[str]) -> bytes:
-    """`block` with history lines where the template puts them."""
-    if not history:
-        return block.encode()
-    lines = "".join(f"- {line}\n" for line in history)
-    end = "<!-- /auditkit:evidence -->"
-    return block.replace(end, f"\n**History**\n\n{lines}{end}").encode()
-
-
-def plain_findings(*fingerprints: str, revision: str = NEW_REVISION, severity: Severity = Severity.P2) -> list[Finding]:
-    """Findings of one cause."""
-    findings = [make_finding(fingerprint=fingerprint, severity=severity) for fingerprint in fingerprints]
-    return [replace(each, environment=replace(each.environment, revision=revision)) for each in findings]
-
-
-def plain_forms(row: str = MEASURED) -> Forms:
-    """Tickets that are `ticket_text` with a block for each finding, without templates."""
-
-    def block(finding: Finding) -> str:
-        return evidence_block(finding.result.fingerprint, row)
-
-    def ticket(findings: Sequence[Finding], ticket_id: str) -> bytes:
-        first, blocks = block(findings[0]), "\n\n".join(map(block, findings))
-        text = ticket_text(ticket_id, fingerprint=findings[0].result.fingerprint, row=row)
-        return text.replace(first, blocks).encode()
-
-    def evidence(finding: Finding, history: Sequence[str], _: Sequence[str]) -> bytes:
-        return with_history(block(finding), history)
-
-    return Forms(7, TODAY, ticket, evidence, render_banner, relation=lambda *_: "", agent="PT")
-
-
-def file_plain(
-    repository: Repository,
-    fingerprint: str,
-    row: str = MEASURED,
-    revision: str = NEW_REVISION,
-) -> Filed:
-    """File a finding of its own cause. Raises BadInputError where its ticket cannot be read."""
-    findings = plain_findings(fingerprint, revision=revision)
-    filed = file_findings(repository, [findings], plain_forms(row))[fingerprint]
-    if isinstance(filed, BadInputError):
-        raise filed
-    return filed
+    """The text of a small valid ticket; `fields` are further keys of its front matter."""
+    ticket = Ticket(
+        **{
+            "id": ticket_id,
+            "title": title,
+            "severity": Severity(severity),
+            "status": Status(status),
+            "location": "src/train/norms.py:10",
+            "function": "total_norm",
+            "findings": (fingerprint,) if fingerprint else (),
+            "batch": id_parts(ticket_id)[0],
+            "agent": "pytorch",
+            "created": "2026-01-02",
+            "boxes": (Box("a test"),),
+            **fields,
+        }
+    )
+    return new_document(ticket, [("", "Squares of `x | y` overflow.")], Path(f"{ticket_id}.md")).text
 
 
 def put(folder: Path, name: str, text: str | bytes) -> Path:
@@ -222,6 +108,3 @@ def make_finding(**changes: Any) -> Finding:
         device_name="A 64-core CPU",
     )
     return Finding(probe, ProbeResult(**(fields | changes)), environment, "run-2026-03-04")
-
-
-PATH = PurePath("batch7/B7-PT-01.md")

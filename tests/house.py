@@ -35,9 +35,9 @@ HOUSE = {
     "files": Room(words("errors")),
     "sandbox": Room(words("errors assets"), in_functions=words("yaml")),
     "model": Room(words("model"), words("msgspec")),
-    "tickets": Room(words("tickets model errors files git_process probing"), words("msgspec yaml filelock")),
+    "tickets": Room(words("tickets model errors files git_process rendering"), words("msgspec yaml filelock")),
     "rules": Room(words("rules model")),
-    "store": Room(words("store model rules errors git_process files"), words("yaml")),
+    "store": Room(words("store model errors files"), words("yaml")),
     "probing": Room(words("probing model errors assets git_process files processes"), words("platformdirs")),
     "live": Room(words("live model rules errors files git_process exporters version")),
     "worker": Room(words(""), words("torch"), words("torch triton")),
@@ -48,9 +48,10 @@ HOUSE = {
     "pytest_plugin": Room(words(""), words("pytest"), calls_only=words("testing errors")),
     "workflows": Room(
         words(
-            "workflows model errors assets files sandbox git_process rules store probing collectors rendering exporters"
-            " version"
+            "workflows model errors assets files sandbox git_process rules store tickets probing collectors rendering "
+            "exporters version"
         ),
+        words("msgspec"),
         # The engines of a sweep that a team has already; neither need be there.
         in_functions=words("ray submitit"),
     ),
@@ -59,6 +60,6 @@ HOUSE = {
         words("cli"),
         words("typer"),
         words("rich mcp"),
-        words("workflows live store errors model version sandbox processes"),
+        words("workflows live store tickets files errors model version sandbox processes"),
     ),
 }

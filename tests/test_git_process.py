@@ -20,10 +20,8 @@ from auditkit.probing.checkouts.checkout import open_checkout, parse_checkout
 from auditkit.probing.checkouts.copies import open_copy
 from auditkit.probing.source_code.files import list_files
 from auditkit.probing.source_code.history.changes import read_commit, read_commits
-from auditkit.store.folder.branches import added_on_branches
 from auditkit.workflows.fixes.file_change import FileChange
-from auditkit.workflows.fixes.shown_fix import _check_work_tree
-from auditkit.workflows.lint.source_tree import open_source_tree
+from auditkit.workflows.verification.verify import _check_work_tree
 
 pytestmark = pytest.mark.process
 
@@ -211,12 +209,6 @@ def run_all(repository: Path) -> None:
     list(read_commits(found, f"{head}~1", head))
     git.between(found, head, [])
     git.read_objects(repository, [head, f"{head}:norms.py"])
-    added_on_branches(repository)
-    for revision in ("", "HEAD"):
-        with open_source_tree(repository, revision) as tree:
-            assert "norms.py" in tree.paths
-            tree.lines("norms.py")
-            tree.is_ancestor(head)
     run_git(repository, "show", "HEAD")
     run_git(repository, "diff", "HEAD")
     run_git(repository, "diff-tree", "-p", "HEAD")

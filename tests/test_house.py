@@ -112,7 +112,7 @@ def test_a_forbidden_import_is_caught(part: str, source: str, message: str) -> N
 @pytest.mark.parametrize(
     ("part", "source"),
     [
-        ("store", "import yaml\nfrom auditkit.rules import lifecycle"),
+        ("store", "import yaml\nfrom auditkit.model import enums"),
         ("rendering", "def f():\n    import jinja2"),
         ("cli", "import typer\ndef f():\n    from auditkit.store.config.config import Config"),
         ("collectors", "try:\n    import triton\nexcept ImportError:\n    triton = None"),

@@ -65,11 +65,6 @@ def test_the_readme_shows_how_the_bundled_audit_begins_and_ends(demo: tuple[str,
     _compare(README, "output: auditkit audit", LEFT_OUT.join("\n".join(lines) for lines in kept), request)
 
 
-def test_the_page_shows_a_rendered_ticket(demo: tuple[str, str], request: pytest.FixtureRequest):
-    """The ticket in docs/demo.md is one that the bundled audit files."""
-    _compare(DEMO, "output: ticket", demo[1], request)
-
-
 def test_the_readme_begins_with_what_breaks_one_command_and_25_lines_of_its_output() -> None:
     """What it is, how such code breaks, and how it looks come first; a whole ticket does not come at all."""
     text = README.read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ pytestmark = pytest.mark.acceptance
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reports.md"
-OLD_AUDIT = ROOT / "tests" / "data" / "old_audit"
 FILES = {
     "trainer/norms.py": '''"""Norms of the gradients of one step."""
 
@@ -60,6 +58,5 @@ def test_nothing():
 
 def test_the_page_shows_what_its_commands_print(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     write(tmp_path, FILES)
-    shutil.copytree(OLD_AUDIT, tmp_path / "old_audit")
-    assert len(BLOCK.findall(PAGE.read_text(encoding="utf-8"))) == 5
+    assert len(BLOCK.findall(PAGE.read_text(encoding="utf-8"))) == 3
     check_page(PAGE, tmp_path, request.config.getoption("--update-golden"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,16 @@ from jsonschema import Draft202012Validator, ValidationError
 from referencing import Registry, Resource
 
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity, Takes
-from auditkit.model.tickets.ticket import Status
 from auditkit.probing.hosts.catalog import INSTRUMENTS
-from tests.filing_helpers import put, ticket_text
+from tests.filing_helpers import put
 from tests.project_files import ROOT, Ended, auditkit
-from tests.verify_helpers import git
 
 pytestmark = pytest.mark.acceptance
 
 SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (
-    "error", "board", "search", "brief",
-    "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",
-    "ticket_change", "ticket_verify", "ticket_try_fix", "ticket_fix", "ticket_claims",
-    "ticket_changes", "ticket_undo", "ticket_log", "ticket_from_commits",
-    "ticket_link", "ticket_renumber", "ticket_new", "ticket_import", "bisect",
-    "report_audit", "report_code_audit", "report_batch", "report_summary", "report_review", "compare",
+    "error", "brief", "run", "probes", "probe_new", "doctor", "init", "report_audit", "report_code_audit",
+    "report_review", "compare",
 )  # fmt: skip
 
 COLLECTORS = '''
@@ -125,14 +118,12 @@ def test_the_run_schema_requires_the_contract() -> None:
 def test_the_schemas_name_the_words_of_the_model() -> None:
     """A new reason, contract or status is in the schema, or this fails."""
     result, target = schema("run")["$defs"]["result"]["properties"], schema("run")["$defs"]["target"]["properties"]
-    ticket = schema("tickets")["$defs"]["ticket"]["properties"]
     assert result["outcome"]["enum"] == list(Outcome)
     assert result["reason"]["enum"] == [*Reason, None]
     assert result["severity"]["enum"] == [*Severity, None]
     assert result["evidence"]["enum"] == [*Evidence, None]
     assert target["contract"]["enum"] == [*Contract, None]
     assert target["takes"]["enum"] == [*Takes, None]
-    assert ticket["status"]["enum"] == [*Status, None]
     assert schema("probes")["$defs"]["probe"]["properties"]["instrument"]["enum"] == list(INSTRUMENTS)
 
 
@@ -190,49 +181,6 @@ def test_probe_run_is_valid(checkout: Path) -> None:
     assert missing["summary"]["error"] == 1
 
 
-def test_tickets_are_valid(audited: dict[str, Any], tmp_path: Path) -> None:
-    """Filed, hand-written, unreadable and unknown words; the list and a single one."""
-    filed = document_of("tickets", auditkit("ticket", "list", "--tickets", audited["tickets"], "--json"))
-    assert {ticket["id"] for ticket in filed["tickets"]} == {
-        result["ticket"] for result in audited["results"] if result["ticket"]
-    }
-    put(tmp_path, "B7-PT-01.md", ticket_text("B7-PT-01", status="`half-done`", severity="`urgent`"))
-    put(tmp_path, "B7-PT-02.md", b"# Finding Ticket: caf\xe9\n")
-    listed = document_of("tickets", auditkit("ticket", "list", "--tickets", tmp_path, "--json"))
-    assert [(ticket["status"], ticket["severity"]) for ticket in listed["tickets"]] == [(None, None)]
-    assert [broken["path"] for broken in listed["broken"]] == ["B7-PT-02.md"]
-    shown = document_of("tickets", auditkit("ticket", "show", "B7-PT-01", "--tickets", tmp_path, "--json"))
-    assert shown["tickets"][0]["text"].startswith("# Finding Ticket: ")
-
-
-def test_next_is_valid(tmp_path: Path) -> None:
-    put(tmp_path, "B7-PT-01.md", ticket_text("B7-PT-01", severity="`urgent`"))
-    chosen = document_of("next", auditkit("ticket", "next", "--tickets", tmp_path, "--json"))
-    assert [(ticket["id"], ticket["severity"]) for ticket in chosen["tickets"]] == [("B7-PT-01", None)]
-
-
-def test_boards_searches_and_errors_are_valid(tmp_path: Path) -> None:
-    put(tmp_path, "B7-PT-01.md", ticket_text("B7-PT-01", status="`half-done`", severity="`urgent`"))
-    (column,) = document_of("board", auditkit("ticket", "board", "--tickets", tmp_path, "--json"))["columns"]
-    assert (column["status"], column["tickets"][0]["severity"]) == ("half-done", None)
-    words = ["ticket", "search", "squares", "--json", "--tickets"]
-    assert document_of("search", auditkit(*words, tmp_path))["count"] == 1
-    put(tmp_path, "auditkit.yaml", "tickets: [")
-    told = document_of("error", auditkit("ticket", "list", "--json", cwd=tmp_path))
-    assert (told["location"]["path"], told["exit_code"]) == ("auditkit.yaml", 2)
-
-
-def test_lint_is_valid(tmp_path: Path) -> None:
-    """Findings of a page and of a file that is none, and what --fix changed."""
-    put(tmp_path, "batch7/B7-PT-01.md", ticket_text("B7-PT-01", status="`Wont fix`"))
-    put(tmp_path, "batch7/B7-PT-02.md", b"# Finding Ticket: caf\xe9\n")
-    ended = auditkit("ticket", "lint", "--tickets", tmp_path, "--fix", "--json")
-    document = document_of("lint", ended)
-    assert (ended.code, document["summary"]["tickets"], document["summary"]["broken"]) == (2, 1, 1)
-    assert [change["rule"] for change in document["changes"]] == ["TK011", "TK042"]
-    assert {"TK000", "TK006", "TK060"} <= {finding["rule"] for finding in document["findings"]}
-
-
 def test_probes_are_valid() -> None:
     listed = document_of("probes", auditkit("probe", "list", "--json"))["probes"]
     assert {probe["id"] for probe in listed} == {
@@ -266,100 +214,6 @@ def test_init_is_valid(checkout: Path, tmp_path: Path) -> None:
     }
 
 
-def test_changes_are_valid(tmp_path: Path) -> None:
-    """Every command that writes one ticket prints the same kind of document, whether it changed something or not."""
-    text = ticket_text("B7-PT-01", extra="\n## Cross-Review\n\n**Verdict:** ENDORSE\n")
-    put(tmp_path, "tickets/batch7/B7-PT-01.md", text)
-    commands: list[tuple[list[str], set[str]]] = [
-        (["edit", "B7-PT-01", "severity", "P1"], {"before", "after"}),
-        (["edit", "B7-PT-01", "verified", "all"], {"before", "after"}),
-        (["assign", "B7-PT-01", "Kim"], set()),
-        (["review", "B7-PT-01", "--verdict", "refine", "--reviewer", "drl", "--severity", "P3"], set()),
-        (["sign-off", "B7-PT-01"], set()),
-        (["status", "B7-PT-01", "investigating"], {"missing"}),
-        (["resolve", "B7-PT-01", "--as", "wont-fix", "--text", "Only in a demo."], {"missing"}),
-        (["assign", "B7-PT-01", "Kim"], set()),
-    ]
-    told = []
-    for words, more in commands:
-        document = document_of("ticket_change", auditkit("ticket", *words, "--json", cwd=tmp_path))
-        assert set(document) == {"schema_version", "id", "path", "changed", "ticket"} | more
-        assert (tmp_path / document["path"]).is_file()
-        told.append((document["changed"], document["ticket"]["status"]))
-    assert told == [*[(True, "open")] * 5, (True, "investigating"), (True, "wont-fix"), (False, "wont-fix")]
-
-
-def test_links_and_numbers_are_valid(tmp_path: Path) -> None:
-    for number in (1, 2):
-        put(tmp_path, f"tickets/B7-PT-0{number}.md", ticket_text(f"B7-PT-0{number}"))
-    ended = auditkit("ticket", "link", "B7-PT-01", "blocks", "B7-PT-02", "--json", cwd=tmp_path)
-    linked = document_of("ticket_link", ended)
-    assert [ticket["related"][0]["kind"] for ticket in linked["tickets"]] == ["blocks", "blocked-by"]
-    moved = document_of("ticket_renumber", auditkit("ticket", "renumber", "B7-PT-01", "--json", cwd=tmp_path))
-    assert (moved["old"], moved["id"], moved["references"]) == ("B7-PT-01", "B7-PT-03", ["tickets/B7-PT-02.md"])
-
-
-def test_documents_of_a_days_work_are_valid(tmp_path: Path) -> None:
-    for number in (1, 2):
-        put(tmp_path, f"tickets/B7-PT-0{number}.md", ticket_text(f"B7-PT-0{number}"))
-    git(tmp_path, "init", "-q", "--template=")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "fixes B7-PT-02, refs B7-PT-01")
-
-    def run(*words: str) -> Ended:
-        return auditkit("ticket", *words, "--json", cwd=tmp_path)
-
-    both = ("B7-PT-01", "B7-PT-02")
-    fields = ("labels=a,b", "due=2026-12-01", "Team=x", "--new-row")
-    made = document_of("ticket_changes", run("set", *both, *fields, "--yes"))
-    assert (made["changed"], made["tickets"][0]["ticket"]["labels"]) == (2, ["a", "b"])
-    assert len(document_of("ticket_undo", run("undo"))["files"]) == 2
-    said = document_of("ticket_change", run("comment", "B7-PT-01", "seen", "--by", "ada"))
-    assert [comment["text"] for comment in said["ticket"]["comments"]] == ["seen"]
-    log = document_of("ticket_log", run("log", "B7-PT-01"))
-    assert [entry["changes"] for entry in log["entries"]] == [["created: P2, open"], ["comment by ada"]]
-    named = document_of("ticket_from_commits", run("from-commits", "HEAD"))
-    assert [(one["id"], one["to"], one["changed"]) for one in named["tickets"]] == [
-        ("B7-PT-02", "in-review", False),
-        ("B7-PT-01", None, False),
-    ]
-
-
-def test_new_and_imported_tickets_are_valid(checkout: Path, tmp_path: Path) -> None:
-    words = ("ticket", "new", "--agent", "pytorch", "--json")
-    made = document_of("ticket_new", auditkit(*words, "--title", "norm overflows", cwd=tmp_path))
-    assert (made["id"], made["ticket"]["title"]) == ("B1-PT-01", "norm overflows")
-    probe = ("--probe", "norm_overflows_on_finite_grads", "--checkout", checkout, "--argument", "scale=1.0", "--target")
-    filed = document_of("ticket_new", auditkit(*words, *probe, "stats:layer_norms", cwd=tmp_path))
-    assert {one["action"] for one in filed["filed"]} == {"created"}
-    assert filed["id"] == filed["filed"][0]["id"]
-    nothing = document_of("ticket_new", auditkit(*words, *probe, "stats:no_such_function", cwd=tmp_path))
-    assert (nothing["id"], nothing["filed"]) == (None, [])
-    put(tmp_path, "old/broken/B7-PT-09.md", b"# Finding Ticket: caf\xe9\n")
-    put(tmp_path, "old/B7-PT-08.md", ticket_text("B7-PT-08"))
-    put(tmp_path, "old/notes.md", "# Notes\n")
-    read = document_of("ticket_import", auditkit("ticket", "import", "old", "--json", cwd=tmp_path))
-    assert [len(read[kind]) for kind in ("tickets", "broken", "pages", "copied")] == [1, 1, 1, 0]
-    (tmp_path / "old/broken/B7-PT-09.md").unlink()
-    copied = document_of("ticket_import", auditkit("ticket", "import", "old", "--copy", "--json", cwd=tmp_path))
-    assert [Path(one["to"]).name for one in copied["copied"]] == ["B7-PT-08.md"]
-
-
-def test_a_bisection_is_valid(tmp_path: Path) -> None:
-    """Of two commits of which the second reads in a loop; reading the source needs no torch."""
-    body = "import torch\n\n\ndef norm(grads):\n    return {}\n"
-    for number, text in enumerate(["torch.stack([g.norm() for g in grads])", "sum(g.norm().item() for g in grads)"]):
-        put(tmp_path, "stats.py", body.format(text))
-        git = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@example.org"]
-        for words in (["init", "--quiet"], ["add", "stats.py"], ["commit", "--quiet", "-m", str(number)]):
-            subprocess.run([*git, *words], check=True)
-    put(tmp_path, "tickets/B7-PT-01.md", ticket_text("B7-PT-01", fingerprint="sync_in_loop/1/stats:norm"))
-    words = ("bisect", "B7-PT-01", "--good", "HEAD~1", "--bad", "HEAD", "--json")
-    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    document = document_of("bisect", auditkit(*words, cwd=tmp_path, environment=cache))
-    assert (document["first"], document["change"]) == (document["newer"], "reproduced")
-
-
 def test_reports_are_valid(audited: dict[str, Any], tmp_path: Path) -> None:
     """Of a run with findings, an error and what does not apply; of the tickets that it filed, and a broken one."""
     run = {key: part for key, part in audited.items() if key != "tickets"}
@@ -372,19 +226,3 @@ def test_reports_are_valid(audited: dict[str, Any], tmp_path: Path) -> None:
     assert {issue["ticket"]["status"] for issue in document["issues"]} == {"open"}
     code = document_of("report_code_audit", auditkit("report", "code-audit", "--run", saved, *tickets))
     assert {entry["kind"] for entry in code["findings"]} == {"finding", "not answered"}
-    batch = document_of("report_batch", auditkit("report", "batch", *tickets))
-    summary = document_of("report_summary", auditkit("report", "summary", *tickets))
-    assert batch["total"] == summary["total"] == len(document["issues"]) > 0
-    put(tmp_path, "tickets/B7-PT-02.md", b"# Finding Ticket: caf\xe9\n")
-    broken = document_of("report_summary", auditkit("report", "summary", "--json", cwd=tmp_path))
-    assert (broken["total"], len(broken["broken"])) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    "change", [{"changed": 1}, {"before": "x"}, {"id": "B7"}, {"extra": 1}, {"missing": [1]}, {"ticket": {}}], ids=str
-)
-def test_a_wrong_change_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
-    put(tmp_path, "tickets/B7-PT-01.md", ticket_text())
-    document = document_of("ticket_change", auditkit("ticket", "assign", "B7-PT-01", "Kim", "--json", cwd=tmp_path))
-    with pytest.raises(ValidationError):
-        validator("ticket_change").validate({**document, **change})

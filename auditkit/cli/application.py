@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from auditkit.cli import audit, bisect, compare, doctor, export, init, mcp, probe, reports, run, sweep, ticket
 from auditkit.cli.help_pages import Commands
 
 _COMMANDS = {
     "Ask the code": "audit run init probe doctor",
-    "Compare revisions": "compare bisect",
+    "Compare revisions": "compare",
     "Ask many at once": "sweep",
     "Keep track": "ticket report export",
     "For agents": "mcp",
 }
-app = Commands(
-    "auditkit",
-    "Find what breaks in the code of a PyTorch checkout that measures, clips and logs gradients, and track it.",
-    "auditkit audit ../trainer",
-    _COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_MODULES = {
+    "audit": "audit", "run": "run", "init": "init", "compare": "compare", "doctor": "doctor", "export": "export",
+    "mcp": "mcp", "probe": "probe", "ticket": "ticket", "report": "reports", "sweep": "sweep",
+}  # fmt: skip
+"""The module of each command; those with an `app` are groups."""
+_TICKET_RUNS = ("new", "verify", "fix")
+"""The verbs of `ticket` that run probes: their options take as long to load as another verb to run."""
+
+
+def application(words: Sequence[str] = ()) -> Commands:
+    """Return the application with the command that `words` begin with; with all commands if they name none."""
+    app = Commands(
+        "auditkit",
+        "Find what breaks in the code of a PyTorch checkout that measures, clips and logs gradients, and track it.",
+        "auditkit audit ../trainer",
+        _COMMANDS,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name in words[:1] if words and words[0] in _MODULES else _MODULES:
+        module = import_module(f"auditkit.cli.{_MODULES[name]}")
+        if name == "ticket" and (len(words) < 2 or words[1] in _TICKET_RUNS or words[1].startswith("-")):
+            import_module("auditkit.cli.ticket_runs")
+        if hasattr(module, "app"):
+            app.add_typer(module.app)
+        else:
+            app.command(name, epilog=module.EXAMPLE)(getattr(module, name))
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -33,24 +55,9 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Run probes against the gradient collectors of a PyTorch checkout, and track what reproduced."""
-
-
-app.command("audit", epilog=audit.EXAMPLE)(audit.audit)
-app.command("run", epilog=run.EXAMPLE)(run.run)
-app.command("init", epilog=init.EXAMPLE)(init.init)
-app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
-app.command("bisect", epilog=bisect.EXAMPLE)(bisect.bisect)
-app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
-app.command("export", epilog=export.EXAMPLE)(export.export)
-app.command("mcp", epilog=mcp.EXAMPLE)(mcp.mcp)
-app.add_typer(probe.app)
-app.add_typer(ticket.app)
-app.add_typer(reports.app)
-app.add_typer(sweep.app)

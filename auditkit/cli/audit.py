@@ -82,8 +82,8 @@ def audit(
     """
     from auditkit.cli.runs.report import run_and_finish
     from auditkit.errors import BadInputError
+    from auditkit.files import is_dry_run
     from auditkit.model.runs.run import BUNDLED
-    from auditkit.store.folder.files import is_dry_run
     from auditkit.workflows.audit.audit import is_about_specimen, specimen_dir
     from auditkit.workflows.audit.baseline import base_at
 

@@ -14,10 +14,7 @@ from auditkit.cli.option_groups import with_groups
 from auditkit.cli.output import INTERRUPTED, complain, complain_of, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from auditkit.model.tickets.ticket import BrokenTicket
-    from auditkit.store.folder.repository import Repository
+    from auditkit.tickets.store import TicketFolder
 
 TicketsOption = Annotated[
     Path | None, typer.Option("--tickets", metavar="DIR", help="Folder of the tickets.", show_default="tickets")
@@ -62,9 +59,6 @@ def write_or_exit(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(filled)
     def run(dry_run: bool, **given: Any) -> None:
-        from auditkit.store.folder import locks
-
-        locks.tell = complain
         if dry_run:
             _run_dry(filled, given)
         else:
@@ -77,7 +71,7 @@ def write_or_exit(command: Callable[..., None]) -> Callable[..., None]:
 
 def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
     from auditkit.cli.planned_changes import changes_of
-    from auditkit.store.folder.files import dry_run
+    from auditkit.files import dry_run
 
     complain("dry run: nothing is written; what follows is said as if it were")
     ended: typer.Exit | None = None
@@ -97,22 +91,20 @@ def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
         raise ended
 
 
-def open_repository(tickets: Path | None) -> Repository:
-    """The tickets folder that a command means: the named one, that of ./auditkit.yaml, or `tickets`.
+def ticket_folder(tickets: Path | None, must_exist: bool = True) -> TicketFolder:
+    """Return the tickets folder that was named, that of ./auditkit.yaml, or `tickets`. Raises BadInputError."""
+    from auditkit.errors import BadInputError
+    from auditkit.store.config.config_file import config_in
+    from auditkit.tickets.store import TicketFolder
 
-    Raises BadInputError where it is not there.
-    """
-    from auditkit.cli.lookups import tickets_folder
-    from auditkit.store.folder.repository import Repository
+    folder = Path(tickets) if tickets else None
+    config = config_in("") if folder is None else None
+    if config is not None:
+        from auditkit.store.config.config import read_config
 
-    return Repository(Path(tickets_folder(tickets)))
-
-
-def end_if_broken(broken: Sequence[BrokenTicket], folder: Path) -> None:
-    """Name every file that cannot be read as a ticket, and end with exit code 2 if there is one."""
-    from auditkit.errors import ExitCode
-
-    for entry in broken:
-        complain(entry.describe(folder / entry.path))
-    if broken:
-        raise typer.Exit(int(ExitCode.BAD_INPUT))
+        folder = read_config(config).tickets
+    folder = folder or Path("tickets")
+    if must_exist and not folder.is_dir():
+        told = f"{folder} is not a folder" if folder.exists() else f"there is no tickets folder {folder}"
+        raise BadInputError(told, "name it: --tickets DIR; `auditkit audit --tickets DIR` creates it")
+    return TicketFolder(folder)

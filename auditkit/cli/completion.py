@@ -42,13 +42,11 @@ def probe_ids() -> Offers:
 
 @_on_tab
 def ticket_ids(context: typer.Context) -> Offers:
-    """From the index of the folder that is named already, or is the usual one; with their titles."""
-    from auditkit.cli.lookups import tickets_folder
-    from auditkit.store.listing.index import read_index
-    from auditkit.store.listing.rows import ID, TITLE
+    """Offer the tickets of the folder that is named already, or of the usual one, with their titles."""
+    from auditkit.cli.common import ticket_folder
 
-    index = read_index(tickets_folder(context.params.get("tickets")))
-    return list(zip(index.column(ID), index.column(TITLE), strict=True))
+    listing = ticket_folder(context.params.get("tickets")).listing()
+    return [(ticket.id, ticket.title) for ticket in listing.tickets]
 
 
 def _listed(words: Iterable[str], incomplete: str) -> Offers:
@@ -66,58 +64,16 @@ def severities(incomplete: str) -> Offers:
 
 @_on_tab
 def statuses(incomplete: str) -> Offers:
-    from auditkit.model.tickets.ticket import Status
+    from auditkit.model.ticket import Status
 
     return _listed(Status, incomplete)
 
 
 @_on_tab
 def verdicts(incomplete: str) -> Offers:
-    from auditkit.model.tickets.review import Verdict
+    from auditkit.model.ticket import Verdict
 
     return _listed((verdict.value.lower() for verdict in Verdict), incomplete)
-
-
-@_on_tab
-def agreements(incomplete: str) -> Offers:
-    from auditkit.store.listing.selection import AGREEMENTS
-
-    return _listed(AGREEMENTS, incomplete)
-
-
-@_on_tab
-def orders() -> Offers:
-    from auditkit.store.listing.selection import ORDERS
-
-    return ORDERS
-
-
-@_on_tab
-def columns(incomplete: str) -> Offers:
-    from auditkit.cli.views.columns import COLUMNS
-
-    return _listed(COLUMNS, incomplete)
-
-
-@_on_tab
-def formats() -> Offers:
-    from auditkit.cli.views.columns import FORMATS
-
-    return FORMATS
-
-
-@_on_tab
-def groupings() -> Offers:
-    from auditkit.cli.views.lint_findings import BY
-
-    return BY
-
-
-@_on_tab
-def relations() -> Offers:
-    from auditkit.model.tickets.relation import RelationKind
-
-    return list(RelationKind)
 
 
 @_on_tab

@@ -87,7 +87,7 @@ def _code_of_lost_output(why: str, code: int | str | None) -> int | str | None:
     from auditkit.cli.output import complain, discard
     from auditkit.errors import ExitCode
 
-    files = sys.modules.get("auditkit.store.folder.files")
+    files = sys.modules.get("auditkit.files")
     has_written = files is not None and files.written_count > 0
     complain(f"error: the output cannot be written: {why}{'; the files were written' if has_written else ''}")
     try:
@@ -100,15 +100,10 @@ def _code_of_lost_output(why: str, code: int | str | None) -> int | str | None:
 def _run() -> None:
     if _may_want_sandbox():
         _restart_in_sandbox()
-    from auditkit.cli.views.quick_start import run_at_once
-
-    code = run_at_once(sys.argv[1:])
-    if code is not None:
-        raise SystemExit(code)
-    from auditkit.cli.application import app
+    from auditkit.cli.application import application
 
     # One name in help and for the shell's completion, however it was started.
-    app(prog_name="auditkit")
+    application(sys.argv[1:])(prog_name="auditkit")
 
 
 def _may_want_sandbox() -> bool:

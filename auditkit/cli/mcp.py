@@ -33,7 +33,6 @@ _INSTRUCTIONS = (
     "change the code; then verify. exit_code: 0 nothing found, 1 findings, 2 wrong usage, 3 nothing measured, 4 a "
     "conflict of files, 5 the code could not be loaded. An error or an absence is never a pass."
 )
-_COLUMNS = "id,severity,status,assignee,title"
 
 
 @run_or_exit
@@ -123,21 +122,20 @@ class _Verbs:
         return await self._run(["probe", "list"])
 
     async def tickets(
-        self, folder: str = "tickets", text: str = "", finished: bool = False, offset: int = 0, limit: int = 100
+        self, folder: str = "tickets", where: str = "", finished: bool = False, offset: int = 0, limit: int = 100
     ) -> dict[str, Any]:
-        """The tickets of a folder, open ones unless `finished`; only those with `text`.
+        """List the open tickets of a folder, with `finished` all; `where` is a condition such as severity=P1.
 
         `limit` of them come back from `offset` on; `next_offset` is that of the next page, null on the last one.
         """
-        more = [*_options("--text", [text]), *(["--all"] if finished else ["--open"])]
-        words = ["ticket", "list", f"--tickets={folder}", "--format=csv", f"--columns={_COLUMNS}", *more]
-        ended = await self._run(words)
+        more = [*_options("--where", [where]), *(["--all"] if finished else [])]
+        ended = await self._run(["ticket", "list", f"--tickets={folder}", "--format=csv", *more])
         rows = list(csv.DictReader(io.StringIO(ended["answer"])))
         return ended | {"answer": _page("tickets", rows, offset, limit)}
 
     async def ticket(self, ticket_id: str, folder: str = "tickets") -> dict[str, Any]:
-        """One ticket as Markdown: the evidence, the recommended fix, the reviews."""
-        return await self._run(["ticket", "show", f"--tickets={folder}", "--raw", "--", ticket_id])
+        """Show one ticket as Markdown: the evidence, the recommended fix, the reviews and their consensus."""
+        return await self._run(["ticket", "show", f"--tickets={folder}", "--", ticket_id])
 
     async def verify(
         self, ticket_id: str, checkout: str = "", folder: str = "tickets", python: str = ""
@@ -150,9 +148,8 @@ class _Verbs:
         self, ticket_id: str, checkout: str = "", folder: str = "tickets", mode: Literal["try", "apply"] = "try"
     ) -> dict[str, Any]:
         """Run a ticket's own fix in a copy; `apply` then changes the checkout's files, where it is sufficient."""
-        place = [checkout] if checkout else []
-        more = ["--apply"] if mode == "apply" else []
-        return await self._run(["ticket", "fix", f"--tickets={folder}", *more, "--json", "--", ticket_id, *place])
+        more = [*_options("--checkout", [checkout]), *(["--apply"] if mode == "apply" else [])]
+        return await self._run(["ticket", "fix", f"--tickets={folder}", *more, "--json", "--", ticket_id])
 
     async def _run(self, words: list[str]) -> dict[str, Any]:
         """Run a command and return what it printed; `-P` keeps modules of the current folder from replacing ours."""

@@ -261,14 +261,14 @@ class FilingOptions:
         Raises BadInputError.
         """
         from auditkit.errors import BadInputError
-        from auditkit.model.tickets.ids import agent_code, format_ticket_id
+        from auditkit.model.ticket import agent_code, format_id, parse_id
 
         try:
-            format_ticket_id(self.batch or 1, agent_code(self.agent, agents) if self.agent else "PT", 1)
+            parse_id(format_id(self.batch or 1, agent_code(self.agent, agents) if self.agent else "PT", 1))
         except ValueError:
             is_agent = self.batch is None or self.batch < 10000
             wrong = f"--agent {self.agent}" if is_agent else f"--batch {self.batch}"
-            raise BadInputError(f"{wrong}: makes no ticket id", "ids look like B7-PT-01") from None
+            raise BadInputError(f"{wrong} gives no ticket id", "an id looks like B7-PT-01") from None
 
 
 @dataclass(frozen=True)

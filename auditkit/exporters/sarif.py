@@ -1,4 +1,4 @@
-"""Findings of a run and of lint as SARIF 2.1.0, which code hosts and editors show beside the lines."""
+"""Findings of a run as SARIF 2.1.0, which code hosts and editors show beside the lines."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.text import inert, inert_line, shortened
-from auditkit.rules.lint.baseline import fingerprints_of
-from auditkit.rules.lint.check import LintFinding
-from auditkit.rules.lint.rule import Level, Rule
 from auditkit.rules.reports.findings import findings_of, places_of, standings_of
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
-_LEVELS = {Level.ERROR: "error", Level.WARN: "warning", Level.INFO: "note"}
 _BY_SEVERITY = {Severity.P0: "error", Severity.P1: "error", Severity.P2: "warning", Severity.P3: "warning"}
 _STATES = {"known": "unchanged", "new": "new"}
 _LONGEST = 2000
@@ -68,37 +64,12 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
     return _log("auditkit", version, rules, results, more)
 
 
-def lint_sarif(
-    findings: Sequence[LintFinding], rules: Sequence[Rule], version: str, widths: Mapping[tuple[str, int], int]
-) -> dict[str, Any]:
-    """One log with one run: `rules` as the tool's, `findings` as its results.
-
-    Relative paths stay relative, to where the command ran; columns count characters. `widths` are the lengths of
-    the lines that findings are in.
-    """
-    places = {rule.id: number for number, rule in enumerate(rules)}
-    results = []
-    for finding, fingerprint in zip(findings, fingerprints_of(findings), strict=True):
-        width = widths.get((finding.path, finding.line), 0)
-        region = _region(finding.line, finding.column, width + 1)
-        told = (finding.rule, places[finding.rule], _LEVELS[finding.level], finding.message)
-        results.append(_result(*told, finding.path, region, fingerprint))
-    return _log("auditkit ticket lint", version, list(map(_lint_rule, rules)), results, {})
-
-
 def _log(
     name: str, version: str, rules: Sequence[object], results: Sequence[object], more: Mapping[str, Any]
 ) -> dict[str, Any]:
     driver = {"name": name, "version": version, "semanticVersion": version, "rules": rules}
     run = {"tool": {"driver": driver}, **more, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def _lint_rule(rule: Rule) -> dict[str, Any]:
-    parts = rule.parts()
-    heads = {"Why": "Why it matters", "Bad": "Bad", "Good": "Good", "Mend": "How to mend it"}
-    helped = {head: parts[name] for name, head in heads.items() if name in parts}
-    return _rule(rule.id, rule.check.__name__, rule.title, parts[""], helped, _LEVELS[rule.level], ["tickets"])
 
 
 def _probe_rule(probe_id: str, probe: ProbeInfo | None) -> dict[str, Any]:

@@ -165,6 +165,10 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
         """The ids of the tickets that have a link of this kind."""
         return tuple(link.split()[1] for link in self.links if link.split()[0] == kind)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the ticket as `--json` prints it."""
+        return dict(msgspec.to_builtins(self))
+
     @property
     def resolution(self) -> Resolution | None:
         """The last line of the Resolution section."""
@@ -183,18 +187,18 @@ LISTS = frozenset({"findings", "categories", "labels", "links"})
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The file `evidence/ID.json`: the complete results of the run for the ticket's findings.
 
-    `environment` is that of the run, and each of `results` is a result as `audit --json` prints it. `fixes` are the
-    changes of the code that were run, `no_fix` the reason for each finding without one. `proof` is what the last
-    `ticket verify` measured; `gone` are the findings that a later run did not reproduce.
+    Each of `results` is a result as `audit --json` prints it, with the head of its run under `run` and the normalised
+    code of its function under `code`. `fixes` are the changes of the code that were run, `no_fix` the reason for each
+    finding without one. `proof` is what the last `ticket verify` measured; `gone` are the findings that a later run
+    did not reproduce, each with the revision of that run.
     """
 
     ticket: str
-    environment: dict[str, Any]
-    results: tuple[dict[str, Any], ...]
+    results: tuple[dict[str, Any], ...] = ()
     fixes: tuple[dict[str, Any], ...] = ()
     no_fix: dict[str, str] = {}
     proof: dict[str, Any] | None = None
-    gone: tuple[str, ...] = ()
+    gone: dict[str, str] = {}
     schema_version: int = 1
 
     def result_of(self, fingerprint: str) -> dict[str, Any] | None:

@@ -20,14 +20,13 @@ from auditkit.model.revisions.comparison import (
     count_changes,
     relative_difference,
 )
-from auditkit.model.revisions.implementation_review import ImplementationReview
+from auditkit.model.revisions.implementation_review import ClaimState, ImplementationReview
 from auditkit.model.text import counted
-from auditkit.model.tickets.claim import ClaimState
 from auditkit.model.units import format_value
 from auditkit.rendering.environment import render
 from auditkit.rules.comparison.answer_changes import RAISES, families, largest_difference
 
-_MARKS = {ClaimState.CONFIRMED: "✅", ClaimState.REFUTED: "❌", ClaimState.UNTESTED: "⚠️", ClaimState.MALFORMED: "⚠️"}
+_MARKS = {ClaimState.CONFIRMED: "✅", ClaimState.REFUTED: "❌", ClaimState.UNTESTED: "⚠️"}
 _WORDS = {ClaimState.CONFIRMED: "met", ClaimState.REFUTED: "not met", ClaimState.UNTESTED: "untested"}
 _LEVELS = (
     ("Critical Issues", (Severity.P0, Severity.P1)),

@@ -21,22 +21,34 @@ _DEEPEST = 8
 _SEVERITIES = {severity.value: severity for severity in Severity}
 _STATUSES = {status.value: status for status in Status}
 _NULLS = frozenset(("~", "null", "Null", "NULL"))
-_PLAIN = r"[\w./(<=+$^][^\n:#]*(?:(?::(?=\S)|(?<=\S)#)[^\n:#]*)*"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_ID = re.compile(r"B\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}", re.ASCII)
+_FIRST = r"[\w./(<=+$^]"
+_PLAIN = rf"{_FIRST}[^\n:#]*(?:(?::(?=\S)|(?<=\S)#)[^\n:#]*)*(?<![ :])"
+_PLAIN_ITEM = rf"{_FIRST}[^\n,\[\]{{}}\"':#]*(?:(?::(?=[^\s,\]])|(?<=\S)#)[^\n,\[\]{{}}\"':#]*)*(?<![ :])"
 _IS_PLAIN = re.compile(_PLAIN)
-_IS_PLAIN_ITEM = re.compile(r"[\w./(<=+$^][^\n,\[\]{}\"']*")
-_ITEM = r"[^\n\]\[{}\"',]*"
+_IS_PLAIN_ITEM = re.compile(_PLAIN_ITEM)
+_FORMS = {
+    "id": _ID.pattern,
+    "severity": "P[0-4]",
+    "status": "|".join(_STATUSES),
+    "batch": "[0-9]{1,4}",
+    "created": rf'{_DATE.pattern}|""',
+    "categories": "|".join(map(re.escape, CATEGORIES)),
+    "links": rf"(?:{'|'.join(LINK_KINDS)}) {_ID.pattern}",
+}
 
 
 def _pattern(key: str) -> str:
     if key in LISTS:
-        return rf"{key}:(?: \[({_ITEM}(?:, {_ITEM})*)\]|((?:\n  - {_PLAIN})+))\n"
-    return rf'{key}: ("[^"\\\n]*"|{_PLAIN})\n'
+        item = rf"(?:{_FORMS.get(key, _PLAIN_ITEM)})"
+        return rf"{key}:(?: \[((?:{item}(?:, {item})*)?)\]|((?:\n  - (?:{_FORMS.get(key, _PLAIN)}))+))\n"
+    text = rf'"[^"\\\n]*"|(?!(?:null|Null|NULL)\n){_PLAIN}'
+    return rf"{key}: ({_FORMS.get(key, text)})\n"
 
 
-_WRITTEN = re.compile("---\n" + "".join(map(_pattern, FIELDS)) + "---\n")
+_WRITTEN = re.compile("---\n" + "".join(map(_pattern, FIELDS)) + "---\n", re.ASCII)
 """The front matter as auditkit writes it. Other YAML needs the parser, which takes a hundred times as long."""
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_ID = re.compile(r"B\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}", re.ASCII)
 
 
 class Problem(NamedTuple):
@@ -50,36 +62,40 @@ class Problem(NamedTuple):
 def read_front_matter(text: str) -> tuple[Ticket | None, list[Problem], int]:
     """Return the ticket that the head of `text` describes, or every problem, and where the body starts."""
     match = _WRITTEN.match(text)
-    ticket = _from_match(match) if match else None
-    if match is not None and ticket is not None:
+    if match is None:
+        return _from_yaml(text)
+    (ticket_id, title, severity, status, location, function, findings, findings_block, categories, categories_block,
+     domain, batch, agent, assignee, labels, labels_block, created, links, links_block) = match.groups("")  # fmt: skip
+    ticket = Ticket(
+        id=ticket_id,
+        title=_text(title),
+        severity=_SEVERITIES[severity],
+        status=_STATUSES[status],
+        location=_text(location),
+        function=_text(function),
+        findings=_items(findings, findings_block),
+        categories=_items(categories, categories_block),
+        domain=_text(domain),
+        batch=int(batch),
+        agent=_text(agent),
+        assignee=_text(assignee),
+        labels=_items(labels, labels_block),
+        created=_text(created),
+        links=_items(links, links_block),
+    )
+    if ticket.title:
         return ticket, [], match.end()
     return _from_yaml(text)
 
 
-def _from_match(match: re.Match[str]) -> Ticket | None:
-    """Return the ticket for a match of `_WRITTEN`, None if a value needs a closer look."""
-    groups = iter(match.groups())
-    values: dict[str, Any] = {}
-    for key in FIELDS:
-        found = next(groups)
-        if key in LISTS:
-            block = next(groups)
-            if found and (": " in found or " #" in found or found[-1] == ":"):
-                return None
-            values[key] = tuple(block[5:].split("\n  - ")) if block else tuple(found.split(", ")) if found else ()
-        elif found in _NULLS or found[-1] in " :":
-            return None
-        else:
-            values[key] = found[1:-1] if found[0] == '"' else found
-    values["severity"] = _SEVERITIES.get(values["severity"])
-    values["status"] = _STATUSES.get(values["status"])
-    if values["severity"] is None or values["status"] is None or not values["title"] or not values["batch"].isdigit():
-        return None
-    values["batch"] = int(values["batch"])
-    is_dated = not values["created"] or _DATE.fullmatch(values["created"])
-    if not is_dated or _ID.fullmatch(values["id"]) is None or any(_item_problem(key, values[key]) for key in LISTS):
-        return None
-    return Ticket(**values)
+def _text(written: str) -> str:
+    return written[1:-1] if written[0] == '"' else written
+
+
+def _items(flow: str, block: str) -> tuple[str, ...]:
+    if flow:
+        return tuple(flow.split(", "))
+    return tuple(block[5:].split("\n  - ")) if block else ()
 
 
 def _from_yaml(text: str) -> tuple[Ticket | None, list[Problem], int]:
@@ -258,8 +274,7 @@ def field_lines(key: str, value: Any) -> str:
 
 
 def _scalar(text: str, plain: re.Pattern[str]) -> str:
-    is_plain = plain.fullmatch(text) and _IS_PLAIN.fullmatch(text) and text not in _NULLS
-    if is_plain and text.isprintable() and text[-1] not in " :":
+    if plain.fullmatch(text) and text not in _NULLS and text.isprintable():
         return text
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.tickets.ids import named_agent
-from auditkit.model.tickets.review import read_reviewer
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.catalog import load_catalog, select
 from auditkit.store.config.config import Config, read_config
-from auditkit.store.config.config_file import config_in, config_near
-from auditkit.store.folder.repository import Repository
+from auditkit.store.config.config_file import config_in
 
 
-def read_configuration(explicit: Path | None, checkout: str | Path | None, tickets: Repository | None = None) -> Config:
+def read_configuration(explicit: Path | None, checkout: str | Path | None) -> Config:
     """The named configuration, else the checkout's own auditkit.yaml, else an empty one.
 
-    `checkout` is `DIR` or `DIR@REV` as the user wrote it; where none is named, the configuration of `tickets` is
-    read. Raises BadInputError.
+    `checkout` is `DIR` or `DIR@REV` as the user wrote it. Raises BadInputError.
     """
     path = explicit
     if path is None and checkout is not None:
         path = config_in(parse_checkout(checkout).directory)
-    elif path is None and tickets is not None:
-        path = config_near(tickets.folder)
     if path is None:
         return Config()
     return read_config(path, load_catalog, is_named=explicit is not None)
@@ -34,17 +28,6 @@ def read_configuration(explicit: Path | None, checkout: str | Path | None, ticke
 def catalog_of(config: Config) -> dict[str, ProbeInfo]:
     """Every probe that a run may ask, by id: read with the configuration, or now, where there is none."""
     return dict(config.catalog) or load_catalog(config.probes_dir)
-
-
-def tickets_configuration(tickets: Repository) -> Config:
-    """What the auditkit.yaml here says, or that above the tickets; its names of probes are not looked up."""
-    path = config_near(tickets.folder)
-    return read_config(path) if path else Config()
-
-
-def reviewer_name(text: str, agents: Mapping[str, str]) -> str:
-    """The agent that a user means by a name or a code, as tickets name it; other names as they are."""
-    return read_reviewer(text) or named_agent(text, agents)
 
 
 def checkout_of(named: str | None, configuration: Config) -> str:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.errors import BadInputError
+from auditkit.files import create_files
 from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rendering.environment import render
 from auditkit.store.config.config import read_config
 from auditkit.store.config.config_file import config_near
-from auditkit.store.folder.files import create_files
 
 DEFAULT_FOLDER = Path("probes")
 _CLAIM = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")

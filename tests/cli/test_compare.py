@@ -11,8 +11,8 @@ import pytest
 from jsonschema import ValidationError
 from typer.testing import CliRunner
 
-from auditkit.cli.application import app
 from auditkit.model.enums import Outcome, Severity
+from tests.application import app
 from tests.compared_history import make_history, state_of
 from tests.compared_results import (
     BASE,

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 import typer.main
 
-from auditkit.cli.application import app
+from tests.application import app
 from tests.test_no_torch import every_command
 
 COMMANDS = pytest.mark.parametrize("words", list(every_command()), ids=lambda words: " ".join(words) or "auditkit")

@@ -10,7 +10,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from auditkit.cli.application import app
+from tests.application import app
 from tests.filing_helpers import put, ticket_text
 from tests.test_no_torch import every_command
 
@@ -50,7 +50,7 @@ def test_what_a_command_finds_wrong_is_told_with_its_place(tmp_path: Path, monke
     put(tmp_path / "tickets", "B7-PT-01.md", ticket_text("B7-PT-01"))
     monkeypatch.chdir(tmp_path)
     missing = error_of(CliRunner().invoke(app, ["ticket", "show", "B7-PT-02", "--json"]))
-    assert (missing["error"], missing["hint"]) == ("no ticket B7-PT-02 in tickets", "did you mean B7-PT-01?")
+    assert (missing["error"], missing["hint"]) == ("there is no ticket B7-PT-02 in tickets", "did you mean B7-PT-01?")
     put(tmp_path, "auditkit.yaml", "tickets: tickets\nbatch: many\n")
     wrong = error_of(CliRunner().invoke(app, ["ticket", "list", "--format", "json"]))
     assert wrong["location"] == {"path": "auditkit.yaml", "line": 2, "column": 8}

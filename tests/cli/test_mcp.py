@@ -73,7 +73,7 @@ def test_an_agent_audits_reads_and_finds_the_ticket(tmp_path: Path) -> None:
     assert answer["fingerprint"] == finding["fingerprint"]
     assert answer["measurements"]
     assert [row["id"] for row in listed["answer"]["tickets"]] == ["B1-PT-01"]
-    assert ticket["answer"].startswith("# ")
+    assert ticket["answer"].startswith("---\nid: B1-PT-01\n")
     assert "Why" in probe["answer"] or "overflow" in probe["answer"]
     assert verified["exit_code"] == 1  # nothing was mended
     assert all(len(json.dumps(one)) < 30_000 for one in (audited, listed, ticket, probe, verified))
@@ -226,4 +226,4 @@ def test_the_skill_is_short() -> None:
     commands = {line.split("#")[0].split()[1] for line in text.splitlines() if line.startswith("auditkit ")}
     assert commands <= {"audit", "probe", "ticket", "compare"}
     verbs = {line.split()[2] for line in text.splitlines() if line.startswith("auditkit ticket ")}
-    assert verbs == {"next", "list", "show", "status", "fix", "try-fix", "verify", "resolve"}
+    assert verbs == {"next", "list", "show", "status", "edit", "fix", "verify", "resolve"}

@@ -10,8 +10,8 @@ import typer
 import typer.main
 from typer.testing import CliRunner
 
-from auditkit.cli.application import app
 from auditkit.cli.option_groups import with_groups
+from tests.application import app
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ ARM_OPTIONS = ["python", "device", "config", "time_limit"]
 
 @pytest.mark.parametrize(
     "line",
-    ["audit", "probe run", "ticket new", "compare", "bisect", "ticket verify", "ticket try-fix", "report audit",
+    ["audit", "probe run", "ticket new", "compare", "ticket verify", "ticket fix", "report audit",
      "report code-audit", "report review"],
 )  # fmt: skip
 def test_what_runs_probes_has_the_same_options(line: str) -> None:

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 of runs and of lint: what the standard requires and what GitHub does, and that every index leads on."""
+"""SARIF 2.1.0 of runs: what the standard requires and what GitHub does, and that every index leads on."""
 
 from __future__ import annotations
 
@@ -11,24 +11,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from auditkit.exporters.sarif import lint_sarif, run_sarif
+from auditkit.exporters.sarif import run_sarif
 from auditkit.model.runs.run import Run
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.rules.lint.catalog import all_rules
-from auditkit.rules.lint.check import LintFinding
-from auditkit.rules.lint.rule import Level
 from auditkit.workflows.reports.export import json_text
 from tests.exporters.exported_runs import ERROR, PASS, RUNS, UNAVAILABLE, many, result, run_of
 
-RULES = list(all_rules().values())
 PROBES = load_catalog()
-FINDINGS = [
-    LintFinding("tickets/batch7/B7-PT-01.md", 11, 17, "TK011", "status 'wontfix' | is `unknown`", Level.WARN),
-    LintFinding("tickets/batch7/B7-PT-01.md", 14, 3, "TK011", "status 'wontfix' | is `unknown`", Level.WARN),
-    LintFinding("tickets/my tickets/B7-PT-02 é.md", 1, 1, "TK000", "not UTF-8", Level.ERROR),
-    LintFinding("/home/a b/B7-PT-03.md", 9, 2, "TK008", "no newline", Level.INFO),
-]
-WIDTHS = {("tickets/batch7/B7-PT-01.md", 11): 30}
 
 # The parts of the standard that these documents use, with what GitHub requires beside it.
 _MESSAGE = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
@@ -140,18 +129,18 @@ SARIF = {
 }
 
 
-def log(run: Run | None = None) -> dict[str, Any]:
-    """The run's log as it is written; without one that of lint."""
-    document = run_sarif(run, PROBES, "1.2.3", "sub/") if run else lint_sarif(FINDINGS, RULES, "1.2.3", WIDTHS)
+def log(run: Run) -> dict[str, Any]:
+    """The run's log as it is written."""
+    document = run_sarif(run, PROBES, "1.2.3", "sub/")
     made: dict[str, Any] = json.loads(json_text(document))
     return made
 
 
-LOGS = {"lint": None, **RUNS}
+LOGS = RUNS
 
 
 @pytest.mark.parametrize("run", LOGS.values(), ids=LOGS)
-def test_the_log_is_valid(run: Run | None) -> None:
+def test_the_log_is_valid(run: Run) -> None:
     document = log(run)
     Draft202012Validator(SARIF).validate(document)
     (only,) = document["runs"]
@@ -163,23 +152,6 @@ def test_the_log_is_valid(run: Run | None) -> None:
         assert rules[each["ruleIndex"]] == each["ruleId"]
     prints = [each["partialFingerprints"]["primaryLocationLineHash"] for each in only["results"]]
     assert len(set(prints)) == len(prints)
-
-
-def test_a_finding_of_lint_says_which_rule_where_and_how_bad() -> None:
-    (run,) = log()["runs"]
-    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(all_rules())
-    assert [each["ruleId"] for each in run["results"]] == ["TK011", "TK011", "TK000", "TK008"]
-    assert [each["level"] for each in run["results"]] == ["warning", "warning", "error", "note"]
-    places = [each["locations"][0]["physicalLocation"] for each in run["results"]]
-    assert places[0]["region"] == {"startLine": 11, "startColumn": 17, "endLine": 11, "endColumn": 31}
-    assert [place["artifactLocation"]["uri"] for place in places[1:]] == [
-        "tickets/batch7/B7-PT-01.md",
-        "tickets/my%20tickets/B7-PT-02%20%C3%A9.md",
-        "file:///home/a%20b/B7-PT-03.md",
-    ]
-    first, second = (each["fingerprints"]["auditkit/v1"] for each in run["results"][:2])
-    assert first == "B7-PT-01.md TK011 status 'wontfix' | is `unknown`"
-    assert second == f"{first} #2"
 
 
 def test_a_finding_of_a_run_has_the_columns_of_its_statement_and_a_path_of_the_repository() -> None:
@@ -226,7 +198,7 @@ def test_a_probe_that_is_not_known_here_is_a_rule_all_the_same() -> None:
     ("name", "value"), [("level", "warn"), ("message", "text"), ("locations", []), ("ruleIndex", -1)]
 )
 def test_a_wrong_result_is_refused(name: str, value: object) -> None:
-    document = log()
+    document = log(RUNS["findings"])
     document["runs"][0]["results"][0][name] = value
     with pytest.raises(ValidationError):
         Draft202012Validator(SARIF).validate(document)
@@ -263,13 +235,13 @@ def verdicts(multitool: Path, document: object, folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [*LOGS.values(), many()], ids=[*LOGS, "ten thousand"])
-def test_microsofts_validator_and_githubs_rules_have_no_error(run: Run | None, multitool: Path, tmp_path: Path) -> None:
+def test_microsofts_validator_and_githubs_rules_have_no_error(run: Run, multitool: Path, tmp_path: Path) -> None:
     assert verdicts(multitool, log(run), tmp_path) == []
 
 
 @pytest.mark.slow
 def test_the_validator_sees_what_github_refuses(multitool: Path, tmp_path: Path) -> None:
-    document = log()
+    document = log(RUNS["findings"])
     del document["runs"][0]["tool"]["driver"]["rules"][0]["help"]
     document["runs"][0]["results"][0]["locations"] = []
     assert {error.partition(":")[0] for error in verdicts(multitool, document, tmp_path)} >= {"GH2012"}

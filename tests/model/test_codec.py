@@ -21,7 +21,6 @@ import auditkit.model
 import auditkit.rules
 import auditkit.workflows
 from auditkit.model.codec import ABSENT, Record, encode
-from auditkit.model.revisions.bisection import CommitAnswer
 from auditkit.model.revisions.changes import Changes
 from auditkit.model.revisions.comparison import AnswerContrast, Comparison, Contrast, FigureChange, Said
 from auditkit.model.runs.baseline import Baseline
@@ -193,11 +192,6 @@ def test_any_comparison_is_read_as_it_was(
     targets = (type(target)(target.match, tuple(contrasts), tuple(answers)),)
     found = Comparison(whole.checkout, base, whole.head, targets, tuple(contrasts), changes)
     assert Comparison.from_json(through_json(found)) == found
-
-
-@given(st.builds(CommitAnswer))
-def test_any_answer_of_a_commit_is_read_as_it_was(answer: CommitAnswer) -> None:
-    assert CommitAnswer.from_json(through_json(answer)) == answer
 
 
 @pytest.mark.parametrize(("name", "record"), [("run", FINDING), ("compare", comparison())])

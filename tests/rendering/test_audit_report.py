@@ -12,7 +12,7 @@ from auditkit.model.enums import Evidence, Severity
 from auditkit.model.module_page import Flow, FlowStep, Importer, ImporterKind, Mention, NameUse, Way
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.run import Run
-from auditkit.model.tickets.ticket import Status
+from auditkit.model.ticket import Status
 from auditkit.rendering.audit_report import flow_text, render_audit_report, usage_text
 from auditkit.rules.reports.audit import Sources, audit_report
 from tests.rendering.hostile import HOSTILE_TEXTS

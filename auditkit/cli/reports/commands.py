@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import TicketsOption, end_if_broken, open_repository, write_or_exit
+from auditkit.cli.common import TicketsOption, ticket_folder, write_or_exit
 from auditkit.cli.comparison import CompareOptions, read_saved_comparison, read_saved_run
 from auditkit.cli.completion import ticket_ids
 from auditkit.cli.help_pages import Commands
@@ -40,31 +40,34 @@ def audit(*, options: ReportOptions, out: OutputOptions) -> None:
     end(request.run)
 
 
-@app.command(epilog="Example: auditkit report batch 7 --agent pytorch --output tickets/batch7-pytorch.md")
+@app.command("tickets", epilog="Example: auditkit report tickets --batch 7 --output batch7.md")
 @write_or_exit
-def batch(
-    number: Annotated[
-        int | None, typer.Argument(metavar="[N]", min=0, help="The batch.", show_default="the latest")
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only tickets of this agent: pytorch, codereview, drl, or a code."),
-    ] = None,
+def of_tickets(
     tickets: TicketsOption = None,
+    batch: Annotated[int | None, typer.Option("--batch", metavar="N", min=0, help="Only this batch.")] = None,
+    html_page: Annotated[bool, typer.Option("--html", help="Write a page for a browser.")] = False,
     *,
     out: OutputOptions,
 ) -> None:
-    """Write the page of a batch of tickets: what to do first.
+    """Write the page of a folder of tickets: counts, what is open, what the reviewers say.
 
-    It lists them file by file, with what cuts across and what the reviewers say.
-
-    Exit 2 where a file of the folder cannot be read: its ticket is in no count.
+    Exit 2 if a file of the folder is not a valid ticket: it is in no count.
     """
-    from auditkit.workflows.reports.pages import batch_page
+    from auditkit.cli.output import say_json
+    from auditkit.tickets.report import html_report, json_report, markdown_report, read_tickets
 
     out.check()
-    repository = open_repository(tickets)
-    out.put_page(batch_page(repository, number, agent), repository.folder)
+    folder = ticket_folder(tickets)
+    documents, broken = read_tickets(folder, batch)
+    name = folder.folder.resolve().name
+    if out.as_json:
+        say_json(json_report(documents, broken))
+    else:
+        out.write(html_report(documents, broken, name) if html_page else markdown_report(documents, broken, name))
+    for error in broken:
+        complain(f"error: {error.message}")
+    if broken:
+        raise typer.Exit(2)
 
 
 @app.command("code-audit", epilog="Example: auditkit report code-audit ../trainer --since v1.1 --output code-audit.md")
@@ -111,23 +114,16 @@ def html(
 ) -> None:
     """Write a page for a browser: pictures, code and fixes.
 
-    It is of one run, of two (what changed from the first to the second), or, where none is named, of a folder of
-    tickets. The page is one file that needs no network and no scripts. Exits 0 when it is written, whatever the run
-    has found.
+    It is of one run, or of two: what changed from the first to the second. The page is one file that needs no network
+    and no scripts. Exits 0 when it is written, whatever the run found.
     """
     from auditkit.errors import BadInputError
     from auditkit.workflows.configuration import read_configuration
-    from auditkit.workflows.reports.html import run_html, tickets_html, write_pictures
+    from auditkit.workflows.reports.html import run_html, write_pictures
 
     out.check()
-    if len(runs or ()) > 2 or (pictures and not runs):
-        raise BadInputError("one run, or two, or --tickets alone", "auditkit report html BASE.json HEAD.json")
-    if not runs:
-        repository = open_repository(tickets)
-        page, broken = tickets_html(repository)
-        out.write(page)
-        end_if_broken(broken, repository.folder)
-        return
+    if not runs or len(runs) > 2:
+        raise BadInputError("name one run, or two", "auditkit report html BASE.json HEAD.json")
     *before, run = map(read_saved_run, runs)
     out.write(run_html(run, read_configuration(config, None), tickets, before[0] if before else None))
     if pictures is not None:
@@ -147,9 +143,7 @@ def review(
     ] = None,
     ticket: Annotated[
         str | None,
-        typer.Option(
-            "--ticket", metavar="ID", help="Its boxes and claims are requirements.", autocompletion=ticket_ids
-        ),
+        typer.Option("--ticket", metavar="ID", help="Its findings must be gone.", autocompletion=ticket_ids),
     ] = None,
     tickets: TicketsOption = None,
     require: Annotated[
@@ -191,17 +185,3 @@ def review(
     for note in compared.notes:
         complain(f"note: {note}")
     raise typer.Exit(0 if written.assessment is Assessment.APPROVED else 1)
-
-
-@app.command(epilog="Example: auditkit report summary --output tickets/SUMMARY.md --force")
-@write_or_exit
-def summary(tickets: TicketsOption = None, *, out: OutputOptions) -> None:
-    """Write the summary page of all tickets: counts, what is due.
-
-    Exit 2 where a file of the folder cannot be read: its ticket is in no count.
-    """
-    from auditkit.workflows.reports.pages import summary_page
-
-    out.check()
-    repository = open_repository(tickets)
-    out.put_page(summary_page(repository), repository.folder)

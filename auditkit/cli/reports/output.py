@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from auditkit.cli.common import JsonOption, end_if_broken
+from auditkit.cli.common import JsonOption
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from auditkit.model.codec import Record
-    from auditkit.workflows.reports.pages import Page
 
     _Report = TypeVar("_Report", bound=Record)
 
@@ -35,7 +34,7 @@ class FileOptions:
         Raises BadInputError for a file that exists, StoreConflictError for a folder that cannot be written.
         """
         from auditkit.errors import BadInputError
-        from auditkit.store.folder.files import ensure_writable
+        from auditkit.files import ensure_writable
 
         if self.output is None:
             return
@@ -47,7 +46,7 @@ class FileOptions:
 
     def write(self, document: bytes) -> None:
         """The document in the file, which is then named on stderr, else on stdout. Raises what `check` raises."""
-        from auditkit.store.folder.files import write_file
+        from auditkit.files import write_file
 
         if self.output is None:
             say(document.decode("utf-8").removesuffix("\n"))
@@ -81,11 +80,3 @@ class OutputOptions(FileOptions):
             say_json(report.to_json())
         else:
             self.write(render(report))
-
-    def put_page(self, page: Page, folder: Path) -> None:
-        """A page of all tickets, likewise; where files of the `folder` cannot be read the command ends with 2."""
-        if self.as_json:
-            say_json({**page.report.to_json(), "broken": [entry.to_json() for entry in page.broken]})
-        else:
-            self.write(page.document)
-        end_if_broken(page.broken, folder)

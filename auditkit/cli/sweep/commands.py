@@ -180,7 +180,7 @@ def run(
     """
     from auditkit.cli.sweep.progress import shown
     from auditkit.errors import BadInputError, ExitCode
-    from auditkit.store.folder.files import is_dry_run
+    from auditkit.files import is_dry_run
     from auditkit.workflows.sweep.driver import SweepRequest, keys_to_ask, run_sweep
     from auditkit.workflows.sweep.jobs import read_plan
     from auditkit.workflows.sweep.places import cache_folder

@@ -1,1 +1,1 @@
-"""Two or more revisions: comparisons, bisections and trials of fixes."""
+"""Two or more revisions: comparisons and trials of fixes."""

@@ -10,7 +10,6 @@ from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
 from auditkit.model.revisions.comparison import Comparison
 from auditkit.model.runs.measurement import Location
-from auditkit.model.tickets.claim import ClaimState
 
 
 class Assessment(StrEnum):
@@ -19,6 +18,14 @@ class Assessment(StrEnum):
     APPROVED = "APPROVED"
     NEEDS_WORK = "NEEDS WORK"
     REJECTED = "REJECTED"
+
+
+class ClaimState(StrEnum):
+    """What the measurements show about a claim or a requirement."""
+
+    CONFIRMED = "CONFIRMED"
+    REFUTED = "REFUTED"
+    UNTESTED = "UNTESTED"
 
 
 @dataclass(frozen=True)

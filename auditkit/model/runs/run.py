@@ -196,7 +196,8 @@ class Finding:
     where the question can be asked again.
     `asked_as` is what names the probe on the command line where its id does not (a file); `options` are
     further words of that command, such as `--config FILE`. `fix` mends it, None where none was run that suffices:
-    then `no_fix` says why, "" where nobody looked for one.
+    then `no_fix` says why, "" where nobody looked for one. `reproduction` is the text of the ticket's section
+    Reproduce: a script that was run, with its output; `no_reproduction` the reason for none.
     """
 
     probe: ProbeInfo
@@ -209,6 +210,8 @@ class Finding:
     options: tuple[str, ...] = ()
     fix: Fix | None = None
     no_fix: str = ""
+    reproduction: str = ""
+    no_reproduction: str = ""
 
     @property
     def severity(self) -> Severity:

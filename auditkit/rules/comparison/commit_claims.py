@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from auditkit.model.revisions.changes import Commit
 from auditkit.model.revisions.comparison import Change, Comparison, Contrast, Trend
-from auditkit.model.revisions.implementation_review import Requirement
-from auditkit.model.tickets.claim import ClaimState
+from auditkit.model.revisions.implementation_review import ClaimState, Requirement
 from auditkit.rules.comparison.requirements import SAME_ANSWERS, Wanted, in_words, judge_requirement, parse_requirement
 
 ORIGIN = "commit message"

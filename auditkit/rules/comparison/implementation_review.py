@@ -19,6 +19,7 @@ from auditkit.model.revisions.comparison import (
 )
 from auditkit.model.revisions.implementation_review import (
     Assessment,
+    ClaimState,
     FigureRow,
     Group,
     ImplementationReview,
@@ -27,7 +28,6 @@ from auditkit.model.revisions.implementation_review import (
 )
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.text import counted
-from auditkit.model.tickets.claim import ClaimState
 from auditkit.model.units import format_value
 from auditkit.rules.comparison.answer_changes import RAISES
 from auditkit.rules.comparison.requirements import in_words

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from auditkit.model.codec import ABSENT
 from auditkit.model.enums import Outcome
-from auditkit.model.revisions.comparison import Change, Comparison, Contrast, FigureChange, Trend
-from auditkit.model.revisions.implementation_review import Requirement
-from auditkit.model.runs.measurement import Measured, Measurement
-from auditkit.model.tickets.claim import Claim, ClaimState, Condition, Side, parse_claim
-from auditkit.model.tickets.ticket import CheckedRun, EvidenceSummary
-from auditkit.rules.tickets.claims import judge_claim
+from auditkit.model.revisions.comparison import Change, Comparison, Contrast, Trend
+from auditkit.model.revisions.implementation_review import ClaimState, Requirement
 
 SAME_ANSWERS = "answers"
 """What stands for a probe where the answers themselves are required to be the same."""
 _WORDS = frozenset(word.value for word in (*Outcome, *Change)) | {Trend.BETTER.value, Trend.SAME.value}
 _FORM = re.compile(r"(?P<probe>[a-z_]\w*)\s*:\s*(?P<word>[a-z_ -]+)")
-FORMS = "PROBE: not_reproduced, PROBE: fixed, PROBE law at fix = O(1), answers: same"
+_LAW = re.compile(r"(?P<probe>[a-z_]\w*)\s+law(?:\s+at\s+fix)?\s*=\s*(?P<law>\S.*)")
+FORMS = "PROBE: not_reproduced, PROBE: fixed, PROBE law = O(1), answers: same"
 _STATES = (ClaimState.REFUTED, ClaimState.UNTESTED, ClaimState.CONFIRMED)
 _MOST_TARGETS = 3
 BEFORE = "met already before"
@@ -28,20 +24,19 @@ BEFORE = "met already before"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A requirement before it is judged: of `probe`, a `word` or a `condition` on its figures."""
+    """A requirement before it is judged: of `probe`, a `word` or the growth `law` at the head."""
 
     text: str
     origin: str
     probe: str
     word: str = ""
-    condition: Condition | None = None
+    law: str = ""
 
 
 def parse_requirement(text: str, origin: str = "required") -> Wanted:
-    """`PROBE: WORD` (an outcome at the head, a change, `better`, `same`) or `PROBE CONDITION`.
+    """Read `PROBE: WORD` (an outcome at the head, a change, `better`, `same`) or `PROBE law = LAW` (at the head).
 
-    A condition speaks of the head, unless it says `at base`, `fix/base` or `base/fix`. Raises ValueError with
-    what is wrong about it.
+    Raises ValueError that states what is wrong.
     """
     found = _FORM.fullmatch(text.strip())
     if found is not None:
@@ -51,13 +46,10 @@ def parse_requirement(text: str, origin: str = "required") -> Wanted:
                 f"'{found['word'].strip()}' is neither an outcome nor a change: {', '.join(sorted(_WORDS))}"
             )
         return Wanted(text.strip(), origin, found["probe"], word)
-    claim = parse_claim(text)
-    if claim.condition is None:
-        raise ValueError(f"{claim.problem}; a requirement is one of {FORMS}")
-    condition = claim.condition
-    if condition.side is Side.BASE and "at base" not in text:
-        condition = replace(condition, side=Side.FIX)
-    return Wanted(text.strip(), origin, claim.probe, condition=condition)
+    grown = _LAW.fullmatch(text.strip())
+    if grown is None:
+        raise ValueError(f"a requirement is one of {FORMS}")
+    return Wanted(text.strip(), origin, grown["probe"], law=grown["law"].strip())
 
 
 def judge_requirement(wanted: Wanted, comparison: Comparison) -> Requirement:
@@ -77,14 +69,13 @@ def judge_requirement(wanted: Wanted, comparison: Comparison) -> Requirement:
 def _judge(wanted: Wanted, contrast: Contrast) -> tuple[ClaimState, str]:
     if contrast.change is Change.NOT_COMPARABLE and wanted.word not in ("", contrast.change.value):
         return ClaimState.UNTESTED, contrast.reason
-    if wanted.condition is not None:
-        claim = Claim(contrast.probe, wanted.condition, wanted.text, "", 1, 1)
-        judged = judge_claim(claim, [_as_block(contrast)])
-        if judged.state is ClaimState.CONFIRMED and wanted.condition.side is Side.FIX:
-            earlier = replace(claim, condition=replace(wanted.condition, side=Side.BASE))
-            if judge_claim(earlier, [_as_block(contrast)]).state is ClaimState.CONFIRMED:
-                return judged.state, f"{BEFORE}: {judged.message}"
-        return judged.state, judged.message
+    if wanted.law:
+        laws = [side.law if side is not None else "" for side in (contrast.base, contrast.head)]
+        is_like = [_is_law(law, wanted.law) for law in laws]
+        if not laws[1]:
+            return ClaimState.UNTESTED, f"{contrast.probe} fitted no law at the head"
+        before = f"{BEFORE}: " if is_like == [True, True] else ""
+        return (ClaimState.CONFIRMED if is_like[1] else ClaimState.REFUTED), before + in_words(contrast)
     if wanted.word in [trend.value for trend in Trend]:
         is_met = contrast.trend.value == wanted.word or (wanted.word == "better" and contrast.change is Change.FIXED)
     elif wanted.word in [outcome.value for outcome in Outcome]:
@@ -111,29 +102,12 @@ def in_words(contrast: Contrast) -> str:
     return f"{change}: {'; '.join(f'{name}: {side.message}' for name, side in sides)}"
 
 
-def _as_block(contrast: Contrast) -> EvidenceSummary:
-    """Both sides of a contrast as the rows that conditions are checked on."""
-    return EvidenceSummary(
-        fingerprint=f"{contrast.probe}/1/{contrast.target}",
-        probe=contrast.probe,
-        target=contrast.target,
-        evidence=contrast.evidence,
-        law=contrast.base.law if contrast.base else "",
-        measurements=tuple(_rows(contrast.figures, "base")),
-        measurements_at_fix=tuple(_rows(contrast.figures, "head")),
-        checks=tuple(
-            CheckedRun(role, side.outcome.value, "", False, side.probe_version, side.law)
-            for role, side in (("base", contrast.base), ("fix", contrast.head))
-            if side is not None
-        ),
-    )
-
-
-def _rows(figures: Iterable[FigureChange], side: str) -> Iterable[Measured]:
-    for figure in figures:
-        value = getattr(figure, side)
-        if value is not ABSENT:
-            yield Measured.exact(Measurement(figure.name, value, figure.unit, figure.case, figure.evidence))
+def _is_law(found: str, wanted: str) -> bool:
+    """Return whether a fitted law such as `3n+1` is the wanted one, or has its order: `O(1)` or `O(n)`."""
+    order = re.fullmatch(r"O\((1|n)\)", wanted, re.IGNORECASE)
+    if order is None or not found:
+        return found.replace(" ", "") == wanted.replace(" ", "")
+    return ("n" in found.partition(" ")[0]) == (order[1].lower() == "n")
 
 
 def _judge_answers(wanted: Wanted, comparison: Comparison) -> Requirement:

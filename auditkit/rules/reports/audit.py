@@ -13,12 +13,12 @@ from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Finding, ProbeResult, Run, count_outcomes
 from auditkit.model.text import counted
-from auditkit.model.tickets.ticket import Ticket
+from auditkit.model.ticket import Ticket
+from auditkit.rules.grouping import group_by_cause
 from auditkit.rules.reports.audit_items import Cause, cause_items, finding_title, other_items, source_items
 from auditkit.rules.reports.audit_parts import AuditReport, Issue, Item, Plan, SectionPage, TicketState
 from auditkit.rules.reports.sections import Section
 from auditkit.rules.reports.words import Horizon, Label, horizon_of, in_words
-from auditkit.rules.tickets.grouping import group_by_cause
 
 _RUN_DATE = re.compile(r"(\d{4})(\d{2})(\d{2})T")
 _ORDER = tuple(Label)
@@ -123,7 +123,7 @@ def _findings(run: Run, probes: Mapping[str, ProbeInfo]) -> Iterator[Finding]:
 def _ticket_of(group: Sequence[Finding], tickets: Sequence[Ticket]) -> TicketState | None:
     """The ticket of findings of one cause: by fingerprint an unfinished one first, else the one that the run filed."""
     wanted = {finding.result.fingerprint for finding in group}
-    states = [TicketState.of(ticket) for ticket in tickets if wanted.intersection(ticket.fingerprints)]
+    states = [TicketState.of(ticket) for ticket in tickets if wanted.intersection(ticket.findings)]
     if states:
         return min(states, key=lambda state: state.is_finished)
     filed = next((finding.result.ticket for finding in group if finding.result.ticket), None)

@@ -11,7 +11,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.module_page import ModulePage
 from auditkit.model.runs.measurement import CodeExcerpt, Location
 from auditkit.model.runs.run import Environment, ProbeResult, RunHead
-from auditkit.model.tickets.ticket import Status, Ticket
+from auditkit.model.ticket import Status, Ticket
 from auditkit.rules.reports.sections import Section
 from auditkit.rules.reports.words import Horizon, Label
 
@@ -57,9 +57,8 @@ class TicketState(Record, keys="id status"):
 
     @classmethod
     def of(cls, ticket: Ticket) -> TicketState:
-        written = ticket.status.value if ticket.status else ticket.status_written
         is_deferred = ticket.status is Status.DEFERRED
-        return cls(str(ticket.id), written, ticket.severity, ticket.is_finished, is_deferred)
+        return cls(ticket.id, ticket.status.value, ticket.severity, ticket.status.is_finished, is_deferred)
 
 
 @dataclass(frozen=True)

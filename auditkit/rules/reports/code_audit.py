@@ -12,7 +12,7 @@ from auditkit.model.enums import Outcome, Severity
 from auditkit.model.revisions.changes import FunctionHistory
 from auditkit.model.runs.measurement import CodeExcerpt, Location
 from auditkit.model.runs.run import Run
-from auditkit.model.tickets.ticket import Ticket
+from auditkit.model.ticket import Ticket
 from auditkit.rules.reports.audit_parts import Advice, Answer, AuditReport, Issue, Item, SectionPage, TicketState
 
 History = Callable[[Location | None, Sequence[str]], FunctionHistory | None]
@@ -131,9 +131,9 @@ def _resolved(run: Run, tickets: Sequence[Ticket], history: History) -> Iterator
     """Finished tickets of which this run asked every finding again, and reproduced none."""
     outcomes = {result.fingerprint: result for result in run.results}
     for ticket in tickets:
-        asked = [outcomes[held] for held in ticket.fingerprints if held in outcomes]
+        asked = [outcomes[held] for held in ticket.findings if held in outcomes]
         is_gone = all(result.outcome is Outcome.NOT_REPRODUCED for result in asked)
-        if ticket.is_finished and asked and is_gone and len(asked) == len(ticket.fingerprints):
+        if ticket.status.is_finished and asked and is_gone and len(asked) == len(ticket.findings):
             yield Entry(
                 number=0,
                 title=ticket.title,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from auditkit.model.enums import Contract, Severity, Takes
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.target import Target
-from auditkit.model.tickets.ids import AGENT_NAMES, is_agent_code
-from auditkit.store.config.lint_config import LintConfig, read_lint
+from auditkit.model.ticket import AGENT_NAMES
 from auditkit.store.config.yaml_reader import YamlReader
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 KEYS = (
     "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "discover", "severity", "policy",
-    "probes_dir", "agents", "lint", "style", "exclude", "cage",
+    "probes_dir", "agents", "reviews", "style", "exclude", "cage",
 )  # fmt: skip
 _ONLY_NAMED = frozenset({"checkout", "python", "probes_dir", "cage"})
 TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns", "places")
@@ -30,7 +29,16 @@ _Name = TypeVar("_Name", Severity, Contract, Takes)
 
 _WORDS = r"[^\W\d]\w*(\.([^\W\d]\w*|<locals>))*"
 _CALL = re.compile(rf"({_WORDS}|(?!/)[^:#]+\.py):({_WORDS}|({_WORDS})?#\w[\w.]*)")
+_CODE = re.compile(r"[A-Z][A-Z0-9]{0,15}", re.ASCII)
 _NAME = re.compile(r"\w[\w.-]*")
+
+
+@dataclass(frozen=True)
+class ReviewRules:
+    """Which reviews a ticket needs: at least `required`, and one of each role."""
+
+    roles: tuple[str, ...] = ()
+    required: int = 1
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Config:
     policy: Mapping[str, Any] = field(default_factory=dict)
     probes_dir: tuple[Path, ...] = ()
     agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
-    lint: LintConfig = LintConfig()  # noqa: RUF009 - it is frozen
+    reviews: ReviewRules = ReviewRules()
     catalog: Mapping[str, ProbeInfo] = field(default_factory=dict)
     style: bool = False
     exclude: tuple[str, ...] = ()
@@ -67,24 +75,20 @@ class Config:
 def read_config(
     path: Path,
     catalog_of: Callable[[Sequence[Path]], Mapping[str, ProbeInfo]] | None = None,
-    known_rules: Collection[str] = (),
     is_named: bool = False,
 ) -> Config:
     """Read and check an auditkit.yaml.
 
     A file that the user did not name (`is_named`) may have come with the checkout: it names no program and no place
-    outside its own folder.
-
-    `catalog_of` gives the probes that the file may name, with those of its own folders, and `known_rules` are the
-    rules that `lint` may name; without them any name goes. Raises BadInputError with every problem of the file
-    at once, each as `file:line:column: message` with the line and a hint; names are looked up in a file
-    without other problems.
+    outside its own folder. `catalog_of` gives the probes that the file may name, with those of its own folders;
+    without it any name goes. Raises BadInputError with every problem of the file at once, each as
+    `file:line:column: message` with the line and a hint; names are looked up in a file without other problems.
     """
     reader = YamlReader(path)
     root = reader.root()
     if root is None or root.tag == "tag:yaml.org,2002:null":
         return Config(path=path)
-    nodes = _ConfigReader(reader, known_rules, is_named)
+    nodes = _ConfigReader(reader, is_named)
     config = nodes.read(root)
     reader.raise_problems()
     if catalog_of is not None:
@@ -101,10 +105,9 @@ def is_in_workspace(folder: Path, path: str | Path) -> bool:
 
 
 class _ConfigReader:
-    def __init__(self, reader: YamlReader, known_rules: Collection[str], is_named: bool) -> None:
+    def __init__(self, reader: YamlReader, is_named: bool) -> None:
         self.is_named = is_named
         self.reader = reader
-        self.known_rules = known_rules
         self.folder = Path(os.path.abspath(reader.path)).parent
         self.named: dict[str, list[tuple[str, Node]]] = {"severity": [], "policy": []}
 
@@ -130,7 +133,7 @@ class _ConfigReader:
             "policy": self.policy,
             "probes_dir": self.probes_dir,
             "agents": self.agents,
-            "lint": lambda node: read_lint(self.reader, node, self.known_rules),
+            "reviews": self.reviews,
             "style": lambda node: self.reader.flag_of(node, "style"),
             "exclude": self.exclude,
             "cage": lambda node: self.reader.flag_of(node, "cage"),
@@ -223,7 +226,7 @@ class _ConfigReader:
         found = dict(AGENT_NAMES)
         for (code, key), item in self.reader.mapping(node, "agents"):
             name = self.reader.text_of(item, "an agent's name")
-            if not is_agent_code(code):
+            if not _CODE.fullmatch(code):
                 self.reader.report(key, f"{code!r} is no agent's code", "capitals and digits, as in B7-PT-01")
             elif name is not None and not _NAME.fullmatch(name):
                 self.reader.report(item, f"{name!r} is not an agent's name", "letters, digits, dots, dashes")
@@ -232,6 +235,16 @@ class _ConfigReader:
             elif name is not None:
                 found[code] = name
         return found
+
+    def reviews(self, node: Node) -> ReviewRules:
+        rules = ReviewRules()
+        for (key, _), item in self.reader.mapping(node, "reviews", ("roles", "required")):
+            if key == "roles":
+                roles = (self.reader.text_of(role, "a role") for role in self.reader.items(item, "roles"))
+                rules = replace(rules, roles=tuple(role for role in roles if role))
+            else:
+                rules = replace(rules, required=self.reader.count_of(item, "required") or 0)
+        return rules
 
     def severity(self, node: Node) -> dict[str, Severity]:
         return {

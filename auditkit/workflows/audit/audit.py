@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +10,13 @@ from pathlib import Path
 
 from auditkit.assets import bundled_dir
 from auditkit.errors import AuditkitError, BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
+from auditkit.files import ensure_writable
 from auditkit.model.enums import Outcome, Reason, Severity
 from auditkit.model.runs.candidates import unchecked_steps
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
 from auditkit.model.runs.target import Target, split_call
-from auditkit.model.tickets.ids import agent_code
+from auditkit.model.ticket import agent_code
 from auditkit.probing.checkouts.checkout import OpenCheckout, apart_from, import_roots, open_checkout, parse_checkout
 from auditkit.probing.checkouts.copies import name_some, written_since
 from auditkit.probing.hosts.catalog import select
@@ -24,16 +26,17 @@ from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.likeness.causes import with_causes
 from auditkit.probing.source_code.modules import source_files
 from auditkit.probing.source_code.python_files import PythonFiles
-from auditkit.rules.tickets.baseline import baseline_of, only_new
 from auditkit.store.config.config import Config
 from auditkit.store.config.config_file import config_in
-from auditkit.store.folder.repository import Repository
-from auditkit.store.folder.status_folders import folders_of
+from auditkit.tickets.baseline import baseline_of, only_new
+from auditkit.tickets.lifecycle import Place
+from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.audit.baseline import Known
 from auditkit.workflows.audit.filing import Paperwork, Root, file_run, without_ticket
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, notes_on_imports
 from auditkit.workflows.audit.matrix import combine
 from auditkit.workflows.audit.measurement import Progress, Questions, environment_of, measure, run_id
+from auditkit.workflows.audit.reproductions import with_reproductions
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.configuration import catalog_of
@@ -48,7 +51,8 @@ class AuditRequest:
     """What to audit and where findings go; None takes the configuration's word, then the default.
 
     `arms` are the options of each column of the table, alike but for interpreter and device. `tickets` of None
-    files nothing. `command` is what the user typed, for the tickets' appendix. `whole_source` lets source
+    files nothing. `command` is what the user typed, for the next command that the screen proposes. `whole_source` lets
+    source
     probes ask about every module, not only about those that deal with gradients. `style` also asks the probes of
     style, whose findings get no ticket unless their probe was named. For `fix_time_s` seconds at most fixes are
     searched for: of what will have a new ticket, or of all that would without a folder. `known` are tickets that the
@@ -62,12 +66,12 @@ class AuditRequest:
     tickets: Path | None = None
     batch: int | None = None
     agent: str | None = None
-    command: str = ""
     label: str | None = None
     whole_source: bool = False
     style: bool = False
     fix_time_s: float = 0.0
     known: Known | None = None
+    command: str = ""
 
     @property
     def config(self) -> Config:
@@ -107,9 +111,9 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     """
     progress = progress or Progress()
     probes = select(catalog_of(request.config), request.probes, request.style or request.config.style)
-    repository = Repository(request.tickets) if request.tickets is not None else None
+    repository = TicketFolder(request.tickets) if request.tickets is not None else None
     if repository is not None:
-        repository.ensure_writable()
+        ensure_writable(repository.folder)
     asked = [probe for probe in probes if probe.scope == "target"]
     # A run of source probes alone starts no interpreter, and runs nothing.
     spec, options = parse_checkout(request.checkout), request.arms[0]
@@ -136,9 +140,11 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
         run = replace(run, discovery_off=bool(asked) and not (request.targets or request.config.discover))
         mistyped = _not_imported(run) if request.targets else ""
-        paperwork = _paperwork(request, probes)
+        paperwork = replace(_paperwork(request, probes), read=functools.partial(Place(opened.path).source, ""))
         if settings and not mistyped:
             run = _with_fixes(run, request, repository, opened, paperwork, progress)
+            if repository is not None:
+                run = with_reproductions(run, without_ticket(run, repository, paperwork), settings[0])
     if request.known is not None:
         return _beside_tickets(run, request.known, request, paperwork)
     if repository is None:
@@ -159,7 +165,7 @@ def _beside_tickets(run: Run, known: Known, request: AuditRequest, paperwork: Pa
 def _with_fixes(
     run: Run,
     request: AuditRequest,
-    repository: Repository | None,
+    repository: TicketFolder | None,
     opened: OpenCheckout,
     paperwork: Paperwork,
     progress: Progress,
@@ -216,11 +222,9 @@ def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
         batch=next(batch for batch in (request.batch, config.batch, 1) if batch is not None),
         agent=agent_code(agent, config.agents) if agent else None,
         source=root.path(spec.directory),
-        command=root.command(request.command, request.checkout),
         asked_as={probe.id: files[Path(probe.path)] for probe in probes if Path(probe.path) in files},
         options=_config_words(config, spec.directory, root),
         agents=config.agents,
-        folders=folders_of(config, request.tickets),
         root=root,
         asked_by_name=bool(request.probes),
     )

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.model.runs.baseline import Baseline
-from auditkit.model.tickets.ticket import Ticket
+from auditkit.model.ticket import Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, open_checkout, parse_checkout
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.rules.tickets.baseline import only_new
 from auditkit.store.config.config import Config, read_config
 from auditkit.store.config.config_file import CONFIG_NAME
-from auditkit.store.folder.repository import Repository
+from auditkit.tickets.baseline import only_new
+from auditkit.tickets.store import Listing, TicketFolder
 from auditkit.workflows.configuration import read_configuration
 
 __all__ = ["Base", "Known", "base_at", "only_new"]
@@ -87,14 +87,14 @@ class Base:
     def known(self, tickets: Path) -> Known:
         """The tickets of the folder at the commit; none, and a note, where it is not there."""
         folder = self.there(tickets)
-        listing = Repository(folder).listing()
-        notes = [f"{tickets / one.path}:{one.line}: not read as a ticket: {one.message}" for one in listing.broken]
+        listing = TicketFolder(folder).listing() if folder.is_dir() else Listing([], [])
+        notes = [f"not a valid ticket: {one.message}" for one in listing.broken]
         if not folder.is_dir():
             notes.append(f"there is no folder {tickets}{self.in_words()}, so every finding is new")
         against = self.commit if folder != tickets else ""
         here = Path.cwd()
         named = tickets.relative_to(here) if tickets.is_relative_to(here) else tickets
-        return Known(listing.tickets, Baseline(str(named), against), tuple(notes))
+        return Known(tuple(listing.tickets), Baseline(str(named), against), tuple(notes))
 
     def in_words(self) -> str:
         return f" at {self.commit[:12]}" if self.commit else ""

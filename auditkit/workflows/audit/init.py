@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from auditkit.errors import BadInputError
+from auditkit.files import create_file
 from auditkit.model.codec import Record
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target
@@ -19,7 +20,6 @@ from auditkit.probing.source_code.files import LeftOut
 from auditkit.store.config.config import is_in_workspace
 from auditkit.store.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
 from auditkit.store.config.config_file import CONFIG_NAME
-from auditkit.store.folder.files import create_file
 from auditkit.workflows.audit.found_candidates import candidate_of
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, name_target
 from auditkit.workflows.audit.run_options import RunOptions

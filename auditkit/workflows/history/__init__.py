@@ -1,1 +1,1 @@
-"""The same probes at several revisions: comparisons and bisections."""
+"""The same probes at several revisions: comparisons."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.module_page import ModulePage
 from auditkit.model.runs.run import BUNDLED, Run
-from auditkit.model.tickets.ticket import BrokenTicket, Ticket
+from auditkit.model.ticket import Ticket
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout, parse_checkout
 from auditkit.probing.source_code.history.function_history import FunctionHistories
 from auditkit.probing.source_code.index import SourceIndex
@@ -21,7 +21,7 @@ from auditkit.rules.reports.audit import Sources, audit_report, audited_modules
 from auditkit.rules.reports.audit_parts import AuditReport
 from auditkit.rules.reports.code_audit import CodeAudit, code_audit
 from auditkit.store.config.config import Config
-from auditkit.store.folder.repository import Repository
+from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.audit.audit import AuditRequest, audit, exit_code, specimen_dir
 from auditkit.workflows.audit.measurement import Progress
 from auditkit.workflows.configuration import catalog_of
@@ -58,10 +58,10 @@ def report_of(request: ReportRequest) -> AuditReport:
     """
     run = request.run
     pages, notes = _pages(request, audited_modules(run))
-    listing = Repository(request.tickets).listing() if request.tickets is not None else None
+    listing = TicketFolder(request.tickets).listing() if request.tickets is not None else None
     tickets: Sequence[Ticket] = listing.tickets if listing else ()
-    broken: Sequence[BrokenTicket] = listing.broken if listing else ()
-    notes = (*notes, *(f"{one.path.as_posix()}:{one.line}: not read as a ticket: {one.message}" for one in broken))
+    broken = listing.broken if listing else ()
+    notes = (*notes, *(f"not a valid ticket: {one.message}" for one in broken))
     today = datetime.date.today().isoformat()
     return audit_report(Sources(run, catalog_of(request.config), tickets, pages, notes, today))
 
@@ -72,7 +72,7 @@ def code_audit_of(request: ReportRequest, since: str | None = None) -> CodeAudit
     Raises BadInputError for a revision that is not there, or where the checkout is in no git repository.
     """
     report = report_of(request)
-    tickets = Repository(request.tickets).listing().tickets if request.tickets is not None else ()
+    tickets = TicketFolder(request.tickets).listing().tickets if request.tickets is not None else ()
     if since is None:
         return code_audit(report, request.run, tickets)
     checkout = request.checkout or _own_checkout(request.run)

@@ -14,13 +14,13 @@ from auditkit.exporters.gitlab import run_gitlab
 from auditkit.exporters.junit import run_junit
 from auditkit.exporters.sarif import run_sarif
 from auditkit.exporters.table import run_csv
+from auditkit.files import ensure_writable, write_file
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Run
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.rendering.html.run_page import run_page
 from auditkit.rendering.job_summary import job_summary
 from auditkit.rules.reports.audit import Sources
-from auditkit.store.folder.files import ensure_writable, write_file
 from auditkit.workflows.fixes.file_change import prefix_of
 
 _Probes = Mapping[str, ProbeInfo]

@@ -1,21 +1,18 @@
-"""A run, two runs or the tickets as a page for a browser, and their pictures as files beside a document."""
+"""A run or two runs as a page for a browser, and their pictures as files beside a document."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from auditkit.errors import BadInputError
+from auditkit.files import ensure_writable, write_file
 from auditkit.model.runs.run import Run
-from auditkit.model.tickets.ticket import BrokenTicket
-from auditkit.rendering.html.board_page import board_page
 from auditkit.rendering.html.run_page import pictures_by_file, run_page
 from auditkit.rules.reports.audit import Sources
 from auditkit.store.config.config import Config
-from auditkit.store.folder.files import ensure_writable, write_file
-from auditkit.store.folder.repository import Repository
+from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.history.compare import compare_runs
-from auditkit.workflows.tickets.folder_history import folder_history
 
 
 def run_html(run: Run, config: Config, tickets: Path | None = None, base: Run | None = None) -> bytes:
@@ -26,16 +23,9 @@ def run_html(run: Run, config: Config, tickets: Path | None = None, base: Run | 
     """
     if tickets is not None and not tickets.is_dir():
         raise BadInputError(f"no tickets folder: {tickets}", "name the folder: --tickets DIR")
-    known = Repository(tickets).listing().tickets if tickets is not None else ()
+    known = TicketFolder(tickets).listing().tickets if tickets is not None else ()
     comparison = compare_runs(base, run, force=True) if base is not None else None
     return run_page(Sources(run, catalog_of(config), known), comparison)
-
-
-def tickets_html(repository: Repository) -> tuple[bytes, tuple[BrokenTicket, ...]]:
-    """The page of a folder of tickets with what git knows of it, and the files that are in no count of it."""
-    listing = repository.listing()
-    name = repository.folder.resolve().name
-    return board_page(listing.tickets, listing.broken, name, folder_history(repository)), listing.broken
 
 
 def write_pictures(run: Run, folder: Path) -> list[Path]:

@@ -10,9 +10,8 @@ from pathlib import Path
 import auditkit
 from auditkit.errors import BadInputError
 from auditkit.model.revisions.comparison import Comparison
-from auditkit.model.revisions.implementation_review import Assessment, ImplementationReview, Requirement
+from auditkit.model.revisions.implementation_review import Assessment, ImplementationReview
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.tickets.claim import ClaimState
 from auditkit.probing.hosts.catalog import probe_named
 from auditkit.rendering.review import render_review
 from auditkit.rules.comparison.commit_claims import claims_of_commits
@@ -25,10 +24,9 @@ from auditkit.rules.comparison.requirements import (
     parse_requirement,
 )
 from auditkit.store.config.config import Config
-from auditkit.store.folder.repository import Entry, Repository
-from auditkit.store.reading.claim_comments import judged_claims
+from auditkit.tickets.document import Document
+from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.configuration import catalog_of
-from auditkit.workflows.proof.ticket_questions import bound_questions
 
 __all__ = ["Assessment", "ReviewRequest", "render_review", "review"]
 
@@ -55,11 +53,9 @@ def review(request: ReviewRequest) -> ImplementationReview:
     wanted = list(_required(request.required, catalog))
     entry = None
     if request.ticket is not None:
-        entry = Repository(request.tickets or Path("tickets")).find(request.ticket)
-        wanted += _of_ticket(entry, request.config, catalog)
+        entry = TicketFolder(request.tickets or Path("tickets")).read(request.ticket)
+        wanted += _of_ticket(entry)
     requirements = list(judge_all(wanted, request.comparison))
-    if entry is not None:
-        requirements += _claims_of(entry)
     requirements += claims_of_commits(request.comparison.changes.commits, request.comparison)
     return review_of(
         request.comparison,
@@ -82,25 +78,9 @@ def _required(texts: Sequence[str], catalog: dict[str, ProbeInfo]) -> Iterator[W
         yield wanted
 
 
-def _of_ticket(entry: Entry, config: Config, catalog: dict[str, ProbeInfo]) -> Iterator[Wanted]:
-    """What its bound boxes want of their probes; without any, that its findings no longer reproduce."""
-    origin = f"ticket {entry.ticket.id}"
-    boxes = [item for item in entry.ticket.verification if item.probe]
-    for item in boxes:
-        text = f"{item.probe} {item.condition}" if item.condition else f"{item.probe}: not_reproduced"
-        try:
-            wanted = parse_requirement(text, origin)
-        except ValueError as error:
-            raise BadInputError(f"{entry.ticket.id}:{item.line}: {error}") from None
-        yield Wanted(item.text, origin, wanted.probe, wanted.word, wanted.condition)
-    if not boxes:
-        for question in bound_questions(entry.ticket, config, catalog):
-            yield parse_requirement(f"{question.probe.id}: not_reproduced", origin)
-
-
-def _claims_of(entry: Entry) -> Iterator[Requirement]:
-    """The ticket's marked claims, as its own evidence judges them."""
-    for judged in judged_claims(entry.document, entry.ticket):
-        state = judged.state if judged.state is not ClaimState.MALFORMED else ClaimState.UNTESTED
-        text = judged.claim.beside or judged.claim.written
-        yield Requirement(text, f"claim of ticket {entry.ticket.id}", state, judged.message)
+def _of_ticket(document: Document) -> Iterator[Wanted]:
+    """Require that the findings of the ticket no longer reproduce; without any, the probes of its boxes."""
+    ticket = document.ticket
+    probes = [name.partition("/")[0] for name in ticket.findings] or [box.probe for box in ticket.boxes if box.probe]
+    for probe in dict.fromkeys(probes):
+        yield parse_requirement(f"{probe}: not_reproduced", f"ticket {ticket.id}")

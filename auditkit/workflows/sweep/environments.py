@@ -16,9 +16,9 @@ from pathlib import Path
 
 from auditkit import sandbox
 from auditkit.errors import AuditkitError
+from auditkit.files import write_file
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.text import shortened
-from auditkit.store.folder.files import write_file
 from auditkit.workflows.sweep.jobs import EnvironmentSpec
 from auditkit.workflows.sweep.repositories import Code, locked_file
 

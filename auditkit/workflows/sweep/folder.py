@@ -19,10 +19,9 @@ from typing import Any, ClassVar
 
 from auditkit import __version__
 from auditkit.errors import BadInputError, StoreConflictError
+from auditkit.files import create_file, write_file
 from auditkit.model.codec import Record
-from auditkit.store.folder.files import create_file, write_file
-from auditkit.store.folder.locks import locked
-from auditkit.store.folder.side_folder import SIDE_FOLDER
+from auditkit.tickets.store import LOCK_FOLDER, locked
 from auditkit.workflows.sweep.jobs import KEY_DIGITS, Job, read_plan, write_plan
 
 _FORMAT = 1
@@ -118,7 +117,7 @@ class ResultsFolder:
         if self._head() is None and self.path.exists():
             if not self.path.is_dir():
                 raise BadInputError(f"{self.path} is a file", "name a folder: --results FOLDER")
-            if any(entry.name != SIDE_FOLDER for entry in self.path.iterdir()):
+            if any(entry.name != LOCK_FOLDER for entry in self.path.iterdir()):
                 raise BadInputError(f"{self.path} is no sweep's folder, and it is not empty", "name a new one")
         with locked(self.path, timeout_s=0.0):
             yield

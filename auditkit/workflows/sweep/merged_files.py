@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit.errors import BadInputError
+from auditkit.files import write_file
 from auditkit.model.runs.run import Run
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rendering.html.run_page import run_page
 from auditkit.rules.reports.audit import Sources
-from auditkit.store.folder.files import write_file
-from auditkit.store.folder.repository import Repository
+from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.audit.filing import Paperwork, Root, file_run
 from auditkit.workflows.reports.export import json_text
 from auditkit.workflows.sweep.folder import ResultsFolder
@@ -62,7 +62,7 @@ def file_tickets(merged: Merged, tickets: Path, batch: int = 1) -> list[Filed]:
         if not any(one.severity for one in subject.run.results):
             continue
         place = tickets / subject.name
-        run = file_run(_named(subject, merged.run.id), Repository(place), _paperwork(subject, batch))
+        run = file_run(_named(subject, merged.run.id), TicketFolder(place), _paperwork(subject, batch))
         filed.append(Filed(place, sum(one.ticket is not None for one in run.results)))
     return filed
 
@@ -85,7 +85,6 @@ def _paperwork(subject: Subject, batch: int) -> Paperwork:
         batch=batch,
         agent=None,
         source="." if is_url(job.repository) else root.path(job.repository),
-        command="",
         root=root,
         asked_by_name=False,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from auditkit.errors import BadInputError
-from auditkit.store.listing.cache_folder import private_folder
+from auditkit.store.cache_folder import private_folder
 
 
 def cache_folder() -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from auditkit.cli.application import app
+from tests.application import app
 from tests.exporters.exported_runs import RUNS, run_of
 from tests.filing_helpers import put, ticket_text
 from tests.rendering.html.test_run_page import OVERFLOW, waiting
@@ -47,17 +47,17 @@ def test_a_run_two_runs_and_a_folder(tmp_path: Path) -> None:
     assert run("report", "html", "--pictures", tmp_path).exit_code == 2
 
     put(tmp_path / "tickets", "B7-PT-01.md", ticket_text())
-    board = run("report", "html", "--tickets", tmp_path / "tickets")
+    board = run("report", "tickets", "--html", "--tickets", tmp_path / "tickets")
     assert board.exit_code == 0
-    assert "1 ticket of 1 unfinished" in board.stdout
+    assert "1 of 1 tickets are open" in board.stdout
     put(tmp_path / "tickets", "B7-PT-02.md", "# Finding Ticket: x\n")
-    assert run("report", "html", "--tickets", tmp_path / "tickets").exit_code == 2
+    assert run("report", "tickets", "--html", "--tickets", tmp_path / "tickets").exit_code == 2
 
 
 def test_the_tickets_of_a_run_have_their_status(tmp_path: Path) -> None:
     found = replace(waiting(), ticket=None)
     saved = put(tmp_path, "run.json", json.dumps(run_of(found).to_json()))
-    put(tmp_path / "tickets", "B7-PT-01.md", ticket_text(status="`in-review`", fingerprint=found.fingerprint))
+    put(tmp_path / "tickets", "B7-PT-01.md", ticket_text(status="in-review", fingerprint=found.fingerprint))
     done = run("report", "html", saved, "--tickets", tmp_path / "tickets")
     assert "ticket <b>B7-PT-01</b> in-review" in done.stdout
     assert run("report", "html", saved, "--tickets", tmp_path / "none").exit_code == 2

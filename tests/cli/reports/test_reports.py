@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from auditkit.cli.reports import app
-from auditkit.cli.ticket import app as ticket_app
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
 from tests.rules.reports.runs import RUN
 from tests.source_helpers import write
@@ -35,52 +34,16 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 
-def wrong_figures(tickets: Path, *pages: Path) -> tuple[int, str, str]:
-    """Exit code and both outputs of `ticket stats --against`."""
-    options = [word for page in pages for word in ("--against", str(page))]
-    result = CliRunner().invoke(ticket_app, ["stats", "--tickets", str(tickets), *options])
-    return result.exit_code, result.stdout, result.stderr
-
-
-def folders() -> list[Path]:
-    return [OLD_AUDIT, *([CORPUS / "tickets"] if CORPUS else [])]
-
-
-@pytest.mark.parametrize("tickets", folders(), ids=lambda folder: folder.parent.name)
-def test_our_own_pages_are_right(tickets: Path, tmp_path: Path) -> None:
-    """Every figure of the summary and of batches, none left unchecked."""
-    pages = [tmp_path / "SUMMARY.md"]
-    assert run("summary", "--tickets", tickets, "--output", pages[0]).exit_code == 0
-    for batch in (2, 3):
-        pages.append(tmp_path / f"batch{batch}.md")
-        assert run("batch", batch, "--tickets", tickets, "--output", pages[-1]).exit_code == 0
-    code, told, counted = wrong_figures(tickets, *pages)
-    assert (code, told) == (0, "")
-    assert counted.count(" 0 wrong, 0 contradictions, 0 not checked") == len(pages)
-    assert int(counted.split(": ")[1].split()[0]) > 90
-
-
-def test_a_page_of_one_agent(tmp_path: Path) -> None:
-    page = tmp_path / "batch3-codereview.md"
-    assert run("batch", 3, "--agent", "CR", "--tickets", OLD_AUDIT, "-o", page).exit_code == 0
-    assert page.read_text("utf-8").startswith("# Batch 3: Findings of codereview\n")
-    assert wrong_figures(OLD_AUDIT, page)[:2] == (0, "")
-
-
-def test_the_latest_batch_is_meant_without_a_number() -> None:
-    assert run("batch", "--tickets", OLD_AUDIT).stdout == run("batch", "3", "--tickets", OLD_AUDIT).stdout
-    assert run("batch", "2", "--tickets", OLD_AUDIT).stdout.startswith("# Batch 2: Findings\n")
-
-
 def test_a_file_is_not_replaced_without_force(tmp_path: Path) -> None:
+    tickets = put(tmp_path / "folder", "B7-PT-01.md", ticket_text()).parent
     page = put(tmp_path, "SUMMARY.md", "by hand\n")
-    refused = run("summary", "--tickets", OLD_AUDIT, "--output", page)
+    refused = run("tickets", "--tickets", tickets, "--output", page)
     assert (refused.exit_code, refused.stdout, page.read_text()) == (2, "", "by hand\n")
     assert refused.stderr == f"error: {page} exists already; nothing was written\nhint: --force replaces it\n"
-    forced = run("summary", "--tickets", OLD_AUDIT, "--output", page, "--force")
+    forced = run("tickets", "--tickets", tickets, "--output", page, "--force")
     assert (forced.exit_code, forced.stdout, forced.stderr) == (0, "", f"wrote {page}\n")
-    assert page.read_text("utf-8").startswith("# Issue Report Statistics\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["SUMMARY.md"]
+    assert page.read_text("utf-8").startswith("# Tickets: folder\n")
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["SUMMARY.md"]
 
 
 def test_a_document_of_a_file_is_that_of_stdout(tmp_path: Path, saved: Path) -> None:
@@ -92,13 +55,13 @@ def test_a_document_of_a_file_is_that_of_stdout(tmp_path: Path, saved: Path) -> 
 
 def test_a_saved_run_with_its_tickets(saved: Path, tmp_path: Path) -> None:
     name = "syncs_grow_with_tensors/1/train.norms:total_norm"
-    put(tmp_path, "tickets/batch7/B7-PT-01.md", ticket_text(status="`in-review`", fingerprint=name))
-    put(tmp_path, "tickets/batch7/B7-PT-02.md", b"# Finding Ticket: caf\xe9\n")
+    put(tmp_path, "tickets/B7-PT-01.md", ticket_text(status="in-review", fingerprint=name))
+    put(tmp_path, "tickets/B7-PT-02.md", b"# Finding Ticket: caf\xe9\n")
     result = run("audit", "--run", saved, "--tickets", tmp_path / "tickets")
     assert result.exit_code == 0
     assert "| MEDIUM (P2) | total_norm: The norm overflows on finite gradients (3.1, 8.1); " in result.stdout
     assert " | B7-PT-01 | in-review |\n" in result.stdout
-    assert "- batch7/B7-PT-02.md:1: not read as a ticket: " in result.stdout
+    assert "B7-PT-02.md:1: the byte 0xe9 is not UTF-8" in result.stdout
 
 
 @pytest.mark.process
@@ -149,16 +112,6 @@ def test_a_run_without_an_answer_is_no_success(tmp_path: Path) -> None:
     assert result.stderr == "error: nothing was measured: ended by signal 11\n"
 
 
-def test_a_broken_ticket_makes_a_page_exit_2(tmp_path: Path) -> None:
-    put(tmp_path, "B7-PT-01.md", ticket_text())
-    put(tmp_path, "B7-PT-02.md", b"# Finding Ticket: caf\xe9\n")
-    for words in (("summary",), ("batch",), ("summary", "--json"), ("batch", "7", "--json")):
-        result = run(*words, "--tickets", tmp_path)
-        assert result.exit_code == 2
-        assert "B7-PT-02.md:1:22: " in result.stderr
-        assert "B7-PT-02.md" in result.stdout
-
-
 def test_wrong_usage_under_json_is_json(saved: Path) -> None:
     result = run("audit", "--run", saved, "--json", "-o", saved.parent / "x.md")
     assert result.exit_code == 2
@@ -179,14 +132,8 @@ def test_wrong_usage_under_json_is_json(saved: Path) -> None:
         (("audit", "--run", "run.json", "--probe", "sync_in_loop"), "error: --run is a finished run, and the other"),
         (("audit", "--run", "run.json", "--tickets", "none"), "error: no tickets folder: none\n"),
         (("audit", "none", "--run", "run.json"), "error: no such directory: none\n"),
-        (("batch", "9", "--tickets", OLD_AUDIT), "error: no ticket of batch 9\nhint: there are 2, 3\n"),
-        (
-            ("batch", "2", "--agent", "drl", "--tickets", OLD_AUDIT),
-            "error: no ticket of drl in batch 2\nhint: there are",
-        ),
-        (("batch", "--tickets", "."), "error: no ticket in "),
-        (("summary", "--tickets", "none"), "error: no tickets folder: none\n"),
-        (("summary", "--tickets", OLD_AUDIT, "-o", "."), "error: . is a folder\nhint: name a file: --output FILE\n"),
+        (("tickets", "--tickets", "none"), "error: there is no tickets folder none\n"),
+        (("tickets", "--tickets", ".", "-o", "."), "error: . is a folder\nhint: name a file: --output FILE\n"),
     ],
 )
 def test_wrong_usage_is_one_line(

@@ -12,9 +12,9 @@ from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import Arm, ArmOutcome
 from auditkit.rendering.html.run_page import run_page
 from auditkit.rules.reports.audit import Sources
-from auditkit.store.folder.repository import Repository
+from auditkit.tickets.report import html_report, read_tickets
+from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.history.compare import compare_runs
-from auditkit.workflows.reports.html import tickets_html
 from tests.browser import Browser, axe, browser
 from tests.exporters.exported_runs import ENVIRONMENT, ERROR, PASS, UNAVAILABLE, run_of
 from tests.filing_helpers import put, ticket_text
@@ -88,7 +88,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         )
     git(folder, "add", "-A")
     git(folder, "commit", "-qm", "filed")
-    put(tickets, "B7-PT-01.md", ticket_text("B7-PT-01", "`fixed`"))
+    put(tickets, "B7-PT-01.md", ticket_text("B7-PT-01", "wont-fix"))
     git(folder, "commit", "-qam", "fixed")
     written = {
         "run": run_page(Sources(base, {})),
@@ -96,7 +96,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "matrix": matrix_run(),
         "nothing": run_page(Sources(run_of(), {})),
         "hostile": run_page(Sources(hostile_run(), {})),
-        "board": tickets_html(Repository(tickets))[0],
+        "board": html_report(*read_tickets(TicketFolder(tickets)), "tickets"),
     }
     return {name: put(folder, f"{name}.html", data) for name, data in written.items()}
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from auditkit.model.enums import Outcome, Reason, Severity
-from auditkit.model.revisions.implementation_review import Assessment, Requirement
-from auditkit.model.tickets.claim import ClaimState
+from auditkit.model.revisions.implementation_review import Assessment, ClaimState, Requirement
 from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rules.comparison.commit_claims import claims_of_commits, sentences
 from auditkit.rules.comparison.implementation_review import assess, review_of
@@ -36,14 +35,12 @@ CONFIRMED, REFUTED, UNTESTED = ClaimState.CONFIRMED, ClaimState.REFUTED, ClaimSt
         (f"{LAUNCHES}: fixed", CONFIRMED),
         (f"{LAUNCHES}: better", CONFIRMED),
         (f"{LAUNCHES} law = O(1)", CONFIRMED),
-        (f"{LAUNCHES} law at base = O(1)", REFUTED),
-        (f"{LAUNCHES} launch_count fix/base <= 0.4", CONFIRMED),
-        (f"{LAUNCHES} launch_count = 5 @ tensors=256", CONFIRMED),
-        (f"{LAUNCHES} launch_count = 5 @ tensors=64", UNTESTED),
+        (f"{LAUNCHES} law = O(n)", REFUTED),
+        (f"{LAUNCHES} law = 5", CONFIRMED),
+        (f"{OVERFLOW} law = O(1)", UNTESTED),
         (f"{SYNCS}: fixed", REFUTED),
         (f"{SYNCS}: not-reproduced", CONFIRMED),
         (f"{MEMORY}: not_reproduced", REFUTED),
-        (f"{MEMORY} peak_extra_per_gradient_byte <= 0.25", REFUTED),
         (f"{OVERFLOW}: still reproduced", CONFIRMED),
         ("mutates_gradients: fixed", UNTESTED),
         ("answers: same", CONFIRMED),
@@ -58,8 +55,7 @@ def test_a_requirement_is_met_refuted_or_untested(text: str, state: ClaimState) 
     [
         (f"{OVERFLOW}: reproduced", True),
         (f"{LAUNCHES}: not_reproduced", False),
-        (f"{LAUNCHES} launch_count <= 5 @ tensors=256", False),
-        (f"{LAUNCHES} launch_count <= 1000 @ tensors=256", True),
+        (f"{LAUNCHES} law = O(1)", False),
     ],
 )
 def test_what_was_met_already_before_is_told_so(text: str, is_old: bool) -> None:
@@ -70,7 +66,7 @@ def test_what_was_met_already_before_is_told_so(text: str, is_old: bool) -> None
 
 @pytest.mark.parametrize("text", [f"{SYNCS}: quick", SYNCS, f"{SYNCS} law", "", f"{SYNCS} sync_count = many things"])
 def test_a_requirement_that_cannot_be_read_says_why(text: str) -> None:
-    with pytest.raises(ValueError, match=r"neither an outcome|not of the form|not a condition|neither a number"):
+    with pytest.raises(ValueError, match=r"neither an outcome|a requirement is one of"):
         parse_requirement(text)
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.revisions.changes import Commit, FunctionHistory
 from auditkit.model.runs.measurement import Location
-from auditkit.model.tickets.ids import parse_ticket_id
-from auditkit.model.tickets.ticket import Status
+from auditkit.model.ticket import Status, Ticket
 from auditkit.rendering.code_audit import render_code_audit
 from auditkit.rules.reports.audit import Sources, audit_report
 from auditkit.rules.reports.code_audit import CodeAudit, Entry, Kind, code_audit
 from tests.rules.reports.runs import CAPTURE, CLIP, COLLECT, GRAPH, LAUNCHES, OVERFLOW, PROBES, RUN, SYNCS, make_page
-from tests.rules.reviews import ticket
 
 
 def _audit(**others: object) -> CodeAudit:
@@ -57,7 +55,7 @@ def test_a_finished_ticket_is_resolved_only_if_all_of_it_was_asked_again() -> No
         (Status.FIXED, ()): False,
     }
     for (status, held), expected in cases.items():
-        one = ticket(id=parse_ticket_id("B7-PT-01"), status=status, fingerprints=held)
+        one = Ticket(id="B7-PT-01", title="t", batch=7, severity=Severity.P2, status=status, findings=held)
         found = [entry for entry in _audit(tickets=[one]).entries if entry.kind is Kind.RESOLVED]
         assert bool(found) is expected, (status, held)
 

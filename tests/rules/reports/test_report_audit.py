@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from auditkit.model.enums import Contract, Outcome, Severity
 from auditkit.model.module_page import Share
 from auditkit.model.runs.run import Arm, ArmOutcome, ProbeResult, Run
-from auditkit.model.tickets.ids import parse_ticket_id
-from auditkit.model.tickets.ticket import Status
+from auditkit.model.ticket import Status, Ticket
 from auditkit.rules.reports.audit import Sources, audit_report, audited_modules, count_labels, uncalled_targets
 from auditkit.rules.reports.audit_parts import AuditReport, Item
 from auditkit.rules.reports.sections import Section
@@ -34,7 +33,6 @@ from tests.rules.reports.runs import (
     make_run,
     said,
 )
-from tests.rules.reviews import ticket
 
 
 def report(run: Run = RUN, **others: object) -> AuditReport:
@@ -52,8 +50,7 @@ def of_probe(made: AuditReport, probe: str) -> Item:
 
 def tracked(probe: str, number: int, status: Status, severity: Severity = Severity.P1) -> object:
     name = f"{probe}/1/{COLLECT}"
-    id_ = parse_ticket_id(f"B7-PT-{number:02d}")
-    return ticket(id=id_, status=status, severity=severity, fingerprints=(name,))
+    return Ticket(id=f"B7-PT-{number:02d}", title="t", batch=7, status=status, severity=severity, findings=(name,))
 
 
 @pytest.mark.parametrize(

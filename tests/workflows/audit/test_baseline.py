@@ -51,7 +51,7 @@ def last(ended: Ended) -> list[str]:
 
 
 def test_what_has_a_ticket_is_known_and_nothing_is_filed(project: Path) -> None:
-    (ticket,) = project.glob("tickets/batch*/*.md")
+    (ticket,) = project.glob("tickets/B*.md")
     before = ticket.read_bytes()
     ended = ask(project)
     assert (ended.code, last(ended)) == (0, ["1 known, 0 new, 0 gone, by the tickets in tickets"])
@@ -83,8 +83,8 @@ def test_a_finding_that_a_change_removes_is_gone(project: Path) -> None:
 
 
 def test_a_fixed_one_that_comes_back_is_new_and_says_so(project: Path) -> None:
-    (ticket,) = project.glob("tickets/batch*/*.md")
-    ticket.write_text(ticket.read_text("utf-8").replace("`open`", "`fixed`", 1), encoding="utf-8")
+    (ticket,) = project.glob("tickets/B*.md")
+    ticket.write_text(ticket.read_text("utf-8").replace("status: open", "status: fixed", 1), encoding="utf-8")
     ended = ask(project)
     assert ended.code == 1
     assert f"    again: {LOOP_PRINT}: B1-PT-01 says fixed, and it reproduces again" in ended.stdout
@@ -97,7 +97,7 @@ def test_a_fixed_one_that_comes_back_is_new_and_says_so(project: Path) -> None:
         ("code/auditkit.yaml", f"severity: {{{LOOP}: P4}}\n"),
         ("code/auditkit.yaml", "tickets: elsewhere\n"),
         ("code/auditkit.yaml", "tickets: [\n"),
-        ("tickets/batch9/B9-PT-01.md", "a ticket for its own finding"),
+        ("tickets/B9-PT-01.md", "a ticket for its own finding"),
     ],
     ids=["exclude", "severity", "tickets", "not YAML", "own ticket"],
 )
@@ -105,7 +105,7 @@ def test_a_change_cannot_hide_its_finding(project: Path, file: str, text: str) -
     """With --against the base's configuration and tickets are read, whatever the change says."""
     put(project, "code/train/more.py", OTHER)
     if file.endswith(".md"):
-        (known,) = project.glob("tickets/batch1/*.md")
+        (known,) = project.glob("tickets/B*.md")
         text = known.read_text("utf-8").replace("train.norms:total_norm", "train.more:other_norm")
         put(project, "elsewhere/README.md", "")
     put(project, file, text.replace("B1-PT-01", "B9-PT-01"))
@@ -193,7 +193,7 @@ def test_a_folder_outside_git_has_no_base(tmp_path: Path) -> None:
 
 
 def test_a_ticket_that_cannot_be_read_knows_nothing(project: Path) -> None:
-    (ticket,) = project.glob("tickets/batch*/*.md")
+    (ticket,) = project.glob("tickets/B*.md")
     ticket.write_bytes(ticket.read_bytes() + b"\xff")
     ended = ask(project)
     assert ended.code == 1

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.runs.run import ArmOutcome, ProbeResult, Run
+from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.store.folder.repository import Repository
-from auditkit.store.reading.reader import read_ticket
+from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.audit.audit import AuditRequest, audit, specimen_dir
 from auditkit.workflows.audit.filing import Paperwork, file_run
 from auditkit.workflows.audit.run_options import RunOptions
@@ -56,9 +55,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "tickets"
 
 
-def file(run: Run, folder: Path, by_name: bool = True) -> Run:
-    paperwork = Paperwork(load_catalog(), 1, None, "the/checkout", "auditkit audit", asked_by_name=by_name)
-    return file_run(run, Repository(folder), paperwork)
+def file(run: Run, folder: Path, by_name: bool = True, read: Callable[[str], str | None] | None = None) -> Run:
+    source = read or (lambda name: (specimen_dir() / name).read_text("utf-8"))
+    paperwork = Paperwork(load_catalog(), 1, None, "the/checkout", asked_by_name=by_name, read=source)
+    return file_run(run, TicketFolder(folder), paperwork)
 
 
 def grouped(run: Run) -> dict[str, set[tuple[str, str]]]:
@@ -74,11 +74,11 @@ def actions(run: Run) -> list[str]:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    return {path.stem: path.read_text(encoding="utf-8") for path in folder.rglob("*.md")}
+    return {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
 
 
 def path_of(folder: Path, ticket: str) -> Path:
-    return folder / "batch1" / f"{ticket}.md"
+    return folder / f"{ticket}.md"
 
 
 def without(run: Run, dropped: Sequence[tuple[str, str]], outcome: Outcome | None = Outcome.NOT_REPRODUCED) -> Run:
@@ -99,9 +99,9 @@ def test_the_specimens_findings_make_one_ticket_for_each_cause(audited: Run, fol
     filed = file(audited, folder)
     assert sorted(map(sorted, grouped(filed).values())) == sorted(map(sorted, EXPECTED.values()))
     assert len([result for result in filed.results if result.ticket]) == sum(map(len, EXPECTED.values()))
-    for ticket, text in contents(folder).items():
-        read = read_ticket(text.encode(), path_of(folder, ticket))
-        held = {(name.partition("/")[0], name.partition(":")[2]) for name in read.fingerprints}
+    for ticket in contents(folder):
+        read = TicketFolder(folder).read(ticket).ticket
+        held = {(name.partition("/")[0], name.partition(":")[2]) for name in read.findings}
         assert held == grouped(filed)[ticket]
 
 
@@ -117,122 +117,126 @@ def test_what_nobody_meets_has_no_ticket_of_its_own_unless_it_was_asked_by_name(
     assert grouped(file(audited, folder, by_name=False)) == named
 
 
-def test_a_joined_ticket_reads_as_one(audited: Run, folder: Path) -> None:
-    """The worst gives the severity and title, the first lines say CPU only, siblings once, graver ones have boxes."""
-    filed = file(audited, folder)
-    ticket = next(ticket for ticket, held in grouped(filed).items() if (SYNCS, PER_LAYER) in held)
-    text = contents(folder)[ticket]
-    head = text.split("\n## ", 1)[0]
-    assert head.startswith("# Finding Ticket: per_layer_norms: ")
-    assert "**Reproduced on CPU only:** device traffic was counted behind a pretended CUDA device" in head
-    assert text.count("\n| **Severity** | `P2` |") == 1
-    assert text.count("**Same pattern elsewhere:**") == 1
-    assert text.count("\n## Evidence: ") == 5
-    results = {result.probe: result for result in filed.results if result.ticket == ticket}
-    graver = [result.probe for result in results.values() if result.severity is not Severity.P4]
-    boxes = re.findall(r"^- \[ \] .*` no longer (?:reproduces|names `[^`]+`) <!-- probe: (\w+)", text, re.MULTILINE)
-    assert sorted(boxes) == sorted(graver) == ["sync_in_loop", "syncs_grow_with_tensors"]
-    assert sorted(results) == sorted(probe for probe, _ in EXPECTED["B1-PT-01"])
-    assert sorted(result.ticket_action for result in results.values()) == ["created"] + ["joined"] * 4
+def holding(run: Run, pair: tuple[str, str]) -> str:
+    """The ticket of a probe's finding about a target."""
+    return next(ticket for ticket, held in grouped(run).items() if pair in held)
 
 
-def test_tickets_about_one_function_name_each_other(audited: Run, folder: Path) -> None:
-    """Linked both ways, with the words of the relation; never to itself."""
-    filed = file(audited, folder)
-    first, second = (
-        next(ticket for ticket, held in grouped(filed).items() if pair in held)
-        for pair in ((OVERFLOW, SQUARED), (LAUNCHES, SQUARED))
-    )
-    texts = contents(folder)
-    assert f"- {second}: same function, squared_sum_norm()\n" in texts[first]
-    assert f"- {first}: same function, squared_sum_norm()\n" in texts[second]
-    assert all(f"- {ticket}: " not in text for ticket, text in texts.items())
+def test_a_ticket_of_several_findings_is_short_and_has_a_box_for_each_grave_probe(audited: Run, folder: Path) -> None:
+    ticket = holding(file(audited, folder), (SYNCS, PER_LAYER))
+    document = TicketFolder(folder).read(ticket)
+    assert [box.probe for box in document.ticket.boxes] == [SYNCS, IN_LOOP]
+    for text in contents(folder).values():
+        assert len(text.splitlines()) <= 80
+        assert not [line for line in text.splitlines() if len(line) > 100 and " " in line.strip("- ")]
+        assert "\n## Cross-review\nnone yet\n" in text
+        assert not re.search(r"\n## .*\n\n## ", text), "a section is empty"
+
+
+def test_the_only_line_number_is_that_of_the_location(audited: Run, folder: Path) -> None:
+    file(audited, folder)
+    for text in contents(folder).values():
+        body = text.partition("\n---\n")[2]
+        assert not re.search(r"\blines? \d|\.py:\d", body), body
 
 
 def test_a_second_run_changes_nothing(audited: Run, folder: Path) -> None:
+    """Nor does another revision, nor another machine with times and bytes of its own."""
     first = file(audited, folder)
     before = contents(folder)
     second = file(audited, folder)
     assert (actions(second), grouped(second)) == (["unchanged"], grouped(first))
+    place = replace(audited.environment, revision="b" * 40, device_name="another", torch="2.15.0")
+    slower = tuple(
+        replace(
+            result,
+            duration_s=9.0,
+            measurements=tuple(
+                replace(one, value=one.value * 1.05) if one.unit == "bytes" else one for one in result.measurements
+            ),
+        )
+        for result in audited.results
+    )
+    assert actions(file(replace(audited, environment=place, results=slower), folder)) == ["unchanged"]
     assert contents(folder) == before
 
 
-def test_a_refresh_keeps_what_people_wrote(audited: Run, folder: Path) -> None:
-    """Every block is renewed in its place, every other byte stays."""
-    file(audited, folder)
-    edited = {}
-    for ticket, text in contents(folder).items():
-        edited[ticket] = text.replace("## Recommended Fix", "Seen by Ada.\n\n## Recommended Fix") + "the end\n"
-        path_of(folder, ticket).write_text(edited[ticket], encoding="utf-8")
-    old = audited.environment.revision or "not under version control"
-    later = replace(audited, environment=replace(audited.environment, revision="b" * 40, dirty=False))
-    assert actions(file(later, folder)) == ["refreshed"]
-    row = re.compile(r"(\| \*\*Revision\*\* \||Run at `|Read at `).*\n")
-    assert old not in "".join(row.findall("".join(contents(folder).values())))
-    assert {ticket: row.sub("", text) for ticket, text in contents(folder).items()} == {
-        ticket: row.sub("", text) for ticket, text in edited.items()
-    }
-
-
-def test_a_fixed_finding_of_a_joined_ticket_says_so(audited: Run, folder: Path) -> None:
-    """Its block and no other; once, however often it is asked again; and again when it returns."""
+def test_moved_lines_change_the_location_alone(audited: Run, folder: Path) -> None:
     filed = file(audited, folder)
-    ticket = next(ticket for ticket, held in grouped(filed).items() if (SYNCS, PER_LAYER) in held)
+    before = contents(folder)
+    moved = tuple(
+        replace(
+            result,
+            location=result.location and replace(result.location, line=result.location.line + 7),
+            statement=result.statement
+            and replace(result.statement, first=result.statement.first + 7, last=result.statement.last + 7),
+        )
+        if result.target.endswith(SQUARED)
+        else result
+        for result in audited.results
+    )
+    file(replace(audited, results=moved), folder)
+    after = contents(folder)
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {holding(filed, (OVERFLOW, SQUARED)), holding(filed, (LAUNCHES, SQUARED))}
+    for name in changed:
+        lines = zip(before[name].split("\n"), after[name].split("\n"), strict=True)
+        assert [old.partition(":")[0] for old, new in lines if old != new] == ["location"]
+
+
+def test_a_changed_result_replaces_the_block_and_keeps_what_people_wrote(audited: Run, folder: Path) -> None:
+    ticket = holding(file(audited, folder), (SYNCS, PER_LAYER))
+    text = contents(folder)[ticket].replace("## Fix\n", "## Fix\nSeen by Ada.\n")
+    path_of(folder, ticket).write_text(text, encoding="utf-8")
+    worse = tuple(replace(one, law="9n+9") if one.probe == SYNCS else one for one in audited.results)
+    assert "refreshed" in actions(file(replace(audited, results=worse), folder))
+    after = contents(folder)[ticket]
+    block = re.compile(r"<!-- evidence.*?<!-- /evidence -->", re.DOTALL)
+    assert "| growth | 9n+9 | fitted |" in after
+    assert block.sub("", after) == block.sub("", text)
+
+
+def test_a_fixed_finding_of_a_joined_ticket_says_so_once(audited: Run, folder: Path) -> None:
+    ticket = holding(file(audited, folder), (SYNCS, PER_LAYER))
     before = contents(folder)
     fixed = without(audited, [(SYNCS, PER_LAYER)])
     noted = file(fixed, folder)
-    fingerprint = next(result.fingerprint for result in audited.results if result.probe == SYNCS)
+    fingerprint = f"{SYNCS}/1/gradmon.defective:{PER_LAYER}"
     assert noted.notes == (*audited.notes, f"{ticket}: {fingerprint} is not reproduced any more")
     after = contents(folder)
     assert [name for name in after if after[name] != before[name]] == [ticket]
-    assert after[ticket].count("`not_reproduced` now; the rest is what was found before") == 1
-    assert after[ticket].count("| **Outcome** | `reproduced` |") == 4
-    assert after[ticket].count(": no longer reproduced at ") == 1
-    assert "| **Status** | `open` |" in after[ticket]
+    assert f"| {SYNCS} | not reproduced at " in after[ticket]
+    assert "status: open" in after[ticket]
     assert (file(fixed, folder).notes, contents(folder)) == (audited.notes, after)
-
-    returned = file(audited, folder)
-    assert [r.ticket_action for r in returned.results if r.fingerprint == fingerprint] == ["refreshed"]
-    text = contents(folder)[ticket]
-    assert text.count("| **Outcome** | `reproduced` |") == 5
-    assert (text.count(": no longer reproduced at "), text.count(": returned at ")) == (1, 1)
     file(audited, folder)
-    assert contents(folder)[ticket] == text
+    assert contents(folder)[ticket] == before[ticket]
 
 
 @pytest.mark.parametrize("outcome", [None, Outcome.ERROR, Outcome.UNAVAILABLE, Outcome.NOT_APPLICABLE])
 def test_only_a_pass_says_that_a_finding_is_gone(audited: Run, folder: Path, outcome: Outcome | None) -> None:
-    """What was not asked, or had no answer, says nothing."""
     file(audited, folder)
     before = contents(folder)
     assert file(without(audited, [(SYNCS, PER_LAYER)], outcome), folder).notes == audited.notes
     assert contents(folder) == before
 
 
-def test_a_resolved_ticket_comes_back_whole(audited: Run, folder: Path) -> None:
-    """One of its findings is enough to open it; the others are refreshed in it and nothing is filed twice."""
+@pytest.mark.parametrize(("status", "is_back"), [("fixed", True), ("closed", True), ("wont-fix", False)])
+def test_a_ticket_that_was_fixed_opens_again_and_a_decision_stands(
+    audited: Run, folder: Path, status: str, is_back: bool
+) -> None:
     filed = file(audited, folder)
-    ticket = next(ticket for ticket, held in grouped(filed).items() if (SYNCS, PER_LAYER) in held)
-    text = contents(folder)[ticket].replace("| **Status** | `open` |", "| **Status** | `fixed` |")
+    ticket = holding(filed, (SYNCS, PER_LAYER))
+    text = contents(folder)[ticket].replace("status: open", f"status: {status}").replace("- [ ] probe", "- [x] probe")
     path_of(folder, ticket).write_text(text, encoding="utf-8")
-    file(without(audited, [(SYNCS, PER_LAYER)]), folder)
-    again = contents(folder)[ticket]
-    assert "| **Status** | `open` |" in again
-    assert again.count("; the status was fixed and is open again") == 1
+    again = file(without(audited, [(SYNCS, PER_LAYER)]), folder)
+    after = contents(folder)[ticket]
+    assert ("status: open" in after, "- open by auditkit, " in after, "- [x]" in after) == (
+        is_back,
+        is_back,
+        not is_back,
+    )
     assert grouped(file(audited, folder)) == grouped(filed)
-
-
-def test_a_new_finding_joins_the_open_ticket_of_its_cause(audited: Run, folder: Path) -> None:
-    """Below the blocks that are there; nothing else changes, and the ticket holds it from then on."""
-    filed = file(without(audited, [(LAUNCHES, PER_LAYER)], None), folder)
-    ticket = next(ticket for ticket, held in grouped(filed).items() if (SYNCS, PER_LAYER) in held)
-    before = contents(folder)
-    later = file(audited, folder)
-    assert [r.ticket_action for r in later.results if r.probe == LAUNCHES and r.ticket == ticket] == ["joined"]
-    after = contents(folder)
-    assert after.keys() == before.keys()
-    assert after[ticket].count("\n## Evidence: ") == 5
-    assert (file(audited, folder), contents(folder))[1] == after
+    assert ("reopened" in actions(again)) == is_back
 
 
 @pytest.mark.parametrize(
@@ -240,37 +244,38 @@ def test_a_new_finding_joins_the_open_ticket_of_its_cause(audited: Run, folder: 
     [("open", "P1", True), ("in-review", "P1", True), ("wont-fix", "P1", False), ("deferred", "P1", False),
      ("open", "P4", False)],
 )  # fmt: skip
-def test_a_new_finding_is_not_hidden_in_what_was_put_away(
+def test_a_new_finding_joins_the_open_ticket_of_its_cause(
     audited: Run, folder: Path, status: str, severity: str, joins: bool
 ) -> None:
-    """A finished or deferred ticket, or one that is less severe, takes none: it would not be seen."""
+    """A finished or deferred ticket, or one that is less severe, takes none: nobody would see it."""
     graver = [replace(r, severity=Severity.P3) if r.probe == LAUNCHES else r for r in audited.results]
     audited = replace(audited, results=tuple(graver))
-    filed = file(without(audited, [(LAUNCHES, PER_LAYER)], None), folder)
-    ticket = next(ticket for ticket, held in grouped(filed).items() if (SYNCS, PER_LAYER) in held)
-    text = contents(folder)[ticket].replace("| **Status** | `open` |", f"| **Status** | `{status}` |")
-    text = text.replace("\n| **Severity** | `P2` |", f"\n| **Severity** | `{severity}` |")
-    path_of(folder, ticket).write_text(text, encoding="utf-8")
+    ticket = holding(file(without(audited, [(LAUNCHES, PER_LAYER)], None), folder), (SYNCS, PER_LAYER))
+    text = contents(folder)[ticket].replace("status: open", f"status: {status}")
+    path_of(folder, ticket).write_text(text.replace("severity: P2", f"severity: {severity}"), encoding="utf-8")
     later = file(audited, folder)
     (launches,) = [r for r in later.results if r.probe == LAUNCHES and r.target.endswith(PER_LAYER)]
     assert (launches.ticket == ticket, launches.ticket_action) == (joins, "joined" if joins else "created")
 
 
-def test_one_finding_of_several_arms_is_one_block_with_a_row_for_each(audited: Run, folder: Path) -> None:
-    """Findings with arms group as others do."""
-
-    def with_arms(result: ProbeResult) -> ProbeResult:
-        if result.outcome is not Outcome.REPRODUCED:
-            return result
-        severity = result.severity or Severity.P4
-        arms = tuple(
-            ArmOutcome(name, replace(audited.environment, torch=name), result.outcome, severity, "told", device="cpu")
-            for name in ("2.9.1", "2.15.0")
+def test_a_renamed_function_keeps_its_ticket(audited: Run, folder: Path) -> None:
+    """Its body is that of the finding that is gone; a body that differs gets a ticket of its own."""
+    filed = file(audited, folder)
+    ticket = holding(filed, (OVERFLOW, SQUARED))
+    renamed = tuple(
+        replace(
+            result,
+            target="gradmon.defective:total",
+            fingerprint=f"{result.probe}/1/gradmon.defective:total",
+            location=result.location and replace(result.location, function="total"),
         )
-        return replace(result, arm="2.9.1", arms=arms)
-
-    filed = file(replace(audited, results=tuple(map(with_arms, audited.results))), folder)
-    assert sorted(map(sorted, grouped(filed).values())) == sorted(map(sorted, EXPECTED.values()))
-    ticket = next(ticket for ticket, held in grouped(filed).items() if (SYNCS, PER_LAYER) in held)
-    text = contents(folder)[ticket]
-    assert (text.count("\n| 2.9.1 | "), text.count("\n| 2.15.0 | ")) == (5, 5)
+        if result.target.endswith(SQUARED)
+        else result
+        for result in audited.results
+    )
+    source = (specimen_dir() / "gradmon" / "defective.py").read_text("utf-8")
+    later = replace(audited, results=renamed)
+    again = file(later, folder, read=lambda _: source.replace(f"def {SQUARED}", "def total"))
+    assert holding(again, (OVERFLOW, "total")) == ticket
+    assert f"{OVERFLOW}/1/gradmon.defective:total" in contents(folder)[ticket]
+    assert len(contents(folder)) == len(EXPECTED)

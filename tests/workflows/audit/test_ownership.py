@@ -14,7 +14,7 @@ from auditkit.probing.hosts.catalog import load_catalog, select
 from auditkit.probing.hosts.results import TargetRun
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.source_code.likeness.causes import with_causes
-from auditkit.rules.tickets.grouping import group_by_cause
+from auditkit.rules.grouping import group_by_cause
 from auditkit.workflows.audit.measurement import Progress, Questions, measure
 from auditkit.workflows.audit.ownership import TorchItself
 from tests.probing_helpers import LAUNCHES, OVERFLOW, SYNCS, TARGETS, UNDERFLOW

@@ -25,7 +25,7 @@ from auditkit.workflows.fixes.fix_search import Found, Search
 from auditkit.workflows.fixes.fix_trials import Scene
 from tests.filing_helpers import put
 from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
-from tests.workflows.fixes.test_try_fix import git
+from tests.verify_helpers import git
 
 pytestmark = pytest.mark.process
 

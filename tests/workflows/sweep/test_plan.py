@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from auditkit.cli.application import app
 from auditkit.errors import BadInputError
 from auditkit.workflows.sweep.jobs import key_of, read_plan, write_plan
 from auditkit.workflows.sweep.plan import jobs_of
 from auditkit.workflows.sweep.plan_file import PlanFile, checkout_of, read_plan_file
+from tests.application import app
 from tests.sweep_helpers import commit_of, job, repository
 from tests.sweep_helpers import plan as write_jobs
 

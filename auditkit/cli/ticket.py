@@ -1,0 +1,512 @@
+"""`auditkit ticket`: the tickets of a folder, on the terminal and for programs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from auditkit.cli.common import JsonOption, TicketsOption, run_or_exit, ticket_folder, write_or_exit
+from auditkit.cli.completion import severities, statuses, ticket_ids, verdicts
+from auditkit.cli.help_pages import Commands
+from auditkit.cli.output import complain, is_terminal, say, say_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from auditkit.tickets.document import Document, TicketFileError
+    from auditkit.tickets.lifecycle import Place
+    from auditkit.tickets.store import TicketFolder
+
+app = Commands(
+    "ticket",
+    "Read, review, verify and resolve tickets.",
+    "auditkit ticket list --severity P1",
+    {
+        "Read": "list show next",
+        "Write": "new status edit review",
+        "Prove and finish": "verify fix resolve",
+        "Check": "lint import",
+    },
+)
+Words = list[str] | None
+IdsArgument = Annotated[
+    Words, typer.Argument(metavar="[ID]...", help="Ticket ids, such as B7-PT-01.", autocompletion=ticket_ids)
+]
+WhereOption = Annotated[
+    Words, typer.Option("--where", metavar="FIELD=VALUE", help="Every ticket for which this holds (may be repeated).")
+]
+CheckoutOption = Annotated[
+    str | None,
+    typer.Option(
+        "--checkout", metavar="DIR[@REV]", help="Default: that of auditkit.yaml, else the tickets' repository."
+    ),
+]
+_AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Write this name beside that of git.")]
+_NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="What you found, or why.")]
+_COLUMNS = ("id", "severity", "status", "assignee", "location", "title")
+_FORMATS = ("table", "markdown", "csv", "json")
+
+
+@app.command("list", epilog="Example: auditkit ticket list --severity P1 --count-by agent")
+@run_or_exit
+def list_(
+    every: Annotated[bool, typer.Option("--all", help="Show finished tickets, too.")] = False,
+    status: Annotated[str | None, typer.Option("--status", metavar="S", autocompletion=statuses)] = None,
+    severity: Annotated[
+        str | None, typer.Option("--severity", metavar="P", help="This one and worse.", autocompletion=severities)
+    ] = None,
+    assignee: Annotated[str | None, typer.Option("--assignee", metavar="A")] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="L")] = None,
+    where: WhereOption = None,
+    count_by: Annotated[
+        str | None, typer.Option("--count-by", metavar="FIELD", help="Print numbers: status, severity, agent, ...")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", metavar="FORM", help="table, markdown, csv or json.")] = "table",
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the open tickets, worst first."""
+    from auditkit.errors import BadInputError
+    from auditkit.tickets import queue
+
+    if form not in _FORMATS:
+        raise BadInputError(f"{form!r} is not a format", f"one of {', '.join(_FORMATS)}")
+    listing = ticket_folder(tickets).listing()
+    conditions = [*(where or ())]
+    conditions += [f"status={status}"] if status else []
+    conditions += [f"severity<={severity}"] if severity else []
+    conditions += [f"assignee={assignee}"] if assignee is not None else []
+    conditions += [f"labels={label}"] if label else []
+    found = queue.selected(listing.tickets, conditions, every or status is not None)
+    form = "json" if as_json else form
+    if count_by is not None:
+        counts = queue.counts(found, count_by)
+        _print_rows([("count", count_by), *((str(count), value) for value, count in counts.items())], form, counts)
+    else:
+        rows = [_COLUMNS, *(tuple(str(getattr(ticket, name)) for name in _COLUMNS) for ticket in found)]
+        _print_rows(rows, form, [ticket.to_json() for ticket in found])
+        if form == "table":
+            finished = sum(ticket.status.is_finished for ticket in listing.tickets)
+            complain(f"{len(found)} of {len(listing.tickets)} tickets, {finished} finished")
+    _end_if_broken(listing.broken)
+
+
+def _print_rows(rows: Sequence[tuple[str, ...]], form: str, document: Any) -> None:
+    """Print rows whose first one is the head, in one of the formats."""
+    if form == "json":
+        say_json({"schema_version": 1, "tickets" if isinstance(document, list) else "counts": document})
+    elif form == "csv":
+        import csv
+
+        csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+    elif form == "markdown":
+        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+        say("\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]))
+    else:
+        widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]) - 1)]
+        say("\n".join("  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows))
+
+
+@app.command(epilog="Example: auditkit ticket show B7-PT-01")
+@run_or_exit
+def show(
+    ids: IdsArgument = None,
+    where: WhereOption = None,
+    tickets: TicketsOption = None,
+    checkout: CheckoutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a ticket, with the consensus of its reviews."""
+    folder = ticket_folder(tickets)
+    shown = []
+    for ticket_id in chosen(folder, ids, where):
+        document = folder.read(ticket_id)
+        agreement = _consensus(document, folder, checkout)
+        shown.append(document.ticket.to_json() | {"consensus": agreement, "text": document.text})
+        if not as_json:
+            _print_ticket(document, agreement)
+    if as_json:
+        say_json({"schema_version": 1, "tickets": shown})
+
+
+def _consensus(document: Document, folder: TicketFolder, checkout: str | None) -> str:
+    from auditkit.tickets.lifecycle import consensus, stale_reviews
+
+    if not document.ticket.reviews:
+        return "none: no review"
+    roles, required = _review_rules(folder)
+    stale = stale_reviews(document.ticket, place_of(folder, checkout))
+    found = consensus(document.ticket, roles, required, stale)
+    return f"{found.kind}: {found.text}" + (f"; stale: {', '.join(one.reviewer for one in stale)}" if stale else "")
+
+
+def _print_ticket(document: Document, agreement: str) -> None:
+    """Print the file as it is into a pipe; rendered, with the diff in colour, on a terminal."""
+    if not is_terminal():
+        say(document.text.rstrip("\n"))
+        say(f"\nConsensus: {agreement}")
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.table import Table
+
+    from auditkit.model.text import inert
+    from auditkit.model.ticket import FIELDS
+
+    console, ticket = Console(), document.ticket
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name in FIELDS:
+        value = getattr(ticket, name)
+        text = ", ".join(value) if isinstance(value, tuple) else str(value)
+        if text and name != "title":
+            table.add_row(name, inert(text))
+    table.add_row("consensus", agreement)
+    console.print(table)
+    console.print(Markdown(inert(document.text.partition("\n---\n")[2])))
+
+
+@app.command("next", epilog="Example: auditkit ticket next")
+@run_or_exit
+def next_(tickets: TicketsOption = None, where: WhereOption = None, as_json: JsonOption = False) -> None:
+    """Show which ticket to take next, and why."""
+    from auditkit.errors import BadInputError
+    from auditkit.tickets import queue
+    from auditkit.tickets.lifecycle import person
+
+    folder = ticket_folder(tickets)
+    listing = folder.listing()
+    try:
+        me = person(folder.folder)
+    except BadInputError:
+        me = ""
+    found = queue.take_next(queue.selected(listing.tickets, where or ()), me)
+    if as_json:
+        document = None
+        if found is not None:
+            document = {**found.ticket.to_json(), "reason": found.reason, "waiting": found.waiting}
+        blocked = {held: list(by) for held, by in found.blocked.items()} if found else {}
+        say_json({"schema_version": 1, "next": document, "blocked": blocked})
+    elif found is None:
+        say("no ticket is free")
+    else:
+        ticket = found.ticket
+        say(f"{ticket.id}  {ticket.severity.value}  {ticket.title}\n  {ticket.location}\n  {found.reason}")
+        say(f"  {found.waiting} more wait, {len(found.blocked)} are blocked: auditkit ticket show {ticket.id}")
+    _end_if_broken(listing.broken)
+
+
+@app.command(epilog="Example: auditkit ticket status B7-PT-01 investigating")
+@write_or_exit
+def status(
+    words: Annotated[list[str], typer.Argument(metavar="[ID]... STATUS", help="Ids, and an unfinished status.")],
+    where: WhereOption = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change the status of tickets; `resolve` finishes them."""
+    from auditkit.tickets.lifecycle import with_status
+
+    *ids, wanted = words
+    _change(tickets, ids, where, lambda document: with_status(document, wanted), as_json)
+
+
+@app.command(epilog='Example: auditkit ticket edit B7-PT-01 severity=P1 labels+=slow "links+=blocked-by B7-PT-02"')
+@write_or_exit
+def edit(
+    words: Annotated[
+        list[str], typer.Argument(metavar="[ID]... [FIELD=VALUE]...", help="FIELD=VALUE, FIELD+=VALUE or FIELD-=VALUE.")
+    ],
+    where: WhereOption = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set, add to or clear fields; without FIELD open the editor."""
+    from auditkit.tickets.lifecycle import with_edits
+
+    ids, edits = [word for word in words if "=" not in word], [word for word in words if "=" in word]
+    if edits:
+        _change(tickets, ids, where, lambda document: with_edits(document, edits), as_json)
+        return
+    folder = ticket_folder(tickets)
+    for ticket_id in chosen(folder, ids, where):
+        before = folder.read(ticket_id)
+        after = _edited_by_hand(before)
+        folder.save(after, before)
+        say_written([after], [after.text != before.text], as_json)
+
+
+def _edited_by_hand(document: Document) -> Document:
+    """Return the document as the user left it in the editor. Raises BadInputError for an invalid one."""
+    import os
+    import shlex
+    import subprocess
+    import tempfile
+
+    from auditkit.errors import BadInputError
+    from auditkit.tickets.document import TicketFileError, parse_document
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.NamedTemporaryFile("w+", suffix=f"-{document.path.name}", delete=False) as file:
+        file.write(document.text)
+    path = Path(file.name)
+    if subprocess.run([*shlex.split(editor), str(path)], check=False).returncode != 0:
+        raise BadInputError(f"{editor} failed; the ticket is unchanged", f"your text is in {path}")
+    try:
+        edited = parse_document(path.read_bytes(), document.path)
+    except TicketFileError as error:
+        raise BadInputError(error.message, f"the ticket is unchanged; your text is in {path}") from None
+    path.unlink()
+    return edited
+
+
+@app.command(epilog="Example: auditkit ticket review B7-PT-01 REFINE --severity P2 --note 'only with float16'")
+@write_or_exit
+def review(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[ID]... VERDICT", help="Ids, and ENDORSE, REFINE, NEUTRAL or OBJECT.", autocompletion=verdicts
+        ),
+    ],
+    severity: Annotated[
+        str | None, typer.Option("--severity", metavar="P", help="Default: the ticket's.", autocompletion=severities)
+    ] = None,
+    note: _NoteOption = "",
+    role: Annotated[str, typer.Option("--role", metavar="NAME", help="One of auditkit.yaml's reviews: roles.")] = "",
+    as_name: _AsOption = None,
+    where: WhereOption = None,
+    checkout: CheckoutOption = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add one line of cross-review, about the checkout's HEAD."""
+    from auditkit.errors import BadInputError, nearest_names
+    from auditkit.tickets.lifecycle import new_review, person
+
+    *ids, verdict = words
+    folder = ticket_folder(tickets)
+    roles, _ = _review_rules(folder)
+    if role and role not in roles:
+        near = nearest_names(role, roles, 1)
+        hint = f"did you mean {near[0]}?" if near else "auditkit.yaml names them: reviews: {roles: [...]}"
+        raise BadInputError(f"{role!r} is not a role of reviews", hint)
+    who, place = person(folder.folder, as_name), place_of(folder, checkout)
+    _change(
+        tickets,
+        ids,
+        where,
+        lambda document: document.with_review(new_review(document, verdict, who, place, role, severity, note)),
+        as_json,
+    )
+
+
+@app.command(epilog="Example: auditkit ticket resolve B7-PT-01 fixed --commit 77ab310")
+@write_or_exit
+def resolve(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[ID]... STATUS", help="fixed, closed, wont-fix, already-fixed, not-a-bug, duplicate."),
+    ],
+    commit: Annotated[str, typer.Option("--commit", metavar="C", help="The commit with the fix.")] = "",
+    note: _NoteOption = "",
+    force: Annotated[bool, typer.Option("--force", help="Resolve it, and write down what is missing.")] = False,
+    as_name: _AsOption = None,
+    where: WhereOption = None,
+    checkout: CheckoutOption = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Finish tickets.
+
+    `fixed` needs a red-then-green verification at the commit or later, and a review by somebody who did not write the
+    commit. auditkit names the command for what is missing.
+    """
+    from auditkit.tickets.lifecycle import parse_status, person, resolved
+
+    *ids, wanted = words
+    folder = ticket_folder(tickets)
+    who, place, finished = person(folder.folder, as_name), place_of(folder, checkout), parse_status(wanted)
+    _change(
+        tickets,
+        ids,
+        where,
+        lambda document: resolved(
+            document, finished, who, place, folder.evidence(document.ticket.id), commit, note, force
+        ),
+        as_json,
+    )
+
+
+@app.command(epilog="Example: auditkit ticket lint --checkout ../trainer")
+@run_or_exit
+def lint(
+    paths: Annotated[Words, typer.Argument(metavar="[ID or PATH]...", help="Default: all tickets.")] = None,
+    rule: Annotated[str | None, typer.Option("--rule", metavar="NAME", help="Show the page of a rule; `all`.")] = None,
+    checkout: CheckoutOption = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check tickets by fifteen rules. Exit 1 with findings."""
+    from auditkit.errors import BadInputError, nearest_names
+    from auditkit.tickets.lint import lint as check
+    from auditkit.tickets.lint import rule_pages
+
+    if rule is not None:
+        pages = rule_pages()
+        if rule != "all" and rule not in pages:
+            near = nearest_names(rule, pages, 1)
+            raise BadInputError(f"{rule!r} is not a rule", f"did you mean {near[0]}?" if near else ", ".join(pages))
+        say("\n\n".join(f"{name}\n{page}" for name, page in pages.items() if rule in ("all", name)))
+        return
+    folder = ticket_folder(tickets)
+    ids = [Path(text).stem if text.endswith(".md") else text for text in paths or ()]
+    found = check(folder, place_of(folder, checkout), [_id_of(folder, text) for text in ids])
+    if as_json:
+        keys = ("line", "rule", "message", "hint")
+        findings = [{"path": str(one.path)} | {key: getattr(one, key) for key in keys} for one in found]
+        say_json({"schema_version": 1, "findings": findings, "tickets": len(ids or folder.ids())})
+    else:
+        for one in found:
+            say(f"{one.path}:{one.line}: {one.rule}: {one.message}" + (f" ({one.hint})" if one.hint else ""))
+        if not found:
+            complain(f"{len(ids or folder.ids())} tickets, no finding")
+    if found:
+        raise typer.Exit(1)
+
+
+@app.command("import", epilog="Example: auditkit ticket import old_tickets --to tickets")
+@write_or_exit
+def import_(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders of old tickets.")],
+    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Default: the tickets folder.")] = None,
+    checkout: CheckoutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import tickets that people wrote as free Markdown.
+
+    auditkit reads their fields and reviews, copies all other text, and names each file that is not a ticket. Exit 2 if
+    a ticket cannot be read; its file is named, and nothing is written for it.
+    """
+    from auditkit.errors import BadInputError
+    from auditkit.tickets.importer import import_tickets
+
+    missing = [str(path) for path in paths if not path.exists()]
+    if missing:
+        raise BadInputError(f"there is no {', '.join(missing)}")
+    folder = ticket_folder(to, must_exist=False)
+    with folder.writing():
+        found = import_tickets(paths, folder.folder, Path(checkout) if checkout else None)
+    if as_json:
+        say_json({"schema_version": 1, "files": [one.to_json() for one in found]})
+    for one in found if not as_json else ():
+        if one.document is not None:
+            counts = (
+                f"{len(one.fields)} fields, {len(one.document.ticket.reviews)} reviews, {len(one.text)} other sections"
+            )
+            say(f"{one.source}: {one.document.path}, {counts}")
+        elif one.skipped:
+            say(f"{one.source}: not a ticket: {one.skipped}")
+    for one in found:
+        if one.problem:
+            complain(f"error: {one.problem}")
+    if any(one.problem for one in found):
+        raise typer.Exit(2)
+
+
+# What the verbs share.
+
+
+def configuration_near(folder: TicketFolder) -> Any:
+    from auditkit.store.config.config import Config, read_config
+    from auditkit.store.config.config_file import config_near
+
+    path = config_near(folder.folder)
+    return read_config(path) if path else Config()
+
+
+def _review_rules(folder: TicketFolder) -> tuple[Sequence[str], int]:
+    from auditkit.store.config.config_file import config_near
+
+    if config_near(folder.folder) is None:
+        return (), 1
+    reviews = configuration_near(folder).reviews
+    return reviews.roles, reviews.required
+
+
+def place_of(folder: TicketFolder, checkout: str | None) -> Place:
+    """Return the checkout that was named, that of auditkit.yaml, or the folder in which the tickets' folder lies."""
+    from auditkit.store.config.config_file import config_near
+    from auditkit.tickets.lifecycle import Place
+
+    named = checkout.partition("@")[0] if checkout and not Path(checkout).is_dir() else checkout
+    if not named and config_near(folder.folder) is not None:
+        named = configuration_near(folder).checkout
+    return Place.of(Path(named) if named else folder.folder.absolute().parent)
+
+
+def _id_of(folder: TicketFolder, text: str) -> str:
+    """Return the id of a ticket that is there. Raises BadInputError with the nearest ids."""
+    from auditkit.model.ticket import parse_id
+
+    try:
+        ticket_id = parse_id(text)
+    except ValueError:
+        ticket_id = text
+    if not folder.path(ticket_id).exists():
+        folder.read(text)
+    return ticket_id
+
+
+def chosen(folder: TicketFolder, ids: Iterable[str] | None, where: Sequence[str] | None) -> list[str]:
+    """Return the named ids, and those of the tickets for which every condition holds. Raises BadInputError for none."""
+    from auditkit.errors import BadInputError
+    from auditkit.tickets.queue import selected
+
+    found = [_id_of(folder, text) for text in ids or ()]
+    if where:
+        found += [ticket.id for ticket in selected(folder.listing().tickets, where)]
+    if not found:
+        problem = "no ticket fits" if where else "no ticket is named"
+        raise BadInputError(problem, "name ids, or --where FIELD=VALUE; auditkit ticket list shows them")
+    return list(dict.fromkeys(found))
+
+
+def _change(
+    tickets: Path | None,
+    ids: Sequence[str],
+    where: Sequence[str] | None,
+    edit: Callable[[Document], Document],
+    as_json: bool,
+) -> None:
+    """Edit the chosen tickets under one lock: all of them, or none if one edit is not valid."""
+    folder = ticket_folder(tickets)
+    with folder.writing():
+        before = [folder.read(ticket_id) for ticket_id in chosen(folder, ids, where)]
+        after = [edit(document) for document in before]
+        for old, new in zip(before, after, strict=True):
+            folder.save(new, old)
+    say_written(after, [new.text != old.text for old, new in zip(before, after, strict=True)], as_json)
+
+
+def say_written(documents: Sequence[Document], changed: Sequence[bool], as_json: bool) -> None:
+    if as_json:
+        rows = [
+            document.ticket.to_json() | {"path": str(document.path), "changed": is_changed}
+            for document, is_changed in zip(documents, changed, strict=True)
+        ]
+        say_json({"schema_version": 1, "tickets": rows})
+        return
+    for document, is_changed in zip(documents, changed, strict=True):
+        ticket = document.ticket
+        told = f"{ticket.severity.value} {ticket.status.value}, {document.path}" if is_changed else "nothing to change"
+        say(f"{ticket.id}: {told}")
+
+
+def _end_if_broken(broken: Sequence[TicketFileError]) -> None:
+    for error in broken:
+        complain(f"error: {error.message}")
+    if broken:
+        raise typer.Exit(2)

@@ -1,0 +1,250 @@
+"""The verbs of `auditkit ticket` that run probes; loaded only for them, as their options take long to load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from auditkit.cli.common import JsonOption, TicketsOption, ticket_folder, write_or_exit
+from auditkit.cli.completion import probe_ids, severities
+from auditkit.cli.options import ArmOptions, TargetOptions, Words
+from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.ticket import (
+    CheckoutOption,
+    IdsArgument,
+    WhereOption,
+    app,
+    chosen,
+    configuration_near,
+    place_of,
+    say_written,
+)
+
+if TYPE_CHECKING:
+    from auditkit.tickets.document import Document
+    from auditkit.tickets.store import TicketFolder
+    from auditkit.workflows.verification.verify import Verification, VerifyRequest
+
+
+@app.command(epilog="Example: auditkit ticket new --title 'step() ignores the scaler' --location trainer/loop.py:88")
+@write_or_exit
+def new(
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What is wrong, in one line.")] = "",
+    severity: Annotated[str, typer.Option("--severity", metavar="P", autocompletion=severities)] = "P2",
+    location: Annotated[str, typer.Option("--location", metavar="FILE:LINE")] = "",
+    function: Annotated[str, typer.Option("--function", metavar="NAME")] = "",
+    batch: Annotated[int | None, typer.Option("--batch", metavar="N", min=0)] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="pytorch, drl, ... or a code.")] = None,
+    probe: Annotated[
+        str | None, typer.Option("--probe", metavar="CLAIM", help="Run this probe.", autocompletion=probe_ids)
+    ] = None,
+    *,
+    targets: TargetOptions,
+    runs: ArmOptions,
+    checkout: CheckoutOption = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a ticket by hand, or from a run of --probe on --target."""
+    from auditkit.errors import BadInputError
+
+    folder = ticket_folder(tickets, must_exist=False)
+    if probe is not None:
+        _new_from_probe(folder, probe, targets, runs, checkout, batch, agent, as_json)
+        return
+    if not title.strip():
+        raise BadInputError("a ticket needs a title", "--title TEXT, or --probe CLAIM --target MODULE:FUNCTION")
+    document = _by_hand(folder, title, severity, location, function, batch, agent)
+    say_written([document], [True], as_json)
+
+
+def _by_hand(
+    folder: TicketFolder, title: str, severity: str, location: str, function: str, batch: int | None, agent: str | None
+) -> Document:
+    from auditkit.errors import BadInputError
+    from auditkit.model.text import inert_line
+    from auditkit.model.ticket import Box, Ticket, agent_code
+    from auditkit.tickets.body import domain_of
+    from auditkit.tickets.document import FIX, REPRODUCE, new_document
+    from auditkit.tickets.front_matter import check_field
+    from auditkit.tickets.lifecycle import today
+    from auditkit.tickets.lint import TEMPLATE_TEXTS
+
+    config = configuration_near(folder)
+    number = next(one for one in (batch, config.batch, 1) if one is not None)
+    code = agent_code(agent or config.agent or "PT", config.agents)
+    level, problem = check_field("severity", severity.upper())
+    if problem:
+        raise BadInputError(f"severity cannot be {severity!r}", problem)
+
+    def make(ticket_id: str) -> Document:
+        ticket = Ticket(
+            id=ticket_id,
+            title=inert_line(title),
+            severity=level,
+            location=inert_line(location),
+            function=inert_line(function),
+            domain=domain_of(location) if location else "",
+            batch=number,
+            agent=config.agents.get(code, code.lower()),
+            created=today(),
+            boxes=(Box("(how somebody checks the fix)"),),
+        )
+        what, how, fix = TEMPLATE_TEXTS
+        return new_document(ticket, [("", what), (REPRODUCE, how), (FIX, fix)], folder.path(ticket_id))
+
+    return folder.create(number, code, make)
+
+
+def _new_from_probe(
+    folder: TicketFolder,
+    probe: str,
+    targets: TargetOptions,
+    runs: ArmOptions,
+    checkout: str | None,
+    batch: int | None,
+    agent: str | None,
+    as_json: bool,
+) -> None:
+    from auditkit.errors import BadInputError, NothingMeasuredError
+    from auditkit.workflows.audit.audit import AuditRequest, audit
+    from auditkit.workflows.configuration import checkout_of, read_configuration
+
+    config = read_configuration(runs.config, checkout)
+    named = targets.targets(config, checkout)
+    if not named:
+        raise BadInputError("--probe runs on a target", "--target package.module:function")
+    request = AuditRequest(
+        checkout_of(checkout, config),
+        (runs.with_config(config),),
+        named,
+        (probe,),
+        folder.folder,
+        batch,
+        agent,
+        fix_time_s=60.0,
+    )
+    run = audit(request)
+    filed = [folder.read(one) for one in dict.fromkeys(result.ticket for result in run.results if result.ticket)]
+    if not filed:
+        told = "; ".join(f"{one.outcome.value}: {one.message}" for one in run.results) or "no probe ran"
+        raise NothingMeasuredError(f"{probe} reproduced nothing, so there is no ticket: {told}")
+    say_written(filed, [True] * len(filed), as_json)
+
+
+@app.command(epilog="Example: auditkit ticket verify B7-PT-01 --checkout ../trainer --at 77ab310")
+@write_or_exit
+def verify(
+    ids: IdsArgument = None,
+    at: Annotated[str, typer.Option("--at", metavar="REV", help="The fix. Default: the files as they are.")] = "",
+    base: Annotated[
+        str,
+        typer.Option("--base", metavar="REV", help="The broken code. Default: where the findings reproduced."),
+    ] = "",
+    patch: Annotated[Path | None, typer.Option("--patch", metavar="FILE", help="Try this diff or Python code.")] = None,
+    recommended: Annotated[bool, typer.Option("--recommended", help="Try the code of the ticket's Fix.")] = False,
+    *,
+    targets: TargetOptions,
+    runs: ArmOptions,
+    probe: Annotated[Words, typer.Option("--probe", metavar="ID", autocompletion=probe_ids)] = None,
+    where: WhereOption = None,
+    checkout: CheckoutOption = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a ticket's probes on the broken code and on the fix.
+
+    The fix is a revision (--at, or the files as they are), a patch, or the ticket's recommended code in a copy of the
+    checkout. A finding is proven only if its probe reproduces before the fix and does not after it. For a revision,
+    auditkit writes the proof and ticks the boxes that it proves. Exit 0: proven or sufficient; 1: not; 3: not measured.
+    """
+    from auditkit.errors import BadInputError
+    from auditkit.workflows.verification.verify import verify_commit, verify_patch
+
+    if patch is not None and recommended:
+        raise BadInputError("--patch and --recommended exclude each other")
+    if at and (patch is not None or recommended):
+        raise BadInputError(
+            "--at is a fix that is committed; --patch and --recommended are not", "use one of the three"
+        )
+    folder = ticket_folder(tickets)
+    found = []
+    for ticket_id in chosen(folder, ids, where):
+        request = _verify_request(
+            folder, ticket_id, targets, runs, checkout, at=at, base=base, probes=tuple(probe or ())
+        )
+        tried = patch is not None or recommended
+        found.append(verify_patch(folder, request, patch) if tried else verify_commit(folder, request))
+        if not as_json:
+            _print_verification(found[-1])
+    if as_json:
+        documents = [one.to_json() for one in found]
+        say_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "tickets": documents})
+    code = max((one.exit_code for one in found), key=lambda one: (one != 0, -one))
+    if code:
+        raise typer.Exit(int(code))
+
+
+def _verify_request(
+    folder: TicketFolder, ticket_id: str, targets: TargetOptions, runs: ArmOptions, checkout: str | None, **more: Any
+) -> VerifyRequest:
+    from auditkit.workflows.configuration import read_configuration
+    from auditkit.workflows.verification.verify import VerifyRequest
+
+    config = read_configuration(runs.config, checkout) if checkout or runs.config else configuration_near(folder)
+    named = targets.targets(config, checkout)
+    where = checkout or config.checkout or str(place_of(folder, None).folder)
+    return VerifyRequest(ticket_id, where, runs.with_config(config), target=named[0] if named else None, **more)
+
+
+def _print_verification(found: Verification) -> None:
+    say(f"{found.ticket}: {found.verdict}" + (f": {found.reason}" if found.reason else ""))
+    for checked in found.findings:
+        say(f"  {checked.state.value:<12}  {checked.before} -> {checked.after}  {checked.fingerprint}")
+    for arm in found.arms:
+        say(f"  {arm.name}: {arm.judgement.text}" + (f" ({arm.judgement.reason})" if arm.judgement.reason else ""))
+        for change in arm.judgement.changes:
+            if change.is_finding or change.kind.value not in ("same", "still reproduces"):
+                say(f"    {change.probe}: {change.kind.value}{f', {change.told}' if change.told else ''}")
+        for note in arm.completion:
+            say(f"    completed: {note}")
+    for note in found.notes:
+        complain(f"note: {note}")
+    for box in found.ticked:
+        say(f"  ticked: {box}")
+
+
+@app.command(epilog="Example: auditkit ticket fix B7-PT-01 --apply")
+@write_or_exit
+def fix(
+    ids: IdsArgument = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Write the diff into the files if it is sufficient.")] = False,
+    *,
+    targets: TargetOptions,
+    runs: ArmOptions,
+    where: WhereOption = None,
+    checkout: CheckoutOption = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a ticket's diff and run it again; --apply writes it."""
+    from auditkit.workflows.verification.verify import apply_fix, verify_patch
+
+    folder = ticket_folder(tickets)
+    documents, worst = [], 0
+    for ticket_id in chosen(folder, ids, where):
+        request = _verify_request(folder, ticket_id, targets, runs, checkout)
+        found, files = apply_fix(folder, request) if apply else (verify_patch(folder, request), ())
+        documents.append({**found.to_json(), "applied": list(files)})
+        worst = max(worst, int(found.exit_code))
+        if not as_json:
+            say(found.difference.rstrip("\n"))
+            _print_verification(found)
+            for file in files:
+                say(f"  changed {file}; git diff shows it, and git restore undoes it")
+    if as_json:
+        say_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "tickets": documents})
+    if worst:
+        raise typer.Exit(worst)

@@ -1,1 +1,0 @@
-"""Tickets, their reviews, relations and claims."""

@@ -1,1 +1,0 @@
-"""Figures of a folder of tickets and of a page about it."""

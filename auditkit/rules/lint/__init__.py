@@ -1,1 +1,0 @@
-"""Lint: what a folder of tickets must keep to, rule by rule."""

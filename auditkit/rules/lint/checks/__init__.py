@@ -1,1 +1,0 @@
-"""The rules of lint, a file for each subject."""

@@ -1,1 +1,0 @@
-"""What follows for one ticket: its lifecycle, consensus, proof and claims."""

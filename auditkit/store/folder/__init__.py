@@ -1,1 +1,0 @@
-"""A folder of tickets: its files, locks, new tickets and git branches."""

@@ -1,1 +1,0 @@
-"""A ticket's file as text: headings, tables, fields and blocks, with their places."""

@@ -1,1 +1,0 @@
-"""From a document to the model: what each section of a ticket says."""

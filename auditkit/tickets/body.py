@@ -1,0 +1,351 @@
+"""The text of a ticket that `audit` files: from the findings of one cause to sections and the evidence block."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from auditkit.model.enums import Evidence as EvidenceKind
+from auditkit.model.enums import Severity
+from auditkit.model.runs.fix import Fix
+from auditkit.model.runs.measurement import CodeExcerpt, Measurement
+from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Environment, Finding
+from auditkit.model.runs.target import short_target
+from auditkit.model.text import inert, inert_line, shortened
+from auditkit.model.ticket import UNKNOWN, Box, Ticket, agent_code, id_parts
+from auditkit.model.units import format_value
+from auditkit.rendering import markdown
+from auditkit.rendering.deciding import case_text, deciding
+from auditkit.tickets.document import FIX, REPRODUCE, wrapped
+from auditkit.tickets.front_matter import LONGEST_LINE
+
+MOST_LINES = 80
+"""Visible lines of a ticket; one with a single finding has at most 60."""
+_MOST_DIFF, _MOST_EXCERPT, _MOST_OTHERS, _MOST_ROWS = 24, 9, 8, 8
+_LONGEST_TITLE = 88
+_LONGEST_CELL = 44
+_LINE_NUMBERS = re.compile(r",? (?:in|on|at|from) lines? \d[\d, -]*\d?|(?<=\.py):\d+|\blines? \d[\d-]*,? ?")
+_PLACES = frozenset(("line", "loop", "first", "last"))
+"""Values of a case that are line numbers."""
+_SIZES = (("10M", 10_000_000), ("100M", 100_000_000), ("1B", 1_000_000_000))
+_CATEGORY_OF = {
+    "Race condition / concurrency": "race condition",
+    "Memory leak / resource issue": "memory",
+    "Performance bottleneck": "performance",
+    "torch.compile compatibility": "torch.compile",
+    "Dead code / unwired functionality": "dead code",
+    "API design / contract violation": "api contract",
+    "Test coverage gap": "test coverage",
+    "Documentation / naming": "documentation",
+    "Defensive programming violation": "defensive programming",
+    "Legacy code policy violation": "legacy code",
+}
+
+
+@dataclass(frozen=True)
+class Body:
+    """The parts of a new ticket's text."""
+
+    sections: tuple[tuple[str, str], ...]
+    boxes: tuple[Box, ...]
+
+
+def categories_of(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the categories of the probes, each once."""
+    names = (name for finding in findings for name in finding.probe.categories)
+    return tuple(dict.fromkeys(_CATEGORY_OF.get(name, name.lower()) for name in names))
+
+
+def title_of(findings: Sequence[Finding]) -> str:
+    """Return the function and the title of the worst finding's probe, in one short line."""
+    leader = findings[0]
+    subject = (
+        function_of(leader) if len({one.result.target for one in findings}) > 1 else short_target(leader.result.target)
+    )
+    title = inert_line(leader.probe.title)
+    whole = inert_line(f"{subject}: {title}")
+    return whole if len(whole) <= _LONGEST_TITLE else shortened(title, _LONGEST_TITLE - 3)
+
+
+def function_of(finding: Finding) -> str:
+    """Return the qualified name of the function in which the finding is."""
+    location = finding.result.location
+    name = (location.function if location else "") or short_target(finding.result.target)
+    return re.sub(r"(\.?<locals>\.)?<(listcomp|genexpr|setcomp|dictcomp|lambda)>$", "", inert_line(name))
+
+
+def location_of(finding: Finding) -> str:
+    """Return `file:line` of the statement that causes the finding, the only line number in a ticket.
+
+    The path is that from the top of the repository.
+    """
+    result = finding.result
+    if result.location is None and result.statement is None:
+        return ""
+    file, line = (result.location.file, result.location.line) if result.location else ("", 0)
+    if result.statement is not None:
+        file, line = result.statement.file, result.statement.first
+    is_below = finding.source and not finding.source.startswith("..") and finding.environment.checkout != BUNDLED
+    path = PurePosixPath(finding.source, file) if is_below else PurePosixPath(file)
+    return f"{path}:{line}" if line else str(path)
+
+
+def body_of(findings: Sequence[Finding], ticket_id: str) -> Body:
+    """Return the sections and the boxes of a new ticket; the first finding is the worst."""
+    leader = findings[0]
+    firsts = list({finding.probe.id: finding for finding in reversed(findings)}.values())[::-1]
+    probes = [finding.probe.id for finding in firsts if finding.severity is not Severity.P4 or finding is leader]
+    sections = (
+        ("", _introduction(findings, firsts)),
+        (REPRODUCE, _reproduce(leader)),
+        (FIX, _fix(findings, ticket_id)),
+    )
+    return Body(sections, tuple(Box(f"probe: {probe}") for probe in probes))
+
+
+def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding]) -> str:
+    leader = findings[0]
+    parts = [_paragraph(f"**{_sentence(leader.result.message)}**")]
+    if leader.result.why:
+        parts[0] += "\n" + _paragraph(f"{_sentence(leader.result.why)} {_cause(leader)}".strip())
+    elif _cause(leader):
+        parts[0] += "\n" + _paragraph(_cause(leader))
+    met = _met_by(findings)
+    if met:
+        parts[0] += "\n" + _paragraph(met)
+    excerpt = _excerpt(leader)
+    parts += [excerpt] if excerpt else []
+    others = [one for one in firsts if one.probe.id != leader.probe.id]
+    if others:
+        lines = [
+            f"- {one.severity.value} {markdown.code(one.probe.id)}: {_sentence(shortened(one.result.message, 150))}"
+            for one in others[:_MOST_OTHERS]
+        ]
+        lines += (
+            [f"- and {len(others) - _MOST_OTHERS} more probes, see the boxes"] if len(others) > _MOST_OTHERS else []
+        )
+        parts.append("The same cause:\n" + "\n".join(wrapped(markdown.line(line)) for line in lines))
+    return "\n\n".join(parts)
+
+
+def _sentence(text: str) -> str:
+    """Return `text` as a sentence without line numbers, which only `location` has."""
+    line = markdown.line(_LINE_NUMBERS.sub("", text)).strip()
+    if re.match(r"[a-z]+[ ,]", line):
+        line = line[0].upper() + line[1:]
+    return line if line.endswith((".", "!", "?")) else f"{line}."
+
+
+def _paragraph(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, LONGEST_LINE, break_long_words=False, break_on_hyphens=False))
+
+
+def _cause(finding: Finding) -> str:
+    """Name the statement that causes the finding by what it does."""
+    if finding.result.statement is None or not finding.probe.statement_does:
+        return ""
+    return f"The marked statement {markdown.line(finding.probe.statement_does)}."
+
+
+def _met_by(findings: Sequence[Finding]) -> str:
+    target = findings[0].target
+    places = [re.sub(r":\d+ in ", ": ", place) for place in (target.places if target else ())]
+    through = list(dict.fromkeys(finding.result.target for finding in findings))
+    if places:
+        return f"Met by: {', '.join(map(markdown.code, dict.fromkeys(places)))}."
+    if len(through) < 2:
+        return ""
+    shown = ", ".join(map(markdown.code, through[:4]))
+    return f"Met through: {shown}{f' and {len(through) - 4} more' if len(through) > 4 else ''}."
+
+
+def _excerpt(finding: Finding) -> str:
+    """Return the code around the statement as an indented block, its lines marked with `>`."""
+    excerpt, statement = finding.result.excerpt, finding.result.statement
+    if excerpt is None or not excerpt.lines:
+        return ""
+    first, last = (statement.first, statement.last) if statement else (0, 0)
+    start = _window_start(excerpt, first)
+    lines = excerpt.lines[start : start + _MOST_EXCERPT]
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    shown = []
+    for number, line in enumerate(lines, excerpt.first_line + start):
+        text = shortened(inert(line).replace("\n", "\\n")[indent:], LONGEST_LINE - 7)
+        shown.append(f"{'  > ' if first <= number <= last else '    '}{text}".rstrip())
+    # A mark in the first column of a code block would make a quotation of it.
+    return "```python\n" + "\n".join(line[2:] if line else "" for line in shown) + "\n```"
+
+
+def _window_start(excerpt: CodeExcerpt, first: int) -> int:
+    if not first or len(excerpt.lines) <= _MOST_EXCERPT:
+        return 0
+    at = first - excerpt.first_line
+    return max(0, min(at - _MOST_EXCERPT // 2, len(excerpt.lines) - _MOST_EXCERPT))
+
+
+def command_of(finding: Finding) -> str:
+    """Return the command that checks the finding again, from the top of the repository."""
+    import shlex
+
+    target = finding.target.command_words() if finding.target else ["--target", finding.result.target]
+    probe = finding.asked_as or finding.result.probe
+    if finding.probe.scope == "source":
+        target = []
+    if finding.environment.checkout == BUNDLED:
+        words = ["auditkit", "audit", "--probe", probe, *target[:2], *finding.options]
+    else:
+        words = ["auditkit", "probe", "run", probe, "--checkout", finding.source or ".", *target, *finding.options]
+    lines = [""]
+    for word in (shlex.quote(inert_line(word)) for word in words):
+        if lines[-1] and len(lines[-1]) + len(word) > LONGEST_LINE - 10:
+            lines.append(f"  {word}")
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip() if len(lines) == 1 else f"{lines[-1]} {word}"
+    return " \\\n    ".join(lines)
+
+
+def _reproduce(finding: Finding) -> str:
+    """Return the script that was run, else the reason for none and the command of the probe."""
+    if finding.reproduction:
+        return finding.reproduction.strip("\n")
+    why = finding.no_reproduction or "no script of a few lines was generated"
+    return f"{_paragraph(_sentence(why))} The probe:\n\n    {command_of(finding)}"
+
+
+def _fix(findings: Sequence[Finding], ticket_id: str) -> str:
+    fixes = list({finding.fix.difference: finding.fix for finding in findings if finding.fix}.values())
+    if not fixes:
+        reasons = [finding.no_fix for finding in findings if finding.no_fix]
+        is_read = all(finding.probe.scope == "source" for finding in findings)
+        why = reasons[0] if reasons else "the source was read and nothing was run" if is_read else "not searched for"
+        advice = findings[0].probe.remediation
+        told = f"No fix was run: {markdown.line(why)}." + (f" {_sentence(advice)}" if advice else "")
+        return _paragraph(told)
+    return "\n\n".join(_one_fix(fix, ticket_id) for fix in fixes[:2])
+
+
+def _one_fix(fix: Fix, ticket_id: str) -> str:
+    """Return what the fix changes, its diff if it is short, and what its probes found with it."""
+    lines = fix.difference.rstrip("\n").split("\n")
+    told = " ".join(_sentence(change) for change in fix.changes)
+    gone = [
+        row.probe for row in fix.rows if row.base.partition(" ")[2].startswith("reproduced") and "not" in row.patched
+    ]
+    result = f"Run on {fix.device} with torch {fix.torch}: " + (
+        f"{', '.join(map(markdown.code, gone[:3]))} no longer reproduce{'s' * (len(gone) == 1)}"
+        if gone
+        else "it suffices"
+    )
+    result += f"{f' and {len(gone) - 3} more' if len(gone) > 3 else ''}, and no other probe is worse."
+    is_short = len(lines) <= _MOST_DIFF and all(len(line) <= LONGEST_LINE for line in lines)
+    shown = (
+        markdown.fence(fix.difference, "diff")
+        if is_short
+        else f"The diff has {len(lines)} lines: " + markdown.code(f"auditkit ticket fix {ticket_id}")
+    )
+    return "\n".join([_paragraph(told), shown, _paragraph(result)])
+
+
+# The evidence block.
+
+
+def evidence_block(ticket: Ticket, results: Sequence[Mapping[str, Any]], gone: Mapping[str, str]) -> str:
+    """Return the table of the measurements that decide, and where they were taken; `results` are of the JSON file."""
+    heads = {one["run"].get("revision", "")[:7] + (" (dirty)" if one["run"].get("dirty") else "") for one in results}
+    revision = " and ".join(sorted(heads - {""})) or UNKNOWN
+    rows: list[tuple[str, str, str]] = []
+    seen: set[str] = set()
+    for number, result in enumerate(results):
+        fingerprint, probe = result["fingerprint"], result["probe"]
+        if fingerprint in gone:
+            rows.append((probe, f"not reproduced at {gone[fingerprint][:7]}", _short(result["target"])))
+        elif probe not in seen:
+            rows += _rows(result, whole=number == 0)
+        elif len(rows) < _MOST_ROWS:
+            rows.append((probe, "the same", _short(result["target"])))
+        seen.add(probe)
+    cut = rows[:_MOST_ROWS]
+    table = [f"| | at {revision} | case |", "|---|---|---|", *(_table_row(row) for row in cut)]
+    table += [f"| {len(rows) - len(cut)} more rows | | |"] if len(rows) > len(cut) else []
+    return "\n".join([*table, "", *_origin(ticket.id, results)])
+
+
+def _rows(result: Mapping[str, Any], whole: bool) -> list[tuple[str, str, str]]:
+    from auditkit.model.runs.run import ProbeResult
+
+    read = ProbeResult.read(dict(result), "")
+    grown = _growth(read.measurements) if whole else []
+    told = {name.partition(",")[0] for name, _, _ in grown}
+    measured = [one for one in deciding(read) if one.unit != "line" and one.name not in told][: 3 if whole else 1]
+    rows = [(one.name, format_value(one.value, one.unit), _case(one)) for one in measured]
+    if result.get("law"):
+        rows.insert(0, ("growth", str(result["law"]), "fitted"))
+    if not rows:
+        rows = [(result["probe"], str(result["outcome"]).replace("_", " "), _short(result["target"]))]
+    return [*grown, *rows]
+
+
+def _case(one: Measurement) -> str:
+    label = "" if one.evidence is EvidenceKind.MEASURED else f"{one.evidence.value}, "
+    return label + case_text({key: value for key, value in one.case.items() if key not in _PLACES})
+
+
+def _growth(measurements: Sequence[Measurement]) -> list[tuple[str, str, str]]:
+    """Return a number of bytes that grows with size at 10M, 100M and 1B parameters, if the probe fitted it."""
+    names = {one.name for one in measurements if one.evidence is EvidenceKind.EXTRAPOLATED and one.unit == "bytes"}
+    found: dict[tuple[str, str], tuple[str, str, str]] = {}
+    for name, size in _SIZES:
+        for one in measurements:
+            if one.name in names and one.case.get("params", one.case.get("elements")) == size:
+                row = (f"{one.name}, {name} parameters", format_value(one.value, one.unit), one.evidence.value)
+                found.setdefault((one.name, name), row)
+    return list(found.values())
+
+
+def _short(text: str) -> str:
+    return short_target(text)
+
+
+def _table_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(shortened(markdown.cell(cell), _LONGEST_CELL) for cell in cells) + " |"
+
+
+def _origin(ticket_id: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """State the device, torch and the sandbox of the measurements."""
+    told = []
+    for result in results:
+        run, device = result["run"], result.get("device") or result["run"].get("device", "")
+        if device == SOURCE_DEVICE:
+            told.append("read from the source")
+            continue
+        how = "simulated device on the CPU" if device == "simulated" else f"measured on {device}"
+        name = f" ({run['device_name']})" if run.get("device_name") and device != "simulated" else ""
+        told.append(f"{how}{name}, torch {run.get('torch') or UNKNOWN}, {run.get('cage') or 'no sandbox'}")
+    where = "; ".join(dict.fromkeys(told)) or "not measured"
+    return [wrapped(f"{markdown.line(where)} · full data: evidence/{ticket_id}.json")]
+
+
+def agent_of(findings: Sequence[Finding], agents: Mapping[str, str], chosen: str | None) -> tuple[str, str]:
+    """Return the code and the name of the agent for a new ticket: the chosen one, else that of the probe."""
+    code = agent_code(chosen or findings[0].probe.agent or "PT", agents)
+    return code, agents.get(code, code.lower())
+
+
+def domain_of(location: str) -> str:
+    """Return the part of the code base that a file belongs to: its last folders, or its own name."""
+    *folders, name = location.partition(":")[0].split("/")
+    parts = [part for part in folders if part not in ("src", "lib", "python")]
+    return "/".join(parts[-2:]) or name.removesuffix(".py")
+
+
+def batch_of(ticket_id: str) -> int:
+    return id_parts(ticket_id)[0]
+
+
+def environment_json(environment: Environment, run_id: str) -> dict[str, Any]:
+    """Return the head of a run as a result's `run`."""
+    return {"id": run_id, **environment.to_json()}

@@ -1,0 +1,319 @@
+"""From findings to tickets: one ticket for each cause, refreshed only where a result changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from auditkit.errors import BadInputError
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.runs.run import Environment, Finding, ProbeResult
+from auditkit.model.text import inert_line
+from auditkit.model.ticket import AGENT_NAMES, REOPENING, Evidence, Status, Ticket
+from auditkit.model.units import TIME_UNITS
+from auditkit.tickets import body
+from auditkit.tickets.document import Document, new_document
+from auditkit.tickets.lifecycle import function_digest, reopened, today
+from auditkit.tickets.store import TicketFolder
+
+_TOLERANCE = 0.1
+"""Two measurements of one thing on different machines differ by less; counts are exact."""
+_EXACT_UNITS = frozenset(("count", "line", "bool", "text"))
+
+
+class FilingAction(StrEnum):
+    """What filing did for a finding."""
+
+    CREATED = "created"
+    JOINED = "joined"
+    REFRESHED = "refreshed"
+    UNCHANGED = "unchanged"
+    REOPENED = "reopened"
+
+
+@dataclass(frozen=True)
+class Filed:
+    """The ticket of a finding, and what was done."""
+
+    action: FilingAction
+    id: str
+
+
+@dataclass(frozen=True)
+class FilingOptions:
+    """How new tickets are numbered, and which findings get one.
+
+    `agent` is a name or a code, None for that of the probe; `ticket_from` the least severity of a new ticket. `source`
+    returns a file of the checkout, None if there is no such file.
+    """
+
+    batch: int = 1
+    agent: str | None = None
+    agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
+    ticket_from: Severity = Severity.P3
+    source: Callable[[str], str | None] = lambda _: None
+
+
+def file_findings(
+    folder: TicketFolder,
+    groups: Sequence[Sequence[Finding]],
+    absent: Mapping[str, ProbeResult],
+    options: FilingOptions,
+    environment: Environment,
+) -> tuple[dict[str, Filed], list[str]]:
+    """Give each finding its ticket under one lock; return what was done by fingerprint, and notes.
+
+    `groups` have the findings of one cause each, the worst first; `absent` the results that did not reproduce, by
+    fingerprint. A finding that a ticket has refreshes it. A new one joins an open ticket of its group, else all new
+    ones of the group share a new ticket. `fixed`, `closed` and `already-fixed` tickets are reopened; decisions stay.
+    """
+    for fingerprint in (finding.result.fingerprint for group in groups for finding in group):
+        if not fingerprint or fingerprint != inert_line(fingerprint):
+            raise BadInputError(f"{fingerprint!r} is not a fingerprint")
+    done: dict[str, Filed] = {}
+    notes: list[str] = []
+    with folder.writing():
+        known = _known(folder, notes)
+        _follow_renamed(folder, groups, known, options, notes)
+        touched: dict[str, list[Finding]] = {}
+        for group in groups:
+            homes = {one.result.fingerprint: known[one.result.fingerprint] for one in group if _is_in(one, known)}
+            for one in group:
+                if _is_in(one, known):
+                    touched.setdefault(homes[one.result.fingerprint].id, []).append(one)
+            rest = [one for one in group if not _is_in(one, known)]
+            home = next((ticket for ticket in homes.values() if rest and _takes(ticket, rest)), None)
+            if home is not None:
+                touched.setdefault(home.id, []).extend(rest)
+                done |= {one.result.fingerprint: Filed(FilingAction.JOINED, home.id) for one in rest}
+            elif rest and rest[0].severity.at_least(options.ticket_from):
+                ticket_id = _create(folder, rest, options)
+                done[rest[0].result.fingerprint] = Filed(FilingAction.CREATED, ticket_id)
+                done |= {one.result.fingerprint: Filed(FilingAction.JOINED, ticket_id) for one in rest[1:]}
+        for ticket_id, findings in touched.items():
+            action = _refresh(folder, ticket_id, findings, options)
+            for one in findings:
+                done.setdefault(one.result.fingerprint, Filed(action, ticket_id))
+        notes += _note_absent(folder, known, absent, environment)
+    return done, notes
+
+
+def _is_in(finding: Finding, known: Mapping[str, Ticket]) -> bool:
+    return finding.result.fingerprint in known
+
+
+def _known(folder: TicketFolder, notes: list[str]) -> dict[str, Ticket]:
+    """Return the ticket of each fingerprint; an unfinished one wins. Files that are not valid are noted."""
+    listing = folder.listing() if folder.folder.exists() else None
+    if listing is None:
+        return {}
+    notes += [f"not a valid ticket: {error.message}" for error in listing.broken]
+    ordered = sorted(listing.tickets, key=lambda ticket: not ticket.status.is_finished)
+    return {fingerprint: ticket for ticket in ordered for fingerprint in ticket.findings}
+
+
+def _takes(ticket: Ticket, findings: Sequence[Finding]) -> bool:
+    """Return whether new findings may join: the ticket is open, and at least as severe."""
+    is_open = not ticket.status.is_finished and ticket.status is not Status.DEFERRED
+    return is_open and ticket.severity.at_least(findings[0].severity)
+
+
+def _create(folder: TicketFolder, findings: Sequence[Finding], options: FilingOptions) -> str:
+    code, name = body.agent_of(findings, options.agents, options.agent)
+    location = body.location_of(findings[0])
+
+    def make(ticket_id: str) -> Document:
+        text = body.body_of(findings, ticket_id)
+        ticket = Ticket(
+            id=ticket_id,
+            title=body.title_of(findings),
+            severity=findings[0].severity,
+            location=location,
+            function=body.function_of(findings[0]),
+            findings=tuple(dict.fromkeys(finding.result.fingerprint for finding in findings)),
+            categories=body.categories_of(findings),
+            domain=body.domain_of(location),
+            batch=options.batch,
+            agent=name,
+            created=today(),
+            boxes=text.boxes,
+        )
+        evidence = _evidence_of(ticket_id, findings, options)
+        folder.save_evidence(evidence)
+        return new_document(
+            ticket, text.sections, folder.path(ticket_id), body.evidence_block(ticket, evidence.results, {})
+        )
+
+    return folder.create(options.batch, code, make).ticket.id
+
+
+def _evidence_of(ticket_id: str, findings: Sequence[Finding], options: FilingOptions) -> Evidence:
+    fixes = {finding.fix.difference: finding.fix.to_json() for finding in findings if finding.fix}
+    no_fix = {finding.result.fingerprint: finding.no_fix for finding in findings if finding.no_fix and not finding.fix}
+    results = tuple(_result_json(finding, options) for finding in findings)
+    return Evidence(ticket=ticket_id, results=results, fixes=tuple(fixes.values()), no_fix=no_fix)
+
+
+def _result_json(finding: Finding, options: FilingOptions) -> dict[str, Any]:
+    result, environment = finding.result, finding.environment
+    left_out = ("ticket", "ticket_action", "siblings", "duration_s", "remembered")
+    document = {key: value for key, value in result.to_json().items() if key not in left_out}
+    words = finding.target.command_words() if finding.target else []
+    further = {"run": body.environment_json(environment, finding.run_id), "code": _code_of(finding, options)}
+    return document | further | {"target_words": words}
+
+
+def _code_of(finding: Finding, options: FilingOptions) -> str:
+    """Return a digest of the function's body, by which a renamed function is found again."""
+    import hashlib
+
+    location = finding.result.location
+    code = function_digest(options.source(location.file), location.function) if location and location.function else ""
+    return hashlib.sha256(code.encode()).hexdigest()[:16] if code else ""
+
+
+def _follow_renamed(
+    folder: TicketFolder,
+    groups: Sequence[Sequence[Finding]],
+    known: dict[str, Ticket],
+    options: FilingOptions,
+    notes: list[str],
+) -> None:
+    """Give a finding of a renamed or moved function to the ticket of its old name.
+
+    A finding of a probe is gone, another of the same probe is new, and the bodies of their functions are equal.
+    """
+    found = {finding.result.fingerprint: finding for group in groups for finding in group}
+    new = [finding for fingerprint, finding in found.items() if fingerprint not in known]
+    if not new:
+        return
+    gone: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for ticket in {ticket.id: ticket for ticket in known.values()}.values():
+        evidence = folder.evidence(ticket.id) if set(ticket.findings) - set(found) else None
+        for result in evidence.results if evidence else ():
+            if result["fingerprint"] not in found and result.get("code"):
+                gone.setdefault((result["probe"], result["code"]), []).append((result["fingerprint"], ticket.id))
+    for finding in new:
+        same = gone.get((finding.result.probe, _code_of(finding, options)), [])
+        if len(same) != 1:
+            continue
+        (old, ticket_id), name = same.pop(), finding.result.fingerprint
+        document = folder.read(ticket_id)
+        findings = tuple(name if one == old else one for one in document.ticket.findings)
+        folder.save(document.edited(findings=findings), document)
+        known |= {name: msgspec.structs.replace(known.pop(old), findings=findings)}
+        notes.append(f"{ticket_id}: {old} is now {name}")
+
+
+def _refresh(folder: TicketFolder, ticket_id: str, findings: Sequence[Finding], options: FilingOptions) -> FilingAction:
+    document = before = folder.read(ticket_id)
+    evidence = folder.evidence(ticket_id) or Evidence(ticket=ticket_id)
+    old = {result["fingerprint"]: result for result in evidence.results}
+    new = {finding.result.fingerprint: _result_json(finding, options) for finding in findings}
+    changed = {name for name, result in new.items() if name not in old or not say_the_same(old[name], result)}
+    returned = {name for name in new if name in evidence.gone}
+    document = _with_place(document, findings)
+    if changed or returned:
+        severity = _severity(document.ticket, old, new)
+        names = tuple(dict.fromkeys((*document.ticket.findings, *new)))
+        document = document.edited(findings=names, severity=severity)
+        merged = {name: new[name] if name in changed else result for name, result in {**new, **old}.items()}
+        results = tuple(merged[name] for name in names if name in merged)
+        gone = {name: where for name, where in evidence.gone.items() if name not in new}
+        further = _evidence_of(ticket_id, [one for one in findings if one.result.fingerprint in changed], options)
+        evidence = msgspec.structs.replace(
+            evidence,
+            results=results,
+            gone=gone,
+            fixes=evidence.fixes or further.fixes,
+            no_fix={**further.no_fix, **evidence.no_fix},
+            proof=None if returned else evidence.proof,
+        )
+        folder.save_evidence(evidence)
+        document = document.with_evidence(body.evidence_block(document.ticket, results, gone))
+    is_back = document.ticket.status in REOPENING and any(one.severity is not Severity.P4 for one in findings)
+    if is_back:
+        document = reopened(document, findings[0].environment.revision)
+        evidence = msgspec.structs.replace(evidence, proof=None)
+        folder.save_evidence(evidence)
+    folder.save(document, before)
+    if is_back:
+        return FilingAction.REOPENED
+    return FilingAction.UNCHANGED if document.text == before.text else FilingAction.REFRESHED
+
+
+def _with_place(document: Document, findings: Sequence[Finding]) -> Document:
+    """Update the first place of `location` if the code moved, and the function's name if it was renamed."""
+    ticket = document.ticket
+    leader = next((one for one in findings if one.result.fingerprint == ticket.findings[0]), None)
+    if leader is None or not body.location_of(leader):
+        return document
+    _, comma, others = ticket.location.partition(", ")
+    return document.edited(location=body.location_of(leader) + comma + others, function=body.function_of(leader))
+
+
+def _severity(ticket: Ticket, old: Mapping[str, Any], new: Mapping[str, Any]) -> Severity:
+    """Return the severity of the results, unless somebody set another one by hand."""
+
+    def worst(results: Iterable[Mapping[str, Any]]) -> str:
+        return min((str(one["severity"]) for one in results if one.get("severity")), default=ticket.severity.value)
+
+    return Severity(worst({**old, **new}.values())) if worst(old.values()) == ticket.severity.value else ticket.severity
+
+
+def say_the_same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Return whether two results of one finding differ at most by time, machine, revision and moved lines."""
+    keys = ("outcome", "severity", "law", "target", "owner")
+    if any(old.get(key) != new.get(key) for key in keys):
+        return False
+    first, second = (_values(result) for result in (old, new))
+    return first.keys() == second.keys() and all(_alike(first[key], second[key], key[1]) for key in first)
+
+
+def _values(result: Mapping[str, Any]) -> dict[tuple[str, str, str, int], Any]:
+    """Return the measurements by name, unit, case and ordinal, without times and lines."""
+    found: dict[tuple[str, str, str, int], Any] = {}
+    for one in result.get("measurements", ()):
+        if one["unit"] in TIME_UNITS or one["unit"] == "line":
+            continue
+        case = repr(sorted((key, value) for key, value in one.get("case", {}).items() if key not in ("line", "device")))
+        key = (one["name"], one["unit"], case)
+        number = sum(known[:3] == key for known in found)
+        found[(*key, number)] = one["value"]
+    return found
+
+
+def _alike(old: Any, new: Any, unit: str) -> bool:
+    is_number = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (old, new))
+    if not is_number or unit in _EXACT_UNITS:
+        return bool(old == new)
+    return math.isclose(old, new, rel_tol=_TOLERANCE, abs_tol=1e-12)
+
+
+def _note_absent(
+    folder: TicketFolder, known: Mapping[str, Ticket], absent: Mapping[str, ProbeResult], environment: Environment
+) -> list[str]:
+    """Write into the evidence of open tickets which of their findings the run did not reproduce."""
+    by_ticket: dict[str, list[str]] = {}
+    for fingerprint, result in absent.items():
+        ticket = known.get(fingerprint)
+        if ticket is not None and not ticket.status.is_finished and result.outcome is Outcome.NOT_REPRODUCED:
+            by_ticket.setdefault(ticket.id, []).append(fingerprint)
+    notes = []
+    for ticket_id, fingerprints in by_ticket.items():
+        evidence = folder.evidence(ticket_id)
+        fresh = [one for one in fingerprints if evidence is not None and one not in evidence.gone]
+        if evidence is None or not fresh:
+            continue
+        revision = environment.revision or "an unknown revision"
+        evidence = msgspec.structs.replace(evidence, gone={**evidence.gone, **dict.fromkeys(fresh, revision)})
+        folder.save_evidence(evidence)
+        block = body.evidence_block(known[fresh[0]], evidence.results, evidence.gone)
+        folder.change(ticket_id, lambda document, block=block: document.with_evidence(block))  # type: ignore[misc]
+        notes += [f"{ticket_id}: {fingerprint} is not reproduced any more" for fingerprint in fresh]
+    return notes

@@ -1,0 +1,367 @@
+"""The life of a ticket: status, fields, reviews with their consensus, staleness, and what `fixed` requires."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from auditkit.errors import BadInputError, nearest_names
+from auditkit.git_process import run_git
+from auditkit.model.enums import Severity
+from auditkit.model.text import inert_line
+from auditkit.model.ticket import FIELDS, LISTS, UNKNOWN, Evidence, Resolution, Review, Status, Ticket, Verdict
+from auditkit.tickets.document import Document
+from auditkit.tickets.front_matter import check_field, check_items
+
+_FIXED_FIELDS = ("id", "findings", "created")
+_NOTE_REQUIRED = (Status.WONT_FIX, Status.NOT_A_BUG, Status.CLOSED)
+_SHORT = 12
+
+
+@dataclass(frozen=True)
+class Place:
+    """The files that tickets are about: the top of a repository, or a folder outside git."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> Place:
+        """Return the top of the repository in which a folder lies; the folder itself outside git."""
+        if not folder.is_dir():
+            raise BadInputError(f"{folder} is not a folder", "--checkout DIR names the checkout")
+        top = cls(folder).git("rev-parse", "--show-toplevel")
+        return cls(Path(top) if top else folder)
+
+    def git(self, *arguments: str) -> str | None:
+        """Return what git prints, None if it fails."""
+        done = run_git(self.folder, *arguments)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def commit(self, revision: str) -> str | None:
+        """Return the full hash of a revision, None if the repository lacks it."""
+        return self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+
+    def head(self) -> str:
+        """Return the abbreviated hash of HEAD, or `unknown` outside git."""
+        return self.git("rev-parse", f"--short={_SHORT}", "HEAD") or UNKNOWN
+
+    def contains(self, revision: str, commit: str) -> bool:
+        """Return whether `revision` is `commit` or comes after it."""
+        return self.git("merge-base", "--is-ancestor", commit, revision) is not None
+
+    def authors(self, commit: str) -> list[str]:
+        """Return the names of the author and the co-authors of a commit."""
+        form = "--format=%an%n%(trailers:key=Co-authored-by,valueonly)"
+        lines = (self.git("log", "-1", form, commit, "--") or "").split("\n")
+        return [re.sub(r"\s*<.*", "", line).strip() for line in lines if line.strip()]
+
+    def source(self, revision: str, file: str) -> str | None:
+        """Return a file at a revision; at "" as it is on the disk. None if there is no such file."""
+        if revision:
+            return self.git("show", f"{revision}:./{file}")
+        try:
+            return (self.folder / file).read_text("utf-8", "replace")
+        except OSError:
+            return None
+
+
+def person(folder: Path, other: str | None = None) -> str:
+    """Return the user's name in git; with `other` (--as) both names. Raises BadInputError if git has none."""
+    done = run_git(folder, "config", "user.name")
+    name = inert_line(done.stdout)
+    if not name:
+        raise BadInputError("git does not know your name", 'git config user.name "NAME"')
+    return f"{inert_line(other)} via {name}" if other and inert_line(other) != name else name
+
+
+def today() -> str:
+    return datetime.date.today().isoformat()
+
+
+# Fields.
+
+
+def with_status(document: Document, text: str) -> Document:
+    """Return the document with an unfinished status. Raises BadInputError for others; `resolve` sets those."""
+    status = parse_status(text)
+    if status.is_finished:
+        hint = f"auditkit ticket resolve {document.ticket.id} {status.value}"
+        raise BadInputError(f"{status.value} finishes the ticket, which needs a resolution", hint)
+    return document.edited(status=status)
+
+
+def parse_status(text: str) -> Status:
+    """Return the status with this name. Raises BadInputError with the nearest one."""
+    value, problem = check_field("status", text.strip().lower().replace("_", "-").replace(" ", "-"))
+    if problem:
+        raise BadInputError(f"{text!r} is not a status", problem)
+    assert isinstance(value, Status)
+    return value
+
+
+def with_edits(document: Document, edits: Sequence[str]) -> Document:
+    """Return the document with edits such as `severity=P1`, `labels+=slow`, `labels-=slow` and `assignee=`."""
+    ticket = document.ticket
+    changes: dict[str, Any] = {}
+    for edit in edits:
+        match = re.fullmatch(r"([a-z]+)\s*([+-]?=)\s*(.*)", edit, re.DOTALL)
+        if match is None:
+            raise BadInputError(f"{edit!r} is not an edit", "write FIELD=VALUE, FIELD+=VALUE, FIELD-=VALUE or FIELD=")
+        key, sign, text = match.groups()
+        if key not in FIELDS or key in _FIXED_FIELDS:
+            known = [field for field in FIELDS if field not in _FIXED_FIELDS]
+            near = nearest_names(key, known, 1)
+            told = f"did you mean {near[0]}?" if near and key not in FIELDS else f"the fields are {', '.join(known)}"
+            raise BadInputError(f"{key!r} is not a field that can be edited", told)
+        old = changes.get(key, getattr(ticket, key))
+        changes[key] = _edited_list(key, old, sign, text) if key in LISTS else _edited_field(key, sign, text)
+    status = changes.get("status")
+    if status is not None and status.is_finished and status is not ticket.status:
+        raise BadInputError(f"{status.value} needs a resolution", f"auditkit ticket resolve {ticket.id} {status.value}")
+    return document.edited(**changes)
+
+
+def _edited_list(key: str, old: tuple[str, ...], sign: str, text: str) -> tuple[str, ...]:
+    items = tuple(item.strip() for item in text.split(",") if item.strip())
+    if sign == "+=":
+        new = (*old, *(item for item in items if item not in old))
+    elif sign == "-=":
+        new = tuple(item for item in old if item not in items)
+    else:
+        new = items
+    problem = check_items(key, new)
+    if problem:
+        raise BadInputError(f"{key} cannot be {text!r}", problem)
+    return new
+
+
+def _edited_field(key: str, sign: str, text: str) -> Any:
+    if sign != "=":
+        raise BadInputError(f"{key} has one value", f"write {key}=VALUE; the lists are {', '.join(sorted(LISTS))}")
+    value, problem = check_field(key, text.strip().upper() if key == "severity" else inert_line(text))
+    if problem:
+        raise BadInputError(f"{key} cannot be {text!r}", problem)
+    return value
+
+
+# Reviews.
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """The last review of each reviewer: `kind` is `none`, `incomplete`, `endorsed`, `refined` or `disputed`."""
+
+    kind: str
+    text: str
+
+
+def consensus(ticket: Ticket, roles: Sequence[str] = (), required: int = 1, stale: Sequence[Review] = ()) -> Consensus:
+    """Return what the reviews amount to; those in `stale` do not count. `roles` must each have a review."""
+    last = {review.reviewer: review for review in ticket.reviews if review not in stale}
+    count = len(last)
+    if not count:
+        return Consensus("none", f"no review{f', {len(stale)} stale' if stale else ''}")
+    objections = [review.reviewer for review in last.values() if review.verdict is Verdict.OBJECT]
+    if objections:
+        return Consensus("disputed", f"{', '.join(objections)} of {count} object{'s' * (len(objections) == 1)}")
+    missing = [role for role in roles if role not in {review.role for review in last.values()}]
+    if missing or count < required:
+        told = f"missing: {', '.join(missing)}" if missing else f"{count} of {required} reviews"
+        return Consensus("incomplete", told)
+    wanted = sorted({review.severity.value for review in last.values() if review.severity} - {ticket.severity.value})
+    if wanted or any(review.verdict is Verdict.REFINE for review in last.values()):
+        return Consensus("refined", f"{count} agree{f', some propose {chr(44).join(wanted)}' if wanted else ''}")
+    return Consensus("endorsed", f"{count} of {count} agree")
+
+
+def new_review(
+    document: Document,
+    verdict: str,
+    who: str,
+    place: Place,
+    role: str = "",
+    severity: str | None = None,
+    note: str = "",
+) -> Review:
+    """Return a review of the checkout's HEAD. Raises BadInputError for an unknown verdict or severity."""
+    word = verdict.strip().upper()
+    if word not in Verdict.__members__:
+        near = nearest_names(word, list(Verdict.__members__), 1)
+        known = ", ".join(Verdict.__members__)
+        raise BadInputError(f"{verdict!r} is not a verdict", f"did you mean {near[0]}?" if near else f"one of {known}")
+    wanted = _edited_field("severity", "=", severity) if severity else document.ticket.severity
+    assert isinstance(wanted, Severity)
+    return Review(
+        verdict=Verdict(word),
+        severity=wanted,
+        reviewer=who,
+        role=inert_line(role),
+        date=today(),
+        revision=place.head(),
+        note=note,
+    )
+
+
+def stale_reviews(ticket: Ticket, place: Place) -> list[Review]:
+    """Return the reviews whose function has changed between the reviewed revision and the files on the disk."""
+    if not ticket.places or not ticket.function or not ticket.reviews:
+        return []
+    file = ticket.places[0].file
+    now = function_digest(place.source("", file), ticket.function)
+    digests: dict[str, str] = {}
+    for revision in {review.revision for review in ticket.reviews} - {UNKNOWN}:
+        digests[revision] = function_digest(place.source(revision, file), ticket.function)
+    return [review for review in ticket.reviews if digests.get(review.revision, "") not in ("", now)]
+
+
+def function_digest(source: str | None, function: str) -> str:
+    """Return the code of a function without comments, blanks and line numbers; "" if the source lacks it."""
+    name = re.search(r"[A-Za-z_][\w.]*", function)
+    try:
+        tree = ast.parse(source or "")
+    except (SyntaxError, ValueError):
+        return ""
+    wanted = f".{name[0]}" if name else ""
+    found = next((node for path, node in _definitions(tree) if wanted and f".{path}".endswith(wanted)), None)
+    return "\n".join(map(ast.dump, found.body)) if found is not None else ""
+
+
+def _definitions(
+    parent: ast.AST, above: str = ""
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            path = f"{above}.{node.name}" if above else node.name
+            yield path, node
+            yield from _definitions(node, path)
+        else:
+            yield from _definitions(node, above)
+
+
+# The end.
+
+
+@dataclass(frozen=True)
+class Missing:
+    """One thing that a ticket lacks for `fixed`, and the command that provides it."""
+
+    problem: str
+    command: str
+
+
+def still_reproducing(ticket: Ticket, evidence: Evidence | None) -> list[str]:
+    """Return the findings that the last run or verification reproduced."""
+    if evidence is None:
+        return []
+    states = (evidence.proof or {}).get("findings", {})
+    found = []
+    for fingerprint in ticket.findings:
+        result = evidence.result_of(fingerprint)
+        is_red = result is not None and result.get("outcome") == "reproduced" and fingerprint not in evidence.gone
+        state = states.get(fingerprint, {}).get("after")
+        if state == "reproduced" or (is_red and state != "not_reproduced"):
+            found.append(fingerprint)
+    return found
+
+
+def missing_for_fixed(ticket: Ticket, evidence: Evidence | None, commit: str, place: Place) -> list[Missing]:
+    """Return what `fixed` in `commit` lacks: the commit, red-then-green at it or later, and another person's review."""
+    verify = f"auditkit ticket verify {ticket.id} --checkout {place.folder} --at {commit or 'COMMIT'}"
+    full = place.commit(commit) if commit else None
+    if not commit:
+        return [Missing("no commit", f"auditkit ticket resolve {ticket.id} fixed --commit COMMIT")]
+    if full is None:
+        return [Missing(f"{place.folder} has no commit {commit}", "--checkout DIR names another repository")]
+    missing = [Missing(why, verify) for why in _unproven(ticket, evidence, full, place)]
+    authors = {name.casefold() for name in place.authors(full)}
+    independent = [
+        review
+        for review in ticket.reviews
+        if review.verdict is not Verdict.OBJECT and authors.isdisjoint(review.reviewer.casefold().split(" via "))
+    ]
+    if not independent:
+        told = f"no review by somebody other than the author of the commit ({', '.join(place.authors(full))})"
+        missing.append(Missing(told, f"auditkit ticket review {ticket.id} ENDORSE --note TEXT"))
+    return missing
+
+
+def _unproven(ticket: Ticket, evidence: Evidence | None, commit: str, place: Place) -> list[str]:
+    if not ticket.findings:
+        return ["no red-then-green verification: the ticket has no finding that a probe could check"]
+    proof = evidence.proof if evidence is not None else None
+    if proof is None:
+        return ["no red-then-green verification"]
+    revision = str(proof.get("fix", ""))
+    if proof.get("dirty") or place.commit(revision) is None or not place.contains(revision, commit):
+        return [f"the last verification was at {revision or 'no commit'}, which does not contain {commit[:_SHORT]}"]
+    states = proof.get("findings", {})
+    return [
+        f"not red then green: {fingerprint} ({states.get(fingerprint, {}).get('state', 'not run')})"
+        for fingerprint in ticket.findings
+        if states.get(fingerprint, {}).get("state") != "proven"
+    ]
+
+
+def resolved(
+    document: Document,
+    status: Status,
+    who: str,
+    place: Place,
+    evidence: Evidence | None,
+    commit: str = "",
+    note: str = "",
+    is_forced: bool = False,
+) -> Document:
+    """Return the document with a finished status and its line of the Resolution.
+
+    Raises BadInputError with everything that is missing and the commands that provide it, unless `is_forced`: then the
+    line says what was missing.
+    """
+    ticket = document.ticket
+    if not status.is_finished:
+        raise BadInputError(
+            f"{status.value} does not finish a ticket", f"auditkit ticket status {ticket.id} {status.value}"
+        )
+    if status is Status.FIXED:
+        missing = missing_for_fixed(ticket, evidence, commit, place)
+    elif status is Status.DUPLICATE and not ticket.linked("duplicate"):
+        missing = [Missing("no duplicate link", f'auditkit ticket edit {ticket.id} links+="duplicate ID"')]
+    elif status in _NOTE_REQUIRED and not note.strip():
+        missing = [Missing("no reason", f"auditkit ticket resolve {ticket.id} {status.value} --note TEXT")]
+    else:
+        missing = []
+    if missing and not is_forced:
+        lines = "\n".join(f"- {one.problem}: {one.command}" for one in missing)
+        raise BadInputError(f"{ticket.id} cannot be {status.value}:\n{lines}", "--force writes what is missing instead")
+    forced = ["forced: " + "; ".join(one.problem for one in missing)] if missing else []
+    proof = [proof_text(evidence)] if status is Status.FIXED and not missing else []
+    line = Resolution(
+        status=status,
+        person=who,
+        date=today(),
+        commit=(place.commit(commit) or commit)[:_SHORT] if commit else "",
+        details=(*proof, *([inert_line(note)] if note.strip() else []), *forced),
+    )
+    return document.edited(status=status).with_resolution(line)
+
+
+def proof_text(evidence: Evidence | None) -> str:
+    """Return the proof of a verification in one phrase."""
+    proof: Mapping[str, Any] = (evidence.proof if evidence is not None else None) or {}
+    states = [one.get("state") for one in proof.get("findings", {}).values()]
+    base, fix = str(proof.get("base", ""))[:_SHORT], str(proof.get("fix", ""))[:_SHORT]
+    return f"proof: red at {base}, green at {fix}, {states.count('proven')} of {len(states)} findings"
+
+
+def reopened(document: Document, revision: str) -> Document:
+    """Return the document with status `open` because a finding returned; the boxes of its probes are unticked."""
+    line = Resolution(
+        Status.OPEN, "auditkit", today(), details=(f"a finding returned at {revision[:_SHORT] or UNKNOWN}",)
+    )
+    ticks = {box.line: False for box in document.ticket.boxes if box.is_done and box.probe}
+    return document.with_ticks(ticks).edited(status=Status.OPEN).with_resolution(line)

@@ -1,0 +1,110 @@
+"""The page of a folder of tickets: counts, what is open by file, and what the reviewers say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from auditkit.model.ticket import Status, Ticket
+from auditkit.rendering import markdown
+from auditkit.rendering.environment import render_page
+from auditkit.tickets.document import Document, TicketFileError
+from auditkit.tickets.lifecycle import consensus
+from auditkit.tickets.queue import blockers, counts, selected
+from auditkit.tickets.store import TicketFolder
+
+
+def read_tickets(folder: TicketFolder, batch: int | None = None) -> tuple[list[Document], list[TicketFileError]]:
+    """Read all tickets of a folder (of one batch), and the files that are not valid."""
+    documents, broken = [], []
+    for ticket_id in folder.ids():
+        try:
+            document = folder.read(ticket_id)
+        except TicketFileError as error:
+            broken.append(error)
+            continue
+        if batch is None or document.ticket.batch == batch:
+            documents.append(document)
+    return documents, broken
+
+
+def json_report(documents: Sequence[Document], broken: Sequence[TicketFileError]) -> dict[str, Any]:
+    """Return the counts and the open tickets as a JSON document."""
+    tickets = [document.ticket for document in documents]
+    return {
+        "schema_version": 1,
+        "counts": {field: counts(tickets, field) for field in ("status", "severity", "agent", "domain")},
+        "open": [ticket.id for ticket in selected(tickets, all_statuses=False)],
+        "consensus": {ticket.id: consensus(ticket).kind for ticket in tickets},
+        "broken": [error.message for error in broken],
+    }
+
+
+def markdown_report(documents: Sequence[Document], broken: Sequence[TicketFileError], name: str) -> bytes:
+    """Return the page as Markdown."""
+    tickets = [document.ticket for document in documents]
+    unfinished = selected(tickets, all_statuses=False)
+    finished = Counter(ticket.status.value for ticket in tickets if ticket.status.is_finished)
+    told = ", ".join(f"{count} {status}" for status, count in sorted(finished.items())) or "none"
+    lines = [f"# Tickets: {markdown.line(name)}", ""]
+    lines += [f"{len(unfinished)} open of {len(tickets)}; finished: {told}.", ""]
+    if unfinished:
+        lines += [*_matrix(unfinished), "", "## Open, worst first", "", *_open(unfinished), ""]
+        lines += ["## By file", "", *_by_file(unfinished), ""]
+    disputed = [one for one in unfinished if consensus(one).kind in ("disputed", "refined")]
+    if disputed:
+        lines += ["## Reviewers disagree", ""]
+        lines += [f"- {one.id} {markdown.line(one.title)}: {markdown.line(consensus(one).text)}" for one in disputed]
+        lines.append("")
+    if broken:
+        lines += ["## Not valid, in no count", "", *(f"- {markdown.line(error.message)}" for error in broken), ""]
+    return ("\n".join(lines).rstrip("\n") + "\n").encode()
+
+
+def _matrix(tickets: Sequence[Ticket]) -> list[str]:
+    """Return the numbers of open tickets by severity and status."""
+    statuses = [status for status in Status if any(ticket.status is status for ticket in tickets)]
+    rows = [f"| | {' | '.join(status.value for status in statuses)} |", "|---" * (len(statuses) + 1) + "|"]
+    for severity in sorted({ticket.severity for ticket in tickets}):
+        own = Counter(ticket.status for ticket in tickets if ticket.severity is severity)
+        rows.append(f"| {severity.value} | {' | '.join(str(own[status]) for status in statuses)} |")
+    return rows
+
+
+def _open(tickets: Sequence[Ticket]) -> list[str]:
+    blocked = blockers(tickets)
+    rows = ["| Ticket | Severity | Status | Where | What | Reviews |", "|---|---|---|---|---|---|"]
+    for one in tickets:
+        status = one.status.value + (f", blocked by {', '.join(blocked[one.id])}" if one.id in blocked else "")
+        cells = (one.id, one.severity.value, status, one.location, one.title, consensus(one).text)
+        rows.append("| " + " | ".join(map(markdown.cell, cells)) + " |")
+    return rows
+
+
+def _by_file(tickets: Sequence[Ticket]) -> list[str]:
+    files: dict[str, list[str]] = {}
+    for ticket in tickets:
+        for file in dict.fromkeys(place.file for place in ticket.places) or ["(no file)"]:
+            files.setdefault(file, []).append(f"{ticket.id} ({ticket.severity.value})")
+    return [f"- {markdown.code(file)}: {', '.join(ids)}" for file, ids in sorted(files.items())]
+
+
+def html_report(documents: Sequence[Document], broken: Sequence[TicketFileError], name: str) -> bytes:
+    """Return the page for a browser: the list, and below it each ticket's text."""
+    from auditkit.rendering.html.page_style import page_style
+    from auditkit.rendering.html.prose import parts_of
+
+    tickets = selected([document.ticket for document in documents])
+    style, style_hash = page_style()
+    texts = {document.ticket.id: document.text.partition("\n---\n")[2] for document in documents}
+    rows = [(ticket, consensus(ticket).text, parts_of(texts[ticket.id])) for ticket in tickets]
+    return render_page(
+        "tickets.html.j2",
+        name=name,
+        rows=rows,
+        open_count=sum(not ticket.status.is_finished for ticket in tickets),
+        broken=[error.message for error in broken],
+        style=style,
+        style_hash=style_hash,
+    )

@@ -1,1 +1,0 @@
-"""Lint of a tickets folder, and what it can mend by itself."""

@@ -1,1 +1,0 @@
-"""What a ticket claims, run before and after its fix."""

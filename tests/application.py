@@ -1,0 +1,5 @@
+"""The whole command line, for tests that run commands in their own process."""
+
+from auditkit.cli.application import application
+
+app = application()

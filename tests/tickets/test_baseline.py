@@ -1,0 +1,139 @@
+"""Known, new, gone: what the tickets of before say of a run's findings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from auditkit.errors import ExitCode
+from auditkit.model.enums import Contract, Outcome, Reason, Severity
+from auditkit.model.runs.baseline import Baseline, Tracked
+from auditkit.model.runs.candidates import FoundCandidate
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import Arm, ProbeResult, Run, TargetReading
+from auditkit.model.runs.target import Target
+from auditkit.model.ticket import Status, Ticket
+from auditkit.tickets.baseline import baseline_of, only_new
+from auditkit.workflows.audit.audit import exit_code
+from tests.exporters.exported_runs import ENVIRONMENT, ERROR, result
+
+FOUND = result()
+EMPTY = Baseline("tickets")
+PROBES = {
+    "sync_in_loop": ProbeInfo("sync_in_loop", 1, "loop", Severity.P2, scope="source"),
+    "norm_loses_accuracy": ProbeInfo("norm_loses_accuracy", 1, "accuracy", Severity.P2),
+}
+
+
+def ticket(status: str = "open", fingerprint: str = FOUND.fingerprint, ticket_id: str = "B7-PT-01") -> Ticket:
+    return Ticket(
+        id=ticket_id, title="t", severity=Severity.P2, status=Status(status), findings=(fingerprint,), batch=7
+    )
+
+
+def run_of(*results: ProbeResult, **more: Any) -> Run:
+    return Run("r", ENVIRONMENT, results, **more)
+
+
+def compared(run: Run, *tickets: Ticket, least: Severity = Severity.P3, whole: bool = True) -> Baseline:
+    return baseline_of(run, tickets, EMPTY, least, PROBES if whole else None)
+
+
+@pytest.mark.parametrize("status", ["open", "in-review", "deferred", "wont-fix", "not-a-bug", "duplicate"])
+def test_a_finding_with_an_open_or_accepted_ticket_is_known(status: str) -> None:
+    found = compared(run_of(FOUND), ticket(status))
+    assert (found.known, found.new) == ((Tracked(FOUND.fingerprint, "B7-PT-01", status),), ())
+
+
+@pytest.mark.parametrize("status", ["fixed", "closed", "already-fixed"])
+def test_a_finding_that_was_mended_and_reproduces_is_new_and_says_so(status: str) -> None:
+    (new,) = compared(run_of(FOUND), ticket(status)).new
+    assert new.why == f"B7-PT-01 says {status}, and it reproduces again"
+
+
+def test_of_two_tickets_the_one_that_makes_it_known_counts() -> None:
+    for tickets in ((ticket("fixed"), ticket("open", ticket_id="B7-PT-02")), (ticket("open"), ticket("fixed"))):
+        assert len(compared(run_of(FOUND), *tickets).known) == 1
+
+
+def test_a_finding_without_a_ticket_is_new_where_it_is_worth_one() -> None:
+    """A minor one is not, nor what is torch's: an audit files no ticket for them either."""
+    minor = result("minor", severity=Severity.P4)
+    torchs = result("torchs", owner="torch 2.13.0: torch.nn.utils.clip_grad_norm_")
+    called = result("called", "torch.nn.utils:clip_grad_norm_")
+    reading = TargetReading(Target("torch.nn.utils:clip_grad_norm_", Contract.GRAD_NORM, places=("loop.py:3",)))
+    run = run_of(FOUND, FOUND, minor, torchs, called, targets=(reading,))
+    assert compared(run) == replace(EMPTY, new=(Tracked(FOUND.fingerprint),), minor=3)
+    assert len(compared(run, least=Severity.P4).new) == 2
+
+
+def test_what_an_answer_says_is_gone_and_what_none_says_is_not() -> None:
+    """An error, a missing device, and a run that asked about a part prove nothing."""
+    print_ = ERROR.fingerprint
+    for outcome, is_gone in (
+        (Outcome.NOT_REPRODUCED, True),
+        (Outcome.NOT_APPLICABLE, True),
+        (Outcome.ERROR, False),
+        (Outcome.UNAVAILABLE, False),
+    ):
+        found = compared(run_of(replace(ERROR, outcome=outcome)), ticket(fingerprint=print_))
+        assert [one.ticket for one in (found.gone if is_gone else found.unasked)] == ["B7-PT-01"]
+    assert compared(run_of(), ticket("wont-fix", print_), ticket("fixed", print_)) == EMPTY
+
+
+def test_without_an_answer_gone_means_that_the_code_is() -> None:
+    """Not what a part of the code was asked about, what a configuration leaves out, or a probe that was not asked."""
+    other = FoundCandidate("stats:other", "stats.py", 1, fed=True)
+    left_out = FoundCandidate("stats:slow", "stats.py", 9, excluded="excluded")
+    of_source, of_target = ticket(), ticket(fingerprint="norm_loses_accuracy/1/stats:slow", ticket_id="B7-PT-02")
+    of_unknown = ticket(fingerprint="of_before/1/stats:slow#2", ticket_id="B7-PT-03")
+    tickets = (of_source, of_target, of_unknown)
+    found = compared(run_of(candidates=(other,)), *tickets)
+    assert [(one.ticket, one.why) for one in found.gone] == [
+        ("B7-PT-01", "not found in the source any more"), ("B7-PT-02", "no such collector any more"),
+    ]  # fmt: skip
+    assert [(one.ticket, one.why) for one in found.unasked] == [("B7-PT-03", "not asked")]
+    hidden = compared(run_of(candidates=(other, left_out)), *tickets)
+    assert [(one.ticket, one.why) for one in hidden.unasked] == [("B7-PT-02", "excluded"), ("B7-PT-03", "excluded")]
+    assert compared(run_of(candidates=(other,)), *tickets, whole=False).gone == ()
+    # Where targets are configured, nobody looked for the others.
+    assert [one.ticket for one in compared(run_of(), *tickets).gone] == ["B7-PT-01"]
+
+
+def test_the_exit_code_speaks_of_what_is_new() -> None:
+    """0 with known findings alone, 1 with a new one, also in an arm; an error is 3 whatever is known."""
+    known = run_of(FOUND, baseline=compared(run_of(FOUND), ticket()))
+    new = run_of(FOUND, baseline=compared(run_of(FOUND)))
+    assert [exit_code(run) for run in (known, new)] == [ExitCode.OK, ExitCode.FINDINGS]
+    assert exit_code(new, Severity.P1) == ExitCode.OK
+    arms = tuple(Arm(label, run_of(FOUND)) for label in ("one", "two"))
+    assert exit_code(replace(known, matrix=arms)) == ExitCode.OK
+    assert exit_code(replace(new, matrix=arms)) == ExitCode.FINDINGS
+    stopped = replace(ERROR, reason=Reason.TIMEOUT)
+    assert exit_code(replace(known, results=(FOUND, stopped))) == ExitCode.NOTHING_MEASURED
+    assert only_new(run_of(FOUND)) == run_of(FOUND)
+
+
+def test_the_words_leave_out_what_there_is_none_of() -> None:
+    assert EMPTY.in_words() == "0 known, 0 new, 0 gone"
+    one = (Tracked("p/1/m:f"),)
+    assert replace(EMPTY, unasked=one, minor=2).in_words() == (
+        "0 known, 0 new, 0 gone, 1 not asked; 2 minor without a ticket"
+    )
+
+
+def test_while_a_file_cannot_be_parsed_no_silence_means_gone() -> None:
+    """The file may still hold the finding, or call the collector; a probe that ran and passed is still an answer."""
+    source, target = "sync_in_loop/1/m:f", "norm_loses_accuracy/1/m:f"
+    passed = result("norm_loses_accuracy", outcome=Outcome.NOT_REPRODUCED, severity=None)
+    unread = FoundCandidate("m.py", "m.py", 3, why_not="line 3: invalid syntax", reason=Reason.NOT_PARSED)
+    tickets = [ticket(fingerprint=each) for each in (source, target, passed.fingerprint)]
+    found = compared(run_of(passed, candidates=(unread,)), *tickets)
+    assert [each.fingerprint for each in found.gone] == [passed.fingerprint]
+    why = "not checked: m.py: line 3: invalid syntax"
+    assert [(each.fingerprint, each.why) for each in found.unasked] == [(source, why), (target, why)]
+    other = FoundCandidate("n:g", "n.py", 3, fed=True)
+    control = compared(run_of(passed, candidates=(other,)), *tickets)
+    assert len(control.gone) == 3

@@ -32,7 +32,7 @@ VARIABLE = "AUDITKIT_CAGE"
 MARK = "/.auditkit-sandbox"
 """A file that only the sandbox mounts; it names the engine."""
 
-INSTALL = "install bubblewrap (apt install bubblewrap), or: pip install 'auditkit[cage]'"
+INSTALL = "install bubblewrap (apt install bubblewrap), or in a clone of auditkit: pip install '.[cage]'"
 OUTPUTS = frozenset((
     "--tickets", "--sarif", "--junit", "--gitlab", "--csv", "--html", "--summary", "--save", "--output", "-o",
     "--pictures", "--dir", "--folder",

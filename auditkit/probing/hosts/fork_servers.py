@@ -147,20 +147,22 @@ class ForkServer:
         with theirs, contextlib.ExitStack() as if_it_fails:
             if_it_fails.enter_context(ours)
             command = [self.interpreter, *FLAGS, str(ENTRY), "--forks", str(theirs.fileno())]
-            self._process = start_or_retry(
-                lambda: subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    env=environment,
-                    start_new_session=True,
-                    pass_fds=(theirs.fileno(),),
-                )
-            )
+            nothing = subprocess.DEVNULL
+            self._process = start_in_session(command, environment, theirs.fileno(), nothing, nothing, nothing)
             if_it_fails.pop_all()
         return ours
+
+
+def start_in_session(
+    command: Sequence[str], environment: Mapping[str, str], passed_fd: int, stdin: int, stdout: int, stderr: int
+) -> subprocess.Popen[bytes]:
+    """Start an interpreter outside any checkout, in a session of its own, with one descriptor beside its streams."""
+    return start_or_retry(
+        lambda: subprocess.Popen(
+            command, stdin=stdin, stdout=stdout, stderr=stderr, cwd="/", env=environment, start_new_session=True,
+            pass_fds=(passed_fd,),
+        )
+    )  # fmt: skip
 
 
 def _answer(channel: socket.socket, cancelled: threading.Event) -> int:

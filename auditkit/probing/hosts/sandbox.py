@@ -19,11 +19,10 @@ from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.probe import Policy
 from auditkit.model.runs.target import split_call
 from auditkit.probing.hosts.cache import ResultCache
-from auditkit.probing.hosts.fork_servers import ENTRY, FLAGS, START_LIMIT_S, Process, server_for
+from auditkit.probing.hosts.fork_servers import ENTRY, FLAGS, START_LIMIT_S, Process, server_for, start_in_session
 from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
 from auditkit.probing.hosts.protocol import Message, Request, checked
 from auditkit.probing.worker.process.jsonlines import MOST_OUTPUT_BYTES, Reader
-from auditkit.processes import start_or_retry
 
 DEFAULT_TIME_LIMIT_S = 120.0
 
@@ -141,18 +140,9 @@ class Worker:
                 self.request["jobs"], results_write, self.setting.cancelled
             )
             if process is None:
-                process = start_or_retry(
-                    lambda: subprocess.Popen(
-                        [interpreter, *FLAGS, str(ENTRY), str(results_write)],
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=subprocess.STDOUT,
-                        cwd="/",
-                        env=environment,
-                        start_new_session=True,
-                        pass_fds=(results_write,),
-                    )
-                )
+                command = [interpreter, *FLAGS, str(ENTRY), str(results_write)]
+                pipe, both = subprocess.PIPE, subprocess.STDOUT
+                process = start_in_session(command, environment, results_write, pipe, pipe, both)
         except (OSError, NothingMeasuredError):
             os.close(results_read)
             raise

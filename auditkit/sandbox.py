@@ -35,7 +35,7 @@ MARK = "/.auditkit-sandbox"
 INSTALL = "install bubblewrap (apt install bubblewrap), or in a clone of auditkit: pip install '.[cage]'"
 OUTPUTS = frozenset((
     "--tickets", "--sarif", "--junit", "--gitlab", "--csv", "--html", "--summary", "--save", "--output", "-o",
-    "--pictures", "--dir", "--folder",
+    "--pictures", "--dir", "--folder", "--to",
 ))  # fmt: skip
 """Options that name a file or folder to write. Every other word that names something that exists is read."""
 

@@ -319,12 +319,14 @@ def _origin(ticket_id: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
     told = []
     for result in results:
         run, device = result["run"], result.get("device") or result["run"].get("device", "")
+        is_sandboxed = run.get("sandbox", "none") != "none"
+        sandbox = f"in {run['sandbox']}" if is_sandboxed else "no sandbox"
         if device == SOURCE_DEVICE:
-            told.append("read from the source")
+            told.append(f"read from the source, {sandbox}" if is_sandboxed else "read from the source")
             continue
         how = "simulated device on the CPU" if device == "simulated" else f"measured on {device}"
         name = f" ({run['device_name']})" if run.get("device_name") and device != "simulated" else ""
-        told.append(f"{how}{name}, torch {run.get('torch') or UNKNOWN}, {run.get('cage') or 'no sandbox'}")
+        told.append(f"{how}{name}, torch {run.get('torch') or UNKNOWN}, {sandbox}")
     where = "; ".join(dict.fromkeys(told)) or "not measured"
     return [wrapped(f"{markdown.line(where)} · full data: evidence/{ticket_id}.json")]
 

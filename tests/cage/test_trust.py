@@ -12,12 +12,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from auditkit import sandbox
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.workflows.fixes.bench import Bench
 from auditkit.workflows.fixes.file_change import FileChange
+from tests.application import app
 from tests.probing_helpers import OVERFLOW
 from tests.project_files import ROOT
 
@@ -199,13 +201,9 @@ def test_the_users_own_settings_and_a_named_file_ask_for_the_sandbox(place: Path
 
 def test_every_option_that_names_a_path_is_read_or_written() -> None:
     """An option that writes and is not on the list would name a file that the sandbox does not hold."""
-    import typer
-
-    from auditkit.cli.application import app
-
     read = {
         "--checkout", "--python", "--config", "--baseline", "--against", "--run", "--from", "--file", "--test",
-        "--interpreter", "--clones", "--cache", "--results",
+        "--interpreter", "--clones", "--cache", "--results", "--patch",
     }  # fmt: skip
 
     def options(command: object) -> set[str]:

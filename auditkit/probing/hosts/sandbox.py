@@ -45,6 +45,9 @@ def worker_environment() -> dict[str, str]:
     environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own start and stop lines are not the target's output
     # One thread, as torch has in a worker: numpy's own would be a reason not to fork what has imported it.
     environment["OPENBLAS_NUM_THREADS"] = "1"
+    # torch would fail to import with a package that names a device backend and cannot be imported here, as auditkit's
+    # own entry point where it is installed from a folder. Probes measure on the CPU and on CUDA, which need none.
+    environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     return environment
 
 

@@ -39,7 +39,7 @@ HOUSE = {
     "rules": Room(words("rules model")),
     "store": Room(words("store model errors files"), words("yaml")),
     "probing": Room(words("probing model errors assets git_process files processes"), words("platformdirs")),
-    "live": Room(words("live model rules errors files git_process exporters version")),
+    "live": Room(words("live model rules errors files git_process probing tickets exporters version")),
     "worker": Room(words(""), words("torch"), words("torch triton")),
     "collectors": Room(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
     "rendering": Room(words("rendering model rules errors assets"), in_functions=_PICTURES),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit
 from auditkit.cli.options import WRITTEN
 from auditkit.cli.output import complain, complain_fitted, say_json
+
+if TYPE_CHECKING:
+    from auditkit.store.config.config import Config
+    from auditkit.tickets.store import TicketFolder
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
 _HOW = "How closely"
@@ -59,6 +63,10 @@ def run(
     save: Annotated[Path | None, _file("save", "The whole run as JSON, as an audit's.")] = None,
     html: Annotated[Path | None, _file("html", "A page with the curves of the run and its findings.")] = None,
     sarif: Annotated[Path | None, _file("sarif", "Findings as SARIF 2.1.0, for code scanning and editors.")] = None,
+    tickets: Annotated[
+        Path | None,
+        typer.Option("--tickets", metavar="DIR", help="File findings of P3 or worse there.", rich_help_panel=WRITTEN),
+    ] = None,
 ) -> None:
     """Watch a training run and report what breaks it.
 
@@ -74,6 +82,9 @@ def run(
     lowest = _severity(fail_on)
     files = {name: path for name, path in (("save", save), ("html", html), ("sarif", sarif)) if path is not None}
     check_files(files.values())
+    config = _configuration()
+    accepted = [*map(read_accepted, accept or ()), *(read_accepted(each, "auditkit.yaml") for each in config.accept)]
+    folder_of_tickets = _tickets(tickets)
     request = WatchRequest(
         command=tuple(command or ()),
         steps=steps,
@@ -81,10 +92,15 @@ def run(
         every=every,
         budget=_share(budget),
         folder=folder,
-        accepted=tuple(map(read_accepted, accept or ())),
+        accepted=tuple(accepted),
     )
     watched = watch(request)
     if watched.recording.trained:
+        if folder_of_tickets is not None:
+            from auditkit.live.tickets import Numbering, file_tickets
+
+            numbering = Numbering(config.batch if config.batch is not None else 1, config.agent, config.agents)
+            watched = file_tickets(watched, folder_of_tickets, request.command, numbering)
         write_files(watched, files)
     for line in report(watched):
         complain_fitted(line)
@@ -102,6 +118,24 @@ def run(
     ):
         code = int(ExitCode.FINDINGS)
     raise typer.Exit(code)
+
+
+def _configuration() -> Config:
+    """The auditkit.yaml of this folder, or an empty one."""
+    from auditkit.workflows.configuration import read_configuration
+
+    return read_configuration(None, ".")
+
+
+def _tickets(folder: Path | None) -> TicketFolder | None:
+    """The folder for tickets. Raises StoreConflictError, before the program starts, if it cannot be written."""
+    if folder is None:
+        return None
+    from auditkit.files import ensure_writable
+    from auditkit.tickets.store import TicketFolder
+
+    ensure_writable(folder)
+    return TicketFolder(folder)
 
 
 def _severity(text: str | None):  # type: ignore[no-untyped-def]

@@ -154,7 +154,8 @@ def _finding_lines(result: ProbeResult) -> Iterator[str]:
     place = f"{result.location.file}:{result.location.line}" if result.location else "no line is known"
     simulated = " (simulated)" if result.evidence and result.evidence.value == "simulated" else ""
     yield f"{result.severity} {result.probe}{simulated}  {place}  {', '.join(result.notes)}"
-    yield f"   {shortened(result.message, _MOST_MESSAGE)}"
+    ticket = f" [ticket {result.ticket}: {result.ticket_action}]" if result.ticket else ""
+    yield f"   {shortened(result.message, _MOST_MESSAGE)}{ticket}"
 
 
 def _tail(watched: Watched) -> Iterator[str]:

@@ -74,17 +74,17 @@ class Watched:
         return sorted(found, key=lambda result: (str(result.severity), result.probe))
 
 
-def read_accepted(text: str) -> Accepted:
+def read_accepted(text: str, origin: str = "--accept") -> Accepted:
     """`LAW:PLACE=REASON`. Raises BadInputError for a law that is none, or a part that is missing."""
     head, separator, reason = text.partition("=")
     law, colon, place = head.partition(":")
     if not separator or not colon or not reason.strip() or not place:
-        raise BadInputError(f"--accept {text}: not of the form LAW:PLACE=REASON", "replicas_drift:train.py:88=a test")
+        raise BadInputError(f"{origin} {text}: not of the form LAW:PLACE=REASON", "replicas_drift:train.py:88=a test")
     if law not in {each.id for each in LAWS}:
         from auditkit.errors import nearest_names
 
         near = nearest_names(law, [each.id for each in LAWS])
-        raise BadInputError(f"--accept {text}: no law is called {law}", f"did you mean {near[0]}?" if near else None)
+        raise BadInputError(f"{origin} {text}: no law is called {law}", f"did you mean {near[0]}?" if near else None)
     return Accepted(law, place, reason.strip())
 
 
@@ -142,6 +142,8 @@ def results_of(law: Law, recording: Recording) -> list[ProbeResult]:
                 law.id, _VERSION, TARGET, outcome, message, fingerprint(law.id, TARGET), reason=reason, device=device
             )
         ]
+    places = {id(each): location(each.place, recording.root) for each in found}
+    names = fingerprints(law.id, found, places)
     return [
         ProbeResult(
             law.id,
@@ -149,16 +151,38 @@ def results_of(law: Law, recording: Recording) -> list[ProbeResult]:
             TARGET,
             Outcome.REPRODUCED,
             each.message,
-            fingerprint(law.id, TARGET, ordinal),
+            names[id(each)],
             severity=each.severity,
             evidence=each.evidence,
             device=device,
-            location=location(each.place, recording.root),
+            location=places[id(each)],
             measurements=_measurements(each),
             notes=_since(each, recording),
         )
-        for ordinal, each in enumerate(found)
+        for each in found
     ]
+
+
+def fingerprints(law: str, found: Sequence[Broken], places: Mapping[int, Location | None]) -> dict[int, str]:
+    """The fingerprint of each violation: the law, the file and the function, and an ordinal by line if there are more.
+
+    Never a line or a step: the next run of the same program, and of one whose lines moved, has the same.
+    """
+    names: dict[int, str] = {}
+    counts: dict[str, int] = {}
+    for each in sorted(found, key=lambda each: (each.place, each.about)):
+        place = places[id(each)]
+        target = f"{TARGET}:{identity(place)}" if place is not None else TARGET
+        names[id(each)] = fingerprint(law, target, counts.get(target, 0))
+        counts[target] = counts.get(target, 0) + 1
+    return names
+
+
+def identity(place: Location) -> str:
+    """`trainer/loop.py:Trainer.step`: where it happens, on every machine; an installed one from its package."""
+    _, _, installed = place.file.rpartition("-packages/")
+    function = (place.function or "").replace("<locals>.", "")
+    return f"{installed}:{function}" if function else installed
 
 
 def _measurements(broken: Broken) -> tuple[Measurement, ...]:

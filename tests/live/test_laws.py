@@ -107,6 +107,20 @@ def stale(wrong: bool) -> None:
             optimizer.zero_grad()
 
 
+def stale_and_clipped(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for x, y in batches():
+        F.cross_entropy(model(x), y).backward()
+        if not wrong:
+            clip_grad_norm_(model.parameters(), 0.01)
+        optimizer.step()
+        if wrong:
+            clip_grad_norm_(model.parameters(), 0.01)
+        else:
+            optimizer.zero_grad()
+
+
 def zeroed(wrong: bool) -> None:
     model = Net()
     optimizer = adam(model)
@@ -320,6 +334,7 @@ CASES: list[tuple[str, str, Callable[[bool], None], str]] = [
     ("frozen_parameters_move", "P1", frozen, "first.weight"),
     ("trained_parameters_stay", "P0", stays, "last.weight"),
     ("gradients_lost_or_stale", "P0", stale, "still there when the next backward began"),
+    ("gradients_lost_or_stale", "P0", stale_and_clipped, "still there when the next backward began"),
     ("gradients_lost_or_stale", "P0", zeroed, "zeroed between backward and step"),
     ("gradients_lost_or_stale", "P0", micro_batches, "micro-batch"),
     ("clip_misses_the_step", "P1", late_clip, "clips after the step"),

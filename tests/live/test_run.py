@@ -35,49 +35,66 @@ def run(*arguments: object, cwd: Path) -> Ended:
 def test_a_shell_script_starts_programs_that_end_in_every_way(tmp_path: Path) -> None:
     """Each training process leaves its file, however it ends; workers and programs without a step are none of them."""
     script = tmp_path / "all.sh"
-    how = ["exit", "exec", "crash", "interrupt", "spawn"]
-    lines = [f"'{sys.executable}' '{TRAINS}' {word}" for word in how]
-    module = f"cd '{PROGRAMS}' && '{sys.executable}' -m trains fork"
-    script.write_text("\n".join([*lines, module, "echo printed", "exit 5"]), encoding="utf-8")
+    module = f"cd '{PROGRAMS}' && '{sys.executable}' -m trains exit exec crash interrupt fork"
+    script.write_text(f"{module} 2>/dev/null\necho printed\nexit 5\n", encoding="utf-8")
     ended = run("--folder", tmp_path / "files", "--", "sh", script, cwd=tmp_path)
     assert (ended.code, ended.stdout) == (5, "printed\n"), ended.stderr
     found = watched(tmp_path / "files")
     assert {word: data["steps"] for word, data in found.items()} == {
-        "exit": 50, "exec": 50, "crash": 7, "interrupt": 7, "spawn": 50, "fork": 50,
+        "exit": 50, "exec": 50, "crash": 7, "interrupt": 7, "fork": 50,
     }  # fmt: skip
     assert [word for word, data in found.items() if not data["ended"]] == []
     assert "watched 5 of 50 steps" in ended.stderr
 
 
+@pytest.mark.acceptance
+@pytest.mark.parametrize(
+    ("how", "code", "steps"),
+    [("exit", 7, 50), ("exec", 0, 50), ("crash", 1, 7), ("interrupt", 130, 7), ("spawn", 0, 50)],
+)
+def test_a_program_that_python_starts_ends_as_without_auditkit(how: str, code: int, steps: int, tmp_path: Path) -> None:
+    """The exit code is the program's, and its file is complete."""
+    ended = run("--folder", tmp_path / "files", "--", sys.executable, TRAINS, how, cwd=tmp_path)
+    assert ended.code == code, ended.stderr
+    ((word, data),) = watched(tmp_path / "files").items()
+    assert (word, data["steps"], data["ended"]) == (how, steps, True)
+
+
 def test_a_watched_program_computes_the_same_bits(tmp_path: Path) -> None:
-    """50 steps with dropout and a loader that shuffles: weights and loss are those of a run without auditkit."""
+    """Weights, losses and random state of two programs over 50 steps are those of a run without auditkit."""
     plain = run_program([sys.executable, str(TRAINS), "hashes"], cwd=tmp_path)
     seen = run("--every", "1", "--", sys.executable, TRAINS, "hashes", cwd=tmp_path)
     assert (seen.code, plain.code) == (0, 0), seen.stderr
     assert seen.stdout == plain.stdout
-    assert "0x" in plain.stdout
-    assert "watched 50 of 50 steps" in seen.stderr
+    assert [len(line.rpartition(" ")[2]) for line in plain.stdout.splitlines()] == [64, 64]
+    assert "watched 100 of 100 steps" in seen.stderr
 
 
-def test_two_ranks_are_compared_and_compute_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        pytest.param([], id="forked"),
+        pytest.param(
+            ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29741"],
+            id="torchrun",
+            marks=pytest.mark.acceptance,
+        ),
+    ],
+)
+def test_two_ranks_are_compared_and_compute_the_same_bits(launcher: list[str], tmp_path: Path) -> None:
     """Each way to train wrongly is found at its line, on both ranks; hashes over 50 correct steps do not change.
 
     `bypass` is jingyaogong/minimind issue 853, `tp` NVIDIA-NeMo/RL issue 3716, `data` openspeech issue 149."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
     hashes = {}
-    for name, port, words in (("plain", "29741", []), ("seen", "29742", ["clip", "data", "bypass", "tp-fixed", "tp"])):
+    wrong = ["clip", "data", "bypass", "tp-fixed", "tp"]
+    watches = [sys.executable, "-m", "auditkit", "run", "--save", "r.json", "--tickets", "tickets", "--"]
+    for name, prefix, words in (("plain", [], []), ("seen", watches, wrong)):
         folder = tmp_path / name
         folder.mkdir()
-        program = [*command, port, str(PROGRAMS / "ranks.py"), *words]
-        before = {"HASHES": str(folder)}
-        line = (
-            program
-            if name == "plain"
-            else [sys.executable, "-m", "auditkit", "run", "--save", "r.json", "--", *program]
-        )
-        ended = run_program(line, tmp_path, before)
+        program = [sys.executable, *launcher, str(PROGRAMS / "ranks.py"), *words]
+        ended = run_program([*prefix, *program], tmp_path, {"HASHES": str(folder)})
         assert ended.code == 0, ended.stderr
-        hashes[name] = sorted(path.read_text("utf-8") for path in folder.iterdir())
+        hashes[name] = [(folder / rank).read_text("utf-8") for rank in "01"]
     assert hashes["seen"] == hashes["plain"]
     assert "2 of 2 ranks reported" in ended.stderr
     results = json.loads((tmp_path / "r.json").read_text("utf-8"))["results"]
@@ -94,6 +111,7 @@ def test_two_ranks_are_compared_and_compute_the_same_bits(tmp_path: Path) -> Non
         ("ranks_share_data", "P1", "loss.backward()", "ranks [0"),
     }
     assert {tuple(each["notes"]) for each in results if each["severity"] == "P0"} == {("since step 0", "ranks 0, 1")}
+    assert {each["ticket"][:6] for each in results if each["severity"] in ("P0", "P1")} == {"B1-PT-"}
 
 
 def test_steps_end_a_program_that_would_go_on(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KEYS = (
     "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "discover", "severity", "policy",
-    "probes_dir", "agents", "reviews", "style", "exclude", "cage",
+    "probes_dir", "agents", "reviews", "style", "exclude", "cage", "accept",
 )  # fmt: skip
 _ONLY_NAMED = frozenset({"checkout", "python", "probes_dir", "cage"})
 TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns", "places")
@@ -31,6 +31,7 @@ _WORDS = r"[^\W\d]\w*(\.([^\W\d]\w*|<locals>))*"
 _CALL = re.compile(rf"({_WORDS}|(?!/)[^:#]+\.py):({_WORDS}|({_WORDS})?#\w[\w.]*)")
 _CODE = re.compile(r"[A-Z][A-Z0-9]{0,15}", re.ASCII)
 _NAME = re.compile(r"\w[\w.-]*")
+_ACCEPTED = re.compile(r"\w+:[^=]+=.*\S.*")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Config:
     `import_roots` are relative to the checkout. `policy` maps threshold names to values. `agents` are names
     by code, ours and the project's own. `catalog` holds the probes that may be named, where they were looked up.
     `style` asks the probes of style in every audit. `exclude` are patterns of paths below the checkout whose files
-    are asked nothing. `discover` of False checks `targets` alone. `cage` asks for the sandbox.
+    are asked nothing. `discover` of False checks `targets` alone. `cage` asks for the sandbox. `accept` are findings
+    that `auditkit run` accepts, each `LAW:PLACE=REASON`.
     """
 
     path: Path | None = None
@@ -70,6 +72,7 @@ class Config:
     style: bool = False
     exclude: tuple[str, ...] = ()
     cage: bool = False
+    accept: tuple[str, ...] = ()
 
 
 def read_config(
@@ -137,6 +140,7 @@ class _ConfigReader:
             "style": lambda node: self.reader.flag_of(node, "style"),
             "exclude": self.exclude,
             "cage": lambda node: self.reader.flag_of(node, "cage"),
+            "accept": self.accept,
         }
         found = {}
         for (key, place), node in self.reader.mapping(root, "auditkit.yaml", KEYS):
@@ -208,6 +212,13 @@ class _ConfigReader:
         texts = [(item, self.reader.text_of(item, "a pattern of exclude")) for item in nodes]
         given = [text for item, text in texts if text is not None and not self.is_empty(item, text, "exclude")]
         return tuple(given)
+
+    def accept(self, node: Node) -> tuple[str, ...]:
+        texts = [(item, self.reader.text_of(item, "an accepted finding")) for item in self.reader.items(node, "accept")]
+        for item, text in texts:
+            if text is not None and not _ACCEPTED.fullmatch(text):
+                self.reader.report(item, f"{text!r} is not an accepted finding", "LAW:FILE[:LINE]=REASON")
+        return tuple(text for _, text in texts if text is not None)
 
     def probes_dir(self, node: Node) -> tuple[Path, ...]:
         one = node.tag.endswith(":str")

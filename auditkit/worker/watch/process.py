@@ -45,6 +45,7 @@ class Process:
         self.began = time.time()
         self.wrote_at, self.wrote_s = 0.0, 0.0
         self.is_fork = False
+        self.group: dict = {}
 
     def begin(self) -> None:
         """Watch, and write the file from now on."""
@@ -96,7 +97,7 @@ class Process:
 
     def _forked(self) -> None:
         """A forked child records its own steps; until its first step it writes nothing."""
-        self.is_fork, self.began, self.wrote_at = True, time.time(), 0.0
+        self.is_fork, self.began, self.wrote_at, self.group = True, time.time(), 0.0, {}
         self.watcher.reset()
 
     def _stop(self) -> None:
@@ -131,28 +132,28 @@ class Process:
 
     def document(self, ended: bool) -> dict:
         recorded = self.watcher.to_json() if self.watcher is not None else {}
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            # A program may end its process group before its last file is written.
+            self.group = {"rank": torch.distributed.get_rank(), "world": torch.distributed.get_world_size()}
         return {
             "version": VERSION, "pid": os.getpid(), "ppid": os.getppid(), "host": socket.gethostname(),
             "began": self.began, "ended": ended, "reason": self.reason, "argv": sys.argv[:50],
-            "executable": sys.executable, "python": platform.python_version(), "torch": torch.__version__,
+            "executable": sys.executable, "python": platform.python_version(), "torch": str(torch.__version__),
             "cwd": os.getcwd(), "is_fork": self.is_fork, "platform": "-".join(os.uname()[:1] + os.uname()[2:5:2]),
-            "identity": identity(), "device": _device(), **recorded,
+            "identity": identity() | self.group, "device": _device(), **recorded,
         }  # fmt: skip
 
 
 def identity() -> dict:
-    """Which rank of which job this process is, from its process group or its launcher's variables."""
+    """Which rank of which job this process is, from its launcher's variables."""
     variables = os.environ.get
     rank, world = variables("RANK") or variables("SLURM_PROCID"), variables("WORLD_SIZE") or variables("SLURM_NTASKS")
-    found = {
+    return {
         "rank": int(rank) if rank and rank.isdigit() else 0,
         "world": int(world) if world and world.isdigit() else 1,
         "job": variables("TORCHELASTIC_RUN_ID") or variables("SLURM_JOB_ID") or variables("RAY_JOB_ID") or "",
         "restart": int(variables("TORCHELASTIC_RESTART_COUNT") or 0),
     }
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        found["rank"], found["world"] = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return found
 
 
 def _device() -> list:

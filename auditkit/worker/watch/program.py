@@ -77,6 +77,7 @@ class Optimizer:
         self.few: list = []
         self.ids: frozenset = frozenset()
         self.consumed: Optional[list] = None
+        self.clipped: Optional[list] = None  # what a clip after the step made of the consumed gradients
         self.begins: Optional[int] = None
         self.compiled = False
         self.first_turn = self.last_turn = 0

@@ -82,7 +82,11 @@ class Watcher:
         """Keep an event of the open turn, with the optimizers' gradients before and after it."""
         if len(self.events) >= _MOST_EVENTS:
             return
-        self.events.append({"kind": kind, "at": place, "before": before, "after": self.gradients(), **more})
+        after = self.gradients()
+        self.events.append({"kind": kind, "at": place, "before": before, "after": after, **more})
+        for known in self.program.optimizers if kind == "clip" else ():
+            if _same((before or {}).get(known.index), known.consumed):
+                known.clipped = after.get(known.index)
 
     def gradients(self) -> dict:
         """Samples of the gradients and values of a few parameters of each optimizer, still on the device."""
@@ -270,7 +274,7 @@ class Watcher:
         self.switch(False)
         self.events.clear()
         for known in self.program.optimizers:
-            known.begins = known.consumed = None
+            known.begins = known.consumed = known.clipped = None
         self.due_at = 0
 
     def watch_next(self) -> None:
@@ -353,7 +357,7 @@ class Watcher:
         turn["edited"] = bool(self.events) and not _same(
             self.events[-1]["after"].get(known.index), at_step.get(known.index)
         )
-        known.consumed = at_step.get(known.index)
+        known.consumed, known.clipped = at_step.get(known.index), None
         losses = [event["loss"] for event in self.events[begins or 0 :] if event.get("loss") is not None]
         turn["loss"] = float(losses[-1]) if losses else None
         turn["reads"] = [[*place, count] for place, count in sorted(self.reads.items())]
@@ -582,7 +586,7 @@ def _summary(event: dict, known: Any) -> dict:
     after = event["after"].get(known.index) if event["after"] is not None else None
     found = {"kind": event["kind"], "at": list(event["at"]), "before": _state(before), "after": _state(after)}
     found["changed"] = before is not None and not _same(before, after)
-    found["stale"] = _same(before, known.consumed)
+    found["stale"] = _same(before, known.consumed) or _same(before, known.clipped)
     found["values"] = _values(after)
     if "optimizer" in event:
         found["optimizer"] = event["optimizer"]

@@ -45,6 +45,9 @@ def questions_of(
     for name in ticket.findings:
         probe, _, rest = name.partition("/")
         call = _ORDINAL.sub("", rest.partition("/")[2])
+        if probe not in catalog and call.startswith("run:"):
+            hint = "auditkit run --tickets DIR -- COMMAND watches it again"
+            raise BadInputError(f"{ticket.id}: {probe} is a law of a training run, and no probe", hint)
         if probe not in catalog:
             hint = "auditkit probe list shows all; --config names an auditkit.yaml with more"
             raise BadInputError(f"{ticket.id}: there is no probe {probe!r}", hint)

@@ -52,8 +52,12 @@ def train_tensor_parallel(wrong: str) -> None:
         optimizer.step()
 
 
-if __name__ == "__main__":
-    dist.init_process_group("gloo")
+def main(rank: int | None) -> None:
+    """Train in one rank; without a launcher, `rank` is one of two that know each other through a file."""
+    if rank is None:
+        dist.init_process_group("gloo")
+    else:
+        dist.init_process_group("gloo", init_method=f"file://{os.environ['HASHES']}/met", rank=rank, world_size=2)
     rank = dist.get_rank()
     found = train("", 50, rank)
     with open(f"{os.environ['HASHES']}/{rank}", "w") as file:
@@ -61,3 +65,13 @@ if __name__ == "__main__":
     for wrong in sys.argv[1:]:
         train_tensor_parallel(wrong) if wrong.startswith("tp") else train(wrong, 5, rank)
     dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    if "RANK" in os.environ:
+        main(None)
+    elif other := os.fork():
+        main(0)
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
+    else:
+        main(1)

@@ -142,6 +142,7 @@ TARGET = "targets:\n  - call: m:f\n"
         ("tickets: a/../../../x\n", "1:10", "leaves the workspace", None),
         ("probes_dir: [/etc]\n", "1:14", "leaves the workspace", None),
         ("style: [sync_in_loop]\n", "1:8", "style must be true or false, not a list", None),
+        ("accept: [replicas_drift]\n", "1:10", "is not an accepted finding", "LAW:FILE[:LINE]=REASON"),
         ("style: 'true'\n", "1:8", "style must be true or false, not text", None),
         ("import_roots: [../src]\n", "1:16", "leaves the checkout", None),
         ("targets:\n  - name: a\n", "2:5", "does not say what to call", "package.module:function"),

@@ -1,0 +1,110 @@
+"""Tickets for the findings of a watched run; the next run of the same program finds them by law, file and function."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from auditkit.live.watch import Watched, catalog, identity
+from auditkit.model.enums import Outcome
+from auditkit.model.runs.run import Finding, ProbeResult
+from auditkit.model.ticket import AGENT_NAMES
+from auditkit.probing.source_code.excerpts import cut_excerpt
+from auditkit.probing.source_code.statements import Sources
+from auditkit.tickets.filing import FilingOptions, file_findings
+from auditkit.tickets.store import TicketFolder
+
+_NO_FIX = "auditkit watched the program and changed nothing"
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """How new tickets are numbered: the batch, the agent (None: that of the law) and the agents' names by code."""
+
+    batch: int = 1
+    agent: str | None = None
+    agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
+
+
+def file_tickets(watched: Watched, folder: TicketFolder, command: tuple[str, ...], numbering: Numbering) -> Watched:
+    """Return the run with its findings' tickets. Raises StoreConflictError if the folder cannot be written.
+
+    Each finding has a ticket of its own: two laws that name one line, such as a backward, have different causes.
+    """
+    root, run = watched.recording.root, watched.run
+    sources, probes = Sources(root), catalog()
+    groups = [
+        (
+            Finding(
+                probes[result.probe],
+                _with_code(result, root, sources),
+                run.environment,
+                run.id,
+                no_fix=_NO_FIX,
+                reproduction=f"    auditkit run -- {_from_root(command, root)}",
+            ),
+        )
+        for result in watched.findings
+    ]
+    options = FilingOptions(numbering.batch, numbering.agent, numbering.agents, source=lambda file: _text(root, file))
+    done, notes = file_findings(folder, groups, _absent(watched, folder), options, run.environment)
+    results = tuple(
+        replace(result, ticket=filed.id, ticket_action=filed.action.value)
+        if (filed := done.get(result.fingerprint))
+        else result
+        for result in run.results
+    )
+    return replace(watched, run=replace(run, results=results, notes=(*run.notes, *notes)))
+
+
+def _with_code(result: ProbeResult, root: Path, sources: Sources) -> ProbeResult:
+    """The finding with its lines of code, and with its function as its target."""
+    place = result.location
+    if place is None:
+        return result
+    unit = sources.unit(place.file, place.line)
+    return replace(
+        result,
+        target=identity(place),
+        excerpt=cut_excerpt(root, place),
+        statement=unit.statement if unit is not None else None,
+    )
+
+
+def _from_root(command: tuple[str, ...], root: Path) -> str:
+    """The command without paths of this machine: those below the project's root from there, a program by its name."""
+    words = []
+    for number, word in enumerate(command):
+        path = Path(word)
+        if path.is_absolute():
+            is_below = path.is_relative_to(root)
+            word = path.relative_to(root).as_posix() if is_below else word if number else path.name
+        words.append(word)
+    return shlex.join(words)
+
+
+def _text(root: Path, file: str) -> str | None:
+    try:
+        return (root / file).read_text("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _absent(watched: Watched, folder: TicketFolder) -> dict[str, ProbeResult]:
+    """The findings of open tickets whose law held in this run, if the run stepped in their file."""
+    held = {each.probe: each for each in watched.run.results if each.outcome is Outcome.NOT_REPRODUCED}
+    root = watched.recording.root
+    stepped = {turn["at"][0] for process in watched.recording.trained for turn in process.turns}
+    files = {Path(file).relative_to(root).as_posix() for file in stepped if Path(file).is_relative_to(root)}
+    if not folder.folder.is_dir():
+        return {}
+    names = (name for ticket in folder.listing().tickets for name in ticket.findings)
+    found = {}
+    for name in names:
+        law, _, place = name.partition("/")
+        target = place.partition("/")[2]
+        if law in held and any(target == f"run:{file}" or target.startswith(f"run:{file}:") for file in files):
+            found[name] = replace(held[law], fingerprint=name)
+    return found

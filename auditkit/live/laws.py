@@ -434,25 +434,32 @@ def replicas_drift(run: Recording) -> Iterator[Broken]:
             for turn in process.turns:
                 for key, (_, digests) in turn["replicas"].items():
                     groups[turn["step"], turn["optimizer"], key][process.rank] = digests
+            for optimizer, (step, replicas) in process.final.items():
+                for key, (_, digests) in replicas.items():
+                    groups[step, int(optimizer), key][process.rank] = digests
         reported: set[tuple[str, int]] = set()
+        equal_at: dict[tuple[str, int], int] = {}
         for (step, optimizer, key), ranks in sorted(groups.items()):
             compared = compared or len(ranks) > 1
             if len(ranks) < 2 or (key, optimizer) in reported:
                 continue
+            since = equal_at.get((key, optimizer), -1) + 1
+            equal_at[key, optimizer] = step
             for column, what in ((1, "gradients differ before the step"), (2, "values differ after the step")):
                 different = _different(ranks, column)
                 if different:
                     reported.add((key, optimizer))
                     process = processes[min(ranks)]
                     turns = [each for each in process.turns if each["step"] == step and each["optimizer"] == optimizer]
-                    place = _backward(turns) if column == 1 else _place(turns[0]["at"])
+                    place = _backward(turns) if column == 1 else _step(process, [optimizer])
                     clips = {rank: _clips_at(each, step, optimizer) for rank, each in processes.items()}
                     clipping = [found[0] for found in clips.values() if found]
                     if column == 1 and clipping and len(clipping) < len(clips):
                         place, what = _place(clipping[0]["at"]), f"{what}: not every rank clips"
-                    message = f"{_names(process, different)}: {what} between ranks {sorted(ranks)} ({key})"
+                    when = f", in a step between {since} and {step}" if since < step else ""
+                    message = f"{_names(process, different)}: {what} between ranks {sorted(ranks)} ({key}){when}"
                     measured = (("parameters_that_drift", len(different), "count"),)
-                    yield Broken(P0, message, place, step, f"{key} {optimizer}", tuple(sorted(ranks)), measured)
+                    yield Broken(P0, message, place, since, f"{key} {optimizer}", tuple(sorted(ranks)), measured)
                     break
     if not compared:
         alone = run.world == 1

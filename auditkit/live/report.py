@@ -23,6 +23,7 @@ def report(watched: Watched) -> list[str]:
     if not recording.trained:
         limit = watched.ended.limit
         ended = [f"auditkit ended the program: the limit of {limit} was reached."] if limit else []
+        ended += [f"The program ended with exit code {watched.ended.code}."] if watched.ended.code and not limit else []
         return [*nothing_watched(recording), *ended]
     head = [headline(watched), _about(watched), _held(watched)]
     tail = list(_tail(watched))
@@ -103,6 +104,8 @@ def _about(watched: Watched) -> str:
         {each["dtype"] for process in recording.trained for each in process.parameters if each["optimizers"]}
     )
     what = f"{recording.world} ranks: " if recording.world > 1 else ""
+    if recording.world == 1 and len(recording.trained) > 1:
+        what = f"{len(recording.trained)} processes trained; the first: "
     what += f"{_count_parameters(recording)} parameters in {', '.join(kinds) or 'no dtype'} on {environment.device}"
     parts = [what, commit, f"watched {recording.watched:,} of {recording.steps:,} steps"]
     if recording.world > 1 or ranks > 1:

@@ -60,6 +60,7 @@ class watch:
         from auditkit.live.recording import Process, Recording
         from auditkit.live.watch import judge
 
+        self._process.watcher.guarded("end", self._process.watcher.ended)
         self._process.patches.remove()
         process = Process(self._process.document(True))
         trained = (process,) if process.steps else ()

@@ -47,6 +47,8 @@ class Patches:
         self._wrap(torch, "save", self._save)
         self._wrap(torch, "load", self._load)
         self._wrap(torch, "compile", self._compile)
+        self._wrap(torch.nn.Module, "eval", self._then_watch_next)
+        self._wrap(torch.utils.data.DataLoader, "__iter__", self._then_watch_next)
         hooks = [register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)]
         self.undone.extend(hook.remove for hook in hooks)
         watcher.switch = self._switch
@@ -265,6 +267,7 @@ class Patches:
                 known.attempts += 1
                 if known.steps == steps:
                     watcher.skipped_by_scaler += 1
+                    self._event(watcher.watch_next)
                     if watcher.recording:
                         self._event(lambda: watcher.happened("skipped", where(), watcher.gradients()))
             return result
@@ -306,6 +309,7 @@ class Patches:
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(obj, f, *args, **kwargs)
             self._event(lambda: watcher.checkpoints.saved(obj, f, watcher.count))
+            self._event(watcher.watch_next)
             return result
 
         return save
@@ -320,6 +324,17 @@ class Patches:
             return result
 
         return load
+
+    def _then_watch_next(self, original: Callable) -> Callable:
+        """An evaluation or an epoch begins: the step after it is inspected."""
+        watcher = self.watcher
+
+        def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            if watcher.count and not _compiles():
+                self._event(watcher.watch_next)
+            return original(owner, *args, **kwargs)
+
+        return call
 
     def _compile(self, original: Callable) -> Callable:
         watcher = self.watcher

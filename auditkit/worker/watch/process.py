@@ -107,8 +107,10 @@ class Process:
             pass
 
     def finish(self) -> None:
-        if not (self.is_fork and not self.watcher.count):
-            self.write(ended=True)
+        if self.is_fork and not self.watcher.count:
+            return
+        self.watcher.guarded("end", self.watcher.ended)
+        self.write(ended=True)
 
     def _name(self) -> str:
         return "%s-%d-%d" % (socket.gethostname()[:40], os.getpid(), int(self.began * 1000))

@@ -81,6 +81,7 @@ class Optimizer:
         self.begins: Optional[int] = None
         self.compiled = False
         self.first_turn = self.last_turn = 0
+        self.last_inspected = -1
         self.largest_rate = 0.0
         self.always_zero_rate = True
         self.first_line: tuple = NOWHERE

@@ -67,7 +67,9 @@ class Watcher:
         self.last_modes: dict = {}
         self.trained: set = set()
         self.evaluated: list = []
-        self.due_at = 0
+        self.last_event: Optional[int] = None
+        self.usual_loss: Optional[float] = None
+        self.final: dict = {}
         self.next_memory = 0.0
         self.skipped_by_scaler = 0
         self.scale = 1.0
@@ -96,7 +98,10 @@ class Watcher:
     def backward_begins(self, loss: Any) -> Optional[tuple]:
         """Find the program's objects before its first backward; record where its gradients stand."""
         self.backwards += 1
-        if not self.recording or _captures():
+        if _captures():
+            return None
+        self._look_at_loss(loss)
+        if not self.recording:
             return None
         if self.scanned_for != len(self.program.placed):
             self.scanned_for = len(self.program.placed)
@@ -107,6 +112,17 @@ class Watcher:
         first = loss[0] if isinstance(loss, (tuple, list)) and loss else loss
         value = first.detach().clone() if isinstance(first, torch.Tensor) and first.numel() == 1 else None
         return self.gradients(), value
+
+    def _look_at_loss(self, loss: Any) -> None:
+        """Inspect this step if its loss jumps or is not finite. Only on the CPU, where reading it waits for nothing."""
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.device.type != "cpu":
+            return
+        value = abs(float(loss.detach()))
+        usual = self.usual_loss
+        if usual is not None and not value <= 3 * usual + 1e-6:
+            self.watch_next()
+        if math.isfinite(value):
+            self.usual_loss = value if usual is None else 0.9 * usual + 0.1 * value
 
     def backward_ended(self, begun: tuple, place: tuple) -> None:
         before, value = begun
@@ -263,7 +279,7 @@ class Watcher:
         if self.budget and self.inspection_s and self.plain_s:
             plain = sorted(self.plain_s)[len(self.plain_s) // 2]
             self.every = max(1, math.ceil(self.inspection_s / (self.budget * max(plain, 1e-6))))
-        return any(known.steps % self.every == 0 for known in active) or self.count >= self.due_at > 0
+        return any(known.steps % self.every == 0 for known in active)
 
     def opened(self) -> None:
         """Begin a turn of which everything is recorded."""
@@ -275,14 +291,32 @@ class Watcher:
         self.events.clear()
         for known in self.program.optimizers:
             known.begins = known.consumed = known.clipped = None
-        self.due_at = 0
 
     def watch_next(self) -> None:
-        """Inspect the next step too: something happened that the user will want to know about."""
-        self.due_at = self.count
-        if not self.recording and not self.stopped:
+        """Inspect the next step too, because of an event; at most one event in `every` steps counts."""
+        if self.last_event is not None and self.count - self.last_event < self.every or self.stopped:
+            return
+        self.last_event = self.count
+        if not self.recording:
             self.recording = True
             self.opened()
+
+    def ended(self) -> None:
+        """Read the parameters once more when the process ends, if its last step was not inspected."""
+        for known in self.program.optimizers:
+            if not known.steps or not known.inspected or known.last_turn == known.last_inspected:
+                continue
+            there = [(each, tensor) for each in known.parameters if (tensor := each.ref()) is not None]
+            with quietly():
+                found = read_all([tensor for _, tensor in there])
+            for (each, _), now in zip(there, found):
+                if now is None:
+                    continue
+                each.moved = each.moved or (each.after is not None and not each.after.same(now))
+                each.after = now
+                if not now.is_finite and each.bad_value is None:
+                    each.bad_value = known.steps - 1
+            self.final[known.index] = [known.steps - 1, self._replicas(known, [None] * len(known.parameters))]
 
     def _after_update(self, pending: tuple) -> None:
         known, step, tensors, gradients, read, before, full, marks, at_step = pending
@@ -370,6 +404,7 @@ class Watcher:
             self.turns.append(turn)
             del self.turns[2 * FIRST : -_MOST_TURNS]
         known.inspected += 1
+        known.last_inspected = self.turn
         self.events.append(
             {
                 "kind": "step",
@@ -518,7 +553,7 @@ class Watcher:
             "schedulers": [each.to_json() for each in self.program.schedulers],
             "evaluated": self.evaluated[:20], "compiles": self.compiles[:20], "holders": holders[-5:],
             "skipped_by_scaler": self.skipped_by_scaler, "checkpoints": self.checkpoints.to_json(),
-            "threads": torch.get_num_threads(),
+            "threads": torch.get_num_threads(), "final": self.final,
         }  # fmt: skip
 
     # Errors and cost.

@@ -1,0 +1,88 @@
+"""Which steps `auditkit run` inspects beside the first and every N-th, and what it reads when the process ends."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from auditkit.testing import watch
+
+STEPS = 40
+
+
+def train(at: Callable[[int, nn.Module], float]) -> None:
+    """Train; `at` acts before each step and returns the factor of its loss."""
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        (model(torch.ones(4, 4)).square().mean() * at(step, model)).backward()
+        optimizer.step()
+
+
+def evaluates(step: int, model: nn.Module) -> float:
+    if step == 20:
+        model.eval()
+        model.train()
+    return 1.0
+
+
+def saves(step: int, model: nn.Module) -> float:
+    if step == 20:
+        torch.save(model.state_dict(), io.BytesIO())
+    return 1.0
+
+
+def iterates(step: int, model: nn.Module) -> float:
+    if step % 20 == 0:
+        list(torch.utils.data.DataLoader([1, 2]))
+    return 1.0
+
+
+def jumps(step: int, model: nn.Module) -> float:
+    return 50.0 if step == 20 else 1.0
+
+
+def is_not_a_number(step: int, model: nn.Module) -> float:
+    return float("nan") if step == 20 else 1.0
+
+
+def inspected(at: Callable[[int, nn.Module], float]) -> tuple[list[int], Any]:
+    torch.manual_seed(0)
+    with watch(every=1000, fail_on=None) as seen:
+        train(at)
+    assert seen.watched is not None
+    return [turn["step"] for turn in seen.watched.recording.main.turns], seen
+
+
+@pytest.mark.parametrize("event", [evaluates, saves, iterates, jumps, is_not_a_number])
+def test_the_step_after_an_event_is_inspected(event: Callable[[int, nn.Module], float]) -> None:
+    """Without an event, only the first five are; a second event within `--every` steps costs nothing."""
+    assert inspected(lambda step, model: 1.0)[0] == [0, 1, 2, 3, 4]
+    steps, seen = inspected(event)
+    assert steps == [0, 1, 2, 3, 4, 20]
+    if event is is_not_a_number:
+        assert [(each.probe, each.notes) for each in seen.findings] == [
+            ("nonfinite_step_is_applied", ("since step 5",))
+        ]
+
+
+def test_the_parameters_are_read_when_the_process_ends() -> None:
+    """Weights that become NaN behind the last inspection are found, with the range of steps."""
+
+    def spoils(step: int, model: nn.Module) -> float:
+        if step == 30:
+            with torch.no_grad():
+                model.weight[0, 0] = float("nan")
+            model.forward = lambda x: x * model.bias.sum() * 0  # type: ignore[method-assign]
+        return 1.0
+
+    steps, seen = inspected(spoils)
+    assert steps == [0, 1, 2, 3, 4]
+    (found,) = [each for each in seen.findings if each.probe == "nonfinite_step_is_applied"]
+    assert "became NaN or inf between steps 5 and 39" in found.message

@@ -294,7 +294,7 @@ class Watcher:
 
     def watch_next(self) -> None:
         """Inspect the next step too, because of an event; at most one event in `every` steps counts."""
-        if self.last_event is not None and self.count - self.last_event < self.every or self.stopped:
+        if self.stopped or (self.last_event is not None and self.count - self.last_event < self.every):
             return
         self.last_event = self.count
         if not self.recording:

@@ -6,8 +6,8 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -74,12 +74,22 @@ def create_file(path: Path, data: bytes) -> None:
 
 
 def create_files(contents: Mapping[Path, bytes]) -> None:
-    """Write new files. Raises StoreConflictError before the first one if any of them exists."""
+    """Write new files, all or none. Raises StoreConflictError before the first one if any of them exists."""
     for path in contents:
         if os.path.lexists(path):
             raise StoreConflictError(f"{path} exists already; nothing was written")
-    for path, data in contents.items():
-        create_file(path, data)
+    with ExitStack() as if_it_fails:
+        for path, data in contents.items():
+            for folder in reversed([folder for folder in path.parents if not os.path.lexists(folder)]):
+                if_it_fails.callback(_remove, os.rmdir, folder)
+            create_file(path, data)
+            if_it_fails.callback(_remove, os.unlink, path)
+        if_it_fails.pop_all()
+
+
+def _remove(remove: Callable[[Path], None], path: Path) -> None:
+    with suppress(OSError):
+        remove(path)
 
 
 def ensure_writable(folder: Path) -> None:

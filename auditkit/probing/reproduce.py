@@ -522,8 +522,7 @@ def _counted(matches: str, words: str) -> Callable[..., _Evidence]:
         loop = ("for tensors in (4, 64):", "    grads = [torch.ones(128) for _ in range(tensors)]")
 
         def shows(printed: _Lines) -> bool:
-            counts = [int(line.split(":")[1].split()[0]) for line in printed.cases]
-            return len(counts) == 2 and counts[1] >= counts[0] + 60
+            return len(printed.cases) == 2 and printed.field(1, "") >= printed.field(0, "") + 60
 
         return _Evidence({}, shows, lines, loop=loop)
 
@@ -534,7 +533,7 @@ def _collecting(*_: object) -> _Evidence:
     made = _counted(' == "aten::_local_scalar_dense"', "device values read while collecting")()
 
     def shows(printed: _Lines) -> bool:
-        return len(printed.cases) == 2 and all(int(line.split(":")[1].split()[0]) > 0 for line in printed.cases)
+        return len(printed.cases) == 2 and all(printed.field(number, "") > 0 for number in range(2))
 
     lines = tuple(line.replace("{call}", "{collect}") for line in made.lines)
     return _Evidence({}, shows, lines, loop=made.loop)
@@ -549,7 +548,7 @@ def _peak(*_: object) -> _Evidence:
     )
 
     def shows(printed: _Lines) -> bool:
-        return len(printed.cases) == 1 and float(printed.cases[0].rpartition(":")[2]) > 0.25
+        return len(printed.cases) == 1 and printed.field(0, "") > 0.25
 
     cases = {"1M parameters,": "[torch.ones(100_000) for _ in range(10)]"}
     return _Evidence(cases, shows, lines, imports=("itertools",))

@@ -28,7 +28,7 @@ MOST_LINES = 80
 _MOST_DIFF, _MOST_EXCERPT, _MOST_OTHERS, _MOST_ROWS = 24, 9, 8, 8
 _LONGEST_TITLE = 88
 _LONGEST_CELL = 44
-_LINE_NUMBERS = re.compile(r",? (?:in|on|at|from) lines? \d[\d, -]*\d?|(?<=\.py):\d+|\blines? \d[\d-]*,? ?")
+_LINE_NUMBERS = re.compile(r",? (?:in|on|at|from) lines? \d[\d, -]*\d?|(?<=\.py):\d+|\blines? \d[\d-]*(?:: |,? ?)")
 _PLACES = frozenset(("line", "loop", "first", "last"))
 """Values of a case that are line numbers."""
 _SIZES = (("10M", 10_000_000), ("100M", 100_000_000), ("1B", 1_000_000_000))
@@ -225,7 +225,19 @@ def _fix(findings: Sequence[Finding], ticket_id: str) -> str:
         advice = findings[0].probe.remediation
         told = f"No fix was run: {markdown.line(why)}." + (f" {_sentence(advice)}" if advice else "")
         return _paragraph(told)
-    return "\n\n".join(_one_fix(fix, ticket_id) for fix in fixes[:2])
+    return "\n\n".join([*(_one_fix(fix, ticket_id) for fix in fixes[:2]), *_without_fix(findings)])
+
+
+def _without_fix(findings: Sequence[Finding]) -> list[str]:
+    """Name the findings that stay with the fixes of the others, and why."""
+    without = [finding for finding in findings if finding.fix is None]
+    named = ", ".join(dict.fromkeys(markdown.code(finding.probe.id) for finding in without))
+    if not named:
+        return []
+    if all(finding.severity is Severity.P4 for finding in without):
+        return [_paragraph(f"With it these minor findings still reproduce: {named}.")]
+    reasons = "; ".join(dict.fromkeys(finding.no_fix for finding in without if finding.no_fix))
+    return [_paragraph(f"No fix was run for {named}: {markdown.line(reasons or 'not tried')}.")]
 
 
 def _one_fix(fix: Fix, ticket_id: str) -> str:

@@ -226,7 +226,7 @@ def locked(folder: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
         lock = FileLock(place / "lock", timeout=timeout_s)
         lock.acquire()
     except Timeout:
-        message = f"{folder} is locked by another auditkit for more than {timeout_s:g} s"
+        message = f"{folder} is locked by another auditkit{f' for more than {timeout_s:g} s' * (timeout_s > 0)}"
         raise StoreConflictError(message, "wait for it, or stop it: the lock ends with its process") from None
     except OSError as error:
         raise StoreConflictError(f"{folder} cannot be locked: {error.strerror}", hint) from error

@@ -65,7 +65,7 @@ def test_what_is_written_pleases_a_linter(here: Path) -> None:
 def test_the_configured_folder_is_used(here: Path) -> None:
     """The first that probes_dir of ./auditkit.yaml names, made where it is missing; --dir comes first."""
     (here / "auditkit.yaml").write_text("probes_dir: [checks/gradients, more]\n", encoding="utf-8")
-    made = new_probe(CLAIM)
+    made = new_probe(CLAIM, config=Path("auditkit.yaml"))
     assert str(made.files[0]) == f"checks/gradients/{CLAIM}.py"
     assert f"auditkit audit --probe {CLAIM}" in made.next_steps[2]
     other = new_probe("norm_is_cut_down", here / "elsewhere")
@@ -108,9 +108,9 @@ def test_a_name_that_is_taken_is_refused(here: Path) -> None:
     with pytest.raises(BadInputError, match="there is a probe counts_are_rounded already"):
         new_probe("counts_are_rounded")
     (here / "auditkit.yaml").write_text("probes_dir: mine\n", encoding="utf-8")
-    new_probe(CLAIM)
+    new_probe(CLAIM, config=Path("auditkit.yaml"))
     with pytest.raises(BadInputError, match=f"there is a probe {CLAIM} already"):
-        new_probe(CLAIM, Path("elsewhere"))
+        new_probe(CLAIM, Path("elsewhere"), Path("auditkit.yaml"))
     assert not (here / "elsewhere").exists()
 
 

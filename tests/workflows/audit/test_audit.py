@@ -130,7 +130,7 @@ def test_the_configurations_severity_wins(tmp_path: Path):
     run = audit(request, Progress(finished=heard.append))
     assert [(one.severity, one.fingerprint) for one in heard] == [(Severity.P0, run.results[0].fingerprint)]
     assert [(str(result.severity), result.ticket) for result in run.results] == [("P0", "B1-PT-01")]
-    assert "| **Severity** | `P0` |" in next((tmp_path / "tickets").rglob("*.md")).read_text(encoding="utf-8")
+    assert "\nseverity: P0\n" in next((tmp_path / "tickets").rglob("*.md")).read_text(encoding="utf-8")
 
 
 def test_a_threshold_of_the_configuration_is_judged_by():

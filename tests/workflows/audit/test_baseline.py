@@ -164,7 +164,7 @@ def test_probes_of_ones_own_are_those_of_the_base(project: Path) -> None:
         (["--new-only", "--sarif", "."], ". is a folder"),
         (["--summary", "/dev/null"], "/dev/null is a device"),
         (["--sarif", "x", "--csv", "./x"], "that is the file of --sarif"),
-        (["--csv", "code/train/norms.py/x.csv"], "Not a directory"),
+        (["--csv", "code/train/norms.py/x.csv"], "is not a folder"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_is_asked(project: Path, words: list[str], told: str) -> None:
@@ -194,10 +194,10 @@ def test_a_folder_outside_git_has_no_base(tmp_path: Path) -> None:
 
 def test_a_ticket_that_cannot_be_read_knows_nothing(project: Path) -> None:
     (ticket,) = project.glob("tickets/B*.md")
-    ticket.write_bytes(ticket.read_bytes() + b"\xff")
+    ticket.write_bytes(b"\xff" + ticket.read_bytes())
     ended = ask(project)
     assert ended.code == 1
-    assert "not read as a ticket" in " ".join(ended.stderr.split())
+    assert "not a valid ticket" in " ".join(ended.stderr.split())
 
 
 def test_a_saved_run_is_exported_as_it_was(project: Path) -> None:

@@ -133,7 +133,8 @@ def test_findings_are_filed_once(tmp_path: Path) -> None:
     text = ticket.read_text(encoding="utf-8")
     assert actions[0] == "created"
     assert actions[1] != "created"
-    assert "line 5, .item() of g.norm() (loop over grads)" in text
+    assert ".item() of g.norm() (loop over grads)" in text
+    assert "location: norms.py:5\n" in text
     assert "norms.py" in text
     assert "sync_in_loop/1/norms:norms" in text
 

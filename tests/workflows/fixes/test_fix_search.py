@@ -215,7 +215,7 @@ def test_a_minor_finding_may_stay_and_the_ticket_says_so(tmp_path: Path) -> None
     assert fix.mends == (f"{SYNCS}/1/norms:grad_norm",)
     (ticket,) = (tmp_path / "tickets").rglob("B*.md")
     text = ticket.read_text("utf-8")
-    assert f"With it these minor ones still reproduce: `{LAUNCHES}`." in text
+    assert f"With it these minor findings still reproduce: `{LAUNCHES}`." in text
     assert "### Example" not in text
     untried = audit(replace(request, tickets=tmp_path / "others", fix_time_s=0.0))
     assert set(untried.no_fix.values()) == {"not tried: --no-fixes"}

@@ -157,7 +157,7 @@ def test_two_sweeps_in_one_folder(tmp_path: Path, code: Path) -> None:
     with folder.held():
         second = auditkit("sweep", "run", path, "--results", folder.path)
     assert second.returncode == 4
-    assert "is locked by process" in second.stderr
+    assert "is locked by another auditkit" in second.stderr
     assert auditkit("sweep", "run", path, "--results", folder.path).returncode == 0
 
 
@@ -181,7 +181,7 @@ def test_a_full_disk_ends_the_sweep_and_the_same_command_goes_on(tmp_path: Path,
     folder = tmp_path / "swept"
     folder.mkdir()
     run = " ".join(command("sweep", "run", plan(tmp_path / "plan.jsonl", jobs), "--results", folder, "--jobs", 1))
-    script = FULL.format(small="28k", folder=folder, run=run)
+    script = FULL.format(small="16k", folder=folder, run=run)
     words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
     ended = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=120, check=False)
     if "first" not in ended.stdout:

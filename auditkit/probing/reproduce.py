@@ -123,7 +123,11 @@ def reproduction(result: ProbeResult, reading: TargetReading, setting: Setting) 
         evidence = _EVIDENCE[result.probe](result, reading)
         script = _script(evidence, reading, setting)
         output, lines = _run(script, setting)
-        if not evidence.shows(lines):
+        try:
+            is_shown = evidence.shows(lines)
+        except (ValueError, IndexError):  # the target printed lines of its own
+            is_shown = False
+        if not is_shown:
             raise _NoScriptError(f"The script for {result.probe} ran and did not show the defect.")
         return Reproduction(script, output)
     except _NoScriptError as error:

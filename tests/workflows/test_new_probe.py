@@ -68,7 +68,7 @@ def test_the_configured_folder_is_used(here: Path) -> None:
     made = new_probe(CLAIM, config=Path("auditkit.yaml"))
     assert str(made.files[0]) == f"checks/gradients/{CLAIM}.py"
     assert f"auditkit audit --probe {CLAIM}" in made.next_steps[2]
-    other = new_probe("norm_is_cut_down", here / "elsewhere")
+    other = new_probe("norm_is_cut_down", here / "elsewhere", Path("auditkit.yaml"))
     assert files_in(here / "elsewhere") == [name.replace(CLAIM, "norm_is_cut_down") for name in FILES]
     assert f"auditkit probe run {here}/elsewhere/norm_is_cut_down.py" in other.next_steps[2]
 

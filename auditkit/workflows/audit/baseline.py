@@ -18,7 +18,8 @@ from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.store.config.config import Config, read_config
 from auditkit.store.config.config_file import CONFIG_NAME
 from auditkit.tickets.baseline import only_new
-from auditkit.tickets.store import Listing, TicketFolder
+from auditkit.tickets.report import read_tickets
+from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.configuration import read_configuration
 
 __all__ = ["Base", "Known", "base_at", "only_new"]
@@ -87,14 +88,15 @@ class Base:
     def known(self, tickets: Path) -> Known:
         """The tickets of the folder at the commit; none, and a note, where it is not there."""
         folder = self.there(tickets)
-        listing = TicketFolder(folder).listing() if folder.is_dir() else Listing([], [])
-        notes = [f"not a valid ticket: {one.message}" for one in listing.broken]
+        # A ticket that is not valid as a whole accepts no finding.
+        documents, broken = read_tickets(TicketFolder(folder)) if folder.is_dir() else ([], [])
+        notes = [f"not a valid ticket: {one.message}" for one in broken]
         if not folder.is_dir():
             notes.append(f"there is no folder {tickets}{self.in_words()}, so every finding is new")
         against = self.commit if folder != tickets else ""
         here = Path.cwd()
         named = tickets.relative_to(here) if tickets.is_relative_to(here) else tickets
-        return Known(tuple(listing.tickets), Baseline(str(named), against), tuple(notes))
+        return Known(tuple(document.ticket for document in documents), Baseline(str(named), against), tuple(notes))
 
     def in_words(self) -> str:
         return f" at {self.commit[:12]}" if self.commit else ""

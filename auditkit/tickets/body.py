@@ -294,8 +294,6 @@ def _rows(result: Mapping[str, Any], whole: bool) -> list[tuple[str, str, str]]:
     told = {name.partition(",")[0] for name, _, _ in grown}
     measured = [one for one in deciding(read) if one.unit != "line" and one.name not in told][: 3 if whole else 1]
     rows = [(one.name, format_value(one.value, one.unit), _case(one)) for one in measured]
-    if read.arms_differ:
-        rows = [(f"with {arm.arm}", arm.answer, _short(result["target"])) for arm in read.arms] + rows
     if result.get("law"):
         rows.insert(0, ("growth", str(result["law"]), "fitted"))
     if not rows:

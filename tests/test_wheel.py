@@ -161,7 +161,6 @@ def test_the_bundled_audit_runs_from_the_wheel(python: Path, tmp_path: Path) -> 
 
 READING = (
     "list",
-    "board",
     "next",
     "show B7-PT-01",
     "lint",

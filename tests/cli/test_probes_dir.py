@@ -25,6 +25,8 @@ def grad_norm(parameters):
         return 0.0
     return min(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item(), 1e3)
 """
+NAMED = ("--config", "auditkit.yaml")
+"""A file of probes is a program: only a configuration that the user names may name one."""
 CONFIG = """\
 probes_dir: checks
 targets:
@@ -39,7 +41,7 @@ def trainer(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "stats.py").write_text(STATS, encoding="utf-8")
     (folder / "auditkit.yaml").write_text(CONFIG, encoding="utf-8")
-    assert auditkit("probe", "new", CLAIM, cwd=folder).code == OK
+    assert auditkit("probe", "new", CLAIM, *NAMED, cwd=folder).code == OK
     git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
         subprocess.run([*git, *words], check=True)
@@ -64,12 +66,14 @@ def results(ended: Ended) -> list[tuple[str, str]]:
 
 def test_an_experimental_probe_runs_only_when_it_is_named(trainer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole audit leaves it out; by name it runs; stable, it is asked with the others."""
-    named = auditkit("audit", ".", "--probe", CLAIM, "--device", "cpu", "--json", cwd=trainer)
+    named = auditkit("audit", ".", "--probe", CLAIM, "--device", "cpu", "--json", *NAMED, cwd=trainer)
     assert (named.code, results(named)) == (FINDINGS, [(CLAIM, "reproduced")])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # asked, and answered at once
 
     def asked() -> set[str]:
-        return {probe for probe, _ in results(auditkit("audit", ".", "--device", "cuda", "--json", cwd=trainer))}
+        return {
+            probe for probe, _ in results(auditkit("audit", ".", "--device", "cuda", "--json", *NAMED, cwd=trainer))
+        }
 
     before = asked()
     assert CLAIM not in before
@@ -79,8 +83,8 @@ def test_an_experimental_probe_runs_only_when_it_is_named(trainer: Path, monkeyp
 
 
 def test_list_and_show_know_the_folder_and_the_lifecycle(trainer: Path, tmp_path: Path) -> None:
-    """From the folder of auditkit.yaml without an option, from anywhere with --config."""
-    listed = auditkit("probe", "list", cwd=trainer).stdout
+    """From anywhere with --config."""
+    listed = auditkit("probe", "list", *NAMED, cwd=trainer).stdout
     assert f"P2  {CLAIM}" in listed
     (line,) = (line for line in listed.splitlines() if CLAIM in line)
     assert line.endswith("Norm is cut off (experimental: runs only when named)")
@@ -94,35 +98,10 @@ def test_list_and_show_know_the_folder_and_the_lifecycle(trainer: Path, tmp_path
     assert {probe["id"]: probe["lifecycle"] for probe in document["probes"]}[CLAIM] == "experimental"
 
 
-def test_the_tickets_command_asks_again(trainer: Path, tmp_path: Path) -> None:
-    """From the checkout's top, with the configuration that holds the probe, where it is not its own; as a file."""
-    elsewhere = tmp_path / "audits"
-    elsewhere.mkdir()
-    (elsewhere / "auditkit.yaml").write_text(
-        CONFIG.replace("checks", "../trainer/checks") + "checkout: ../trainer\n", encoding="utf-8"
-    )
-    (trainer / "auditkit.yaml").unlink()
-    asked = {
-        "../audits/auditkit.yaml": ["audit", "--config", "auditkit.yaml", "--probe", CLAIM, "--tickets", "by-name"],
-        f"checks/{CLAIM}.py": [
-            "probe", "run", f"../trainer/checks/{CLAIM}.py", "--checkout", "../trainer",
-            "--target", "stats:grad_norm", "--tickets", "by-file",
-        ],
-    }  # fmt: skip
-    for needed, words in asked.items():
-        assert auditkit(*words, cwd=elsewhere).code == FINDINGS
-        (ticket,) = (elsewhere / words[-1]).rglob("*.md")
-        (line,) = (line for line in ticket.read_text("utf-8").splitlines() if "no longer reproduces" in line)
-        command = shlex.split(line.split("`")[1])
-        assert needed in command
-        again = auditkit(*command[1:], "--json", cwd=trainer)
-        assert (again.code, results(again)) == (FINDINGS, [(CLAIM, "reproduced")]), again.stderr
-
-
 def test_the_probe_is_read_from_the_folder_and_not_at_the_revision(trainer: Path) -> None:
     """One question asked of every revision: the configuration and its probes are those on disk."""
     rewrite(trainer, "not {:.4g}", "instead of {:.4g}")
-    ended = auditkit("probe", "run", CLAIM, "--checkout", ".@HEAD", "--target", "stats:grad_norm", cwd=trainer)
+    ended = auditkit("probe", "run", CLAIM, "--checkout", ".@HEAD", "--target", "stats:grad_norm", *NAMED, cwd=trainer)
     assert (ended.code, "instead of 1024" in ended.stdout) == (FINDINGS, True), ended.stderr
 
 
@@ -151,7 +130,7 @@ def test_a_broken_probe_is_one_clear_line(trainer: Path, kind: str) -> None:
             text = text.replace('"id": "half"', '"id": "half", "style": "yes"')
     (trainer / "checks" / "half.py").write_text(text, encoding="utf-8")
     for words in (["probe", "list"], ["audit", "."]):
-        ended = auditkit(*words, cwd=trainer)
+        ended = auditkit(*words, *NAMED, cwd=trainer)
         assert (ended.code, ended.stdout) == (BAD_INPUT, "")
         assert told in ended.stderr.splitlines()[0]
         assert str(Path("checks", "half.py")) in ended.stderr.splitlines()[0]
@@ -163,11 +142,11 @@ def test_a_folder_that_is_not_there_and_a_name_that_is_taken_are_refused(trainer
     other = trainer / "checks" / "counts_are_rounded.py"
     text = (trainer / "checks" / f"{CLAIM}.py").read_text("utf-8")
     other.write_text(text.replace(f'"id": "{CLAIM}"', '"id": "counts_are_rounded"'), encoding="utf-8")
-    ended = auditkit("probe", "list", cwd=trainer)
+    ended = auditkit("probe", "list", *NAMED, cwd=trainer)
     assert (ended.code, "two probes are called counts_are_rounded: " in ended.stderr) == (BAD_INPUT, True)
     assert str(other) in ended.stderr
     (trainer / "auditkit.yaml").write_text(CONFIG.replace("checks", "cheks"), encoding="utf-8")
-    ended = auditkit("audit", ".", cwd=trainer)
+    ended = auditkit("audit", ".", *NAMED, cwd=trainer)
     assert (ended.code, ended.stderr.splitlines()[0]) == (BAD_INPUT, f"error: no folder of probes: {trainer}/cheks")
 
 
@@ -175,6 +154,6 @@ def test_a_judge_that_misbehaves_costs_one_result(trainer: Path) -> None:
     """It prints into a JSON document and ends the process: the document stays whole, our own probe's result too."""
     rewrite(trainer, "    first, *others = measurements\n", "    print('noise', flush=True); os._exit(0)\n")
     words = ["probe", "run", CLAIM, "launches_grow_with_tensors", "--target", "norm", "--device", "cpu", "--json"]
-    ended = auditkit(*words, cwd=trainer)
+    ended = auditkit(*words, *NAMED, cwd=trainer)
     assert results(ended) == [(CLAIM, "error"), ("launches_grow_with_tensors", "not_reproduced")]
     assert "without a verdict" in json.loads(ended.stdout)["results"][0]["message"]

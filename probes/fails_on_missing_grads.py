@@ -41,6 +41,8 @@ def mean_layer_norm(parameters):
 
 _OTHER_VALUES = ({"scale": 4.0}, {"scale": 0.0}, {"zeros": 5}, {"nans": 1}, {"infs": 1})
 _NONE_ADDED = 4
+_BUFFERS = ("the gradient", "the gradients end to end", "a list of a list of the gradients, zeros where there is none")
+"""What auditkit fills in for a buffer. A buffer exists before any gradient does: it holds zeros, and lacks nothing."""
 _FIRST, _SECOND = "first group", "second group"
 
 
@@ -48,6 +50,11 @@ def measure(ctx):
     """Yield for every group: whether missing gradients raise, and the fields that they change."""
     if ctx.plan.feed.takes == "gradients":
         raise ctx.NotApplicable("it takes gradients: parameters without one never reach it")
+    buffers = [path for path, value in ctx.plan.filled.items() if value in _BUFFERS]
+    if buffers:
+        raise ctx.NotApplicable(
+            "it reads {}, a buffer of every parameter: no gradient is missing there".format(buffers[0])
+        )
     if ctx.reads(0) and not ctx.reads(0, first=1):
         raise ctx.NotApplicable("its answer follows one gradient by its place: it is about that parameter alone")
     expected = ctx.ask(ctx.benign(), ctx.benign(seed=1))

@@ -430,7 +430,6 @@ _LAYOUT_CODE = {
     "permuted": "torch.ones(2, 3, 4).permute(2, 0, 1)",
     "bucket_view": "torch.ones(29)[5:17].view(3, 4)",
     "sliced": "torch.ones(9, 8)[1::2, 1::3]",
-    "zero_dim": "torch.ones(())",
     "expanded": "torch.ones(1, 5).expand(4, 5)",
     "overlapping": "torch.ones(9).as_strided((3, 4), (2, 1), 1)",
 }

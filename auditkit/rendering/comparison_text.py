@@ -96,10 +96,11 @@ def laws(contrast: Contrast) -> str:
     """`3n+1 -> 5` of a probe that fits a law, "" of any other; words that both end in are said once."""
     if contrast.base is None or contrast.head is None or not (contrast.base.law and contrast.head.law):
         return ""
-    one, other = contrast.base.law.split(" "), contrast.head.law
-    if len(one) > 1 and other.endswith(" ".join(one[1:])):
-        one = one[:1]
-    return f"{' '.join(one)} -> {other}"
+    one, other = contrast.base.law, contrast.head.law
+    words = one.removeprefix("about ").partition(" ")[2]
+    if words and other.endswith(words):
+        one = one.removesuffix(f" {words}")
+    return f"{one} -> {other}"
 
 
 def _row_lines(contrast: Contrast, verbose: bool, with_target: bool) -> Iterator[str]:

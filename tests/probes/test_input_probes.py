@@ -177,6 +177,12 @@ def test_missing_gradients_move_no_field_of_a_mean_over_those_that_are_there() -
     assert answer.values("changed_fields", judged=1) == [0]
 
 
+def test_a_buffer_of_gradients_lacks_none() -> None:
+    """`main_grad` exists for every parameter: auditkit fills it with zeros, which are no missing gradients."""
+    answer = asked(MISSING, "sound", "mean_of_buffers")
+    assert answer.message == "it reads parameter.main_grad, a buffer of every parameter: no gradient is missing there"
+
+
 def test_the_position_of_a_parameter_is_no_count() -> None:
     """The largest is the third of three and the sixth of seven: that is where it stands, and no defect."""
     assert asked(MISSING, "sound", "position_of_largest").values("changed_fields") == [0]

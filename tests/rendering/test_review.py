@@ -12,7 +12,7 @@ from auditkit.model.revisions.changes import Changes, Commit, FileChange, TestCh
 from auditkit.model.revisions.comparison import AnswerContrast, Comparison, MatchState, Said
 from auditkit.model.revisions.implementation_review import ImplementationReview
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.rendering.comparison_text import comparison_lines
+from auditkit.rendering.comparison_text import comparison_lines, laws
 from auditkit.rendering.review import render_review
 from auditkit.rules.comparison.commit_claims import claims_of_commits
 from auditkit.rules.comparison.implementation_review import review_of
@@ -40,6 +40,19 @@ def headings(text: str) -> list[str]:
     return [
         tokens[at + 1].content for at, token in enumerate(tokens) if token.type == "heading_open" and token.tag == "h2"
     ]
+
+
+def test_an_approximate_law_keeps_its_figure() -> None:
+    launches = next(each for each in comparison().contrasts if each.probe == LAUNCHES)
+    assert launches.base is not None
+    assert launches.head is not None
+
+    def shown(base: str, head: str) -> str:
+        sides = {"base": replace(launches.base, law=base), "head": replace(launches.head, law=head)}
+        return laws(replace(launches, **sides))
+
+    assert shown("about 10", "10") == "about 10 -> 10"
+    assert shown("6 bytes per gradient byte", "2 bytes per gradient byte") == "6 -> 2 bytes per gradient byte"
 
 
 def test_a_review_has_every_part_and_every_number() -> None:

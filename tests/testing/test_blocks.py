@@ -87,6 +87,19 @@ def test_what_is_the_hosts_own_is_not_counted() -> None:
     assert waits_in(body) == 0
 
 
+def collate(rows: list[tuple[torch.Tensor, ...]]) -> torch.Tensor:
+    """Read every row, as padding to the longest text of a batch does."""
+    return torch.stack([row for (row,) in rows if row.sum().item() < 1e6])
+
+
+def test_reads_inside_a_data_loader_do_not_count() -> None:
+    model, optimizer, _ = parts()
+    rows = TensorDataset(torch.randn(8, WIDTH))
+    loader = DataLoader(rows, batch_size=4, collate_fn=collate)
+    assert waits_in(lambda: [train_step(model, optimizer, each) for each in loader]) == 0
+    assert waits_in(lambda: collate([(row,) for row in rows.tensors[0]])) == 8
+
+
 @pytest.mark.parametrize(
     ("make", "waits"),
     [

@@ -113,7 +113,7 @@ def _judge_fewer(said: _Said, asked: list[Contrast]) -> Requirement:
 
 
 def _why_wrong(text: str, contrast: Contrast) -> str:
-    laws = [side.law if side else "" for side in (contrast.base, contrast.head)]
+    laws = [side.law.removeprefix("about ") if side else "" for side in (contrast.base, contrast.head)]
     told = in_words(contrast)
     if _CONSTANT.search(text) and "n" in laws[1].partition(" ")[0]:
         return f"it still grows: {told}"

@@ -507,6 +507,19 @@ def test_a_clip_by_a_norm_that_is_handed_on_is_no_report_of_it() -> None:
     assert "self.unscale_and_clip_grads(flat_grad, total_norm)" in as_text(block)
 
 
+@pytest.mark.parametrize(
+    ("test", "kept"),
+    [
+        ("grad_norm is not None and check_overflow(grad_norm)", "grad_norm is not None and check_overflow(grad_norm)"),
+        ("grad_norm is None or check_overflow(grad_norm)", "grad_norm is None or check_overflow(grad_norm)"),
+        ("self.checks and check_overflow(grad_norm)", "check_overflow(grad_norm)"),
+    ],
+)
+def test_a_check_of_a_norm_keeps_its_guard_and_not_when_to_check(test: str, kept: str) -> None:
+    block = the_block(f"grad_norm = self.get_grad_norm()\nif {test}:\n    return", "def step(self):")
+    assert as_text(block).endswith(f"recorded_check_overflow_ = {kept}\n    return recorded_check_overflow_")
+
+
 NOT_HANDED_ON = {
     "two functions are asked by themselves": "grad_norm = self.get_grad_norm()\nself.clip_grads(grad_norm)",
     "nothing is done about it": "grad_norm = self.get_grad_norm()\nself.log(grad_norm)",

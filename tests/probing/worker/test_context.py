@@ -91,3 +91,18 @@ def test_a_plan_crosses_the_boundary_with_its_types(groups: Groups) -> None:
     received = Plan.from_json(sent)
     assert received == plan
     assert (type(received.groups), type(received.feed.forms)) == (Groups, tuple)
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ({4: 4, 16: 10, 64: 10, 256: 10}, "about 10"),
+        ({4: 10, 16: 10, 64: 10}, "10"),
+        ({4: 13, 16: 49, 64: 193}, "3n+1"),
+        ({4: 4, 16: 10, 64: 12}, "about 0.1333n+3.467"),
+    ],
+)
+def test_counts_that_stay_the_same_do_not_grow(counts: dict[int, int], text: str) -> None:
+    found = context_on("cpu").law("sync_count_law", counts)
+    assert (found["value"] == 0, found["case"]["law"]) == ("n" not in text, text)
+    assert found["case"]["exact"] == (not text.startswith("about "))

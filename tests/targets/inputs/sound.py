@@ -146,3 +146,8 @@ def refuses_zeros(parameters) -> dict:
 def always_infinite(parameters) -> dict:
     """A limit that nobody set is infinite for every input."""
     return {"norm": math.hypot(*_norms(parameters)), "limit": torch.inf}
+
+
+def mean_of_buffers(params) -> float:
+    norms = [p.main_grad.norm().item() for p in params]
+    return sum(norms) / max(1, len(norms))

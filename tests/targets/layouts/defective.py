@@ -150,11 +150,6 @@ def refuses_strides(parameters) -> float:
     return _norm(grads)
 
 
-def needs_a_dimension(parameters) -> dict:
-    grads = _grads(parameters)
-    return {"norm": _norm(grads), "rows": sum(len(grad) for grad in grads)}  # here
-
-
 # --- count what is stored ------------------------------------------------------------------------------
 
 

@@ -122,3 +122,10 @@ def layer_sizes(parameters) -> list:
     return [
         {"elements": grad.numel(), "norm": grad.double().square().sum().sqrt().item()} for grad in _dense(parameters)
     ]
+
+
+def rows_of_each(parameters) -> dict:
+    """The norm, and the rows of gradients: one without dimensions has no rows, in whatever layout."""
+    grads = list(_dense(parameters))
+    norm = sum(grad.double().square().sum().item() for grad in grads) ** 0.5
+    return {"norm": norm, "rows": sum(len(grad) for grad in grads)}

@@ -232,11 +232,11 @@ class Body:
         return self._scope.marks.marks.get(name) == STATISTICS
 
 
-def returning(answer: ast.expr, there: ast.stmt) -> list[ast.stmt]:
-    """Statements that give an answer back: what a call says under a name of its own."""
-    if not isinstance(answer, ast.Call):
+def returning(answer: ast.expr, check: str, there: ast.stmt) -> list[ast.stmt]:
+    """Statements that return a value; the result of a check gets the name of the check."""
+    if not check:
         return [_at(there, f"return {ast.unparse(answer)}", at_end=True)]
-    name = f"{RECORDED}{_last_name(answer).strip('_')}_"
+    name = f"{RECORDED}{check}_"
     return [_at(there, f"{name} = {ast.unparse(answer)}"), _at(there, f"return {name}", at_end=True)]
 
 

@@ -50,9 +50,12 @@ def answering_function(
     found: HandedOn, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode]
 ) -> BlockFunction:
     """The same for a norm that is handed on: up to a check its statements, then what the check says."""
-    is_check = isinstance(found.answer, ast.Call)
+    is_check = isinstance(found.answer, ast.Call | ast.BoolOp)
     run = Run(found.run.suite, found.run.first, found.run.last - is_check)
-    body = [*Body(run, scope).answering(()), *returning(found.answer, found.run.statements[-1])]
+    body = [
+        *Body(run, scope).answering(()),
+        *returning(found.answer, found.name if is_check else "", found.run.statements[-1]),
+    ]
     return _function(found.run, scope, module, functions, found.name, body)
 
 

@@ -46,7 +46,7 @@ def _of_norm(suite: Suite, index: int, norm: ast.expr) -> HandedOn | None:
         check = _check(statement, norm)
         if check is not None:
             name = names.last_name(check.func)
-            return HandedOn(Run(suite, index, last), name.strip("_"), check)
+            return HandedOn(Run(suite, index, last), name.strip("_"), _with_guard(statement, check, norm))
         if _leaves(statement):
             return None
         if _clips_by(statement, norm):
@@ -101,6 +101,15 @@ def _check(statement: ast.stmt, norm: ast.expr) -> ast.Call | None:
     asked = ast.walk(statement.test) if isinstance(statement, ast.If) else ()
     calls = (node for node in asked if isinstance(node, ast.Call) and _is_handed(node, norm))
     return next((call for call in calls if names.is_finite_check(names.last_name(call.func))), None)
+
+
+def _with_guard(statement: ast.stmt, check: ast.Call, norm: ast.expr) -> ast.expr:
+    """Return `norm is not None and check_overflow(norm)` whole, but drop flags: they say when to check."""
+    match statement:
+        case ast.If(test=ast.BoolOp(op=op, values=values)):
+            about = [each for each in values if ast.unparse(norm) in names_of(each).loads]
+            return ast.BoolOp(op, about) if len(about) > 1 else check
+    return check
 
 
 def _is_handed(call: ast.Call, norm: ast.expr) -> bool:

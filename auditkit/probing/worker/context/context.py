@@ -220,7 +220,8 @@ class Context:
 class _Law(NamedTuple):
     """Exact counts as a line in the number of tensors: `3n+1`, not "many".
 
-    It goes through the smallest and the largest n; `exact` where every other point lies on it.
+    The line goes through the smallest and the largest n, or stays at the last count if the two largest n have the
+    same one: 4, 10, 10, 10 does not grow. `exact` if every point lies on the line.
     """
 
     slope: float
@@ -230,17 +231,18 @@ class _Law(NamedTuple):
     @property
     def text(self) -> str:
         """`3n+1`, `n`, `5`; a line that misses a point is marked as approximate."""
-        if self.slope == 0 and self.exact:
-            return "{:g}".format(self.constant)
         factor = "" if self.slope == 1 else "{:.4g}".format(self.slope)
         line = "{}n{:+.4g}".format(factor, self.constant) if self.constant else factor + "n"
+        if self.slope == 0:
+            line = "{:g}".format(self.constant)
         return line if self.exact else "about " + line
 
 
 def _fit_law(counts: Dict[int, int]) -> _Law:
     """The law of `{n: count}`; at least two different n."""
-    smallest, largest = min(counts), max(counts)
-    slope = (counts[largest] - counts[smallest]) / (largest - smallest)
-    constant = counts[smallest] - slope * smallest
+    smallest, (second, largest) = min(counts), sorted(counts)[-2:]
+    has_settled = counts[second] == counts[largest]
+    slope = 0.0 if has_settled else (counts[largest] - counts[smallest]) / (largest - smallest)
+    constant = float(counts[largest]) if has_settled else counts[smallest] - slope * smallest
     exact = all(abs(slope * n + constant - count) < 1e-9 for n, count in counts.items())
     return _Law(slope, constant, exact)

@@ -95,7 +95,6 @@ LAYOUTS: Dict[str, Tuple[Tuple[int, ...], View]] = {
     "permuted": ((2, 3, 4), lambda base: base.permute(2, 0, 1).clone()),
     "bucket_view": ((29,), lambda base: base[5:17].view(3, 4)),
     "sliced": ((9, 8), lambda base: base[1::2, 1::3]),
-    "zero_dim": ((3,), lambda base: base[1].clone()),
     "expanded": ((1, 5), lambda base: base.expand(4, 5)),
     "overlapping": ((9,), lambda base: base.as_strided((3, 4), (2, 1), 1)),
 }
@@ -110,9 +109,8 @@ def whole_numbers(shape: Sequence[int]) -> torch.Tensor:
 
 
 def contiguous_copy(grad: torch.Tensor) -> torch.Tensor:
-    """The same values in memory of their own; a number without dimensions as one element."""
-    shaped_grad = grad.reshape(1) if grad.dim() == 0 else grad
-    return shaped_grad.clone(memory_format=torch.contiguous_format)
+    """The same values in memory of their own."""
+    return grad.clone(memory_format=torch.contiguous_format)
 
 
 def sparse_rows(coalesced: bool, special: float = 1.0) -> torch.Tensor:

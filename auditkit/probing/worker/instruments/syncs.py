@@ -7,11 +7,14 @@ dispatch mode (scalar reads from C++, which a function mode alone misses). Readi
 """
 
 import contextlib
+import os
 import sys
 import warnings
+from types import FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import torch
+import torch.utils.data
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -23,6 +26,7 @@ from ..simulated.tensor import Observer
 from ..simulated.waits import waits
 
 RANGE = "auditkit.measured"
+_DATA_LOADERS = os.path.join(os.path.dirname(torch.utils.data.__file__), "")
 _SYNC_EVENTS = (
     "cudaStreamSynchronize",
     "cudaDeviceSynchronize",
@@ -113,8 +117,10 @@ class _HostReads:
         return tensor.dim() > 0 and not self.is_host(tensor)
 
     def read(self) -> None:
-        if not self.suppressed:
-            self.sites.append(self.roots.innermost(sys._getframe(1)))
+        """Count a read, unless a DataLoader does it: data sets and `collate_fn` work on the host."""
+        frame = sys._getframe(1)
+        if not self.suppressed and not _is_loading_data(frame):
+            self.sites.append(self.roots.innermost(frame))
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
@@ -232,6 +238,13 @@ class _ReadOperators(OperatorMode):
         else:
             self.reads.follow(tensors, result)
         return result
+
+
+def _is_loading_data(frame: Optional[FrameType]) -> bool:
+    """Whether a DataLoader called what runs in `frame`."""
+    while frame is not None and not frame.f_code.co_filename.startswith(_DATA_LOADERS):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _tensors_of(*trees: Any) -> List[Any]:

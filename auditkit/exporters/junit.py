@@ -62,7 +62,8 @@ def _tell(case: ET.Element, kind: str, result: ProbeResult, ticket: str | None, 
     told = ET.SubElement(case, kind, message=_line(f"{said}: {result.message}"))
     if kind != "skipped":
         told.set("type", str(result.severity or result.reason or result.outcome))
-        lines = (place, result.message, f"fingerprint: {_line(result.fingerprint)}", f"ticket: {ticket or 'none'}")
+        lines = [place, result.message, f"fingerprint: {_line(result.fingerprint)}", f"ticket: {ticket or 'none'}"]
+        lines += [f"evidence: {result.evidence}"] if result.evidence else []
         told.text = inert("\n".join(lines))
 
 

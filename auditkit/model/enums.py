@@ -30,11 +30,12 @@ class Outcome(StrEnum):
 
 
 class Evidence(StrEnum):
-    """How a number was obtained."""
+    """How a number was obtained; `read` from the source, without running it."""
 
     MEASURED = "measured"
     SIMULATED = "simulated"
     EXTRAPOLATED = "extrapolated"
+    READ = "read"
 
 
 class Reason(StrEnum):

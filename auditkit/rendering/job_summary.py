@@ -85,7 +85,7 @@ def _table(title: str, found: list[ProbeResult], run: Run, prefix: str, tracked:
         ticket = one.why if one and title == "New" else one.ticket if one else each.ticket
         cells = (
             each.severity or "", _code(f"{place.file}:{place.line}"), _code(each.message),
-            "read" if each.is_of_source else each.evidence or "", _code(ticket or ""), _code(each.fingerprint),
+            each.evidence or "", _code(ticket or ""), _code(each.fingerprint),
         )  # fmt: skip
         yield f"| {' | '.join(cells)} |"
 

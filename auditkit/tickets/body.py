@@ -302,7 +302,7 @@ def _rows(result: Mapping[str, Any], whole: bool) -> list[tuple[str, str, str]]:
 
 
 def _case(one: Measurement) -> str:
-    label = "" if one.evidence is EvidenceKind.MEASURED else f"{one.evidence.value}, "
+    label = "" if one.evidence in (EvidenceKind.MEASURED, EvidenceKind.READ) else f"{one.evidence.value}, "
     return label + case_text({key: value for key, value in one.case.items() if key not in _PLACES})
 
 

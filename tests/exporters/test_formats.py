@@ -20,11 +20,13 @@ from auditkit.exporters.gitlab import run_gitlab
 from auditkit.exporters.junit import run_junit
 from auditkit.exporters.sarif import run_sarif
 from auditkit.exporters.table import COLUMNS, run_csv
-from auditkit.model.enums import Outcome
+from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.run import Finding, Run
 from auditkit.model.text import inert_line
 from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.rendering.html.run_page import run_page
 from auditkit.rendering.job_summary import MOST_BYTES, job_summary
+from auditkit.rules.reports.audit import Sources
 from auditkit.workflows.reports.export import json_text
 from tests.exporters.exported_runs import HOSTILE, PASS, RUNS, WORST, many, result, run_of
 from tests.rendering.hostile import findings
@@ -160,6 +162,49 @@ def test_one_ticket_and_one_standing_in_every_format() -> None:
     assert {row["fingerprint"]: row["ticket"] or None for row in rows} == brief
     told = {case.get("message", "").partition(":")[0] for case in ET.fromstring(run_junit(run)).iter("skipped")}
     assert {"known, B1-PT-01", "minor, without a ticket"} <= told
+
+
+def test_one_label_standing_and_ticket_in_json_sarif_csv_junit_gitlab_html_and_markdown() -> None:
+    """A finding that reading the source gave is `read`, and never `measured`, in each of them."""
+    waits = result(evidence=Evidence.READ, device="source", ticket="B1-PT-01")
+    grows = replace(WORST, evidence=Evidence.SIMULATED, ticket="B1-PT-02")
+    run = replace(RUNS["known"], results=(waits, grows))
+    expected = {
+        waits.fingerprint: ("read", "known", "B1-PT-01"),
+        grows.fingerprint: ("simulated", "new", "B1-PT-02"),
+    }
+    kinds = {"unchanged": "known", "new": "new"}
+    (sarif,) = run_sarif(run, PROBES, "1")["runs"]
+    assert expected == {
+        each["fingerprints"]["auditkit/v1"]: (
+            each["properties"]["evidence"], kinds[each["baselineState"]], each["properties"]["ticket"],
+        )
+        for each in sarif["results"]
+    }  # fmt: skip
+    rows = csv.DictReader(io.StringIO(run_csv(run).decode()))
+    assert expected == {row["fingerprint"]: (row["evidence"], row["baseline"], row["ticket"]) for row in rows}
+    written = run.to_json()
+    standing = {each["fingerprint"]: kind for kind in ("known", "new") for each in written["baseline"][kind]}
+    assert expected == {
+        each["fingerprint"]: (each["evidence"], standing[each["fingerprint"]], each["ticket"])
+        for each in written["results"]
+    }
+    summary = job_summary(run).decode()
+    for title, found in (("New", grows), ("Known", waits)):
+        (line,) = [one for one in summary.partition(f"### {title} (1)")[2].splitlines() if found.fingerprint in one]
+        assert f"| {expected[found.fingerprint][0]} | " in line
+        assert expected[found.fingerprint][2] in line
+    page = run_page(Sources(run, PROBES)).decode()
+    for label, kind, ticket in expected.values():
+        assert f'<li class="{label}">' in page
+        assert f'<li class="plain">{kind}, {ticket}</li>' in page
+    said = "\n".join(each.text or "" for each in ET.fromstring(run_junit(run)).iter("failure"))
+    assert ("ticket: B1-PT-02" in said, "evidence: simulated" in said) == (True, True)
+    skipped = [each.get("message", "") for each in ET.fromstring(run_junit(run)).iter("skipped")]
+    assert [text.partition(":")[0] for text in skipped] == ["known, B1-PT-01"]
+    assert {each["fingerprint"] for each in run_gitlab(run, PROBES)} == set(expected)
+    every = (run_csv(run).decode(), summary, page, run_junit(run).decode(), json.dumps(sarif))
+    assert [text for text in every if "measured on" in text] == []
 
 
 @settings(max_examples=30, deadline=None)

@@ -51,7 +51,7 @@ class Cause:
     def _probe_lines(self, found: list[ProbeResult], in_full: bool) -> Iterator[str]:
         first = found[0]
         severity = f"{first.severity} " if first.severity != self.worst.severity else ""
-        evidence = f" ({first.evidence.value})" if first.evidence and first.evidence.value != "measured" else ""
+        evidence = "" if first.evidence in (None, "measured", "read") else f" ({first.evidence})"
         messages = list(dict.fromkeys(words_of(result) for result in found))
         most = len(messages) if in_full else _MOST_MODULES if _is_of_module(first) else 1
         for message in messages[:most]:

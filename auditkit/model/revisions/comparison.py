@@ -129,9 +129,6 @@ class Contrast(Record, keys="probe change trend reason severity base head figure
     @property
     def evidence(self) -> str:
         """How its numbers were obtained: `measured`, `simulated`, `read` of source, "" without any."""
-        said = self.head or self.base
-        if said is not None and said.device == "source":
-            return "read"
         kinds = [side.evidence.value for side in (self.head, self.base) if side is not None and side.evidence]
         return kinds[0] if kinds else ""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
+from auditkit.model.enums import Evidence
 from auditkit.probing.discovery.candidates import collects_by_itself
 from auditkit.probing.source_code.facts import Definition, ModuleFacts
 from auditkit.probing.source_code.index import SourceIndex
@@ -205,7 +206,8 @@ class SourceContext:
 
     def measurement(self, subject: str, name: str, value: Any, unit: str, /, **case: Any) -> dict[str, Any]:
         """Something that was read, about `subject`: a function (`package.module:name`), a module, a parameter."""
-        return {"type": "measurement", "subject": subject, "name": name, "value": value, "unit": unit, "case": case}
+        said = {"type": "measurement", "subject": subject, "name": name, "value": value, "unit": unit, "case": case}
+        return {**said, "evidence": Evidence.READ}
 
     def examined(self, **counts: int) -> Iterator[dict[str, Any]]:
         """What was looked at where nothing was found: `examined(functions=12)`, beside the number of files."""

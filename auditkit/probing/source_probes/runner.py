@@ -125,7 +125,7 @@ def _findings(asked: Asked, index: SourceIndex, subjects: Mapping[str, _Subject]
 def _judged(asked: Asked, index: SourceIndex, subject: _Subject, duration_s: float = 0.0) -> ProbeResult:
     return asked.judged(
         subject.measurements,
-        Evidence.MEASURED,
+        Evidence.READ,
         subject.location,
         lambda location: _excerpt(index, location),
         notes=tuple(subject.notes),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from auditkit.model.enums import Outcome, Severity
+from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.revisions.comparison import Change, Comparison, Contrast, Trend
 from auditkit.model.runs.candidates import by_reason, not_checked
 from auditkit.model.runs.fix import Fix
@@ -25,6 +25,7 @@ from auditkit.rendering.html.pictures import WORDS, Picture, file_name, pictures
 from auditkit.rules.reports.audit import Sources, causes_of
 from auditkit.rules.reports.audit_items import Cause, finding_title
 from auditkit.rules.reports.audit_parts import Answer
+from auditkit.rules.reports.findings import standings_of
 
 _Key = tuple[str, str]
 _SILENT = (Outcome.UNAVAILABLE, Outcome.ERROR)
@@ -33,7 +34,6 @@ _MOST_COLUMNS, _MOST_UPRIGHT = 14, 6
 _MOST_OPEN = 5
 """Cards that are unfolded from the start, the worst: of the others the summary says what was found and where."""
 _MOST_CODE, _CODE_BEFORE = 14, 8
-_SOURCES = ("measured", "simulated", "extrapolated", "read")
 _CHANGES = {
     Change.INTRODUCED: "new", Change.STILL_REPRODUCED: "still there", Change.FIXED: "gone",
     Change.NOT_COMPARABLE: "cannot be compared", Change.STILL_SOUND: "still sound",
@@ -78,7 +78,10 @@ class CodeLine:
 
 @dataclass(frozen=True)
 class Card:
-    """One cause as the page shows it; `changed` is what became of it since the base, "" where there is none."""
+    """One cause as the page shows it; `changed` is what became of it since the base, "" where there is none.
+
+    `standing` says whether tickets track it: `known, B1-PT-01`.
+    """
 
     name: str
     cause: Cause
@@ -90,6 +93,7 @@ class Card:
     fix: Fix | None
     no_fix: str
     is_open: bool
+    standing: str = ""
     changed: str = ""
 
     @property
@@ -183,24 +187,25 @@ def _verdict(run: Run, cards: Sequence[Card]) -> str:
 
 def _labels(run: Run) -> list[tuple[str, str, int]]:
     """By which evidence the findings stand: the kind, in words, and how many of them."""
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[Evidence, str]] = Counter()
     device = run.environment.device_name or "this machine"
     words = {
-        "simulated": "simulated: CPU values behind a pretended CUDA device, no number is a GPU's",
-        "source": "read from the source, nothing was run",
+        Evidence.SIMULATED: "simulated: CPU values behind a pretended CUDA device, no number is a GPU's",
+        Evidence.READ: "read from the source, nothing was run",
     }
     for one in run.results:
         if one.outcome is Outcome.REPRODUCED:
-            kind = {"simulated": "simulated", "source": "read"}.get(one.device, "measured")
-            counts[
-                kind, words.get(one.device, f"measured on {one.device} ({device}), {run.environment.sandbox_in_words}")
-            ] += 1
-    return [(*key, count) for key, count in sorted(counts.items(), key=lambda item: _SOURCES.index(item[0][0]))]
+            kind = one.evidence or Evidence.MEASURED
+            measured = f"{kind} on {one.device} ({device}), {run.environment.sandbox_in_words}"
+            counts[kind, words.get(kind, measured)] += 1
+    kinds = list(Evidence)
+    return [(*key, count) for key, count in sorted(counts.items(), key=lambda item: kinds.index(item[0][0]))]
 
 
 def _cards(sources: Sources, comparison: Comparison | None) -> Iterator[Card]:
     run = sources.run
     changes = {_key(one): one for one in comparison.contrasts} if comparison else {}
+    standings = standings_of(run)
     for number, cause in enumerate(causes_of(sources), 1):
         results = [finding.result for finding in cause.findings]
         shown = list({one.probe: one for one in reversed(results)}.values())[::-1]
@@ -220,6 +225,7 @@ def _cards(sources: Sources, comparison: Comparison | None) -> Iterator[Card]:
             fix=next((fix for fix in run.fixes if {one.fingerprint for one in results} & {*fix.mends}), None),
             no_fix=next((run.no_fix[one.fingerprint] for one in results if one.fingerprint in run.no_fix), ""),
             is_open=is_worse if comparison else number <= _MOST_OPEN and cause.leader.severity.at_least(Severity.P3),
+            standing="; ".join(dict.fromkeys(standings[one.fingerprint].in_words() for one in results)),
             changed=", ".join(dict.fromkeys(said)),
         )
 

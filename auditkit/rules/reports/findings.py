@@ -23,6 +23,10 @@ class Standing:
     kind: str
     ticket: str | None
 
+    def in_words(self) -> str:
+        """Return `known, B1-PT-01`, `new`, or "" without a baseline."""
+        return ", ".join((self.kind, self.ticket) if self.kind and self.ticket else (self.kind,))
+
 
 def standings_of(run: Run) -> Mapping[str, Standing]:
     """The standing of each result by fingerprint, as the audit's report counts it."""

@@ -26,6 +26,7 @@ from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.likeness.causes import with_causes
 from auditkit.probing.source_code.modules import source_files
 from auditkit.probing.source_code.python_files import PythonFiles
+from auditkit.rules.reports.findings import standings_of
 from auditkit.store.config.config import Config
 from auditkit.store.config.config_file import config_in
 from auditkit.tickets.baseline import baseline_of, only_new
@@ -159,7 +160,10 @@ def _beside_tickets(run: Run, known: Known, request: AuditRequest, paperwork: Pa
     asked_in_part = request.targets or request.config.exclude
     probes = None if asked_in_part else paperwork.probes
     baseline = baseline_of(run, known.tickets, known.baseline, paperwork.ticket_from, probes)
-    return replace(run, baseline=baseline, notes=(*run.notes, *known.notes))
+    run = replace(run, baseline=baseline, notes=(*run.notes, *known.notes))
+    standings = standings_of(run)
+    results = (replace(each, ticket=standings[each.fingerprint].ticket) for each in run.results)
+    return replace(run, results=tuple(results))
 
 
 def _with_fixes(

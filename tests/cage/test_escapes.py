@@ -158,7 +158,7 @@ def with_sandbox(outside: Outside) -> dict[str, list[Any]]:
     Path(outside.places["system"]).unlink(missing_ok=True)
     words = ["audit", str(checkout), "--tickets", str(checkout.parent / "tickets")]
     said = io.BytesIO()
-    code = sandbox.run([sys.executable, str(checkout / "attempts.py")], sandbox._mounts_of(words, {}), said)
+    code = sandbox.run([sys.executable, str(checkout / "attempts.py")], sandbox._mounts_of(words), said)
     assert code == 0
     found = dict(json.loads(said.getvalue()))
     # What was written is looked for here, where it would have arrived.

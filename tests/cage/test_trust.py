@@ -148,8 +148,8 @@ def test_an_output_that_leads_elsewhere_is_refused(place: Path, way: str, monkey
         "repository": "repository", "over the checkout": ".",
     }[way]  # fmt: skip
     with pytest.raises(BadInputError):
-        sandbox._mounts_of(["audit", "checkout", "--tickets", named], {})
-    mounts = sandbox._mounts_of(["audit", "checkout", "--tickets", "own"], {})
+        sandbox._mounts_of(["audit", "checkout", "--tickets", named])
+    mounts = sandbox._mounts_of(["audit", "checkout", "--tickets", "own"])
     assert mounts.write == [str(place / "own")], "control"
     sandbox._private.cache_clear()
 

@@ -106,8 +106,8 @@ def restart(words: Sequence[str]) -> tuple[list[str], int | None]:
         os.environ[VARIABLE] = "1"
         return words, None
     for python in _named(words, ("--python",)):
-        behind = _behind_script(python)
-        words = [word.replace(python, behind) for word in words]
+        behind = _interpreter_behind(python)
+        words = [word.replace(python, behind) if python in (word, word.partition("=")[2]) else word for word in words]
     created: list[str] = []
     mounts = _mounts_of(words, named, created)
     try:
@@ -162,8 +162,9 @@ def _mounts_of(words: Sequence[str], config: Config | None = None, created: list
     verb, tickets = words[0] if words else "", _named(words, ("--tickets",))
     written = [*_named(words, OUTPUTS), *([str(config.tickets)] if config and config.tickets else [])]
     values = (word.partition("=")[2] if word.startswith("--") else word for word in words[1 + (verb in _GROUPS) :])
+    pythons = [*_named(words, ("--python",)), *([config.python] if config and config.python else [])]
     named = [*values, *([config.checkout or "", *map(str, config.probes_dir)] if config else [])]
-    read = [path for path in map(_existing, named) if path and path not in map(os.path.abspath, written)]
+    read = [path for path in map(_existing, named) if path and path not in map(os.path.abspath, (*written, *pythons))]
     folders = [path for path in read if os.path.isdir(path)]
     if verb == "audit" and not folders:
         written.append("auditkit-demo")
@@ -176,7 +177,6 @@ def _mounts_of(words: Sequence[str], config: Config | None = None, created: list
         written.append("tickets")
     if verb == "init" and not _named(words, ("--output",)):
         written.append(os.path.join((folders or ["."])[0], "auditkit.yaml"))
-    pythons = [*_named(words, ("--python",)), *([config.python] if config and config.python else [])]
     device = _named(words, ("--device",))[-1:] or ["auto"]
     return Mounts(
         [*checkouts, *_git_folders(checkouts), *interpreters(pythons, checkouts)],
@@ -292,16 +292,25 @@ def interpreters(named: Sequence[str], checkouts: Sequence[str]) -> Iterator[str
 
 def _installation(python: str, is_named: bool) -> Iterator[str]:
     """The prefix of an interpreter and of each one that it is a link to."""
-    path = os.path.abspath(python)
-    for _ in range(8):
+    for path in _links(python):
         prefix = os.path.dirname(os.path.dirname(path))
-        is_python = any(Path(prefix).glob("lib*/python3*/os.py"))
-        is_python = is_python or (is_named and os.path.isfile(os.path.join(prefix, "pyvenv.cfg")))
-        if is_python and not _is_private(prefix):
+        if _is_installation(prefix, is_named) and not _is_private(prefix):
             yield from dict.fromkeys((prefix, os.path.realpath(prefix)))
+
+
+def _is_installation(prefix: str, is_named: bool) -> bool:
+    has_library = any(Path(prefix).glob("lib*/python3*/os.py"))
+    return has_library or (is_named and os.path.isfile(os.path.join(prefix, "pyvenv.cfg")))
+
+
+def _links(path: str) -> Iterator[str]:
+    """A path, and each path that it is a link to."""
+    for _ in range(8):
+        path = os.path.abspath(path)
+        yield path
         if not os.path.islink(path):
             return
-        path = os.path.abspath(os.path.join(os.path.dirname(path), os.readlink(path)))
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
 
 
 def _on_path(python: str) -> str:
@@ -310,9 +319,10 @@ def _on_path(python: str) -> str:
     return shutil.which(os.path.expanduser(python)) or python
 
 
-def _behind_script(python: str) -> str:
-    """The interpreter behind a script such as pyenv's, which the user named with --python."""
-    file = _on_path(python)
+def _interpreter_behind(python: str) -> str:
+    """The interpreter behind a link, or behind a script such as pyenv's, that the user named with --python."""
+    paths = list(_links(_on_path(python)))
+    file = next((path for path in paths if _is_installation(os.path.dirname(os.path.dirname(path)), True)), paths[-1])
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         with open(file, "rb") as opened:
             if opened.read(2) != b"#!" or _below(os.path.realpath(file), os.getcwd()):
@@ -499,7 +509,7 @@ def _options(mounts: Mounts) -> list[str]:
     for device in cards() if mounts.gpu else ():
         placed[device] = ["--dev-bind-try", device, device]
     for path in mounts.read:
-        if not any(_below(path, each) for each in ("/usr", "/nix/store", "/gnu/store")):
+        if not any(path != each and _below(path, each) for each in (*mounts.read, *_SYSTEM)):
             placed[path] = ["--ro-bind-try", path, path]
     placed |= {path: ["--bind", path, path] for path in mounts.write}
     ordered = sorted(placed.items(), key=lambda each: each[0].count("/"))

@@ -33,7 +33,7 @@ _COMMAND_LIMIT_S, _SPECIMEN_LIMIT_S = 12.0, 60.0
 def audit_cost(words: Sequence[str]) -> dict[str, Any]:
     """Run one audit in a child: wall and processor seconds, and the seconds of every probe."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "auditkit", *words, "--json"]
+        command = [sys.executable, "-P", "-m", "auditkit", *words, "--json"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         load, started = os.getloadavg()[0], time.monotonic()
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -40,7 +40,7 @@ class Place:
 
     def run(self, words: str) -> str:
         """What `auditkit WORDS` prints, without the paths of this machine. Raises SystemExit where it fails."""
-        command = [sys.executable, "-m", "auditkit", *shlex.split(words.replace("PYTHON", self.python))]
+        command = [sys.executable, "-P", "-m", "auditkit", *shlex.split(words.replace("PYTHON", self.python))]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
         environment["XDG_CACHE_HOME"] = str(self.folder / "cache")
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)

@@ -53,7 +53,7 @@ def planning(folder: Path) -> dict[str, float]:
     path = folder / "sweep.yaml"
     path.write_text(f"checkouts:\n{names}torch: [{versions}]\n", encoding="utf-8")
     with open(folder / "plan.jsonl", "wb") as plan:
-        took_s, memory_mb = measured([sys.executable, "-m", "auditkit", "sweep", "plan", str(path)], plan)
+        took_s, memory_mb = measured([sys.executable, "-P", "-m", "auditkit", "sweep", "plan", str(path)], plan)
     lines = sum(1 for _ in open(folder / "plan.jsonl", "rb"))  # noqa: SIM115
     return {"jobs": lines, "processor_s": round(took_s, 1), "memory_mb": memory_mb}
 

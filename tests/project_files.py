@@ -53,7 +53,7 @@ def auditkit(
     """
     words = list(map(str, arguments))
     if environment is not None:
-        return run_program([sys.executable, "-m", "auditkit", *words], cwd, environment, time_limit_s)
+        return run_program([sys.executable, "-P", "-m", "auditkit", *words], cwd, environment, time_limit_s)
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # a fork beside xdist's threads
             child = os.fork()

@@ -25,7 +25,7 @@ def on_a_terminal(
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
     told = {**kept, "TERM": "xterm-256color", "PAGER": "cat", "PYTHONPATH": str(ROOT), **environment}
     errors = theirs if with_errors else subprocess.DEVNULL
-    command = [sys.executable, "-m", "auditkit", *words]
+    command = [sys.executable, "-P", "-m", "auditkit", *words]
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=theirs, stderr=errors, env=told):
         os.close(theirs)
         written = b""

@@ -135,7 +135,7 @@ def test_the_installed_package_is_the_one_that_runs(python: Path) -> None:
 def test_the_command_is_installed(python: Path) -> None:
     version = f"auditkit {__version__}\n"
     assert run(python.parent / "auditkit", "--version") == Ended(0, version, "")
-    listed = run(python, "-m", "auditkit", "probe", "list")
+    listed = run(python, "-P", "-m", "auditkit", "probe", "list")
     assert (listed.code, listed.stderr) == (0, "")
     assert [line.split()[1] for line in listed.stdout.splitlines()] == PROBES
 
@@ -175,9 +175,9 @@ def test_tickets_reports_and_lint_need_no_torch(wheel: Path, bare: Path, tmp_pat
     assert run(bare, "-c", "import torch").stderr.endswith("No module named 'torch'\n")
     tickets = put(tmp_path / "tickets", "B7-PT-01.md", ticket_text()).parent
     for words in READING:
-        ended = run(bare, "-m", "auditkit", "ticket", *words.split(), "--tickets", tickets, cwd=tmp_path)
+        ended = run(bare, "-P", "-m", "auditkit", "ticket", *words.split(), "--tickets", tickets, cwd=tmp_path)
         assert (ended.code in (0, 1), bool(ended.stdout), "Traceback" in ended.stderr) == (True, True, False), ended
-    ended = run(bare, "-m", "auditkit", "report", "tickets", "--tickets", tickets)
+    ended = run(bare, "-P", "-m", "auditkit", "report", "tickets", "--tickets", tickets)
     assert (ended.code, ended.stdout[:2], ended.stderr) == (0, "# ", "")
 
 
@@ -187,13 +187,13 @@ def test_an_audit_without_torch_says_how_to_install_it_or_asks_another_interpret
     )
     install = f"{bare} -m pip install 'auditkit[audit]'"
     target = ["--target", "stats:grad_norm", "--contract", "grad_norm", "--probe", "syncs_grow_with_tensors"]
-    command = [bare, "-m", "auditkit", "audit", tmp_path, "--no-fixes", "--no-tickets", *target]
+    command = [bare, "-P", "-m", "auditkit", "audit", tmp_path, "--no-fixes", "--no-tickets", *target]
     ended = run(*command)
     assert (ended.code, ended.stderr.count(install)) == (5, 1), ended
     assert run(*command, "--python", sys.executable).code == 1
     guard = run(bare, "-c", "from auditkit.testing import check; check('json:dumps').syncs()")
     assert ("GuardUnavailable: " in guard.stderr, install in guard.stderr) == (True, True)
-    doctor = run(bare, "-m", "auditkit", "doctor", cwd=tmp_path)
+    doctor = run(bare, "-P", "-m", "auditkit", "doctor", cwd=tmp_path)
     assert (doctor.code, doctor.stdout, install in doctor.stderr) == (5, "", True)
     assert "tickets, reports, lint and the probes that read source need none" in doctor.stderr
 

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from auditkit.cli.common import run_or_exit
 
@@ -27,6 +27,8 @@ EXAMPLE = "Example: auditkit mcp"
 _GRACE_S = 1.5
 """What a command may take to remove its copies; a client of the SDK kills a server 4 seconds after it disconnects."""
 _LONGEST_TALK = 2_000
+_LARGEST_ANSWER_BYTES = 64 << 20
+"""More than any audit prints or saves."""
 _INSTRUCTIONS = (
     "auditkit runs probes against the gradient collectors and training steps of a PyTorch checkout. A finding is what "
     "a probe reproduced; a fix is what the same probe no longer reproduces. Begin with audit; then tickets and ticket; "
@@ -108,7 +110,8 @@ class _Verbs:
         The worst come first. Name a fingerprint, a probe or a target to narrow them; `limit` of them come back from
         `offset` on, and `next_offset` is that of the next page, null on the last one.
         """
-        run = json.loads(Path(whole).read_text(encoding="utf-8"))
+        with open(whole, "rb") as file:
+            run = json.loads(file.read(_LARGEST_ANSWER_BYTES))
         named = {"fingerprint": fingerprint, "probe": probe, "target": target}
         wanted = {key: value for key, value in named.items() if value}
         found = [result for result in run["results"] if all(result[key] == wanted[key] for key in wanted)]
@@ -158,12 +161,13 @@ class _Verbs:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment, process_group=0
         )
+        streams = (process.stdout, process.stderr)
         try:
-            streams = await asyncio.to_thread(process.communicate)
+            printed, talk = await asyncio.gather(*(asyncio.to_thread(_read, each, process) for each in streams))
+            await asyncio.to_thread(process.wait)
         except asyncio.CancelledError:  # the client has cancelled the request or has disconnected
             threading.Thread(target=_end, args=(process,)).start()
             raise
-        printed, talk = (stream.decode("utf-8", "replace") for stream in streams)
         try:
             return _result(process.returncode, json.loads(printed), talk)
         except ValueError:
@@ -176,6 +180,16 @@ class _Verbs:
 
 def _options(name: str, values: list[str] | None) -> list[str]:
     return [f"{name}={value}" for value in values or () if value]
+
+
+def _read(stream: IO[bytes] | None, process: subprocess.Popen[bytes]) -> str:
+    """Read what a command prints, and end it if that is too much: code in its sandbox may print without end."""
+    assert stream is not None
+    with stream:
+        data = stream.read(_LARGEST_ANSWER_BYTES)
+    if len(data) == _LARGEST_ANSWER_BYTES:
+        _end(process)
+    return data.decode("utf-8", "replace")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -154,29 +155,50 @@ def test_an_output_that_leads_elsewhere_is_refused(place: Path, way: str, monkey
     sandbox._private.cache_clear()
 
 
-VERBS = (
-    "audit checkout", "init checkout", "compare checkout HEAD~1 HEAD", "doctor", "probe list", f"probe run {OVERFLOW}",
-    "ticket list", "ticket verify B1-PT-01", "ticket fix B1-PT-01", "report audit checkout", "export run.json",
-    "sweep run plan.jsonl", "mcp",
-)  # fmt: skip
+def commands(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    below = getattr(command, "commands", {})
+    for name in below:
+        yield from commands(below[name], (*words, name))
+    if not below:
+        yield words
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_ends_with_6_where_there_is_no_sandbox(place: Path, verb: str) -> None:
-    """Nothing ran: bubblewrap is made unusable by a limit of user namespaces, as in a container."""
-    program = (
-        "import sys, auditkit.sandbox as sandbox; sandbox._SPACES = ('--no-such-option',);"
-        "sys.argv[0] = 'auditkit'; from auditkit.cli.main import main; main()"
-    )
+@pytest.fixture(scope="module")
+def without_namespaces() -> tuple[str, ...]:
+    """What starts a process that cannot make a user namespace, as in most containers."""
+    program = sandbox.engine()[0]
+    return (program, "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--")
+
+
+def assert_refused(ended: subprocess.CompletedProcess[str]) -> None:
+    assert (ended.returncode, ended.stdout) == (ExitCode.NO_SANDBOX, ""), ended.stderr
+    assert ended.stderr.startswith("error: --cage: there is no sandbox here: ")
+    assert "hint: " in ended.stderr
+
+
+@pytest.mark.parametrize("words", [["--cage", "audit", "checkout"], ["sweep", "run", "plan.jsonl"], ["mcp"]])
+def test_a_command_ends_with_6_where_there_is_no_sandbox(
+    place: Path, words: list[str], without_namespaces: tuple[str, ...]
+) -> None:
+    """The control is the same command without the request: it fails for another reason or runs."""
+    command = [*without_namespaces, sys.executable, "-P", "-m", "auditkit", *words]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "AUDITKIT_CAGE": "1"}
+    assert_refused(subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=60))
+
+
+@pytest.mark.acceptance
+def test_every_verb_and_every_probe_end_with_6_where_there_is_no_sandbox(
+    place: Path, without_namespaces: tuple[str, ...]
+) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(place / "home")}
-    for words, variables in ((["--cage", *verb.split()], {}), (verb.split(), {"AUDITKIT_CAGE": "1"})):
-        ended = subprocess.run(
-            [sys.executable, "-P", "-c", program, *words],
-            cwd=place, env=environment | variables, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        assert (ended.returncode, ended.stdout) == (ExitCode.NO_SANDBOX, "")
-        assert ended.stderr.startswith("error: --cage: there is no sandbox here: ")
-        assert "hint: " in ended.stderr
+    auditkit = [sys.executable, "-P", "-m", "auditkit", "--cage"]
+    verbs = [[*auditkit, *words] for words in commands(typer.main.get_command(app))]
+    files = [path for path in (ROOT / "probes").glob("*.py") if not path.name.startswith("_")]
+    probes = [[sys.executable, str(path), "--cage"] for path in files]
+    assert (len(verbs) > 20, len(probes) > 40) == (True, True)
+    for command in (*verbs, *probes):
+        words = [*without_namespaces, *command]
+        assert_refused(subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, timeout=60))
 
 
 def test_a_probe_that_runs_alone_takes_the_option_anywhere(place: Path) -> None:

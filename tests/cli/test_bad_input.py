@@ -378,7 +378,7 @@ def test_a_reader_that_leaves_changes_no_exit_code(workspace: Path, line: str, c
     """`| head -1`: no traceback, no complaint, and the code that the command would have had."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "auditkit", *line.split()]
+    command = [sys.executable, "-P", "-m", "auditkit", *line.split()]
     done = subprocess.run(
         command, cwd=workspace, env=our_environment(), stdout=writing, stderr=subprocess.PIPE, text=True, check=False
     )
@@ -392,7 +392,7 @@ def test_a_reader_that_leaves_changes_no_exit_code(workspace: Path, line: str, c
 def with_stdout(stdout: Any, *words: str, **environment: str) -> tuple[int, str]:
     """The exit code and the complaints of a command whose output goes to `stdout`; None: it is closed."""
     done = subprocess.run(
-        [sys.executable, "-m", "auditkit", *words],
+        [sys.executable, "-P", "-m", "auditkit", *words],
         env={**our_environment(), **environment},
         stdout=stdout,
         stderr=subprocess.PIPE,

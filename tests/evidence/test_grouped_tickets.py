@@ -33,7 +33,7 @@ PROBES = (
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]], Path]:
     """The findings of three collectors that share their arithmetic, and the tickets' folder."""
     folder = tmp_path_factory.mktemp("tickets")
-    words = [sys.executable, "-m", "auditkit", "audit", f"{REPOSITORY}@{REVISION}", "--python", PYTHON, "--json"]
+    words = [sys.executable, "-P", "-m", "auditkit", "audit", f"{REPOSITORY}@{REVISION}", "--python", PYTHON, "--json"]
     words += [word for target in TARGETS for word in ("--target", f"{COLLECTOR}:{target}")]
     words += [word for probe in PROBES for word in ("--probe", probe)]
     ended = subprocess.run([*words, "--tickets", str(folder)], capture_output=True, text=True, check=False)

@@ -87,7 +87,7 @@ def test_two_ranks_are_compared_and_compute_the_same_bits(launcher: list[str], t
     `bypass` is jingyaogong/minimind issue 853, `tp` NVIDIA-NeMo/RL issue 3716, `data` openspeech issue 149."""
     hashes = {}
     wrong = ["clip", "data", "bypass", "tp-fixed", "tp"]
-    watches = [sys.executable, "-m", "auditkit", "run", "--save", "r.json", "--tickets", "tickets", "--"]
+    watches = [sys.executable, "-P", "-m", "auditkit", "run", "--save", "r.json", "--tickets", "tickets", "--"]
     for name, prefix, words in (("plain", [], []), ("seen", watches, wrong)):
         folder = tmp_path / name
         folder.mkdir()

@@ -86,7 +86,7 @@ def test_an_interrupted_audit_leaves_nothing(repository: Path, tmp_path: Path, n
     before = subprocess.run(status, check=True, capture_output=True).stdout
     words = ["audit", f"{repository}@HEAD", "--target", "stats:grad_norm", "--takes", "parameters"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "auditkit", *words, "--tickets", str(tmp_path / "tickets")],
+        [sys.executable, "-P", "-m", "auditkit", *words, "--tickets", str(tmp_path / "tickets")],
         env={**our_environment(), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

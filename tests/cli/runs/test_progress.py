@@ -54,6 +54,7 @@ def command(tmp_path: Path) -> list[str]:
     options = ["--target", "stats:grad_norm", "--contract", "grad_norm", "--takes", "parameters"]
     return [
         sys.executable,
+        "-P",
         "-m",
         "auditkit",
         "audit",

@@ -55,7 +55,7 @@ def audit(checkout: Path) -> str:
     """What an audit with little memory prints; 60 s are a pipe's that is waited for."""
     words = ("audit", str(checkout), "--probe=sync_in_loop", "--no-tickets", "--no-fixes", "--in-place")
     done = subprocess.run(
-        [sys.executable, "-m", "auditkit", *words],
+        [sys.executable, "-P", "-m", "auditkit", *words],
         capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES)),
     )  # fmt: skip

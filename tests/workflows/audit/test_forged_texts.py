@@ -22,7 +22,7 @@ ALIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 def run(folder: Path, *words: str) -> str:
     """What a command prints, on both streams, into a pipe."""
     done = subprocess.run(
-        [sys.executable, "-m", "auditkit", *words],
+        [sys.executable, "-P", "-m", "auditkit", *words],
         cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr

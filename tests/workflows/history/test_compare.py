@@ -260,7 +260,7 @@ def test_an_interrupted_comparison_leaves_the_repository_as_it_was(tmp_path: Pat
     scratch.mkdir()
     words = ["compare", str(repository), "widened", "HEAD", "--target", TOTAL.call, "--probe", OVERFLOW]
     process = subprocess.Popen(
-        [sys.executable, "-m", "auditkit", *words],
+        [sys.executable, "-P", "-m", "auditkit", *words],
         env={**our_environment(), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -278,7 +278,8 @@ def test_an_interrupted_comparison_leaves_the_repository_as_it_was(tmp_path: Pat
     if number is signal.SIGKILL:
         assert len(list(scratch.glob("*/tree"))) == 2
         subprocess.run(
-            [sys.executable, "-m", "auditkit", "compare", str(repository), "HEAD", "HEAD", "--probe", "sync_in_loop"],
+            [sys.executable, "-P", "-m", "auditkit", "compare", str(repository), "HEAD", "HEAD",
+             "--probe", "sync_in_loop"],
             env={**our_environment(), "TMPDIR": str(scratch)}, capture_output=True, check=False, timeout=120,
         )  # fmt: skip
     assert os.listdir(scratch) == []

@@ -1,0 +1,219 @@
+"""The verbs that run code, each one in the sandbox for real; and what they leave behind without it.
+
+The checkout's module writes to the home folder when it is imported. The control is the same command without --cage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auditkit import sandbox
+from tests.cage.test_trust import NORM, auditkit, probe
+from tests.probing_helpers import OVERFLOW
+from tests.project_files import ROOT
+
+pytestmark = pytest.mark.process
+
+ESCAPE = "import os\ntry:\n    open(os.path.expanduser('~/escaped'), 'a').write('x')\nexcept OSError:\n    pass\n"
+FIX = """```diff
+--- a/stats.py
++++ b/stats.py
+@@ -6,2 +6,3 @@
+ def norm(parameters):
+-    return sum(p.grad.pow(2).sum() for p in parameters if p.grad is not None) ** 0.5
++    import torch
++    return torch.nn.utils.get_total_norm([p.grad.double() for p in parameters if p.grad is not None])
+```
+"""
+
+
+@pytest.fixture(scope="module")
+def filed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A checkout in git, a home, and the ticket that a sandboxed command filed."""
+    place = tmp_path_factory.mktemp("verbs")
+    (place / "home").mkdir()
+    (place / "checkout").mkdir()
+    (place / "checkout" / "stats.py").write_text(ESCAPE + NORM)
+    git = ["git", "-C", str(place / "checkout"), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    done = probe(place, "--tickets", "tickets", before=("--cage",))
+    assert done.returncode == 1, done.stderr
+    ticket = place / "tickets" / "B1-PT-01.md"
+    text = ticket.read_text()
+    ticket.write_text(re.sub(r"(?s)## Fix\n.*?\n## ", f"## Fix\n{FIX}\n## ", text))
+    yield place
+    assert not (place / "home" / "escaped").exists()
+    shutil.rmtree(place / "home")
+    (place / "home").mkdir()
+    probe(place)
+    assert (place / "home" / "escaped").exists(), "control"
+
+
+def sandbox_of(place: Path) -> set[str]:
+    document = json.loads((place / "tickets" / "evidence" / "B1-PT-01.json").read_text())
+    return {result["run"]["sandbox"] for result in document["results"]}
+
+
+def caged(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return auditkit("--cage", *words, cwd=place, home=place / "home", timeout_s=240.0)
+
+
+@pytest.mark.acceptance
+def test_ticket_verify_runs_inside(filed: Path) -> None:
+    done = caged(filed, "ticket", "verify", "B1-PT-01", "--checkout", "checkout", "--recommended", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"] == "fixed"
+    assert sandbox_of(filed) == {sandbox.engine()[1]}
+
+
+@pytest.mark.acceptance
+def test_ticket_fix_patches_a_copy_inside_and_prints_its_diff(filed: Path) -> None:
+    before = (filed / "checkout" / "stats.py").read_text()
+    done = caged(filed, "ticket", "fix", "B1-PT-01", "--checkout", "checkout")
+    assert done.returncode == 0, done.stderr
+    assert "+    return torch.nn.utils.get_total_norm" in done.stdout
+    assert (filed / "checkout" / "stats.py").read_text() == before
+    refused = caged(filed, "ticket", "fix", "B1-PT-01", "--checkout", "checkout", "--apply")
+    assert (refused.returncode, "git apply" in refused.stderr) == (2, True)
+
+
+@pytest.mark.acceptance
+def test_sweep_run_gives_each_job_a_sandbox(filed: Path) -> None:
+    """A job at a revision: auditkit extracts it inside."""
+    words = ("checkout@HEAD", "--interpreter", sys.executable, "--probe", OVERFLOW, "--device", "cpu")
+    plan = auditkit("sweep", "plan", *words, cwd=filed, home=filed / "home")
+    (filed / "plan.jsonl").write_text(plan.stdout)
+    done = caged(filed, "sweep", "run", "plan.jsonl", "--results", "swept", "--cache", "cache")
+    assert done.returncode == 0, done.stderr
+    runs = [json.loads(path.read_text()) for path in (filed / "swept").rglob("*.json")]
+    held = [found for document in runs for found in re.findall(r'"sandbox": "([^"]*)"', json.dumps(document))]
+    assert set(held) == {sandbox.engine()[1]}
+
+
+@pytest.mark.acceptance
+@pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="mcp is not installed: auditkit[mcp]")
+def test_mcp_gives_each_call_a_sandbox(filed: Path) -> None:
+    from mcp import Client, StdioServerParameters
+
+    environment = {"PATH": os.environ["PATH"], "HOME": str(filed / "home"), "OMP_NUM_THREADS": "1"}
+    arguments = ["-P", "-m", "auditkit", "--cage", "mcp"]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=environment, cwd=filed)
+
+    async def ask() -> Any:
+        async with Client(server) as client:
+            given = {"checkout": "checkout", "targets": ["stats:norm"], "probes": [OVERFLOW], "python": sys.executable}
+            audited = json.loads((await client.call_tool("audit", given)).content[0].text)
+            return audited, Path(audited["answer"]["whole"]).read_text()
+
+    audited, whole = asyncio.run(asyncio.wait_for(ask(), 240))
+    assert audited["exit_code"] == 1
+    assert json.loads(whole)["run"]["sandbox"] == sandbox.engine()[1]
+
+
+def test_no_result_of_the_cache_is_read_in_the_sandbox(tmp_path: Path) -> None:
+    """The control: without the sandbox the second run reads what the first one kept."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "checkout" / "stats.py").write_text(ESCAPE + NORM)
+    mark = tmp_path / "home" / "escaped"
+    ran = []
+    for before in ((), (), ("--cage",)):
+        done = probe(tmp_path, "--json", before=before)
+        ran.append((mark.exists(), min(one["duration_s"] for one in json.loads(done.stdout)["results"]) > 0))
+        mark.unlink(missing_ok=True)
+    assert [exists for exists, _ in ran] == [True, False, False]
+
+
+def files_below(*folders: Path) -> dict[str, Any]:
+    """Every path below some folders, with the content, the mode and the time of each file."""
+    found: dict[str, Any] = {}
+    for path in (path for folder in folders for path in folder.rglob("*")):
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path)] = (status.st_mode, content, None if path.is_dir() else status.st_mtime_ns)
+    return found
+
+
+CARELESS = """
+import os, tempfile
+open("beside the command", "w").write("x")
+open(os.path.join(os.path.dirname(__file__), "beside the module"), "w").write("x")
+tempfile.mkdtemp()
+"""
+
+
+def test_without_the_sandbox_an_audit_changes_only_its_outputs(tmp_path: Path) -> None:
+    """The checkout's code writes beside itself, to its current folder, and to a temporary folder that it leaves.
+
+    The control: a plain import of the module leaves all three. auditkit's cache is its only file in the home folder.
+    """
+    folders = [tmp_path / name for name in ("home", "checkout", "tmp")]
+    for folder in folders:
+        folder.mkdir()
+    home, checkout, temporary = folders
+    (checkout / "stats.py").write_text(CARELESS + NORM)
+    (checkout / "link").symlink_to(home)
+    (home / "kept").write_text("kept")
+    before = files_below(*folders)
+    words = ("--target", "stats:norm", "--probe", OVERFLOW, "--device", "cpu", "--no-fixes")
+    done = auditkit(
+        "audit", "checkout", *words, "--tickets", "tickets", "--save", "run.json",
+        cwd=tmp_path, home=home, TMPDIR=str(temporary),
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    cache = str(home / ".cache")
+    after = {path: what for path, what in files_below(*folders).items() if not path.startswith(cache)}
+    assert after == before
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "checkout", "tmp", "tickets", "run.json"}
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary)}
+    subprocess.run([sys.executable, "-c", "import stats"], cwd=checkout, env=environment, check=True)
+    assert len(files_below(checkout, temporary).keys() - before.keys()) >= 3, "control"
+
+
+STARTERS = ("auditkit", "probes", "templates", "tests", "benchmarks", "docs")
+KINDS = (".py", ".j2", ".yml", ".md")
+
+
+def test_auditkit_starts_itself_with_p_everywhere() -> None:
+    """No module of the current folder stands for one of auditkit's own."""
+    start = re.compile(r"""["']-m["'],\s*["']auditkit|python3?(?: -\S+)* -m auditkit\b""")
+    shipped = [path for name in STARTERS for path in (ROOT / name).rglob("*")]
+    files = [path for path in (*shipped, ROOT / "action.yml", ROOT / "README.md") if path.suffix in KINDS]
+    texts = {path: path.read_text() for path in files}
+    found = [(path, text[: one.end()].splitlines()[-1]) for path, text in texts.items() for one in start.finditer(text)]
+    assert len(found) >= 5
+    named = ("`python -m auditkit", "re.compile(")  # the name of the module, and this search
+    assert [each for each in found if '"-P"' not in each[1] and not any(name in each[1] for name in named)] == []
+
+
+def test_a_package_of_the_current_folder_is_not_auditkit(tmp_path: Path) -> None:
+    """As the merge driver of git met it, in a checkout's folder. The control: without -P it is imported."""
+    (tmp_path / "auditkit").mkdir()
+    (tmp_path / "auditkit" / "__init__.py").write_text("print('escaped')\n")
+    program = "import os, sys, auditkit; print(os.getcwd(), file=sys.stderr)"
+    said = {}
+    for words in ((), ("-P",)):
+        done = subprocess.run([sys.executable, *words, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+        said[words] = done.stdout
+    assert said == {(): "escaped\n", ("-P",): ""}
+
+
+def test_tickets_have_no_merge_driver() -> None:
+    """Neither a verb of the command nor an entry of any git configuration."""
+    done = subprocess.run([sys.executable, "-P", "-m", "auditkit", "ticket", "merge"], capture_output=True, text=True)
+    assert (done.returncode, "No such command" in done.stderr) == (2, True)
+    shipped = [path for name in ("auditkit", "probes", "templates") for path in (ROOT / name).rglob("*.py")]
+    assert [path for path in shipped if re.search(r"merge\.\w+\.driver|merge=auditkit", path.read_text())] == []

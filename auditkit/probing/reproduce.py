@@ -17,6 +17,7 @@ from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult, TargetReading
 from auditkit.model.runs.target import split_call
 from auditkit.model.text import inert, shortened
+from auditkit.probing.hosts.fork_servers import server_for
 from auditkit.probing.hosts.sandbox import Setting, worker_environment
 from auditkit.probing.worker.feeding import guesses
 
@@ -284,7 +285,7 @@ def _file_of(place: str, setting: Setting) -> str:
 
 def _run(script: str, setting: Setting) -> tuple[str, _Lines]:
     """Run a script in the checkout; return its output as a ticket shows it, and by line."""
-    environment = worker_environment()
+    environment = server_for(setting.interpreter, worker_environment()).environment_of_workers()
     environment["PYTHONPATH"] = os.pathsep.join(map(str, setting.import_roots))
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:

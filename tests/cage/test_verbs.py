@@ -30,11 +30,12 @@ ESCAPE = "import os\ntry:\n    open(os.path.expanduser('~/escaped'), 'a').write(
 FIX = """```diff
 --- a/stats.py
 +++ b/stats.py
-@@ -6,2 +6,3 @@
+@@ -6,2 +6,4 @@
  def norm(parameters):
 -    return sum(p.grad.pow(2).sum() for p in parameters if p.grad is not None) ** 0.5
-+    import torch
-+    return torch.nn.utils.get_total_norm([p.grad.double() for p in parameters if p.grad is not None])
++    grads = [p.grad for p in parameters if p.grad is not None]
++    total = sum(g.double().pow(2).sum() for g in grads) ** 0.5
++    return total.to(sum(g.sum() for g in grads).dtype) if grads else total
 ```
 """
 
@@ -74,8 +75,10 @@ def caged(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.acceptance
 def test_ticket_verify_runs_inside(filed: Path) -> None:
     done = caged(filed, "ticket", "verify", "B1-PT-01", "--checkout", "checkout", "--recommended", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["verdict"] == "fixed"
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    assert document["verdict"] == "insufficient"  # float16 still overflows, and float64 copies take more memory
+    assert "norm_loses_accuracy no longer reproduces" in document["reason"]
     assert sandbox_of(filed) == {sandbox.engine()[1]}
 
 
@@ -83,8 +86,8 @@ def test_ticket_verify_runs_inside(filed: Path) -> None:
 def test_ticket_fix_patches_a_copy_inside_and_prints_its_diff(filed: Path) -> None:
     before = (filed / "checkout" / "stats.py").read_text()
     done = caged(filed, "ticket", "fix", "B1-PT-01", "--checkout", "checkout")
-    assert done.returncode == 0, done.stderr
-    assert "+    return torch.nn.utils.get_total_norm" in done.stdout
+    assert done.returncode == 1, done.stderr  # the ticket's fix is not sufficient
+    assert "+    total = sum(g.double()" in done.stdout
     assert (filed / "checkout" / "stats.py").read_text() == before
     refused = caged(filed, "ticket", "fix", "B1-PT-01", "--checkout", "checkout", "--apply")
     assert (refused.returncode, "git apply" in refused.stderr) == (2, True)
@@ -132,9 +135,10 @@ def test_no_result_of_the_cache_is_read_in_the_sandbox(tmp_path: Path) -> None:
     ran = []
     for before in ((), (), ("--cage",)):
         done = probe(tmp_path, "--json", before=before)
-        ran.append((mark.exists(), min(one["duration_s"] for one in json.loads(done.stdout)["results"]) > 0))
+        (result,) = json.loads(done.stdout)["results"]
+        ran.append((mark.exists(), result["outcome"]))
         mark.unlink(missing_ok=True)
-    assert [exists for exists, _ in ran] == [True, False, False]
+    assert ran == [(True, "reproduced"), (False, "reproduced"), (False, "reproduced")]
 
 
 def files_below(*folders: Path) -> dict[str, Any]:
@@ -193,7 +197,11 @@ def test_auditkit_starts_itself_with_p_everywhere() -> None:
     shipped = [path for name in STARTERS for path in (ROOT / name).rglob("*")]
     files = [path for path in (*shipped, ROOT / "action.yml", ROOT / "README.md") if path.suffix in KINDS]
     texts = {path: path.read_text() for path in files}
-    found = [(path, text[: one.end()].splitlines()[-1]) for path, text in texts.items() for one in start.finditer(text)]
+    found = [
+        (path, text[max(0, one.start() - 40) : one.end()])
+        for path, text in texts.items()
+        for one in start.finditer(text)
+    ]
     assert len(found) >= 5
     named = ("`python -m auditkit", "re.compile(")  # the name of the module, and this search
     assert [each for each in found if '"-P"' not in each[1] and not any(name in each[1] for name in named)] == []

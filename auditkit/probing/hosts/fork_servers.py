@@ -75,7 +75,7 @@ class ForkServer:
     usable: bool = True
     _channel: socket.socket | None = None
     _process: subprocess.Popen[bytes] | None = None
-    _cache: tuple[Path, int] | None = None
+    _scratch: tuple[Path, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fork(
@@ -112,9 +112,18 @@ class ForkServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        if self._cache is not None:
-            scratch.remove_scratch(*self._cache)
-        self._channel = self._process = self._cache = None
+        if self._scratch is not None:
+            scratch.remove_scratch(*self._scratch)
+        self._channel = self._process = self._scratch = None
+
+    def environment_of_workers(self) -> dict[str, str]:
+        """The environment of each worker, with a folder for temporary files that ends with this server.
+
+        The audited code leaves files there, and so does torch's compiler.
+        """
+        self._scratch = self._scratch or scratch.make_scratch()
+        folder = str(self._scratch[0])
+        return {**self.environment, "TMPDIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
 
     def _fork(
         self,
@@ -140,9 +149,7 @@ class ForkServer:
         return Process(pid, os.fdopen(input_write, "wb"), os.fdopen(output_read, "rb"), end_read)
 
     def _start(self) -> socket.socket:
-        # torch's compiler makes a folder for its cache, among the user's temporary files where it is given none.
-        self._cache = self._cache or scratch.make_scratch()
-        environment = {**self.environment, "TORCHINDUCTOR_CACHE_DIR": str(self._cache[0])}
+        environment = self.environment_of_workers()
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as if_it_fails:
             if_it_fails.enter_context(ours)

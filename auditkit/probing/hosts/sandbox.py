@@ -139,13 +139,12 @@ class Worker:
         results_read, results_write = os.pipe()
         try:
             process: Process | subprocess.Popen[bytes] | None
-            process = server_for(interpreter, environment).fork(
-                self.request["jobs"], results_write, self.setting.cancelled
-            )
+            server = server_for(interpreter, environment)
+            process = server.fork(self.request["jobs"], results_write, self.setting.cancelled)
             if process is None:
                 command = [interpreter, *FLAGS, str(ENTRY), str(results_write)]
                 pipe, both = subprocess.PIPE, subprocess.STDOUT
-                process = start_in_session(command, environment, results_write, pipe, pipe, both)
+                process = start_in_session(command, server.environment_of_workers(), results_write, pipe, pipe, both)
         except (OSError, NothingMeasuredError):
             os.close(results_read)
             raise

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -86,3 +88,28 @@ def test_the_parameters_are_read_when_the_process_ends() -> None:
     assert steps == [0, 1, 2, 3, 4]
     (found,) = [each for each in seen.findings if each.probe == "nonfinite_step_is_applied"]
     assert "became NaN or inf between steps 5 and 39" in found.message
+
+
+def test_a_thousand_tensors_cost_less_than_a_megabyte() -> None:
+    """Python's allocations and the watcher's own tensors after six inspected steps; the program's are made before."""
+    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(500)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    model(torch.ones(1, 8)).sum().backward()
+    assert all(tensor.grad is not None for tensor in model.parameters())
+    with watch(every=1, fail_on=None) as seen:
+        gc.collect()
+        before = {id(each) for each in gc.get_objects() if isinstance(each, torch.Tensor)}
+        tracemalloc.start()
+        started = tracemalloc.get_traced_memory()[0]
+        for _ in range(6):
+            optimizer.step()
+        gc.collect()
+        python_bytes = tracemalloc.get_traced_memory()[0] - started
+        tracemalloc.stop()
+        added = [each for each in gc.get_objects() if isinstance(each, torch.Tensor) and id(each) not in before]
+    assert seen.watched is not None
+    assert len(seen.watched.recording.main.parameters) == 1000
+    assert len(seen.watched.recording.main.turns) == 6
+    total = python_bytes + sum(each.untyped_storage().nbytes() for each in added)
+    print(f"\n{total:,} bytes for 1,000 tensors, {len(added)} tensors")
+    assert 100_000 < total < 1_000_000

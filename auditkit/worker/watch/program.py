@@ -21,11 +21,19 @@ FEW = 16
 """Parameters of an optimizer that are looked at between its steps."""
 
 
+_values: dict = {}
+
+
+def _shared(value: Any) -> Any:
+    """One object for all equal values: thousands of parameters have the same dtype, shape and group."""
+    return _values.setdefault(value, value)
+
+
 class Parameter:
     """One parameter, and what the inspections have seen of it so far; the host reads these counts."""
 
     __slots__ = (
-        "after", "bad_gradient", "bad_value", "changed", "device", "dtype", "first", "frozen_moved", "group", "index",
+        "after", "bad_gradient", "bad_value", "changed", "device", "dtype", "frozen_moved", "group", "index",
         "kept", "moved", "name", "nonzero", "norm", "numel", "optimizers", "owner", "owner_class", "owner_eval", "part",
         "ran", "ref", "replicas", "requires_grad", "root", "seen", "shape", "stayed", "suspect", "vanished",
         "with_gradient",
@@ -36,26 +44,25 @@ class Parameter:
         self.index = index
         self.name, self.root, self.owner_class, self.part = "", "", "", ""
         self.owner: Any = None
-        self.shape = list(tensor.shape)
-        self.dtype = str(tensor.dtype).replace("torch.", "")
-        self.device = str(tensor.device)
+        self.shape = _shared(tuple(tensor.shape))
+        self.dtype = _shared(str(tensor.dtype).replace("torch.", ""))
+        self.device = _shared(str(tensor.device))
         self.numel = tensor.numel()
         self.requires_grad = tensor.requires_grad
-        self.optimizers: list = []
+        self.optimizers: tuple = ()
         self.seen = self.with_gradient = self.nonzero = self.ran = self.owner_eval = 0
         self.changed = self.stayed = 0
         self.frozen_moved: Optional[int] = None
         self.bad_gradient: Optional[int] = None
         self.bad_value: Optional[int] = None
-        self.vanished: list = []
+        self.vanished: tuple = ()
         self.norm = 0.0
-        self.first: Any = None
         self.after: Any = None
         self.kept: Any = None
         self.suspect = False
         self.moved = False
         self.replicas = ""
-        self.group: list = []
+        self.group: tuple = ()
 
     def to_json(self) -> dict:
         names = (
@@ -75,7 +82,6 @@ class Optimizer:
         self.steps = self.attempts = self.inspected = 0
         self.parameters: list = []
         self.few: list = []
-        self.ids: frozenset = frozenset()
         self.consumed: Optional[list] = None
         self.clipped: Optional[list] = None  # what a clip after the step made of the consumed gradients
         self.begins: Optional[int] = None
@@ -169,18 +175,14 @@ class Program:
         if optimizer is None:
             return
         tensors = [tensor for group in optimizer.param_groups for tensor in group["params"]]
-        ids = frozenset(map(id, tensors))
-        if (
-            ids == known.ids
-            and len(known.parameters) == len(tensors)
-            and all(each.ref() is tensor for each, tensor in zip(known.parameters, tensors))
+        if len(known.parameters) == len(tensors) and all(
+            each.ref() is tensor for each, tensor in zip(known.parameters, tensors)
         ):
             return
-        known.ids = ids
         known.parameters = [self.parameter(tensor) for tensor in tensors]
         for each in known.parameters:
             if known.index not in each.optimizers:
-                each.optimizers.append(known.index)
+                each.optimizers = _shared((*each.optimizers, known.index))
         held = [each for each in known.parameters if each.numel]
         known.few = held[:: max(1, -(-len(held) // FEW))]
 
@@ -223,9 +225,9 @@ class Program:
                     known.requires_grad = tensor.requires_grad
                     full = stripped("%s.%s" % (path, name) if path else name)
                     if not known.name or known.owner is None or known.owner() is None:
-                        known.name, known.root = full, type(_unwrapped(root)).__name__
-                        known.owner, known.owner_class = weakref.ref(module), type(module).__name__
-                        known.part = known.name.split(".")[0]
+                        known.name, known.root = full, _shared(type(_unwrapped(root)).__name__)
+                        known.owner, known.owner_class = weakref.ref(module), _shared(type(module).__name__)
+                        known.part = _shared(known.name.split(".")[0])
                     if getattr(tensor, "device_mesh", None) is not None:
                         meshes[id(root)] = tensor.device_mesh
                     else:
@@ -233,8 +235,8 @@ class Program:
             if id(root) in meshes:
                 for known in plain:
                     if not known.replicas:
-                        known.group = meshes[id(root)].mesh.flatten().tolist()
-                        known.replicas = "mesh %s" % known.group
+                        known.group = _shared(tuple(meshes[id(root)].mesh.flatten().tolist()))
+                        known.replicas = _shared("mesh %s" % list(known.group))
             self._place_data_parallel(root)
 
     def _place_data_parallel(self, root: Any) -> None:
@@ -244,7 +246,7 @@ class Program:
                 for tensor in module.parameters():
                     known = self.parameter(tensor)
                     if not known.replicas:
-                        known.group, known.replicas = list(ranks), "dp %s" % list(ranks)
+                        known.group, known.replicas = _shared(tuple(ranks)), _shared("dp %s" % list(ranks))
 
     def _place_ranks(self, known: Parameter, tensor: Any) -> None:
         """The ranks that hold the same shard of a DTensor: equal coordinates but along replicated dimensions."""
@@ -257,10 +259,10 @@ class Program:
         chosen = tuple(
             slice(None) if placement.is_replicate() else coordinate[dim] for dim, placement in enumerate(placements)
         )
-        known.group = mesh.mesh[chosen].flatten().tolist()
+        known.group = _shared(tuple(mesh.mesh[chosen].flatten().tolist()))
         names = mesh.mesh_dim_names or ["dim%d" % dim for dim in range(mesh.ndim)]
         kept = [name for name, placement in zip(names, placements) if placement.is_replicate()]
-        known.replicas = "%s %s" % (" ".join(kept), known.group) if len(known.group) > 1 else ""
+        known.replicas = _shared("%s %s" % (" ".join(kept), list(known.group))) if len(known.group) > 1 else ""
 
     def unowned(self) -> list:
         """Parameters of modules that want gradients and that no optimizer holds."""

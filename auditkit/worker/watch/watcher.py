@@ -313,7 +313,7 @@ class Watcher:
                 if now is None:
                     continue
                 each.moved = each.moved or (each.after is not None and not each.after.same(now))
-                each.after = now
+                each.after = now.kept()
                 if not now.is_finite and each.bad_value is None:
                     each.bad_value = known.steps - 1
             self.final[known.index] = [known.steps - 1, self._replicas(known, [None] * len(known.parameters))]
@@ -351,7 +351,7 @@ class Watcher:
                 moved = moved or not full[n].same(now)
             elif not moved and each.after is not None and each.kept == self.turn - 1:
                 moved = not each.after.same(now)
-            each.after, each.kept = now, self.turn
+            each.after, each.kept = now.kept(), self.turn
             each.moved = each.moved or moved
             each.changed += moved
             if not now.is_finite:
@@ -379,8 +379,8 @@ class Watcher:
                 asked = marks[n] != 0
                 still = (before[n].view(torch.int32) == now.sample.view(torch.int32)) & asked.to(now.sample.device)
                 if bool(asked.any()):
-                    each.vanished.append([step, round(float(still.sum()) / float(asked.sum()), 3)])
-                    del each.vanished[:-50]
+                    found_now = (step, round(float(still.sum()) / float(asked.sum()), 3))
+                    each.vanished = (*each.vanished[-49:], found_now)
         self._unowned()
         turn["bad_gradients"], turn["bad_values"] = bad_gradients[:20], bad_values[:20]
         turn["bad_counts"] = [len(bad_gradients), len(bad_values)]
@@ -457,7 +457,7 @@ class Watcher:
                 if each.after is not None and not each.after.same(now):
                     each.changed += 1
                     each.moved = True
-                each.after = now
+                each.after = now.kept()
 
     def _clips(self, turn: dict, known: Any, gradients: list, read: list, begins: int) -> None:
         """What each clip of the turn covered, returned and left, beside what the step uses."""
@@ -501,7 +501,7 @@ class Watcher:
             if each.replicas and each.after is not None:
                 group = found.setdefault(each.replicas, [each.group, []])
                 digest = gradient.digest() if gradient is not None else ""
-                group[1].append([each.index, digest, each.after.digest()])
+                group[1].append([each.index, digest, each.after.digest])
         return found
 
     def _memory(self) -> Optional[list]:

@@ -146,6 +146,16 @@ def test_an_interpreter_without_pythonpath_is_watched_through_torchs_entry_point
     assert "watched 5 of 50 steps" in ended.stderr
 
 
+def test_a_torch_that_is_too_old_is_named(tmp_path: Path) -> None:
+    """The program runs as it is, although its torch lacks what the watcher reads."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text('__version__ = "2.8.0+cpu"', encoding="utf-8")
+    (tmp_path / "train.py").write_text("import torch\nprint('ran')", encoding="utf-8")
+    ended = run("--", sys.executable, "train.py", cwd=tmp_path)
+    assert (ended.code, ended.stdout) == (3, "ran\n")
+    assert ended.stderr.startswith("NOT WATCHED: torch 2.8.0+cpu is too old: auditkit run needs torch 2.9 or later")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -156,6 +166,7 @@ def test_an_interpreter_without_pythonpath_is_watched_through_torchs_entry_point
         (["--", sys.executable, "-c", "import sys; print('ran'); sys.exit(9)"], 9, "NOT WATCHED"),
         (["--save", "absent/run.json", "--", "true"], 2, "error: absent/run.json cannot be written"),
         (["--folder", "train.py/x", "--", "true"], 4, "error: train.py/x cannot be written"),
+        (["--tickets", "train.py/x", "--", "true"], 4, "train.py is not a folder"),
         (["--accept", "replica_drift:a.py:1=why", "--", "true"], 2, "did you mean replicas_drift?"),
         (["--budget", "much", "--", "true"], 2, "error: --budget much: not a percentage"),
         (["--fail-on", "P7", "--", "true"], 2, "P7"),

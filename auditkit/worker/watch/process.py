@@ -134,7 +134,7 @@ class Process:
 
     def document(self, ended: bool) -> dict:
         recorded = self.watcher.to_json() if self.watcher is not None else {}
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
+        if recorded and torch.distributed.is_available() and torch.distributed.is_initialized():
             # A program may end its process group before its last file is written.
             self.group = {"rank": torch.distributed.get_rank(), "world": torch.distributed.get_world_size()}
         return {
@@ -142,7 +142,8 @@ class Process:
             "began": self.began, "ended": ended, "reason": self.reason, "argv": sys.argv[:50],
             "executable": sys.executable, "python": platform.python_version(), "torch": str(torch.__version__),
             "cwd": os.getcwd(), "is_fork": self.is_fork, "platform": "-".join(os.uname()[:1] + os.uname()[2:5:2]),
-            "identity": identity() | self.group, "device": _device(), **recorded,
+            "identity": identity() | self.group, "device": _device() if recorded else ["cpu", ""],
+            **recorded,
         }  # fmt: skip
 
 

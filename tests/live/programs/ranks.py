@@ -70,8 +70,8 @@ def main(rank: int | None) -> None:
 if __name__ == "__main__":
     if "RANK" in os.environ:
         main(None)
-    elif other := os.fork():
-        main(0)
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
     else:
-        main(1)
+        torch.optim.SGD([torch.zeros(1)])  # imports much, once for both
+        other = os.fork()
+        main(0 if other else 1)
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) if other else 0)

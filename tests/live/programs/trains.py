@@ -84,7 +84,8 @@ def accumulating() -> str:
 
 
 def main_in_forks(words: list[str]) -> None:
-    """One child for each word: torch is imported once."""
+    """One child for each word: torch, and what its first optimizer imports, is imported once."""
+    torch.optim.SGD([torch.zeros(1)])
     for word in words:
         child = os.fork()
         if not child:

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import Run
 
-TRIAL_SCHEME = "try-fix/1"
-
 
 class FixVerdict(StrEnum):
-    """What a fix is worth: no finding left and nothing worse, a finding left, one gone for another, or no answer.
-
-    `incomplete` leaves out what the function needs, and was not run.
-    """
+    """The worth of a fix: no finding left and nothing worse, a finding left, one gone for another, or no result."""
 
     SUFFICIENT = "sufficient"
     INSUFFICIENT = "insufficient"
     TRADES = "trades"
     DOES_NOT_RUN = "does not run"
-    INCOMPLETE = "incomplete"
-
-
-class ArmKind(StrEnum):
-    """Whose code an arm ran: the checkout's own, a block of the ticket, or the fix that was made."""
-
-    BASE = "base"
-    RECOMMENDED = "recommended"
-    APPLIED = "applied"
 
 
 class ChangeKind(StrEnum):
@@ -84,14 +69,13 @@ class Judgement(Record, keys="verdict=text kind=verdict reason changes"):
 
 
 @dataclass(frozen=True)
-class TriedArm(Record, keys="arm=name kind judgement block completion source difference target run"):
+class TriedArm(Record, keys="arm=name judgement block completion source difference target run"):
     """One column: a block of the ticket (None for a commit), how it was completed, what ran and came of it.
 
     `run` is None where nothing could run; `target` is what was called, which a later revision may have renamed.
     """
 
     name: str
-    kind: ArmKind
     judgement: Judgement
     run: Run | None = None
     block: FixBlock | None = None
@@ -99,31 +83,3 @@ class TriedArm(Record, keys="arm=name kind judgement block completion source dif
     source: str = ""
     difference: str = ""
     target: str = ""
-
-
-@dataclass(frozen=True)
-class FixTrial(Record, keys="ticket target verdict=first.judgement.text findings chosen base arms notes"):
-    """The whole trial of one ticket's fix on one target; `findings` are the probes that it is judged by.
-
-    `chosen` says how the findings were chosen where the ticket is bound to none.
-    """
-
-    schema_version: ClassVar[int] = 1
-
-    ticket: str
-    target: str
-    findings: tuple[str, ...]
-    chosen: str
-    base: Run
-    arms: tuple[TriedArm, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def first(self) -> TriedArm:
-        """The arm that the whole trial's verdict is of."""
-        return self.arms[0]
-
-    @property
-    def id(self) -> str:
-        """What its block in the ticket is found again by; no finding's fingerprint begins so."""
-        return f"{TRIAL_SCHEME}/{self.target}"

@@ -131,12 +131,6 @@ def does_not_run(reason: str, changes: tuple[ProbeChange, ...] = ()) -> Judgemen
     return Judgement(FixVerdict.DOES_NOT_RUN, FixVerdict.DOES_NOT_RUN.value, reason, changes)
 
 
-def incomplete(forgotten: Sequence[str]) -> Judgement:
-    """The verdict on code that leaves out what the function still needs, and could be completed."""
-    text, needed = f"incomplete: forgets {_enumerated(forgotten)}", "which the function still needs"
-    return Judgement(FixVerdict.INCOMPLETE, text, f"{_enumerated(forgotten)}, {needed}; --complete adds it and runs it")
-
-
 def to_be_mended(findings: Sequence[ProbeResult]) -> list[ProbeResult]:
     """The findings that a fix is judged by: those above P4, or all where none is. A minor one may stay."""
     return [one for one in findings if one.severity is not Severity.P4] or list(findings)

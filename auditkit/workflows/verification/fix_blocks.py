@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from auditkit.model.enums import Takes
-from auditkit.model.revisions.trial import ArmKind, FixBlock, Judgement, TriedArm
+from auditkit.model.revisions.trial import FixBlock, Judgement, TriedArm
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
@@ -19,7 +19,7 @@ from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patches import Blame, FunctionFile, Patch, patch
 from auditkit.probing.source_code.history.anchors import Anchor
-from auditkit.rules.comparison.trade import does_not_run, incomplete
+from auditkit.rules.comparison.trade import does_not_run
 from auditkit.tickets.document import Document, Section
 from auditkit.workflows.audit.measurement import Progress, ask
 from auditkit.workflows.audit.run_options import RunOptions
@@ -30,7 +30,6 @@ from auditkit.workflows.fixes.file_change import FileChange
 
 PYTHON = frozenset({"python", "py", "python3"})
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
-_FORGOTTEN = re.compile(r"(\w+), which the function still needs and the fix forgets")
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,6 @@ class Ground:
     progress: Progress
     answers: Answers
     prefix: str = ""
-    complete: bool = False
 
     def bench(self) -> contextlib.AbstractContextManager[Bench]:
         """A copy of the base to put a fix into."""
@@ -91,13 +89,14 @@ def defined_in(blocks: Sequence[FixBlock]) -> set[str]:
     return {parts[parts.index("def") + 1].partition("(")[0] for parts in lines if len(parts) > parts.index("def") + 1}
 
 
-def try_block(
-    block: FixBlock, blocks: Sequence[FixBlock], ground: Ground, kind: ArmKind = ArmKind.RECOMMENDED
-) -> TriedArm:
-    """What came of one block; the whole functions among `blocks` above it may complete it."""
+def try_block(block: FixBlock, blocks: Sequence[FixBlock], ground: Ground) -> TriedArm:
+    """Run one block in a copy and judge it; the whole functions among `blocks` above it may complete it.
+
+    `completion` names what auditkit kept or added to make the block run.
+    """
     name = f"{block.section}, block {block.number}"
     earlier = [other.code for other in blocks if other.number < block.number and _is_whole(other.code)]
-    refused = TriedArm(name, kind, does_not_run(""), block=block, target=ground.target.call)
+    refused = TriedArm(name, does_not_run(""), block=block, target=ground.target.call)
     patched = None
     try:
         with ground.bench() as bench:
@@ -105,9 +104,6 @@ def try_block(
                 changes = changes_of(block.code, bench.opened.path, ground.prefix)
             else:
                 patched = patch(block.code, ground.place, ground.blame, earlier, _takes(ground))
-                forgotten = forgotten_in(patched.notes)
-                if forgotten and not ground.complete:
-                    return replace(refused, judgement=incomplete(forgotten))
                 changes = [_change(patched, ground, bench)]
             with _holding(bench, changes, patched, ground) as opened:
                 label = f"{ground.base.environment.checkout} with {name}"
@@ -123,11 +119,6 @@ def try_block(
         source=patched.function if patched is not None else "",
         difference=patched.difference if patched is not None else block.code,
     )
-
-
-def forgotten_in(notes: Sequence[str]) -> list[str]:
-    """The names that a completion had to add, by what it says of itself."""
-    return [found[1] for note in notes if (found := _FORGOTTEN.match(note))]
 
 
 def _change(patched: Patch, ground: Ground, bench: Bench) -> FileChange:

@@ -94,15 +94,19 @@ def _module(file: Path, checkout: Path, roots: Sequence[Path]) -> Module | None:
 def probes_in_words(
     ticket: Ticket, text: str, reproduced: Sequence[str], catalog: Mapping[str, ProbeInfo]
 ) -> tuple[str, ...]:
-    """Return the reproduced probes that a ticket without findings is about, by the words of its title and text."""
+    """Return the reproduced probes that a ticket without findings is about.
+
+    They are those of whose ids the title, else the text, has the most words; all of them if it has none.
+    """
     for words in (ticket.title, text):
         stems = {word[:_STEM] for word in re.findall(r"[a-z]+", words.casefold()) if len(word) >= _SHORTEST}
-        named = tuple(probe for probe in reproduced if probe in catalog and _is_named(probe, stems))
-        if named:
-            return named
+        named = {probe: _words_in(probe, stems) for probe in reproduced if probe in catalog}
+        most = max(named.values(), default=0)
+        if most:
+            return tuple(probe for probe, count in named.items() if count == most)
     return tuple(reproduced)
 
 
-def _is_named(probe: str, stems: set[str]) -> bool:
+def _words_in(probe: str, stems: set[str]) -> int:
     own = (word for word in probe.split("_") if len(word) >= _SHORTEST and word not in _COMMON)
-    return any(word[:_STEM] in stems for word in own)
+    return sum(word[:_STEM] in stems for word in own)

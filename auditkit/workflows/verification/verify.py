@@ -75,7 +75,7 @@ class Checked:
 @dataclass(frozen=True)
 class Verification:
     """The result for one ticket: `verdict` is `proven`, `reproduced`, `vacuous` or `not_measured`; for a patch or the
-    recommended code `sufficient`, `insufficient`, `trades ...`, `does not run` or `incomplete`.
+    recommended code `sufficient`, `insufficient`, `trades ...` or `does not run`.
 
     `base` and `fix` are revisions; `arms` what a patch or a block measured; `ticked` the boxes that are proven.
     """
@@ -304,9 +304,7 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, patch: Path | Non
     )
 
 
-_WORST_ARMS = (
-    FixVerdict.DOES_NOT_RUN, FixVerdict.INCOMPLETE, FixVerdict.INSUFFICIENT, FixVerdict.TRADES, FixVerdict.SUFFICIENT,
-)  # fmt: skip
+_WORST_ARMS = (FixVerdict.DOES_NOT_RUN, FixVerdict.INSUFFICIENT, FixVerdict.TRADES, FixVerdict.SUFFICIENT)
 
 
 def _after(arm: TriedArm, probe: str) -> str:

@@ -19,6 +19,7 @@ from auditkit.model.runs.target import split_call
 from auditkit.model.text import inert, shortened
 from auditkit.probing.hosts.fork_servers import server_for
 from auditkit.probing.hosts.sandbox import Setting, worker_environment
+from auditkit.probing.reproduce_steps import NoScriptError, step_script
 from auditkit.probing.worker.feeding import guesses
 
 MOST_LINES = 12
@@ -62,10 +63,6 @@ class NoReproduction:
     """The reason, in one sentence, why a finding has no script."""
 
     reason: str
-
-
-class _NoScriptError(Exception):
-    """No script can be written; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -116,23 +113,37 @@ def reproduction(result: ProbeResult, reading: TargetReading, setting: Setting) 
     """
     try:
         if result.outcome is not Outcome.REPRODUCED:
-            raise _NoScriptError("The finding was not reproduced.")
+            raise NoScriptError("The finding was not reproduced.")
         if result.is_of_source:
-            raise _NoScriptError("The source was read and nothing was run.")
+            raise NoScriptError("The source was read and nothing was run.")
+        if reading.plan.get("step"):
+            return _step(result, reading, setting)
         if result.probe not in _EVIDENCE:
-            raise _NoScriptError(f"No script of {MOST_LINES} lines shows what {result.probe} measures.")
+            raise NoScriptError(f"No script of {MOST_LINES} lines shows what {result.probe} measures.")
         evidence = _EVIDENCE[result.probe](result, reading)
         script = _script(evidence, reading, setting)
-        output, lines = _run(script, setting)
-        try:
-            is_shown = evidence.shows(lines)
-        except (ValueError, IndexError):  # the target printed lines of its own
-            is_shown = False
-        if not is_shown:
-            raise _NoScriptError(f"The script for {result.probe} ran and did not show the defect.")
-        return Reproduction(script, output)
-    except _NoScriptError as error:
+        return _shown(result, script, evidence.shows, setting)
+    except NoScriptError as error:
         return NoReproduction(str(error))
+
+
+def _step(result: ProbeResult, reading: TargetReading, setting: Setting) -> Reproduction:
+    place, name = _importable(reading)
+    head = _import_of(place, name.partition(".")[0], reading.rung, setting)
+    made = step_script(result, reading, name, head)
+    return _shown(result, made.text, lambda lines: not lines.error and made.shows(lines.cases), setting)
+
+
+def _shown(result: ProbeResult, script: str, shows: _Shows, setting: Setting) -> Reproduction:
+    """Run a script and check that its output shows the defect."""
+    output, lines = _run(script, setting)
+    try:
+        is_shown = shows(lines)
+    except (ValueError, IndexError, SyntaxError):  # the target printed lines of its own
+        is_shown = False
+    if not is_shown:
+        raise NoScriptError(f"The script for {result.probe} ran and did not show the defect.")
+    return Reproduction(script, output)
 
 
 # --- the script ----------------------------------------------------------------------------------------
@@ -152,7 +163,7 @@ def _script(evidence: _Evidence, reading: TargetReading, setting: Setting) -> st
         lines += ["    for parameter, grad in zip(model, grads):", "        parameter.grad = grad"]
     lines += [f"    {line}" for line in (*call.setup, *body)]
     if len(lines) > MOST_LINES:
-        raise _NoScriptError(
+        raise NoScriptError(
             f"The script for {reading.target.name or reading.target.call} takes more than {MOST_LINES} lines."
         )
     return "\n".join(lines)
@@ -170,40 +181,28 @@ def _loop(evidence: _Evidence) -> list[str]:
 
 
 class _Call:
-    """How the script imports a target and calls it. Raises _NoScriptError if a few lines cannot."""
+    """How the script imports a target and calls it. Raises NoScriptError if a few lines cannot."""
 
     def __init__(self, reading: TargetReading, setting: Setting) -> None:
         self.plan, self.target = reading.plan, reading.target
         if not self.plan:
-            raise _NoScriptError("The plan for calling the function is not known.")
+            raise NoScriptError("The plan for calling the function is not known.")
         self.feed: Mapping[str, Any] = self.plan["feed"]
-        place, self.qualified, statement = split_call(self.target.call)
-        if statement or not self.qualified:
-            raise _NoScriptError("The code is a block of a script, which no import reaches.")
-        if reading.rung in ("placeholders", "cut_out"):
-            raise _NoScriptError("The module does not import here: a module that it needs is not installed.")
+        place, self.qualified = _importable(reading)
         if self.plan.get("device", "cpu") != "cpu":
-            raise _NoScriptError("The function runs on a device only, and this machine has none.")
+            raise NoScriptError("The function runs on a device only, and this machine has none.")
         takes, container = self.feed["takes"], self.feed["container"]
         if takes not in _ARGUMENTS or container not in ("list", "iterator") or self.feed.get("forms"):
-            raise _NoScriptError(f"No template builds the input of this function ({takes}, {container}).")
+            raise NoScriptError(f"No template builds the input of this function ({takes}, {container}).")
         self.imports: set[str] = set()
         self.import_lines: list[str] = []
         self.setup: list[str] = []
         self._owner, _, self._method = self.qualified.rpartition(".")
-        self._import(place, self._owner or self._method, reading.rung, setting)
+        self.import_lines.append(_import_of(place, self._owner or self._method, reading.rung, setting))
+        if "runpy" in self.import_lines[0]:
+            self.imports.add("runpy")
         self._finish = self._imported_finish(place)
         self._prepare()
-
-    def _import(self, place: str, name: str, rung: str, setting: Setting) -> None:
-        if "." in name or not name.isidentifier():
-            raise _NoScriptError("The function is defined inside another one, which no import reaches.")
-        if place.endswith(".py") or rung == "file":
-            file = place if place.endswith(".py") else _file_of(place, setting)
-            self.imports.add("runpy")
-            self.import_lines.append(f'{name} = runpy.run_path("{file}")["{name}"]')
-        else:
-            self.import_lines.append(f"from {place} import {name}")
 
     def _imported_finish(self, place: str) -> str:
         finish = self.target.finish or ""
@@ -225,11 +224,11 @@ class _Call:
         words = []
         for name, value in made.items():
             if "." in name:
-                raise _NoScriptError(f"The function reads {name}, which only its program builds.")
+                raise NoScriptError(f"The function reads {name}, which only its program builds.")
             is_plain = not isinstance(value, str) or name in self.target.arguments
             text = repr(value) if is_plain else _WORDS_OF_A_GUESS.get(value, "")
             if not text:
-                raise _NoScriptError(f"The function needs {name}: {value}, which only its program builds.")
+                raise NoScriptError(f"The function needs {name}: {value}, which only its program builds.")
             words.append(f"{name}={text}")
         return words
 
@@ -237,14 +236,14 @@ class _Call:
         """Add the second group, and the object of a method."""
         slots = [*self.feed["setup_slots"], *self.feed["slots"]]
         if len(slots) > 2:
-            raise _NoScriptError("The function takes more than two groups of gradients.")
+            raise NoScriptError("The function takes more than two groups of gradients.")
         if len(slots) == 2:
             self.setup.append("other = torch.nn.ParameterList([torch.zeros(2, 3)])")
             if self.plan.get("groups") == 3:
                 self.setup.append("other[0].grad = torch.ones(2, 3)")
         setup = self.feed["setup"]
         if setup == "__new__":
-            raise _NoScriptError("The function belongs to an object that only its program builds.")
+            raise NoScriptError("The function belongs to an object that only its program builds.")
         if not self._owner:
             return
         built = self._arguments(self.feed["setup_slots"]) if setup == "__init__" else ""
@@ -272,12 +271,31 @@ class _Call:
         return f"{self._finish}({called})" if self._finish and is_whole else called
 
 
+def _importable(reading: TargetReading) -> tuple[str, str]:
+    """Return the module, or file, and the qualified name of a target that a script can import."""
+    place, qualified, statement = split_call(reading.target.call)
+    if statement or not qualified:
+        raise NoScriptError("The code is a block of a script, which no import reaches.")
+    if reading.rung in ("placeholders", "cut_out"):
+        raise NoScriptError("The module does not import here: a module that it needs is not installed.")
+    return place, qualified
+
+
+def _import_of(place: str, name: str, rung: str, setting: Setting) -> str:
+    if "." in name or not name.isidentifier():
+        raise NoScriptError("The function is defined inside another one, which no import reaches.")
+    if place.endswith(".py") or rung == "file":
+        file = place if place.endswith(".py") else _file_of(place, setting)
+        return f'{name} = runpy.run_path("{file}")["{name}"]'
+    return f"from {place} import {name}"
+
+
 def _file_of(place: str, setting: Setting) -> str:
     for root in setting.import_roots:
         file = root.joinpath(*place.split(".")).with_suffix(".py")
         if file.is_file():
             return os.path.relpath(file, setting.checkout)
-    raise _NoScriptError("The module's file was not found.")
+    raise NoScriptError("The module's file was not found.")
 
 
 # --- the run -------------------------------------------------------------------------------------------
@@ -299,11 +317,11 @@ def _run(script: str, setting: Setting) -> tuple[str, _Lines]:
                 start_new_session=True,
             )
         except OSError as error:
-            raise _NoScriptError(f"The interpreter did not start: {error.strerror}.") from None
+            raise NoScriptError(f"The interpreter did not start: {error.strerror}.") from None
         try:
             code = process.wait(setting.time_limit_s)
         except subprocess.TimeoutExpired:
-            raise _NoScriptError(f"The script took longer than {setting.time_limit_s:g} s.") from None
+            raise NoScriptError(f"The script took longer than {setting.time_limit_s:g} s.") from None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -377,7 +395,7 @@ def _scaled(result: ProbeResult, reading: TargetReading, boundary: str) -> _Evid
             (value, one) for value, one in _rows(result, boundary) if value is not None and one["dtype"] != "mixed"
         ]
         if not found:
-            raise _NoScriptError("The norm breaks only with one large element or with mixed dtypes.")
+            raise NoScriptError("The norm breaks only with one large element or with mixed dtypes.")
         magnitude, case = found[0]
         dtype, tensors, elements = case["dtype"], case["tensors"], case["elements"]
 
@@ -490,7 +508,7 @@ def _empty(result: ProbeResult, _: TargetReading) -> _Evidence:
     names = ("missing_fields", "changed_kinds", "raises")
     case = next(case for name in names for value, case in _rows(result, name) if value)
     if "group" in case["input"]:
-        raise _NoScriptError("The defect needs two groups of which one is empty.")
+        raise NoScriptError("The defect needs two groups of which one is empty.")
     grads = "[]" if case["input"] == "no tensors" else "[None, None, None]"
 
     def shows(lines: _Lines) -> bool:
@@ -570,7 +588,7 @@ def _clipped(result: ProbeResult, _: TargetReading) -> _Evidence:
     if norm is not None and limit and _is_near(norm, limit):
         found = [(v, c) for v, c in _rows(result, "destroying_magnitude") if v is not None and c["dtype"] != "mixed"]
         if not found:
-            raise _NoScriptError("Clipping destroys only gradients of mixed dtypes.")
+            raise NoScriptError("Clipping destroys only gradients of mixed dtypes.")
         magnitude, case = found[0]
         dtype, tensors, elements = case["dtype"], case["tensors"], case["elements"]
     left = "[p.grad.double().norm().item() for p in model]"
@@ -592,7 +610,7 @@ def _grouping(result: ProbeResult, reading: TargetReading) -> _Evidence:
     }
     found = [case["dtype"] for value, case in _rows(result, "split_difference") if value > allowed[case["dtype"]]]
     if not found:
-        raise _NoScriptError("The norm depends only on the order of the tensors.")
+        raise NoScriptError("The norm depends only on the order of the tensors.")
     loop = (
         "for tensors, elements in ((1, 774), (3, 258), (1, 10_250), (10, 1_025)):",
         f"    grads = [torch.ones(elements, dtype=torch.{found[0]}) for _ in range(tensors)]",

@@ -1,0 +1,278 @@
+"""The script of a training step: a small model, three batches and what reaches the optimizer, in plain torch."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from auditkit.model.runs.run import ProbeResult, TargetReading
+from auditkit.probing.worker.feeding import guesses
+from auditkit.probing.worker.steps import roles
+
+MOST_LINES = 30
+_SCALE = 1024.0
+_LIMIT = 0.01
+_WORDS = {
+    guesses.MODULE: "model",
+    guesses.MODULES: "[model]",
+    guesses.PARAMETERS: "list(model.parameters())",
+    guesses.NAMED_PARAMETERS: "list(model.named_parameters())",
+    guesses.OPTIMIZER: "optimizer",
+    guesses.OPTIMIZERS: "[optimizer]",
+    guesses.SCALER: 'torch.amp.GradScaler("cpu", init_scale=scale)',
+    guesses.DEVICE: 'torch.device("cpu")',
+    guesses.DEVICE_NAME: '"cpu"',
+    guesses.LOGGER: "logging.getLogger()",
+    roles.BATCHES: "batches",
+    roles.BATCH: "batch",
+    roles.INPUTS: "batch[0]",
+    roles.TARGETS: "batch[1]",
+    roles.CRITERION: "torch.nn.CrossEntropyLoss()",
+    roles.SCHEDULER: "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)",
+    roles.ACCUMULATION: "len(batches)",
+    roles.LIMIT: "limit",
+    roles.STEPS: "len(batches)",
+    roles.SAMPLES: "3",
+    roles.RARELY: "10**9",
+    roles.EPOCHS: "1",
+    roles.NOTHING: "None",
+    roles.MIXED: "scale > 1",
+    roles.SILENT: "unittest.mock.MagicMock()",
+    roles.NO_CONTEXT: "contextlib.nullcontext()",
+}
+"""The expression for each word by which the worker made an argument of a step."""
+_MODULES = ("contextlib", "logging", "runpy", "types", "unittest.mock")
+_RESULTS = {
+    "loss": "loss",
+    "scores, loss": "(scores, loss)",
+    "loss, scores": "(loss, scores)",
+    "loss, scores, scores": "(loss, scores, scores)",
+    "answer": "types.SimpleNamespace(loss=loss, logits=scores)",
+    "losses": '{"loss": loss}',
+}
+_BATCH = {"tuple": "(x, y)", "list": "[x, y]", "mapping": '{"input_ids": x, "labels": y}', "inputs": "x"}
+
+
+class NoScriptError(Exception):
+    """No script can be written; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class StepScript:
+    """The text of a script, and whether the lines that it prints show the defect."""
+
+    text: str
+    shows: Callable[[Sequence[str]], bool]
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """The lines below the definition of `train`, and whether what they print shows the defect."""
+
+    lines: tuple[str, ...]
+    shows: Callable[[Sequence[str]], bool]
+
+
+def step_script(result: ProbeResult, reading: TargetReading, name: str, import_line: str) -> StepScript:
+    """Return the script for a finding about a step; `name` is its function as `import_line` imports it.
+
+    Raises NoScriptError if a few lines cannot call the step.
+    """
+    if result.probe not in _EVIDENCE:
+        raise NoScriptError(f"No script of {MOST_LINES} lines shows what {result.probe} measures.")
+    step: Mapping[str, Any] = reading.plan["step"]
+    if step["task"] != "samples" or step["form"] not in _BATCH:
+        raise NoScriptError(f"No template builds the batches of this step ({step['task']}, {step['form']}).")
+    evidence = _EVIDENCE[result.probe](result, step)
+    call, words = _call(reading, name, step)
+    if "limit" in "".join(evidence.lines) and roles.LIMIT not in words:
+        raise NoScriptError("The step takes no limit of gradients as an argument.")
+    body = [
+        "torch.manual_seed(0)",
+        _model(step),
+        "optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)",
+        "norms = []",
+        "def watch(*_):",
+        "    grads = [p.grad.norm() for p in model.parameters() if p.grad is not None]",
+        "    norms.append(round(torch.stack(grads).norm().item(), 6))",
+        "hook = register_optimizer_step_pre_hook(watch)",
+        *call,
+        "hook.remove()",
+        "return norms, model",
+    ]
+    modules = [each for each in _MODULES if f"{each}." in f"{body}{import_line}"]
+    lines = [
+        *(f"import {each}" for each in ("torch", *modules)),
+        "from torch.optim.optimizer import register_optimizer_step_pre_hook",
+        import_line,
+        *_model_class(step),
+        "def train(batches, limit=1e9, scale=1.0):",
+        *(f"    {line}" for line in body),
+        "torch.manual_seed(1)",
+        "data = [(torch.randn(3, 11), torch.randint(0, 11, (3,))) for _ in range(3)]",
+        f"batches = [{_BATCH[step['form']]} for x, y in data]",
+        *evidence.lines,
+    ]
+    if len(lines) > MOST_LINES:
+        raise NoScriptError(f"The script for {name} takes more than {MOST_LINES} lines.")
+    return StepScript("\n".join(lines), evidence.shows)
+
+
+def _model(step: Mapping[str, Any]) -> str:
+    if step["returns"] == "scores":
+        return "model = torch.nn.Linear(11, 11)"
+    return "model = Model(11, 11)"
+
+
+def _model_class(step: Mapping[str, Any]) -> list[str]:
+    if step["returns"] == "scores":
+        return []
+    return [
+        "class Model(torch.nn.Linear):",
+        "    def forward(self, input_ids, labels, **_):",
+        "        scores = super().forward(input_ids)",
+        "        loss = torch.nn.functional.cross_entropy(scores, labels)",
+        f"        return {_RESULTS[step['returns']]}",
+    ]
+
+
+def _call(reading: TargetReading, name: str, step: Mapping[str, Any]) -> tuple[list[str], set[str]]:
+    """Return the lines that call the step, and the words of what it is passed."""
+    made = {**reading.plan.get("filled", {}), **reading.target.arguments}
+    words = {value for value in made.values() if isinstance(value, str)}
+    tree: dict[str, Any] = {}
+    for path, value in made.items():
+        is_word = isinstance(value, str) and path not in reading.target.arguments
+        if is_word and value in (guesses.CONFIG, guesses.OBJECT):
+            continue
+        if is_word and value not in _WORDS:
+            raise NoScriptError(f"The step needs {path}: {value}, which only its program builds.")
+        node = tree
+        *above, last = path.split(".")
+        for part in above:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise NoScriptError(f"The step reads {path}, which only its program builds.")
+        node[last] = _WORDS[value] if is_word else repr(value)
+    own = tree.pop("self", {})
+    owner, _, method = name.rpartition(".")
+    if bool(owner) != bool(step["is_made"]) or "." in owner:
+        raise NoScriptError("The step belongs to an object that only its program builds.")
+    arguments = ", ".join(f"{key}={_expression(value)}" for key, value in tree.items())
+    called = f"made.{method}({arguments})" if owner else f"{name}({arguments})"
+    lines = [f"made = {owner}.__new__({owner})"] if owner else []
+    lines += [f"made.{key} = {_expression(value)}" for key, value in own.items()]
+    if words & {roles.BATCH, roles.INPUTS, roles.TARGETS}:
+        return [*lines, "for batch in batches:", f"    {called}"], words
+    return [*lines, called], words
+
+
+def _expression(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    fields = ", ".join(f"{key}={_expression(each)}" for key, each in value.items())
+    return f"types.SimpleNamespace({fields})"
+
+
+def _norms(line: str) -> list[float]:
+    """Return the list of numbers that a line ends with."""
+    numbers = ast.literal_eval(line.rpartition(": ")[2].replace("nan", "None").replace("inf", "1e999"))
+    return [math.nan if each is None else float(each) for each in numbers]
+
+
+def _limits(scale: float) -> tuple[str, ...]:
+    options = f", scale={scale}" * (scale != 1)
+    return (
+        f"for limit in (1e9, {_LIMIT}):",
+        f'    print("limit", limit, "and the norm at each step:", train(batches, limit{options})[0])',
+    )
+
+
+def _misses(*_: object) -> _Evidence:
+    return _Evidence(_limits(1), lambda lines: max(_norms(lines[1])) > 1.01 * _LIMIT)
+
+
+def _scaled(*_: object) -> _Evidence:
+    def shows(lines: Sequence[str]) -> bool:
+        whole, clipped = _norms(lines[0]), _norms(lines[1])
+        return min(whole) > _LIMIT and max(clipped) < 0.5 * _LIMIT
+
+    return _Evidence(_limits(_SCALE), shows)
+
+
+def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
+    """Compare the step of one batch of all samples with that of three micro-batches."""
+    if not step["accumulates"]:
+        return _stale()
+    x, y = "torch.cat([x for x, y in data])", "torch.cat([y for x, y in data])"
+    lines = (
+        f"x, y = {x}, {y}",
+        f'print("one batch of 9, norm at the step:", train([{_BATCH[step["form"]]}])[0])',
+        'print("three batches of 3, norm at the step:", train(batches)[0])',
+    )
+
+    def shows(printed: Sequence[str]) -> bool:
+        one, three = _norms(printed[0]), _norms(printed[1])
+        return len(one) == len(three) == 1 and abs(three[0] / one[0] - 1) > 0.01
+
+    return _Evidence(lines, shows)
+
+
+def _stale() -> _Evidence:
+    """Train on one batch three times: the norm must not grow."""
+    lines = ('print("the same batch three times, norm at each step:", train(batches[:1] * 3)[0])',)
+
+    def shows(printed: Sequence[str]) -> bool:
+        norms = _norms(printed[0])
+        return len(norms) > 1 and norms[-1] > 1.5 * norms[0]
+
+    return _Evidence(lines, shows)
+
+
+def _after_nan(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
+    lines = (
+        "data[1] = (data[1][0] * float('nan'), data[1][1])",
+        f"model = train([{_BATCH[step['form']]} for x, y in data])[1]",
+        'print("parameters that are NaN:", sum(p.isnan().any().item() for p in model.parameters()))',
+    )
+    return _Evidence(lines, lambda printed: int(printed[0].rpartition(":")[2]) > 0)
+
+
+def _waits(*_: object) -> _Evidence:
+    lines = (
+        "for times in (1, 4):",
+        "    with torch.profiler.profile() as profile:",
+        "        steps = len(train(batches * times)[0])",
+        '    reads = sum(e.count for e in profile.key_averages() if e.key == "aten::_local_scalar_dense")',
+        # `watch` reads one norm for each step.
+        '    print(3 * times, "batches, device values read:", reads - steps)',
+    )
+
+    def shows(printed: Sequence[str]) -> bool:
+        few, many = (int(line.rpartition(":")[2]) for line in printed)
+        return many - few >= 9
+
+    return _Evidence(lines, shows)
+
+
+def _missed(*_: object) -> _Evidence:
+    lines = (
+        "model, start = train(batches)[1], train([])[1].state_dict()",
+        "still = [n for n, p in model.named_parameters() if torch.equal(p, start[n]) and p.grad is not None]",
+        'print("parameters with a gradient that did not move:", still)',
+    )
+    return _Evidence(lines, lambda printed: not printed[0].endswith("[]"))
+
+
+_EVIDENCE: Mapping[str, Callable[[ProbeResult, Mapping[str, Any]], _Evidence]] = {
+    "accumulation_differs_from_full_batch": _accumulated,
+    "clip_misses_the_step": _misses,
+    "clip_on_scaled_gradients": _scaled,
+    "gradients_lost_or_stale": _accumulated,
+    "nonfinite_step_is_applied": _after_nan,
+    "optimizer_misses_parameters": _missed,
+    "step_waits_for_the_device": _waits,
+}

@@ -234,10 +234,15 @@ def _digest(data: bytes) -> str:
 
 def _make_room(top: Path) -> None:
     """Remove the entries that were written first, if all are too large together."""
-    files = [path for path in top.glob("*/*") if path.is_file()]
-    surplus = sum(path.stat().st_size for path in files) - _MOST_BYTES
-    for path in sorted(files, key=lambda each: each.stat().st_mtime_ns) if surplus > 0 else ():
-        surplus -= path.stat().st_size
-        path.unlink(missing_ok=True)
+    entries: list[tuple[int, int, Path]] = []
+    for path in top.glob("*/*"):
+        with contextlib.suppress(OSError):  # another auditkit renames its temporary files
+            status = path.stat()
+            entries.append((status.st_mtime_ns, status.st_size, path))
+    surplus = sum(size for _, size, _ in entries) - _MOST_BYTES
+    for _, size, path in sorted(entries):
         if surplus <= 0:
             return
+        surplus -= size
+        with contextlib.suppress(OSError):
+            path.unlink()

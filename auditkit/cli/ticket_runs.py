@@ -200,7 +200,7 @@ def _verify_request(
 
 
 def _print_verification(found: Verification) -> None:
-    say(f"{found.ticket}: {found.verdict}" + (f": {found.reason}" if found.reason else ""))
+    say(f"{found.ticket}: {found.verdict}" + (f": {found.reason}" if found.reason and not found.arms else ""))
     for checked in found.findings:
         say(f"  {checked.state.value:<12}  {checked.before} -> {checked.after}  {checked.fingerprint}")
     for arm in found.arms:

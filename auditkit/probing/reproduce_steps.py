@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from auditkit.probing.worker.feeding import guesses
 from auditkit.probing.worker.steps import roles
 
 MOST_LINES = 30
+_LONGEST_CALL = 88
 _SCALE = 1024.0
 _LIMIT = 0.01
 _WORDS = {
@@ -162,12 +164,15 @@ def _call(reading: TargetReading, name: str, step: Mapping[str, Any]) -> tuple[l
     if bool(owner) != bool(step["is_made"]) or "." in owner:
         raise NoScriptError("The step belongs to an object that only its program builds.")
     arguments = ", ".join(f"{key}={_expression(value)}" for key, value in tree.items())
-    called = f"made.{method}({arguments})" if owner else f"{name}({arguments})"
+    head = f"made.{method}(" if owner else f"{name}("
+    called = [f"{head}{arguments})"]
+    if len(called[0]) > _LONGEST_CALL:
+        called = [head, *(f"    {part}" for part in textwrap.wrap(arguments, _LONGEST_CALL - 4)), ")"]
     lines = [f"made = {owner}.__new__({owner})"] if owner else []
     lines += [f"made.{key} = {_expression(value)}" for key, value in own.items()]
     if words & {roles.BATCH, roles.INPUTS, roles.TARGETS}:
-        return [*lines, "for batch in batches:", f"    {called}"], words
-    return [*lines, called], words
+        return [*lines, "for batch in batches:", *(f"    {line}" for line in called)], words
+    return [*lines, *called], words
 
 
 def _expression(value: Any) -> str:

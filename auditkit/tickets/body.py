@@ -20,30 +20,21 @@ from auditkit.model.ticket import UNKNOWN, Box, Ticket, agent_code, id_parts
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown
 from auditkit.rendering.deciding import case_text, deciding
-from auditkit.tickets.document import FIX, REPRODUCE, wrapped
+from auditkit.tickets.document import FIX, REPRODUCE, Document, wrapped
 from auditkit.tickets.front_matter import LONGEST_LINE
+from auditkit.tickets.spellings import CATEGORY_OF
 
-MOST_LINES = 80
-"""Visible lines of a ticket; one with a single finding has at most 60."""
-_MOST_DIFF, _MOST_EXCERPT, _MOST_OTHERS, _MOST_ROWS = 24, 9, 8, 8
+MOST_LINES, MOST_LINES_OF_ONE = 80, 60
+"""Visible lines of a ticket, and of one with a single finding."""
+ROOMS = (8, 5, 3, 1)
+"""How many rows and further probes a ticket shows: the first number with which it keeps its limit of lines."""
+_MOST_DIFF, _MOST_EXCERPT = 24, 9
 _LONGEST_TITLE = 88
 _LONGEST_CELL = 44
 _LINE_NUMBERS = re.compile(r",? (?:in|on|at|from) lines? \d[\d, -]*\d?|(?<=\.py):\d+|\blines? \d[\d-]*(?:: |,? ?)")
 _PLACES = frozenset(("line", "loop", "first", "last"))
 """Values of a case that are line numbers."""
 _SIZES = (("10M", 10_000_000), ("100M", 100_000_000), ("1B", 1_000_000_000))
-_CATEGORY_OF = {
-    "Race condition / concurrency": "race condition",
-    "Memory leak / resource issue": "memory",
-    "Performance bottleneck": "performance",
-    "torch.compile compatibility": "torch.compile",
-    "Dead code / unwired functionality": "dead code",
-    "API design / contract violation": "api contract",
-    "Test coverage gap": "test coverage",
-    "Documentation / naming": "documentation",
-    "Defensive programming violation": "defensive programming",
-    "Legacy code policy violation": "legacy code",
-}
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,7 @@ class Body:
 def categories_of(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the categories of the probes, each once."""
     names = (name for finding in findings for name in finding.probe.categories)
-    return tuple(dict.fromkeys(_CATEGORY_OF.get(name, name.lower()) for name in names))
+    return tuple(dict.fromkeys(CATEGORY_OF.get(name.casefold(), name.casefold()) for name in names))
 
 
 def title_of(findings: Sequence[Finding]) -> str:
@@ -94,20 +85,20 @@ def location_of(finding: Finding) -> str:
     return f"{path}:{line}" if line else str(path)
 
 
-def body_of(findings: Sequence[Finding], ticket_id: str) -> Body:
-    """Return the sections and the boxes of a new ticket; the first finding is the worst."""
+def body_of(findings: Sequence[Finding], ticket_id: str, room: int = ROOMS[0]) -> Body:
+    """Return the sections and the boxes of a new ticket; the first finding is the worst. `room` is one of ROOMS."""
     leader = findings[0]
     firsts = list({finding.probe.id: finding for finding in reversed(findings)}.values())[::-1]
     probes = [finding.probe.id for finding in firsts if finding.severity is not Severity.P4 or finding is leader]
     sections = (
-        ("", _introduction(findings, firsts)),
+        ("", _introduction(findings, firsts, room)),
         (REPRODUCE, _reproduce(leader)),
-        (FIX, _fix(findings, ticket_id)),
+        (FIX, _fix(findings, ticket_id, room)),
     )
     return Body(sections, tuple(Box(f"probe: {probe}") for probe in probes))
 
 
-def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding]) -> str:
+def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], room: int) -> str:
     leader = findings[0]
     parts = [_paragraph(f"**{_sentence(leader.result.message)}**")]
     if leader.result.why:
@@ -123,11 +114,9 @@ def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding]) -> str
     if others:
         lines = [
             f"- {one.severity.value} {markdown.code(one.probe.id)}: {_sentence(shortened(one.result.message, 150))}"
-            for one in others[:_MOST_OTHERS]
+            for one in others[:room]
         ]
-        lines += (
-            [f"- and {len(others) - _MOST_OTHERS} more probes, see the boxes"] if len(others) > _MOST_OTHERS else []
-        )
+        lines += [f"- and {len(others) - room} more probes, see the boxes"] if len(others) > room else []
         parts.append("The same cause:\n" + "\n".join(wrapped(markdown.line(line)) for line in lines))
     return "\n\n".join(parts)
 
@@ -216,7 +205,7 @@ def _reproduce(finding: Finding) -> str:
     return f"{_paragraph(_sentence(why))} The probe:\n\n    {command_of(finding)}"
 
 
-def _fix(findings: Sequence[Finding], ticket_id: str) -> str:
+def _fix(findings: Sequence[Finding], ticket_id: str, room: int) -> str:
     fixes = list({finding.fix.difference: finding.fix for finding in findings if finding.fix}.values())
     if not fixes:
         reasons = [finding.no_fix for finding in findings if finding.no_fix]
@@ -225,7 +214,7 @@ def _fix(findings: Sequence[Finding], ticket_id: str) -> str:
         advice = findings[0].probe.remediation
         told = f"No fix was run: {markdown.line(why)}." + (f" {_sentence(advice)}" if advice else "")
         return _paragraph(told)
-    return "\n\n".join([*(_one_fix(fix, ticket_id) for fix in fixes[:2]), *_without_fix(findings)])
+    return "\n\n".join([*(_one_fix(fix, ticket_id, room) for fix in fixes[:2]), *_without_fix(findings)])
 
 
 def _without_fix(findings: Sequence[Finding]) -> list[str]:
@@ -240,7 +229,7 @@ def _without_fix(findings: Sequence[Finding]) -> list[str]:
     return [_paragraph(f"No fix was run for {named}: {markdown.line(reasons or 'not tried')}.")]
 
 
-def _one_fix(fix: Fix, ticket_id: str) -> str:
+def _one_fix(fix: Fix, ticket_id: str, room: int) -> str:
     """Return what the fix changes, its diff if it is short, and what its probes found with it."""
     lines = fix.difference.rstrip("\n").split("\n")
     told = " ".join(_sentence(change) for change in fix.changes)
@@ -253,7 +242,7 @@ def _one_fix(fix: Fix, ticket_id: str) -> str:
         else "it suffices"
     )
     result += f"{f' and {len(gone) - 3} more' if len(gone) > 3 else ''}, and no other probe is worse."
-    is_short = len(lines) <= _MOST_DIFF and all(len(line) <= LONGEST_LINE for line in lines)
+    is_short = len(lines) <= _MOST_DIFF * room // ROOMS[0] and all(len(line) <= LONGEST_LINE for line in lines)
     shown = (
         markdown.fence(fix.difference, "diff")
         if is_short
@@ -265,7 +254,21 @@ def _one_fix(fix: Fix, ticket_id: str) -> str:
 # The evidence block.
 
 
-def evidence_block(ticket: Ticket, results: Sequence[Mapping[str, Any]], gone: Mapping[str, str]) -> str:
+def fits(document: Document) -> bool:
+    """Return whether a ticket keeps its limit of visible lines."""
+    most = MOST_LINES if len(document.ticket.findings) > 1 else MOST_LINES_OF_ONE
+    return len(markdown.visible(document.text)) <= most
+
+
+def with_evidence(document: Document, results: Sequence[Mapping[str, Any]], gone: Mapping[str, str]) -> Document:
+    """Return the document with the table of its measurements, as long as the limit of lines allows."""
+    made = (document.with_evidence(evidence_block(document.ticket, results, gone, room)) for room in ROOMS)
+    return next(filter(fits, made), document.with_evidence(evidence_block(document.ticket, results, gone, ROOMS[-1])))
+
+
+def evidence_block(
+    ticket: Ticket, results: Sequence[Mapping[str, Any]], gone: Mapping[str, str], room: int = ROOMS[0]
+) -> str:
     """Return the table of the measurements that decide, and where they were taken; `results` are of the JSON file."""
     heads = {one["run"].get("revision", "")[:7] + (" (dirty)" if one["run"].get("dirty") else "") for one in results}
     revision = " and ".join(sorted(heads - {""})) or UNKNOWN
@@ -277,10 +280,10 @@ def evidence_block(ticket: Ticket, results: Sequence[Mapping[str, Any]], gone: M
             rows.append((probe, f"not reproduced at {gone[fingerprint][:7]}", _short(result["target"])))
         elif probe not in seen:
             rows += _rows(result, whole=number == 0)
-        elif len(rows) < _MOST_ROWS:
+        elif len(rows) < room:
             rows.append((probe, "the same", _short(result["target"])))
         seen.add(probe)
-    cut = rows[:_MOST_ROWS]
+    cut = rows[:room]
     table = [f"| | at {revision} | case |", "|---|---|---|", *(_table_row(row) for row in cut)]
     table += [f"| {len(rows) - len(cut)} more rows | | |"] if len(rows) > len(cut) else []
     return "\n".join([*table, "", *_origin(ticket.id, results)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,7 +129,6 @@ def _create(folder: TicketFolder, findings: Sequence[Finding], options: FilingOp
     location = body.location_of(findings[0])
 
     def make(ticket_id: str) -> Document:
-        text = body.body_of(findings, ticket_id)
         ticket = Ticket(
             id=ticket_id,
             title=body.title_of(findings),
@@ -141,13 +141,18 @@ def _create(folder: TicketFolder, findings: Sequence[Finding], options: FilingOp
             batch=options.batch,
             agent=name,
             created=today(),
-            boxes=text.boxes,
         )
         evidence = _evidence_of(ticket_id, findings, options)
         folder.save_evidence(evidence)
-        return new_document(
-            ticket, text.sections, folder.path(ticket_id), body.evidence_block(ticket, evidence.results, {})
-        )
+        for room in body.ROOMS:
+            text = body.body_of(findings, ticket_id, room)
+            whole = msgspec.structs.replace(ticket, boxes=text.boxes)
+            document = body.with_evidence(
+                new_document(whole, text.sections, folder.path(ticket_id)), evidence.results, {}
+            )
+            if body.fits(document):
+                break
+        return document
 
     return folder.create(options.batch, code, make).ticket.id
 
@@ -235,7 +240,7 @@ def _refresh(folder: TicketFolder, ticket_id: str, findings: Sequence[Finding], 
             proof=None if returned else evidence.proof,
         )
         folder.save_evidence(evidence)
-        document = document.with_evidence(body.evidence_block(document.ticket, results, gone))
+        document = body.with_evidence(document, results, gone)
     is_back = document.ticket.status in REOPENING and any(one.severity is not Severity.P4 for one in findings)
     if is_back:
         document = reopened(document, findings[0].environment.revision)
@@ -313,7 +318,6 @@ def _note_absent(
         revision = environment.revision or "an unknown revision"
         evidence = msgspec.structs.replace(evidence, gone={**evidence.gone, **dict.fromkeys(fresh, revision)})
         folder.save_evidence(evidence)
-        block = body.evidence_block(known[fresh[0]], evidence.results, evidence.gone)
-        folder.change(ticket_id, lambda document, block=block: document.with_evidence(block))  # type: ignore[misc]
+        folder.change(ticket_id, functools.partial(body.with_evidence, results=evidence.results, gone=evidence.gone))
         notes += [f"{ticket_id}: {fingerprint} is not reproduced any more" for fingerprint in fresh]
     return notes

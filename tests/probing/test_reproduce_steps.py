@@ -25,7 +25,11 @@ PARTS = {"model": guesses.MODULE, "optimizer": guesses.OPTIMIZER, "batches": rol
 ACCUMULATES, LIMIT = {"accumulation_steps": roles.ACCUMULATION}, {"max_norm": roles.LIMIT}
 # Of each defective step: its probe, what it takes beside PARTS, and what its script prints last.
 STEPS = {
-    "train_on_sums": ("accumulation_differs_from_full_batch", ACCUMULATES, "three batches of 3, norm at the step: [3.59"),
+    "train_on_sums": (
+        "accumulation_differs_from_full_batch",
+        ACCUMULATES,
+        "three batches of 3, norm at the step: [3.59",
+    ),
     "train_in_half": (
         "clip_on_scaled_gradients",
         LIMIT | {"scaler": guesses.SCALER},

@@ -33,7 +33,7 @@ HOUSE = {
     "processes": Room(words("errors")),
     "git_process": Room(words("errors processes")),
     "files": Room(words("errors")),
-    "sandbox": Room(words("errors assets"), in_functions=words("yaml")),
+    "sandbox": Room(words("errors assets store")),
     "model": Room(words("model"), words("msgspec")),
     "tickets": Room(words("tickets model errors files git_process rendering"), words("msgspec yaml filelock")),
     "rules": Room(words("rules model")),

@@ -80,7 +80,7 @@ def values(result: ProbeResult, name: str, **case: Any) -> list[Any]:
 
 
 def processes_started_with(tmpdir: Path) -> list[int]:
-    """The living processes, of any parent, that were started with this TMPDIR and have not changed it."""
+    """The living processes, of any parent, that were started with this TMPDIR or a folder in it."""
     mark, found = f"TMPDIR={tmpdir}".encode(), []
     for name in os.listdir("/proc"):
         if name.isdigit() and is_alive(int(name)):
@@ -88,7 +88,7 @@ def processes_started_with(tmpdir: Path) -> list[int]:
                 environment = Path("/proc", name, "environ").read_bytes()
             except OSError:
                 continue
-            if mark in environment.split(b"\0"):
+            if any(one == mark or one.startswith(mark + b"/") for one in environment.split(b"\0")):
                 found.append(int(name))
     return found
 

@@ -133,7 +133,7 @@ def test_the_unwired_package_reproduces(probe_id: str) -> None:
     for result in found.values():
         line = (SPECIMEN / result.location.file).read_text(encoding="utf-8").splitlines()[result.location.line - 1]
         assert line in result.excerpt.lines
-        assert result.evidence is Evidence.MEASURED
+        assert result.evidence is Evidence.READ
 
 
 @pytest.mark.parametrize("probe_id", SOURCE_PROBES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,7 @@ def left_running(temporary: Path) -> set[int]:
 def _nothing_is_left_running(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No process of a worker's family outlives the run, under any end of it."""
     monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # Python keeps the first folder that it found
     yield
     assert left_running(temporary) == set()
 

@@ -4,5 +4,5 @@ import os
 
 from norms import orphan
 
-orphan(os.path.join(os.environ["TMPDIR"], "orphan-of-import"))
+orphan(os.path.join(os.path.dirname(os.environ["TMPDIR"]), "orphan-of-import"))
 os._exit(1)

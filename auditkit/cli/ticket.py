@@ -87,7 +87,7 @@ def list_(
         _print_rows([("count", count_by), *((str(count), value) for value, count in counts.items())], form, counts)
     else:
         rows = [_COLUMNS, *(tuple(str(getattr(ticket, name)) for name in _COLUMNS) for ticket in found)]
-        _print_rows(rows, form, [ticket.to_json() for ticket in found])
+        _print_rows(rows, form, [ticket.to_json() for ticket in found] if form == "json" else [])
         if form == "table":
             finished = sum(ticket.status.is_finished for ticket in listing.tickets)
             complain(f"{len(found)} of {len(listing.tickets)} tickets, {finished} finished")

@@ -32,6 +32,7 @@ _FORMS = {
     "id": _ID.pattern,
     "severity": "P[0-4]",
     "status": "|".join(_STATUSES),
+    "findings": r"[a-z_]++/\d++/[\w./:#-]++",
     "batch": "[0-9]{1,4}",
     "created": rf'{_DATE.pattern}|""',
     "categories": "|".join(map(re.escape, CATEGORIES)),

@@ -14,11 +14,6 @@ COUNTABLE = ("status", "severity", "agent", "assignee", "batch", "domain", "labe
 _STARTED = (Status.IN_REVIEW, Status.FIX_IN_PROGRESS, Status.INVESTIGATING)
 
 
-def worst_first(ticket: Ticket) -> tuple[bool, str, tuple[int, str, int]]:
-    """The sort key of a list: open before finished, then severity, then id."""
-    return ticket.status.is_finished, ticket.severity.value, id_parts(ticket.id)
-
-
 def condition(text: str) -> Callable[[Ticket], bool]:
     """Return the test that `FIELD=VALUE` or `FIELD!=VALUE` describes. Raises BadInputError.
 
@@ -50,10 +45,14 @@ def condition(text: str) -> Callable[[Ticket], bool]:
 
 
 def selected(tickets: Iterable[Ticket], conditions: Sequence[str] = (), all_statuses: bool = True) -> list[Ticket]:
-    """Return the tickets for which every condition holds, worst first; without `all_statuses` only unfinished ones."""
+    """Return the tickets for which every condition holds, worst first; without `all_statuses` only unfinished ones.
+
+    Of one severity, `tickets` keep their order: a folder lists them by id.
+    """
     tests = [condition(text) for text in conditions]
     found = [ticket for ticket in tickets if all_statuses or not ticket.status.is_finished]
-    return sorted((ticket for ticket in found if all(test(ticket) for test in tests)), key=worst_first)
+    chosen = [ticket for ticket in found if all(test(ticket) for test in tests)]
+    return sorted(chosen, key=lambda one: (one.status.is_finished, one.severity.value))
 
 
 def counts(tickets: Iterable[Ticket], field: str) -> dict[str, int]:

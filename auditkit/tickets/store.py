@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ LOCK_FOLDER = ".auditkit"
 LOCK_TIMEOUT_S = 30.0
 _NAME = re.compile(r"B\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}\.md", re.ASCII)
 _TEMPORARY = re.compile(r"\.B\d{1,4}-[A-Z].*\.(?:md|json)\.[0-9a-f]{8}", re.ASCII)
-_HEAD_BYTES = 8192
+_HEAD_BYTES = 4096
 _HEAD_END = b"\n---\n"
 
 
@@ -72,22 +73,29 @@ class TicketFolder:
         """Read the head of every ticket, without its body."""
         tickets: list[Ticket] = []
         broken: list[TicketFileError] = []
-        folder = f"{self.folder}/"
-        for name in self._names():
-            try:
-                tickets.append(self._head(folder + name))
-            except TicketFileError as error:
-                broken.append(error)
+        folder, was_enabled = f"{self.folder}/", gc.isenabled()
+        gc.disable()  # ten thousand tickets have no cycles, and looking for them takes a fifth of the time
+        try:
+            for name in self._names():
+                try:
+                    tickets.append(self._head(folder + name))
+                except TicketFileError as error:
+                    broken.append(error)
+        finally:
+            if was_enabled:
+                gc.enable()
         return Listing(tickets, broken)
 
     def _head(self, name: str) -> Ticket:
         data = self._bytes(name, _HEAD_BYTES)
-        end = data.find(_HEAD_END)
-        if end > 0 and b"\r" not in data[:end]:
-            with contextlib.suppress(UnicodeDecodeError):
-                ticket, _, _ = read_front_matter(data[: end + len(_HEAD_END)].decode())
-                if ticket is not None:
-                    return ticket
+        head = data[: data.find(_HEAD_END) + len(_HEAD_END)]
+        if len(head) > len(_HEAD_END) and b"\r" not in head:
+            try:
+                ticket, _, _ = read_front_matter(head.decode())
+            except UnicodeDecodeError:
+                ticket = None
+            if ticket is not None:
+                return ticket
         path = Path(name)
         return parse_document(self._bytes(path), path).ticket
 

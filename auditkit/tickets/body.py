@@ -271,7 +271,7 @@ def evidence_block(
 ) -> str:
     """Return the table of the measurements that decide, and where they were taken; `results` are of the JSON file."""
     heads = {one["run"].get("revision", "")[:7] + (" (dirty)" if one["run"].get("dirty") else "") for one in results}
-    revision = " and ".join(sorted(heads - {""})) or UNKNOWN
+    revision = " and ".join(sorted(heads - {""}))
     rows: list[tuple[str, str, str]] = []
     seen: set[str] = set()
     for number, result in enumerate(results):
@@ -284,7 +284,11 @@ def evidence_block(
             rows.append((probe, "the same", _short(result["target"])))
         seen.add(probe)
     cut = rows[:room]
-    table = [f"| | at {revision} | case |", "|---|---|---|", *(_table_row(row) for row in cut)]
+    table = [
+        f"| | {f'at {revision}' if revision else 'value'} | case |",
+        "|---|---|---|",
+        *(_table_row(row) for row in cut),
+    ]
     table += [f"| {len(rows) - len(cut)} more rows | | |"] if len(rows) > len(cut) else []
     return "\n".join([*table, "", *_origin(ticket.id, results)])
 

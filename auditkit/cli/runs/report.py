@@ -67,7 +67,7 @@ def run_and_finish(
     """
     from auditkit.cli.options import FIRST
     from auditkit.model.runs.candidates import unchecked_steps
-    from auditkit.workflows.audit.audit import audit, exit_code, load_failures
+    from auditkit.workflows.audit.audit import audit, exit_code, load_failures, specimen_dir
     from auditkit.workflows.audit.baseline import only_new
 
     lowest = shown.lowest()
@@ -90,6 +90,8 @@ def run_and_finish(
         asked = sum(bool(result.measurements) and not result.is_of_source for result in run.results)
         complain(f"note: remembered answers: {again} of {max(again, asked)}; --fresh asks anew")
     for checkout in FIRST if not shown.as_json else ():
+        if checkout == specimen_dir():  # auditkit's own code
+            continue
         complain_fitted(f"note: auditkit ran the code of {checkout}; auditkit --cage COMMAND runs it in a sandbox")
     if save is not None:
         from auditkit.workflows.reports.export import save_run

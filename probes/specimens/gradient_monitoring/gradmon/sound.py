@@ -95,7 +95,7 @@ def collect_health_async(parameters) -> dict:
     norms = layer_norms(grads)
     total = torch.linalg.vector_norm(norms)
     vanishing = (norms < VANISHING_NORM).sum()
-    exploding = (norms > EXPLODING_NORM).sum()
+    exploding = (~(norms <= EXPLODING_NORM)).sum()  # NaN, too
     return {"_stacked": torch.stack([total, vanishing, exploding]), "_layers": len(grads)}
 
 

@@ -22,7 +22,7 @@ from auditkit.tickets.store import TicketFolder
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "tickets-speed.md"
 COUNTS, TURNS = (1, 200, 2_000, 10_000), 5
-AUDITKIT = (sys.executable, "-m", "auditkit", "ticket")
+AUDITKIT = (sys.executable, "-P", "-m", "auditkit", "ticket")
 COMMANDS = {
     "python -c pass": (sys.executable, "-c", "pass"),
     "list": (*AUDITKIT, "list"),

@@ -28,10 +28,12 @@ MOST_LINES, MOST_LINES_OF_ONE = 80, 60
 """Visible lines of a ticket, and of one with a single finding."""
 ROOMS = (8, 5, 3, 1)
 """How many rows and further probes a ticket shows: the first number with which it keeps its limit of lines."""
-_MOST_DIFF, _MOST_EXCERPT = 24, 9
+_MOST_DIFF, _SHORT_DIFF, _MOST_EXCERPT = 24, 14, 9
 _LONGEST_TITLE = 88
 _LONGEST_CELL = 44
-_LINE_NUMBERS = re.compile(r",? (?:in|on|at|from) lines? \d[\d, -]*\d?|(?<=\.py):\d+|\blines? \d[\d-]*(?:: |,? ?)")
+_LINE_NUMBERS = re.compile(
+    r",? (?:in|on|at|from) lines? \d[\d, -]*\d?|(?<=\.py):\d+|\blines? \d[\d-]*(?:, \d[\d-]*)*(?:: |,? ?)"
+)
 _PLACES = frozenset(("line", "loop", "first", "last"))
 """Values of a case that are line numbers."""
 _SIZES = (("10M", 10_000_000), ("100M", 100_000_000), ("1B", 1_000_000_000))
@@ -108,7 +110,7 @@ def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], room: 
     met = _met_by(findings)
     if met:
         parts[0] += "\n" + _paragraph(met)
-    excerpt = _excerpt(leader)
+    excerpt = _excerpt(leader, min(_MOST_EXCERPT, room + 2))
     parts += [excerpt] if excerpt else []
     others = [one for one in firsts if one.probe.id != leader.probe.id]
     if others:
@@ -152,14 +154,14 @@ def _met_by(findings: Sequence[Finding]) -> str:
     return f"Met through: {shown}{f' and {len(through) - 4} more' if len(through) > 4 else ''}."
 
 
-def _excerpt(finding: Finding) -> str:
-    """Return the code around the statement as an indented block, its lines marked with `>`."""
+def _excerpt(finding: Finding, most: int) -> str:
+    """Return at most `most` lines of code around the statement as an indented block, its lines marked with `>`."""
     excerpt, statement = finding.result.excerpt, finding.result.statement
     if excerpt is None or not excerpt.lines:
         return ""
     first, last = (statement.first, statement.last) if statement else (0, 0)
-    start = _window_start(excerpt, first)
-    lines = excerpt.lines[start : start + _MOST_EXCERPT]
+    start = _window_start(excerpt, first, most)
+    lines = excerpt.lines[start : start + most]
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     shown = []
     for number, line in enumerate(lines, excerpt.first_line + start):
@@ -169,11 +171,11 @@ def _excerpt(finding: Finding) -> str:
     return "```python\n" + "\n".join(line[2:] if line else "" for line in shown) + "\n```"
 
 
-def _window_start(excerpt: CodeExcerpt, first: int) -> int:
-    if not first or len(excerpt.lines) <= _MOST_EXCERPT:
+def _window_start(excerpt: CodeExcerpt, first: int, most: int) -> int:
+    if not first or len(excerpt.lines) <= most:
         return 0
     at = first - excerpt.first_line
-    return max(0, min(at - _MOST_EXCERPT // 2, len(excerpt.lines) - _MOST_EXCERPT))
+    return max(0, min(at - most // 2, len(excerpt.lines) - most))
 
 
 def command_of(finding: Finding) -> str:
@@ -242,7 +244,9 @@ def _one_fix(fix: Fix, ticket_id: str, room: int) -> str:
         else "it suffices"
     )
     result += f"{f' and {len(gone) - 3} more' if len(gone) > 3 else ''}, and no other probe is worse."
-    is_short = len(lines) <= _MOST_DIFF * room // ROOMS[0] and all(len(line) <= LONGEST_LINE for line in lines)
+    is_short = len(lines) <= max(_SHORT_DIFF, _MOST_DIFF * room // ROOMS[0]) and all(
+        len(line) <= LONGEST_LINE for line in lines
+    )
     shown = (
         markdown.fence(fix.difference, "diff")
         if is_short

@@ -130,12 +130,25 @@ def _rows(ctx, case, signals, sound, answer):
     tells = signals or ([] if ctx.plan.health else numbers)
     yield ctx.measurement("visible", bool(tells), "truth", by=", ".join(tells) or "nothing", **case)
     flags = [path for path, value in sound.items() if isinstance(value, bool) and _speaks_of(case["kind"], path)]
-    for path in dict.fromkeys([*ctx.plan.health, *flags]):
+    watched = list(dict.fromkeys([*ctx.plan.health, *flags]))
+    for path in watched:
         stays = path in sound and path in answer and (path or "answer") not in signals
+        stays = stays and not _speaks_of_others(path, watched, [*signals, *numbers])
         yield ctx.measurement("health", answer.get(path), "value", field=path, **case)
         yield ctx.measurement("health_stays", stays, "truth", field=path, **case)
     if "norm" in ctx.roles:
         yield ctx.measurement("norm", answer.get(ctx.role("norm").path), "norm", **case)
+
+
+def _speaks_of_others(path, watched, tells):
+    """Whether the same field of another part of the answer, such as another model's, has these gradients."""
+
+    def part(each):
+        return each[: each.rfind(".") + 1]
+
+    twins = {part(each) for each in watched if each.rpartition(".")[2] == path.rpartition(".")[2]}
+    told = {each for each in twins if any(tell.startswith(each) for tell in tells)}
+    return bool(told) and part(path) not in told
 
 
 def _is_judged(ctx, tensors, index):

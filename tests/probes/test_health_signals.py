@@ -76,6 +76,20 @@ def test_a_health_value_that_stays_perfect_is_a_finding_where_another_field_tell
     assert drops.outcome == "not_reproduced"
 
 
+def groups(grads: Any, health: Callable[[Any], float]) -> dict[str, Any]:
+    parts = {"host": grads[:1], "seed": grads[1:]}
+    return {name: {"norm": norm(part), "bad": is_bad(part), "health": health(part)} for name, part in parts.items()}
+
+
+def test_the_health_of_another_part_of_the_answer_may_stay() -> None:
+    """The control: the health of the part that has the gradient stays too."""
+    assert ask(HEALTH, lambda grads: groups(grads, lambda part: 1.0 - is_bad(part))).outcome == "not_reproduced"
+    stays = ask(HEALTH, lambda grads: groups(grads, lambda part: 1.0))
+    assert (stays.outcome, stays.severity) == ("reproduced", "P2")
+    beside = ask(HEALTH, lambda grads: {"bad": is_bad(grads), "host": {"norm": norm(grads), "health": 1.0}})
+    assert (beside.outcome, beside.severity) == ("reproduced", "P2")
+
+
 def first_is_finite(grads: Any) -> bool:
     return not is_bad(grads[:1])
 

@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 Shape = tuple[int, ...]
 
 # What the tests' environment has and a machine with a GPU need not have: preflight's commands go without.
-_NOT_NEEDED = ("hypothesis", "scipy", "jsonschema", "xdist", "matplotlib", "markdown_it", "nh3", "mypy")
+_NOT_NEEDED = ("hypothesis", "scipy", "jsonschema", "xdist", "markdown_it", "nh3", "mypy")
 _WITHOUT_THEM = f"""\
 import runpy, sys
 sys.modules.update(dict.fromkeys({_NOT_NEEDED}))

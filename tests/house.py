@@ -24,7 +24,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_PICTURES = words("jinja2 markupsafe markdown_it nh3 matplotlib scipy")
+_PICTURES = words("jinja2 markupsafe markdown_it nh3")
 HOUSE = {
     "__init__": Room(words("")),
     "__main__": Room(words("cli")),

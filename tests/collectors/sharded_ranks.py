@@ -16,6 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 from auditkit.collectors import GradientStats, clip_gradients, collect_gradients, pending
+from auditkit.collectors.spectral.gather import gather_replicas
 
 
 def whole_gradients() -> list[torch.Tensor]:
@@ -74,11 +75,31 @@ def check(mesh: DeviceMesh) -> None:
     assert local_only.element_count != expected.element_count  # control: a local part is not the gradient
 
 
+def check_gather(rank: int, world_size: int) -> None:
+    """The owner receives the replicas of all ranks bit for bit, in the order of the ranks, in chunks of any size."""
+    generator = torch.Generator().manual_seed(0)
+    counts = [2 + other for other in range(world_size)]  # uneven: the last chunk of rank 0 is shorter
+    for dtype in (torch.bfloat16, torch.float64):
+        whole_RNM = torch.randn(sum(counts), 3, 5, generator=generator).to(dtype)
+        mine_RNM = whole_RNM.split(counts)[rank]
+        for owner in range(world_size):
+            for chunk_bytes in (7, 2**20):
+                found = gather_replicas(mine_RNM, owner, chunk_bytes=chunk_bytes)
+                case = f"{dtype} to {owner} in chunks of {chunk_bytes}"
+                if rank != owner:
+                    assert found is None, case
+                    continue
+                assert found is not None, case
+                assert torch.equal(found, whole_RNM), case
+                assert not torch.equal(found, whole_RNM.flip(0)), case  # control: the order counts
+
+
 def main() -> None:
     rank, world_size, rendezvous = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world_size)
     mesh = init_device_mesh("cpu", (1, world_size), mesh_dim_names=("replicate", "shard"))
     check(mesh)
+    check_gather(rank, world_size)
     pending._reads_now = lambda key: False  # takes the device pass, on the same CPU tensors
     check(mesh)
     dist.destroy_process_group()

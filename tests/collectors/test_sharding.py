@@ -1,4 +1,4 @@
-"""DTensor gradients have the statistics of the whole gradient on every rank."""
+"""DTensor gradients have the statistics of the whole gradient on every rank, and replicas reach their owner."""
 
 import os
 import subprocess

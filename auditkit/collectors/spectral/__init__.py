@@ -5,13 +5,24 @@
 
 Shapes in names: R replicas, N rows, M columns, D = min(N, M) singular directions, C replicas of one chunk.
 
-Reading order: replicas (what is accepted), chunking (how many at once, and how they reach the device),
-alignment (order, signs, repeated singular values), svd (what a user calls), echoes. Over the ranks of a training run:
-collected (what a rank's replicas leave behind), shards (which rank owns which parameter), peers and agreement (ranks
-that watch over each other), gather, stream (CSV), manifest (settings and fingerprint), runner (what a user calls).
+Reading order: replicas (what is accepted), chunking (how many at once, and how they reach the device), alignment
+(order, signs, repeated singular values), svd (what a user calls), echoes. With several ranks, `plan_shards` assigns
+each parameter to a rank, and `gather_replicas` brings that parameter's replicas to it.
 """
 
 from .echoes import LEAST_REPLICAS, SpectralEchoes, spectral_echoes
+from .gather import gather_replicas
+from .shards import ShardPlan, plan_shards, svd_work
 from .svd import AlignedSvds, aligned_svds
 
-__all__ = ["LEAST_REPLICAS", "AlignedSvds", "SpectralEchoes", "aligned_svds", "spectral_echoes"]
+__all__ = [
+    "LEAST_REPLICAS",
+    "AlignedSvds",
+    "ShardPlan",
+    "SpectralEchoes",
+    "aligned_svds",
+    "gather_replicas",
+    "plan_shards",
+    "spectral_echoes",
+    "svd_work",
+]

@@ -4,19 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """The gradients of one parameter over all ranks: `replicas` matrices of `rows` x `columns`."""
-
-    replicas: int
-    rows: int
-    columns: int
-    dtype: str = "float32"
-
-    @property
-    def svd_work(self) -> int:
-        """What its SVDs cost, up to a factor: R * N * M * min(N, M)."""
-        return self.replicas * self.rows * self.columns * min(self.rows, self.columns)
+def svd_work(replicas: int, rows: int, columns: int) -> int:
+    """Return what the SVDs of `replicas` matrices of `rows` x `columns` cost, up to a factor: R * N * M * min(N, M)."""
+    return replicas * rows * columns * min(rows, columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditkit.collectors.spectral.shards import ShardPlan, Stack, plan_shards
+from auditkit.collectors.spectral.shards import ShardPlan, plan_shards, svd_work
 
 Planner = Callable[[Mapping[str, int], int], ShardPlan]
 
@@ -64,8 +64,8 @@ def test_the_busiest_rank_stays_within_grahams_bound(work: dict[str, int], ranks
 
 def test_work_counts_and_not_the_number_of_keys() -> None:
     """A large first half: slices by count give one rank 32 times the work of the other. That is the control."""
-    wide = {f"layers.{n}.mlp": Stack(8, 4096, 1024).svd_work for n in range(4)}
-    narrow = {f"layers.{n}.qkv": Stack(8, 512, 512).svd_work for n in range(4)}
+    wide = {f"layers.{n}.mlp": svd_work(8, 4096, 1024) for n in range(4)}
+    narrow = {f"layers.{n}.qkv": svd_work(8, 512, 512) for n in range(4)}
     work = wide | narrow
     assert plan_shards(work, 2).work_by_rank == (sum(work.values()) // 2,) * 2
     slices = by_count(work, 2).work_by_rank

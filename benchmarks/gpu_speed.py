@@ -29,11 +29,13 @@ SHAPES: dict[str, list[Shape]] = {"1B": [(10_000, 10_000)] * 10, "124M": gpt2_sh
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LAYOUTS = ("contiguous", "strided")
 TOTAL_NORM, COLLECT = "torch.nn.utils.get_total_norm", "auditkit.collectors, collect alone"
+TRITON = OURS + ', backend="triton"'
 KERNELS, COPY = "auditkit.collectors, the two kernels alone", "copy kernel"
 CALLED: dict[str, Callable[[Sequence[Tensor]], Any]] = {
     OURS: COLLECTORS[OURS],
     BASELINE: COLLECTORS[BASELINE],
     TOTAL_NORM: COLLECTORS[TOTAL_NORM],
+    TRITON: lambda gradients: collect_gradients(gradients, backend="triton").materialize(),
     COLLECT: collect_gradients,
     KERNELS: lambda gradients: measure_with_triton(gradients, shifts_for(gradients[0].dtype)),
 }

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from .pending import PendingSets, measure_sets
+from .pending import Backend, PendingSets, measure_sets
 from .sources import GradientSource, select_gradients
 from .statistics import EXPLODING_NORM_THRESHOLD, VANISHING_NORM_THRESHOLD, GradientStats, NormThresholds
 
@@ -42,6 +42,7 @@ def collect_gradients(
     *,
     vanishing_norm: float = VANISHING_NORM_THRESHOLD,
     exploding_norm: float = EXPLODING_NORM_THRESHOLD,
+    backend: Backend = "torch",
 ) -> PendingGradientStats:
     """Start computing the statistics of gradients as they are now, and read nothing back from the device.
 
@@ -51,11 +52,12 @@ def collect_gradients(
     and not kept. CPU gradients are measured before this returns. One exception to "nothing": torch's
     coalesce() of an uncoalesced sparse CUDA gradient synchronizes. Names are kept: of a module's parameters and
     of pairs. A gradient tensor vanishes with a norm below `vanishing_norm` and explodes above `exploding_norm`.
+    `backend="triton"` measures CUDA gradients with two kernels in place of torch's operators; no GPU has run them yet.
 
-    Raises ValueError, naming the tensor, for what is not supported.
+    Raises ValueError, naming the tensor, for what is not supported, and RuntimeError where the kernels cannot run.
     """
     gradients = select_gradients(parameters_or_gradients)
-    return PendingGradientStats(measure_sets([gradients]), NormThresholds(vanishing_norm, exploding_norm))
+    return PendingGradientStats(measure_sets([gradients], backend), NormThresholds(vanishing_norm, exploding_norm))
 
 
 def compute_total_norm(parameters_or_gradients: GradientSource) -> float | None:

@@ -4,7 +4,7 @@ import math
 import sys
 from dataclasses import dataclass
 
-from .pending import PendingSets, measure_sets
+from .pending import Backend, PendingSets, measure_sets
 from .sources import GradientSource, select_gradients
 from .statistics import EXPLODING_NORM_THRESHOLD, VANISHING_NORM_THRESHOLD, GradientStats, NormThresholds
 
@@ -76,7 +76,8 @@ def collect_dual_gradients(
     *,
     vanishing_norm: float = VANISHING_NORM_THRESHOLD,
     exploding_norm: float = EXPLODING_NORM_THRESHOLD,
+    backend: Backend = "torch",
 ) -> PendingDualGradientStats:
     """Start computing the statistics of two groups of gradients; see `collect_gradients`."""
-    sets = measure_sets([select_gradients(host), select_gradients(seed)])
+    sets = measure_sets([select_gradients(host), select_gradients(seed)], backend)
     return PendingDualGradientStats(sets, NormThresholds(vanishing_norm, exploding_norm))

@@ -9,7 +9,7 @@ without it. Why: docs/design/collectors.md.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,6 +31,9 @@ from .sharding import gather_records
 from .sources import GradientSet, GroupKey
 from .statistics import GradientStats, NormThresholds, summarize
 from .triton_pass import measure_with_triton, runs_on_triton
+
+Backend = Literal["torch", "triton"]
+"""What measures CUDA gradients: ordinary operators, or the Triton kernels, which no GPU has been measured with yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,10 @@ class PendingSets:
         return [summarize(*one, thresholds) for one in described]
 
 
-def measure_sets(gradient_sets: Sequence[GradientSet]) -> PendingSets:
+def measure_sets(gradient_sets: Sequence[GradientSet], backend: Backend = "torch") -> PendingSets:
     """Start measuring the gradients of each set; nothing is read back from a device."""
+    if backend not in ("torch", "triton"):
+        raise ValueError(f"backend is {backend!r}: expected 'torch' or 'triton'")
     with torch.no_grad():
         records: dict[torch.device, list[Tensor]] = {}
         layouts: dict[torch.device, list[_RecordLayout]] = {}
@@ -112,7 +117,7 @@ def measure_sets(gradient_sets: Sequence[GradientSet]) -> PendingSets:
                 if _reads_now(key) and not key.shard_groups and not torch.compiler.is_compiling():
                     measured.append(_Measured(set_index, positions, measure_on_cpu(tensors)))
                     continue
-                record, shifts = _measure(key, tensors)
+                record, shifts = _measure(key, tensors, backend)
                 layout = _RecordLayout(set_index, positions, shifts, record.numel())
                 records.setdefault(key.device, []).append(record)
                 layouts.setdefault(key.device, []).append(layout)
@@ -132,23 +137,24 @@ def _reads_now(key: GroupKey) -> bool:
     return key.device.type == "cpu"
 
 
-def _measure(key: GroupKey, tensors: list[Tensor]) -> tuple[Tensor, tuple[int, ...]]:
+def _measure(key: GroupKey, tensors: list[Tensor], backend: Backend) -> tuple[Tensor, tuple[int, ...]]:
     """Return the record of `tensors`, of every rank that holds a part of them, and its shifts."""
     reads_now = _reads_now(key)
     shifts = NARROW_SHIFTS if reads_now else shifts_for(key.dtype)
     measure = torch.ops.auditkit.gradient_record if torch.compiler.is_compiling() else _record
-    return gather_records(measure(tensors, reads_now, shifts), key.shard_groups), shifts
+    return gather_records(measure(tensors, reads_now, shifts, backend), key.shard_groups), shifts
 
 
-def _record(tensors: list[Tensor], reads_now: bool, shifts: Sequence[int]) -> Tensor:
+def _record(tensors: list[Tensor], reads_now: bool, shifts: Sequence[int], backend: str) -> Tensor:
     """Return the record of tensors of one device and dtype: float64, shape (K * T,)."""
     if reads_now:
         return torch.tensor(encode_record(measure_on_cpu(tensors)), dtype=torch.float64, device="cpu")
-    measure = measure_with_triton if runs_on_triton(tensors) else measure_on_device
+    uses_kernels = backend == "triton" and runs_on_triton(tensors)
+    measure = measure_with_triton if uses_kernels else measure_on_device
     return measure(tensors, tuple(shifts))
 
 
-def _shape_of_record(tensors: list[Tensor], reads_now: bool, shifts: Sequence[int]) -> Tensor:  # noqa: ARG001
+def _shape_of_record(tensors: list[Tensor], reads_now: bool, shifts: Sequence[int], backend: str) -> Tensor:  # noqa: ARG001
     """Return what the compiler works with in place of a record."""
     return tensors[0].new_empty((COUNT_ROWS + len(shifts)) * len(tensors), dtype=torch.float64)
 
@@ -156,7 +162,7 @@ def _shape_of_record(tensors: list[Tensor], reads_now: bool, shifts: Sequence[in
 # Not torch.library.custom_op, whose layers for autograd took 0.1 ms of the 0.5 ms of 8 gradients.
 _OPERATOR = "auditkit::gradient_record"
 if not hasattr(torch.ops.auditkit, "gradient_record"):  # torch keeps operators where a notebook reloads modules
-    torch.library.define(_OPERATOR, "(Tensor[] tensors, bool reads_now, int[] shifts) -> Tensor")
+    torch.library.define(_OPERATOR, "(Tensor[] tensors, bool reads_now, int[] shifts, str backend) -> Tensor")
     torch.library.impl(_OPERATOR, "CompositeExplicitAutograd", _record)
     torch.library.register_fake(_OPERATOR, _shape_of_record)
 

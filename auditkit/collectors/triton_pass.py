@@ -1,4 +1,4 @@
-"""Measures gradients on a CUDA device by two kernel launches, reading each element once.
+"""Measure gradients on a CUDA device by two kernel launches, reading each element once; only with backend="triton".
 
 Legend: T gradients, S shifts, K = 3 + S rows of a record (see records).
 
@@ -6,8 +6,6 @@ Design, and what no device has measured yet: docs/design/collectors.md.
 """
 
 import functools
-import os
-import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import compress
@@ -21,8 +19,6 @@ from .records import COUNT_ROWS, NARROW_SHIFTS
 from .strided import flat_view
 from .triton_tables import TableCache, TableKey
 
-# "torch" in this environment variable keeps to ordinary operators.
-CHOICE_VARIABLE = "AUDITKIT_COLLECTORS"
 # The oldest that Triton compiles for.
 SMALLEST_CAPABILITY = (7, 0)
 TRITON_DTYPES = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
@@ -31,15 +27,13 @@ _tables = TableCache()
 
 
 def runs_on_triton(tensors: Sequence[Tensor]) -> bool:
-    """Whether `measure_with_triton` can measure these tensors of one device and dtype, and is wanted.
+    """Return whether `measure_with_triton` can measure these tensors of one device and dtype.
 
-    Not while a CUDA graph is captured, unless the same tensors were measured before: the table of where they
-    are can then not be uploaded.
+    It cannot while a CUDA graph is captured, unless it measured the same tensors before: the table of their addresses
+    cannot be uploaded during a capture. Raises RuntimeError if the kernels do not run on the CUDA device.
     """
     device, dtype = tensors[0].device, tensors[0].dtype
-    if device.type != "cuda" or dtype not in TRITON_DTYPES or torch.version.hip:
-        return False
-    if torch.compiler.is_compiling() or os.environ.get(CHOICE_VARIABLE) == "torch":
+    if device.type != "cuda" or dtype not in TRITON_DTYPES or torch.compiler.is_compiling():
         return False
     # Subclasses stand for memory that is elsewhere, or nowhere.
     if not all(type(tensor) in (Tensor, nn.Parameter) for tensor in tensors):
@@ -48,23 +42,24 @@ def runs_on_triton(tensors: Sequence[Tensor]) -> bool:
         if torch.cuda.is_current_stream_capturing():
             measured_before = [tensor for tensor in tensors if _is_one_piece(tensor)]
             return bool(measured_before) and _table_key(measured_before) in _tables
-    return _works_on(device.index)
+    _check_device(device.index)
+    return True
 
 
 @functools.cache
-def _works_on(device_index: int) -> bool:
-    """Whether the kernels compile and run on this device: Triton also needs a C compiler and a driver it knows."""
-    if torch.cuda.get_device_capability(device_index) < SMALLEST_CAPABILITY:
-        return False
+def _check_device(device_index: int) -> None:
+    """Raise RuntimeError unless the kernels run here: Triton also needs a C compiler and a driver that it supports."""
+    if torch.version.hip or torch.cuda.get_device_capability(device_index) < SMALLEST_CAPABILITY:
+        raise RuntimeError(
+            f'backend="triton" needs an NVIDIA GPU of capability 7.0 or later; cuda:{device_index} is none'
+        )
     try:
         measure_with_triton([torch.ones(1, device=f"cuda:{device_index}")], NARROW_SHIFTS)
-    except ImportError:
-        return False
-    except Exception as error:  # compiler, linker and driver have their own types
-        message = f"the Triton kernels do not run on cuda:{device_index}, ordinary operators take over: {error}"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-        return False
-    return True
+    except Exception as error:  # the compiler, the linker and the driver have their own types
+        message = (
+            f'backend="triton" does not run on cuda:{device_index}: {error}. Leave backend out to use torch operators'
+        )
+        raise RuntimeError(message) from error
 
 
 def measure_with_triton(tensors: Sequence[Tensor], shifts: tuple[int, ...]) -> Tensor:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from auditkit.collectors import triton_pass, triton_tables
+from auditkit.collectors import collect_gradients, pending, triton_pass, triton_tables
 from auditkit.collectors.records import GradientMeasure, decode_record, shifts_for
 from auditkit.collectors.triton_kernels import BLOCK_BYTES
 from tests.collectors import oracle
@@ -138,3 +138,16 @@ def test_triton_counts_subnormals() -> None:
         gradient = torch.full((16,), smallest, dtype=torch.float64).to(dtype)
         (measure,) = triton_measures([gradient])
         assert (measure.nonzero_count, measure.finite_norm) == (16, 4 * smallest)
+
+
+@pytest.mark.usefixtures("_small_chunks")
+def test_triton_runs_only_where_it_is_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU tensors take the way of CUDA tensors; only a pass with the kernels makes a table of chunks."""
+    monkeypatch.setattr(pending, "_reads_now", lambda key: False)
+    monkeypatch.setattr(pending, "runs_on_triton", lambda tensors: True)
+    gradients = [torch.arange(-3.0, 4.0), torch.ones(5)]
+    key = triton_pass._table_key(gradients)
+    ours = collect_gradients(gradients).materialize()
+    assert key not in triton_pass._tables
+    assert collect_gradients(gradients, backend="triton").materialize() == ours
+    assert key in triton_pass._tables

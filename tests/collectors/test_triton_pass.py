@@ -12,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditkit.collectors.triton_pass import CHOICE_VARIABLE, runs_on_triton
+from auditkit.collectors import collect_dual_gradients, collect_gradients
+from auditkit.collectors.triton_pass import runs_on_triton
 from auditkit.collectors.triton_tables import ALIGNMENT_BYTES, CHUNK_ELEMENTS, TableCache, TableKey, cut_into_chunks
 from tests.collectors.pretend_cuda import PretendCuda
 
@@ -117,9 +118,15 @@ def test_tables_used_last_are_kept() -> None:
     assert cache.get(key(32)) is captured
 
 
-def test_the_pass_is_for_cuda_memory_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not for the CPU, not for tensors that only say they are on a device, not for float8 or when told not to."""
+def test_the_pass_is_for_cuda_memory_only() -> None:
+    """Not for the CPU, and not for tensors that only say they are on a device."""
     assert not runs_on_triton([torch.ones(3)])
     assert not runs_on_triton([PretendCuda(torch.ones(3))])
-    monkeypatch.setenv(CHOICE_VARIABLE, "torch")
-    assert not runs_on_triton([PretendCuda(torch.ones(3))])
+
+
+def test_another_backend_is_refused() -> None:
+    for collect in (collect_gradients, lambda source, backend: collect_dual_gradients(source, source, backend=backend)):
+        with pytest.raises(ValueError, match="backend is 'cuda': expected 'torch' or 'triton'"):
+            collect([torch.ones(3)], backend="cuda")  # type: ignore[operator]
+    on_cpu = [collect_gradients([torch.ones(3)], backend=backend).materialize() for backend in ("torch", "triton")]
+    assert on_cpu[0] == on_cpu[1]

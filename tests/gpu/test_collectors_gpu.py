@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from auditkit.collectors import clip_gradients, collect_gradients
 from auditkit.collectors.device_pass import measure_on_device
+from auditkit.collectors.pending import Backend
 from auditkit.collectors.records import GradientMeasure, decode_record, shifts_for
-from auditkit.collectors.triton_pass import CHOICE_VARIABLE, TRITON_DTYPES, measure_with_triton, runs_on_triton
+from auditkit.collectors.triton_pass import TRITON_DTYPES, measure_with_triton, runs_on_triton
 from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.instruments.launches import count_launches
 from auditkit.probing.worker.instruments.syncs import count_syncs
@@ -74,17 +76,18 @@ def gradients_of(count: int, dtype: torch.dtype = torch.float32) -> list[Tensor]
     return list(torch.randn(sum(lengths), device="cuda").to(dtype).split(lengths))
 
 
+@pytest.mark.parametrize("backend", ["torch", "triton"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_collect_waits_for_nothing_and_materialize_once(dtype: torch.dtype) -> None:
+def test_collect_waits_for_nothing_and_materialize_once(backend: Backend, dtype: torch.dtype) -> None:
     """0 synchronizations whether the gradients' table is new or kept, then 1; NaN and Inf change nothing."""
     gradients = gradients_of(300, dtype)
     gradients[7].fill_(torch.nan)
     gradients[8].fill_(torch.inf)
-    collect_gradients(gradients_of(3, dtype)).materialize()  # compiles
+    collect_gradients(gradients_of(3, dtype), backend=backend).materialize()  # compiles
     fresh = gradients_of(200, dtype)
     for case in (fresh, gradients, gradients):
-        assert count_syncs(lambda case=case: collect_gradients(case), "cuda", ROOTS).total == 0
-    pending = collect_gradients(gradients)
+        assert count_syncs(lambda case=case: collect_gradients(case, backend=backend), "cuda", ROOTS).total == 0
+    pending = collect_gradients(gradients, backend=backend)
     assert count_syncs(pending.materialize, "cuda", ROOTS).total == 1
 
 
@@ -111,36 +114,30 @@ def copies_to_host(profiler: profile) -> int:
 def test_a_group_takes_two_launches(dtype: torch.dtype, count: int) -> None:
     """Two for any number of gradients; one more joins the records of several groups."""
     gradients = gradients_of(count, dtype)
-    collect_gradients(gradients)
-    assert count_launches(lambda: collect_gradients(gradients), "cuda", ROOTS).total == 2
+    collect_gradients(gradients, backend="triton")
+    assert count_launches(lambda: collect_gradients(gradients, backend="triton"), "cuda", ROOTS).total == 2
     mixed = [*gradients, torch.ones(3, device="cuda", dtype=DTYPES[DTYPES.index(dtype) - 1])]
-    collect_gradients(mixed)
-    assert count_launches(lambda: collect_gradients(mixed), "cuda", ROOTS).total == 5
-
-
-def captured(gradients: list[Tensor]) -> tuple[torch.cuda.CUDAGraph, object]:
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        pending = collect_gradients(gradients)
-    return graph, pending
+    collect_gradients(mixed, backend="triton")
+    assert count_launches(lambda: collect_gradients(mixed, backend="triton"), "cuda", ROOTS).total == 5
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_replayed_graph_gives_the_eager_bits(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replayed_graph_gives_the_eager_bits(dtype: torch.dtype) -> None:
     """Warmed up, the kernels are captured; without, ordinary operators are. Each gives what it gives eagerly."""
-    for warm, count in ((True, 50), (False, 53)):  # 53 nowhere else: no table can be there
+    # 53 nowhere else: no table can be there
+    for captured, eager, count in (("torch", "torch", 40), ("triton", "triton", 50), ("triton", "torch", 53)):
         gradients = gradients_of(count, dtype)
-        if warm:
-            collect_gradients(gradients)
-        graph, pending = captured(gradients)
-        if not warm:
-            monkeypatch.setenv(CHOICE_VARIABLE, "torch")
+        if captured == eager:
+            collect_gradients(gradients, backend=captured)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            pending = collect_gradients(gradients, backend=captured)
         for seed in range(3):
             torch.manual_seed(seed)
             for gradient in gradients:
                 gradient.normal_()
             graph.replay()
-            assert pending.materialize() == collect_gradients(gradients).materialize()
+            assert pending.materialize() == collect_gradients(gradients, backend=eager).materialize()
 
 
 def test_a_table_serves_other_streams() -> None:
@@ -150,37 +147,39 @@ def test_a_table_serves_other_streams() -> None:
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         torch.cuda._sleep(100_000_000)  # the table's upload waits behind this
-        collect_gradients(gradients)
+        collect_gradients(gradients, backend="triton")
         with torch.cuda.stream(stream):
-            pending = collect_gradients(gradients)
+            pending = collect_gradients(gradients, backend="triton")
         torch.cuda.synchronize()
-        assert pending.materialize() == collect_gradients(gradients).materialize()
+        assert pending.materialize() == collect_gradients(gradients, backend="triton").materialize()
 
 
+@pytest.mark.parametrize("backend", ["torch", "triton"])
 @pytest.mark.parametrize("shape", ["one tensor", "tiny beside huge"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_extra_memory_is_bounded(shape: str, dtype: torch.dtype) -> None:
+def test_extra_memory_is_bounded(backend: Backend, shape: str, dtype: torch.dtype) -> None:
     """4 MB, 32 bytes a chunk and 1 KB a tensor, at 100M elements."""
     gradients = [torch.ones(100_000_000, device="cuda", dtype=dtype)]
     if shape == "tiny beside huge":
         gradients += [torch.ones(5, device="cuda", dtype=dtype) for _ in range(1000)]
-    collect_gradients(gradients_of(3, dtype)).materialize()
+    collect_gradients(gradients_of(3, dtype), backend=backend).materialize()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    collect_gradients(gradients).materialize()
+    collect_gradients(gradients, backend=backend).materialize()
     chunks = 100_000_000 / 65536 + len(gradients)
     assert torch.cuda.max_memory_allocated() - before <= 4 * 2**20 + 32 * chunks + 1024 * len(gradients)
 
 
-def test_the_variable_chooses_ordinary_operators(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both passes agree: counts exactly, norms to their bound."""
+def test_both_backends_agree() -> None:
+    """Counts exactly, norms to their bound; two launches only where the kernels were requested."""
     gradients = gradients_of(64)
-    assert runs_on_triton(gradients)
-    ours = collect_gradients(gradients).materialize()
-    monkeypatch.setenv(CHOICE_VARIABLE, "torch")
-    assert not runs_on_triton(gradients)
-    theirs = collect_gradients(gradients).materialize()
+    found = {}
+    for backend in ("torch", "triton"):
+        found[backend] = collect_gradients(gradients, backend=backend).materialize()
+        launches = count_launches(lambda backend=backend: collect_gradients(gradients, backend=backend), "cuda", ROOTS)
+        assert (launches.total == 2) == (backend == "triton")
+    ours, theirs = found["triton"], found["torch"]
     assert (ours.zero_count, ours.nan_count, ours.inf_count) == (theirs.zero_count, theirs.nan_count, theirs.inf_count)
     assert ours.per_tensor_norms == pytest.approx(theirs.per_tensor_norms, rel=1e-12)
 
@@ -202,6 +201,6 @@ def test_clipping_waits_for_nothing(dtype: torch.dtype) -> None:
 def test_a_compiled_collection_runs_the_kernels() -> None:
     """Under torch.compile the pass is the one without it: two launches, and the same statistics."""
     gradients = gradients_of(40)
-    compiled = torch.compile(collect_gradients, fullgraph=True)
-    assert compiled(gradients).materialize() == collect_gradients(gradients).materialize()
+    compiled = torch.compile(partial(collect_gradients, backend="triton"), fullgraph=True)
+    assert compiled(gradients).materialize() == collect_gradients(gradients, backend="triton").materialize()
     assert count_launches(lambda: compiled(gradients), "cuda", ROOTS).total == 2

@@ -4,10 +4,13 @@ import os
 
 os.environ["TRITON_INTERPRET"] = "1"  # read when triton is first imported
 
-from auditkit.collectors import PendingGradientStats, collect_gradients, pending
+from auditkit.collectors import PendingGradientStats, pending
+from auditkit.collectors import collect_gradients as collect_with
 from auditkit.collectors.triton_pass import TRITON_DTYPES
-
-__all__ = ["PendingGradientStats", "collect_gradients"]
 
 pending._reads_now = lambda key: False
 pending.runs_on_triton = lambda tensors: tensors[0].dtype in TRITON_DTYPES
+
+
+def collect_gradients(parameters) -> PendingGradientStats:
+    return collect_with(parameters, backend="triton")

@@ -149,6 +149,8 @@ def write_below(root: Path, relative: str | PurePosixPath, data: bytes) -> None:
             f"{path} passes through a link or a file", "auditkit writes only below its folder"
         ) from None
     except OSError as error:
+        if error.errno == errno.ENOMEM:  # not the fault of the file: the command line names the shortage
+            raise
         raise StoreConflictError(f"{path} cannot be written: {error.strerror}") from error
 
 

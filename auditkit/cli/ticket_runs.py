@@ -230,12 +230,13 @@ def fix(
     as_json: JsonOption = False,
 ) -> None:
     """Show a ticket's diff and run it again; --apply writes it."""
-    from auditkit.workflows.verification.verify import apply_fix, verify_patch
+    from auditkit.workflows.verification.verify import apply_fix, look_for_fix, verify_patch
 
     folder = ticket_folder(tickets)
     documents, worst = [], 0
     for ticket_id in chosen(folder, ids, where):
         request = _verify_request(folder, ticket_id, targets, runs, checkout)
+        look_for_fix(folder, request)
         found, files = apply_fix(folder, request) if apply else (verify_patch(folder, request), ())
         documents.append({**found.to_json(), "applied": list(files)})
         worst = max(worst, int(found.exit_code))

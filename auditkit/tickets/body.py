@@ -216,19 +216,34 @@ def _fix(findings: Sequence[Finding], ticket_id: str, room: int) -> str:
         advice = findings[0].probe.remediation
         told = f"No fix was run: {markdown.line(why)}." + (f" {_sentence(advice)}" if advice else "")
         return _paragraph(told)
-    return "\n\n".join([*(_one_fix(fix, ticket_id, room) for fix in fixes[:2]), *_without_fix(findings)])
+    return "\n\n".join([fixes_text(fixes, ticket_id, room), *_without_fix(findings)])
+
+
+def fixes_text(fixes: Sequence[Fix], ticket_id: str, room: int) -> str:
+    """Return the first two fixes of a ticket as its section Fix shows them. `room` is one of ROOMS."""
+    return "\n\n".join(_one_fix(fix, ticket_id, room) for fix in fixes[:2])
+
+
+def is_of_fixes(text: str, fixes: Sequence[Fix], ticket_id: str) -> bool:
+    """Return whether the section begins as auditkit wrote it for these fixes."""
+    return bool(fixes) and any(text and fixes_text(fixes, ticket_id, room).startswith(text) for room in ROOMS)
 
 
 def _without_fix(findings: Sequence[Finding]) -> list[str]:
     """Name the findings that stay with the fixes of the others, and why."""
     without = [finding for finding in findings if finding.fix is None]
-    named = ", ".join(dict.fromkeys(markdown.code(finding.probe.id) for finding in without))
-    if not named:
-        return []
+    probes = list(dict.fromkeys(finding.probe.id for finding in without))
     if all(finding.severity is Severity.P4 for finding in without):
-        return [_paragraph(f"With it these minor findings still reproduce: {named}.")]
+        return minor_left(probes)
+    named = ", ".join(map(markdown.code, probes))
     reasons = "; ".join(dict.fromkeys(finding.no_fix for finding in without if finding.no_fix))
     return [_paragraph(f"No fix was run for {named}: {markdown.line(reasons or 'not tried')}.")]
+
+
+def minor_left(probes: Sequence[str]) -> list[str]:
+    """Name the probes of P4 that still reproduce with the fix."""
+    named = ", ".join(map(markdown.code, probes))
+    return [_paragraph(f"With it these minor findings still reproduce: {named}.")] if named else []
 
 
 def _one_fix(fix: Fix, ticket_id: str, room: int) -> str:
@@ -252,7 +267,19 @@ def _one_fix(fix: Fix, ticket_id: str, room: int) -> str:
         if is_short
         else f"The diff has {len(lines)} lines: " + markdown.code(f"auditkit ticket fix {ticket_id}")
     )
-    return "\n".join([_paragraph(told), shown, _paragraph(result)])
+    return "\n".join([_paragraph(told), shown, _paragraph(result), *_beside(fix, ticket_id)])
+
+
+def _beside(fix: Fix, ticket_id: str) -> list[str]:
+    """Say how the diffs of other tickets stand to this one."""
+    told = []
+    if fix.unnecessary_with:
+        named = ", ".join(map(markdown.code, fix.unnecessary_with))
+        told.append(_paragraph(f"The larger fix of {named} ends this, too: with it this diff is not necessary."))
+    if fix.overlaps:
+        named, again = ", ".join(map(markdown.code, fix.overlaps)), markdown.code(f"auditkit ticket fix {ticket_id}")
+        told.append(_paragraph(f"The fix of {named} changes the same lines: after it {again} looks for another diff."))
+    return told
 
 
 # The evidence block.

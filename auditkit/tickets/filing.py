@@ -13,12 +13,13 @@ import msgspec
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Outcome, Severity
+from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.run import Environment, Finding, ProbeResult
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import AGENT_NAMES, REOPENING, Evidence, Status, Ticket
 from auditkit.model.units import TIME_UNITS
 from auditkit.tickets import body
-from auditkit.tickets.document import Document, new_document
+from auditkit.tickets.document import FIX, Document, new_document
 from auditkit.tickets.lifecycle import function_digest, reopened, today
 from auditkit.tickets.store import TicketFolder
 
@@ -241,6 +242,9 @@ def _refresh(folder: TicketFolder, ticket_id: str, findings: Sequence[Finding], 
         )
         folder.save_evidence(evidence)
         document = body.with_evidence(document, results, gone)
+    found = dict.fromkeys(finding.fix for finding in findings if finding.fix is not None)
+    if found and not evidence.fixes:
+        document = _with_fixes(folder, document, evidence, list(found))
     is_back = document.ticket.status in REOPENING and any(one.severity is not Severity.P4 for one in findings)
     if is_back:
         document = reopened(document, findings[0].environment.revision)
@@ -250,6 +254,33 @@ def _refresh(folder: TicketFolder, ticket_id: str, findings: Sequence[Finding], 
     if is_back:
         return FilingAction.REOPENED
     return FilingAction.UNCHANGED if document.text == before.text else FilingAction.REFRESHED
+
+
+def record_fix(folder: TicketFolder, ticket_id: str, fix: Fix) -> None:
+    """Write a fix that was run into a ticket's evidence, in the place of an earlier one, and into its section Fix."""
+    with folder.writing():
+        document = folder.read(ticket_id)
+        evidence = folder.evidence(ticket_id) or Evidence(ticket=ticket_id)
+        folder.save(_with_fixes(folder, document, evidence, [fix]), document)
+
+
+def _with_fixes(folder: TicketFolder, document: Document, evidence: Evidence, fixes: Sequence[Fix]) -> Document:
+    """Save the fixes; return the document that shows them, unless somebody has written a section Fix by hand."""
+    ticket_id, old = document.ticket.id, [Fix.from_json(one) for one in evidence.fixes]
+    ended = {name for fix in fixes for name in fix.mends}
+    left = {name: why for name, why in evidence.no_fix.items() if name not in ended}
+    written = msgspec.structs.replace(evidence, fixes=tuple(fix.to_json() for fix in fixes), no_fix=left)
+    folder.save_evidence(written)
+    shown = (document.section(FIX) or "").split("\n\n")[0]
+    if not shown.startswith("No fix was run:") and not body.is_of_fixes(shown, old, ticket_id):
+        return document
+    minor = [name.partition("/")[0] for name in document.ticket.findings if name not in ended]
+    for room in body.ROOMS:
+        text = "\n\n".join([body.fixes_text(fixes, ticket_id, room), *body.minor_left(minor)])
+        made = body.with_evidence(document.with_section(FIX, text), evidence.results, evidence.gone)
+        if body.fits(made):
+            break
+    return made
 
 
 def _with_place(document: Document, findings: Sequence[Finding]) -> Document:

@@ -1,4 +1,4 @@
-"""A machine that has no process left: auditkit says so and ends with exit code 3, whoever needed the process."""
+"""A machine that has no process or no memory left: auditkit says so and ends with exit code 3, whoever needed it."""
 
 from __future__ import annotations
 
@@ -38,5 +38,19 @@ def test_without_processes_nothing_is_measured(tmp_path: Path, most: int) -> Non
     environment = our_environment() | {"HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
     assert ended.stderr.splitlines()[0] == "error: the machine cannot start another process: auditkit cannot go on"
+    assert ended.returncode == ExitCode.NOTHING_MEASURED
+    assert "the output cannot be written" not in ended.stderr
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not shutil.which("prlimit"), reason="prlimit limits the memory of the command alone")
+@pytest.mark.parametrize("megabytes", [30, 200, 400])  # auditkit itself; torch's libraries; torch's first threads
+def test_without_memory_nothing_is_measured(tmp_path: Path, megabytes: int) -> None:
+    (tmp_path / "stats.py").write_text(COLLECTOR)
+    words = ["audit", tmp_path, "--probe", "norm_overflows_on_finite_grads"]
+    command = ["prlimit", f"--as={megabytes * 1_000_000}", sys.executable, "-P", "-m", "auditkit", *words]
+    environment = our_environment() | {"HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+    assert ended.stderr.splitlines()[0] == "error: the machine has no memory left: auditkit cannot go on"
     assert ended.returncode == ExitCode.NOTHING_MEASURED
     assert "the output cannot be written" not in ended.stderr

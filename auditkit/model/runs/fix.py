@@ -17,13 +17,14 @@ class FixRow(Record):
 
 
 @dataclass(frozen=True)
-class Fix(Record):
+class Fix(Record, keys="target file function difference changes mends rows device torch unnecessary_with? overlaps?"):
     """A change of one function that was run in its place, and sufficed for every finding that it mends.
 
     `target` was called, `function` in `file` was changed; `difference` is the unified diff that `git apply` takes at
     the audited revision, `changes` says of each change what it does. `mends` are fingerprints of findings; `rows` are
     these findings' probes and every other that answered with another law or outcome. `device` and `torch` are those
-    that it ran on.
+    that it ran on. `unnecessary_with` names the probes of other tickets whose larger diffs end these findings, too,
+    `overlaps` those of tickets whose diffs change the same lines.
     """
 
     target: str
@@ -35,3 +36,5 @@ class Fix(Record):
     rows: tuple[FixRow, ...]
     device: str
     torch: str
+    unnecessary_with: tuple[str, ...] = ()
+    overlaps: tuple[str, ...] = ()

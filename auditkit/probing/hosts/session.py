@@ -19,7 +19,7 @@ from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.block_requests import block_requests
 from auditkit.probing.hosts.cache import Entry
 from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd, worker_environment
-from auditkit.probing.worker.process.families import signal_name
+from auditkit.probing.worker.process.families import is_out_of_memory, signal_name
 from auditkit.probing.worker.process.jsonlines import new_token
 from auditkit.processes import shortage
 
@@ -251,6 +251,8 @@ class Session:
             return
         if not is_loaded:
             self.failure = self.failure or self._not_loaded(worker.end)
+            if self.hello is None and self.failure.reason is Reason.NO_MEMORY:
+                raise shortage(errno.ENOMEM)
             if self.failure.reason in _LAST_WORDS_MATTER and not self.failure.hint:
                 self.failure = replace(self.failure, hint=_last_output(worker.end))
         elif not job.has_ended:
@@ -320,6 +322,8 @@ class Session:
             text = f"{self._setting.interpreter} is no Python that can run the worker: {found.message}"
             return Failure(Reason.NO_INTERPRETER, text, _last_output(end))
         what = self._imports if self.hello is not None else "torch"
+        if is_out_of_memory(end.output_tail if self.hello is None else _last_output(end)):
+            found = Failure(Reason.NO_MEMORY, f"out of memory: {found.message}")
         return Failure(found.reason, f"importing {what}: {found.message}")
 
     def _cut_short(self, end: WorkerEnd) -> Failure:

@@ -33,7 +33,7 @@ from auditkit.tickets.baseline import baseline_of, only_new
 from auditkit.tickets.lifecycle import Place
 from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.audit.baseline import Known
-from auditkit.workflows.audit.filing import Paperwork, Root, file_run, without_ticket
+from auditkit.workflows.audit.filing import Paperwork, Root, file_run, without_fix, without_ticket
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, notes_on_imports
 from auditkit.workflows.audit.matrix import combine
 from auditkit.workflows.audit.measurement import Progress, Questions, environment_of, measure, run_id
@@ -190,7 +190,7 @@ def _with_fixes(
         probes=tuple(asked.values()),
         prefix="" if request.label == BUNDLED else prefix_of(spec),
     )
-    return with_fixes(run, without_ticket(run, repository, paperwork), scene, request.fix_time_s, progress)
+    return with_fixes(run, without_fix(run, repository, paperwork), scene, request.fix_time_s, progress)
 
 
 def _no_target(failure: AuditkitError | None) -> NoTarget | None:

@@ -19,6 +19,7 @@ from auditkit.probing.checkouts.checkout import CheckoutSpec, parse_checkout
 from auditkit.rules.grouping import group_by_cause
 from auditkit.tickets.filing import Filed, FilingOptions, file_findings
 from auditkit.tickets.store import TicketFolder
+from auditkit.workflows.fixes.no_fix import was_not_searched
 
 _PATH_OPTIONS = frozenset((
     "--tickets", "--config", "--sarif", "--junit", "--gitlab", "--csv", "--html", "--summary", "--output",
@@ -128,6 +129,20 @@ def without_ticket(run: Run, folder: TicketFolder | None, paperwork: Paperwork) 
         return groups
     held = {held for ticket in folder.listing().tickets for held in ticket.findings}
     return [group for group in groups if not held.intersection(one.result.fingerprint for one in group)]
+
+
+def without_fix(run: Run, folder: TicketFolder | None, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
+    """Return the findings by cause that need a fix: those of new tickets, and of open ones nobody looked for yet."""
+    new = without_ticket(run, folder, paperwork)
+    if folder is None or not folder.folder.is_dir():
+        return new
+    untried: set[str] = set()
+    for ticket in folder.listing().tickets:
+        evidence = None if ticket.status.is_finished else folder.evidence(ticket.id)
+        if evidence is not None and not evidence.fixes:
+            untried |= {name for name, why in evidence.no_fix.items() if was_not_searched(why)}
+    groups = findings_by_cause(run, paperwork)
+    return [*new, *(group for group in groups if untried.intersection(one.result.fingerprint for one in group))]
 
 
 def _with_ticket(result: ProbeResult, filed: Filed | None) -> ProbeResult:

@@ -12,6 +12,7 @@ from auditkit.probing.discovery.blocks.blocks import function_or_block
 from auditkit.probing.patching.patches import FunctionFile, function_in
 from auditkit.probing.source_code.modules import Function, Module
 from auditkit.probing.source_code.python_files import PythonFiles
+from auditkit.rules.comparison.trade import to_be_mended
 
 _LOCALS = ".<locals>"
 
@@ -62,6 +63,12 @@ class Cause:
             if block is not None and block.file == place.file and _has(block.function, place.line):
                 return block.function.call
         return files.call_at(place.file, place.function.partition(_LOCALS)[0])
+
+
+def judging_of(group: Sequence[Finding]) -> list[Finding]:
+    """The findings of a ticket that its fix has to end."""
+    judging = {one.fingerprint for one in to_be_mended([finding.result for finding in group])}
+    return [one for one in group if one.result.fingerprint in judging]
 
 
 def other_targets(files: PythonFiles, run: Run, cause: Cause, place: FunctionFile, lines: set[int]) -> list[Target]:

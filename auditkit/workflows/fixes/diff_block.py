@@ -25,12 +25,19 @@ class _Hunk:
     old: tuple[str, ...]
     new: tuple[str, ...]
 
+    def without_context(self) -> _Hunk:
+        """Return the hunk from its first to its last changed line."""
+        shorter = min(len(self.old), len(self.new))
+        begin = next((n for n in range(shorter) if self.old[n] != self.new[n]), shorter)
+        end = next((n for n in range(shorter - begin) if self.old[-1 - n] != self.new[-1 - n]), shorter - begin)
+        return _Hunk(self.first + begin, self.old[begin : len(self.old) - end], self.new[begin : len(self.new) - end])
+
 
 def changes_of(diff: str, checkout: Path, prefix: str = "") -> list[FileChange]:
     """What the diff makes of the checkout's files; its paths begin with `prefix`, the way from the repository's top.
 
-    Lines may have moved; their ends are the file's own. Raises CannotComplete where the text is no diff, names a file
-    that is not there, or shows lines that are not in it.
+    Lines may have moved, and others may have changed around them; their ends are the file's own. Raises
+    CannotComplete where the text is no diff, names a file that is not there, or shows lines that are not in it.
     """
     changes = [_changed(file, hunks, checkout) for file, hunks in _hunks_by_file(diff, prefix).items()]
     if not changes:
@@ -77,10 +84,19 @@ def _changed(file: str, hunks: Sequence[_Hunk], checkout: Path) -> FileChange:
     for hunk in hunks:
         place = _place(hunk, lines, max(hunk.first - 1 + moved, 0))
         if place is None:
+            # Another diff of this function may have changed the lines around: the changed ones alone have to be there.
+            hunk = hunk.without_context()
+            place = _place(hunk, lines, max(hunk.first - 1 + moved, 0)) if _is_only(hunk.old, lines) else None
+        if place is None:
             raise CannotComplete(f"does not apply any more: {file} has other lines at {hunk.first}")
         lines[place : place + len(hunk.old)] = hunk.new
         moved = place - (hunk.first - 1) + len(hunk.new) - len(hunk.old)
     return FileChange.of(file, before, "\n".join(lines), encoding)
+
+
+def _is_only(old: tuple[str, ...], lines: Sequence[str]) -> bool:
+    """Return whether the file has these lines once; a hunk that only adds lines has none to find."""
+    return bool(old) and sum(tuple(lines[n : n + len(old)]) == old for n in range(len(lines) - len(old) + 1)) == 1
 
 
 def _place(hunk: _Hunk, lines: Sequence[str], expected: int) -> int | None:

@@ -25,16 +25,16 @@ from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.patching.rewrites.remedy import as_recommended
 from auditkit.probing.patching.rewrites.rewrite import Rewrite, rewrites_of
 from auditkit.probing.source_code.python_files import PythonFiles
-from auditkit.rules.comparison.trade import to_be_mended
 from auditkit.workflows.audit.measurement import Progress
 from auditkit.workflows.fixes.answers import Answers, costs, judged
 from auditkit.workflows.fixes.bench import Bench
 from auditkit.workflows.fixes.candidates import Candidate, Candidates
-from auditkit.workflows.fixes.causes import Cause, other_targets
+from auditkit.workflows.fixes.causes import Cause, judging_of, other_targets
 from auditkit.workflows.fixes.fix_rows import row_of_read, rows_of
 from auditkit.workflows.fixes.fix_trials import Scene, Trials
 from auditkit.workflows.fixes.no_fix import (
     COSTS_OTHERS,
+    INTERRUPTED,
     LEAVES,
     NO_ANSWERS,
     NO_REWRITE,
@@ -43,7 +43,9 @@ from auditkit.workflows.fixes.no_fix import (
     Failed,
     Failures,
     NoFix,
+    time_was_over,
 )
+from auditkit.workflows.fixes.shared_diffs import Effect, shared
 
 _MOST_READERS = 2
 _MOST_FULL_RUNS = 3
@@ -79,6 +81,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self._ends = threading.Event()
+        self._effects: dict[Fix, Effect] = {}
         self._trials = Trials(self.scene, self.run, self.benches, self.progress, self._ends)
         self._files = PythonFiles(self.scene.opened.path, self.scene.options("").import_roots(self.scene.opened))
 
@@ -92,18 +95,19 @@ class Search:
             if outcome is not None and (isinstance(outcome, Fix) or not self._ends.is_set()):
                 outcomes[number] = outcome
 
-        over = NoFix("not tried: time", f"not tried: the time for fixes ({self.limit_s:g} s) was over")
+        over = time_was_over(self.limit_s)
         timer = threading.Timer(self.limit_s, self._ends.set)
         timer.daemon = True
         timer.start()
         try:
             in_parallel(search, range(len(groups)), len(self.benches), self._ends)
         except KeyboardInterrupt:  # what was audited is still filed
-            over = NoFix("not tried: interrupted", "not tried: the search for fixes was interrupted")
+            over = INTERRUPTED
         finally:
             timer.cancel()
         of_groups = [outcomes.get(number, over) for number in range(len(groups))]
-        return _found(groups, of_groups, time.monotonic() - began)
+        effects = {one: self._effects[one] for one in of_groups if isinstance(one, Fix)}
+        return _found(groups, shared(groups, of_groups, effects), time.monotonic() - began)
 
     def _outcome_of(self, group: Sequence[Finding]) -> Fix | NoFix:
         """The fix of a group; what cannot be read, or changed meanwhile, is a reason why there is none."""
@@ -114,18 +118,14 @@ class Search:
             return NoFix(told, told)
 
     def _fix_of(self, group: Sequence[Finding]) -> Fix | NoFix:
-        """The fix of all findings; else that of those which it is judged by, as minor ones may stay."""
-        judging = {one.fingerprint for one in to_be_mended([finding.result for finding in group])}
-        minor = [one for one in group if one.result.fingerprint not in judging]
-        causes = [Cause.of(group)]
-        if minor:
-            causes.append(Cause.of([one for one in group if one.result.fingerprint in judging], minor))
+        """The smallest fix of the findings that judge it. Minor ones may stay: no edit grows on their account."""
+        judging = judging_of(group)
+        cause = Cause.of(judging, [one for one in group if one not in judging])
         failures = Failures()
         for proposed in (self._rewrites, self._recommended):
-            for cause in causes:
-                outcome = self._fix_for(cause, proposed, failures)
-                if outcome is not None:
-                    return outcome
+            outcome = self._fix_for(cause, proposed, failures)
+            if outcome is not None:
+                return outcome
         return failures.reason
 
     def _fix_for(self, cause: Cause, proposed: _Proposed, failures: Failures) -> Fix | NoFix | None:
@@ -208,7 +208,7 @@ class Search:
         worst = cause.findings[0].result
         quiet = {(arm.target.call, probe) for _, arm, _ in tried for probe in arm.gone(arm.asked)}
         gone = [one.result.fingerprint for one in cause.minor if (one.result.target, one.probe.id) in quiet]
-        return Fix(
+        fix = Fix(
             target=cause.targets[0].call,
             file=candidate.change.file,
             function=candidate.place.function.qualified_name.partition("#")[0],
@@ -219,10 +219,12 @@ class Search:
             device=worst.device,
             torch=self.run.environment_of(worst).torch,
         )
+        self._effects[fix] = Effect(cause.arm, frozenset(quiet), frozenset(candidate.lines))
+        return fix
 
 
 def _found(groups: Sequence[Sequence[Finding]], outcomes: Sequence[Fix | NoFix], seconds: float) -> Found:
-    fixes = [one for one in outcomes if isinstance(one, Fix)]
+    fixes = list(dict.fromkeys(one for one in outcomes if isinstance(one, Fix)))
     mended = {fingerprint for fix in fixes for fingerprint in fix.mends}
     no_fix: dict[str, str] = {}
     for group, outcome in zip(groups, outcomes, strict=True):
@@ -230,7 +232,8 @@ def _found(groups: Sequence[Sequence[Finding]], outcomes: Sequence[Fix | NoFix],
         left = (finding.result.fingerprint for finding in group)
         no_fix |= {fingerprint: told for fingerprint in left if fingerprint not in mended}
     reasons = Counter(one.short for one in outcomes if isinstance(one, NoFix))
-    said = f"fixes that were run: for {len(fixes)} of {counted(len(groups), 'new ticket')}, {seconds:.0f} s"
+    ended = sum(isinstance(one, Fix) for one in outcomes)
+    said = f"fixes that were run: for {ended} of {counted(len(groups), 'new ticket')}, {seconds:.0f} s"
     return Found(
         tuple(fixes), no_fix, "; ".join([said, *(f"{count} without: {reason}" for reason, count in reasons.items())])
     )

@@ -20,9 +20,20 @@ class NoFix:
 
 
 NOT_ASKED = NoFix("not tried: --no-fixes", "not tried: --no-fixes")
+INTERRUPTED = NoFix("not tried: interrupted", "not tried: the search for fixes was interrupted")
 NO_REWRITE = NoFix("no change is known that might mend it", "no rewrite fits these statements")
 NO_TARGET = NoFix("no target runs its code", "not tried: nothing that was called runs these statements")
 NO_ANSWERS = NoFix("its answers cannot be compared", "not tried: it gives no answers to compare")
+
+
+def time_was_over(limit_s: float) -> NoFix:
+    """Return the reason of a ticket for which no time was left."""
+    return NoFix("not tried: time", f"not tried: the time for fixes ({limit_s:g} s) was over")
+
+
+def was_not_searched(told: str) -> bool:
+    """Return whether the reason is that nobody has looked for a fix yet."""
+    return told in (NOT_ASKED.told, INTERRUPTED.told) or told.startswith("not tried: the time for fixes (")
 
 
 @dataclass(frozen=True)

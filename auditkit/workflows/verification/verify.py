@@ -26,14 +26,17 @@ from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patches import Blame, FunctionFile, find_function
 from auditkit.probing.source_code.history.anchors import AnchoredSource
 from auditkit.tickets.document import FIX, Document
+from auditkit.tickets.filing import record_fix
 from auditkit.tickets.lifecycle import today
 from auditkit.tickets.store import TicketFolder
+from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.measurement import Progress, ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.fixes.answers import Answers, answers_probe, without_answers
 from auditkit.workflows.fixes.diff_block import DIFF, changes_of
 from auditkit.workflows.fixes.file_change import FileChange, prefix_of
+from auditkit.workflows.fixes.no_fix import was_not_searched
 from auditkit.workflows.verification.fix_blocks import Ground, blocks_of, defined_in, try_block
 from auditkit.workflows.verification.question_answers import Answer, answers_in
 from auditkit.workflows.verification.questions import (
@@ -304,6 +307,7 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, patch: Path | Non
     )
 
 
+_FIX_TIME_S = 120.0
 _WORST_ARMS = (FixVerdict.DOES_NOT_RUN, FixVerdict.INSUFFICIENT, FixVerdict.TRADES, FixVerdict.SUFFICIENT)
 
 
@@ -436,6 +440,40 @@ def _blame(document: Document, place: FunctionFile) -> Blame:
 
 
 # `ticket fix`.
+
+
+def look_for_fix(folder: TicketFolder, request: VerifyRequest) -> None:
+    """Search for the fix of a ticket that nobody has searched for, or whose diff does not apply any more; write it.
+
+    Without one the ticket stays as it is.
+    """
+    document = folder.read(request.ticket)
+    evidence = folder.evidence(document.ticket.id)
+    if evidence is None or (blocks_of(document, RECOMMENDED) and not evidence.fixes):
+        return
+    config, findings = request.options.config, {*document.ticket.findings}
+    untried = any(was_not_searched(evidence.no_fix.get(name, "")) for name in findings)
+    bound = questions_of(document.ticket, evidence, config, catalog_of(config))
+    targets = {one.target.call: one.target for one in bound if one.probe.scope == "target"}
+    if not targets or not (not _applies(evidence, _spec(request)) if evidence.fixes else untried):
+        return
+    probes = tuple(dict.fromkeys(one.probe.id for one in bound))
+    asked = AuditRequest(request.checkout, (request.options,), tuple(targets.values()), probes, fix_time_s=_FIX_TIME_S)
+    found = next((fix for fix in audit(asked).fixes if findings.intersection(fix.mends)), None)
+    if found is not None:
+        record_fix(folder, document.ticket.id, found)
+
+
+def _applies(evidence: Evidence, spec: CheckoutSpec) -> bool:
+    """Return whether the diffs of a ticket apply to the files as they are; those of a revision are not looked at."""
+    if spec.revision:
+        return True
+    try:
+        for fix in evidence.fixes:
+            changes_of(str(fix.get("difference", "")), spec.directory, prefix_of(spec))
+    except CannotComplete:
+        return False
+    return True
 
 
 def apply_fix(folder: TicketFolder, request: VerifyRequest) -> tuple[Verification, tuple[str, ...]]:

@@ -55,6 +55,21 @@ def test_lines_may_have_moved_and_blanks_been_lost(tmp_path: Path) -> None:
     assert changes_of(diff, tmp_path)[0].after == b"# one\n# two\n" + before.replace(b"x.norm()", DOUBLE.encode())
 
 
+def test_the_diffs_of_one_function_build_on_one_another(tmp_path: Path) -> None:
+    """Another diff changed the line before; the same line twice is no place."""
+    before = b"def f(a):\n    b = a + 1\n    c = b.view(-1)\n    return c\n"
+    diffs = [FileChange.of("f.py", before, before.decode().replace(*words), "utf-8").difference()
+             for words in (("a + 1", "a + 2"), ("view", "reshape"))]  # fmt: skip
+    for diff in diffs:
+        (tmp_path / "f.py").write_bytes(before)
+        for one in (diff, *(other for other in diffs if other != diff)):
+            (tmp_path / "f.py").write_bytes(changes_of(one, tmp_path)[0].after)
+        assert (tmp_path / "f.py").read_bytes() == before.replace(b"a + 1", b"a + 2").replace(b"view", b"reshape")
+    (tmp_path / "f.py").write_bytes(before.replace(b"a + 1", b"a + 2") + b"    c = b.view(-1)\n")
+    with pytest.raises(CannotComplete, match="does not apply any more"):
+        changes_of(diffs[1], tmp_path)
+
+
 @pytest.mark.parametrize(
     ("diff", "said"),
     [

@@ -17,12 +17,15 @@ from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.probing.patching.rewrites.rewrite import Edit, Rewrite
 from auditkit.store.config.config import Config
+from auditkit.tickets.body import body_of
+from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.measurement import ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.fixes.bench import Bench
 from auditkit.workflows.fixes.fix_search import Found, Search
 from auditkit.workflows.fixes.fix_trials import Scene
+from auditkit.workflows.verification.verify import VerifyRequest, look_for_fix
 from tests.filing_helpers import put
 from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
 from tests.verify_helpers import git
@@ -190,6 +193,49 @@ def test_a_file_that_changed_meanwhile_is_not_tried(searched: Searched) -> None:
     assert found.note.endswith("1 without: could not be tried: stats.py changed while it was audited")
 
 
+FLATTENED = '''import torch
+
+
+def grad_quality(parameters):
+    """Norm and share of zeros of all gradients, read from the device once."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return {"grad_norm": 0.0, "zero_fraction": 0.0}
+    flat = torch.cat([grad.view(-1) for grad in grads])
+    norm = torch.linalg.vector_norm(flat, dtype=torch.float64)
+    zeros = (flat == 0).sum().double()
+    norm, zeros = torch.stack([norm, zeros]).tolist()
+    return {"grad_norm": norm, "zero_fraction": zeros / max(flat.numel(), 1)}
+'''
+VIEW, SPARSE = "fails_on_noncontiguous_grads", "fails_on_sparse_grads"
+
+
+def test_the_smallest_diff_comes_first_and_says_which_other_one_makes_it_unnecessary(tmp_path: Path) -> None:
+    """One word ends the error of `view`; the sparse gradients that nobody has stay, though a larger diff ends both."""
+    put(tmp_path, "trainer/quality.py", FLATTENED)
+    catalog, spec = load_catalog(), parse_checkout(str(tmp_path / "trainer"))
+    probes = [catalog[VIEW], catalog[SPARSE], catalog[MEMORY]]
+    target = Target("quality:grad_quality")
+    with OPTIONS.open(spec) as opened, Bench.open(spec, sys.executable) as bench:
+        run = ask(OPTIONS, opened, [target], probes)
+        found = {one.probe: Finding(catalog[one.probe], one, run.environment, run.id, run.targets[0].target)
+                 for one in run.results}  # fmt: skip
+        assert [found[name].severity for name in (VIEW, SPARSE, MEMORY)] == [Severity.P2, Severity.P4, Severity.P2]
+        search = Search(Scene(spec, opened, {"": OPTIONS}, probes), run, [bench], 120.0)
+        groups = [[found[VIEW], found[SPARSE]], [found[MEMORY]]]
+        view, memory = search.fixes_of(groups).fixes
+    changed = [line for line in view.difference.split("\n") if line.startswith(("-  ", "+  "))]
+    assert changed == [
+        "-    flat = torch.cat([grad.view(-1) for grad in grads])",
+        "+    flat = torch.cat([grad.reshape(-1) for grad in grads])",
+    ]
+    assert view.mends == (found[VIEW].result.fingerprint,)
+    assert view.unnecessary_with == (MEMORY,)
+    assert (memory.unnecessary_with, memory.overlaps) == ((), ())
+    shown = body_of([replace(found[VIEW], fix=view), found[SPARSE]], "B1-PT-01").sections[-1][1].replace("\n", " ")
+    assert f"The larger fix of `{MEMORY}` ends this, too: with it this diff is not necessary." in shown
+
+
 READS = '''import torch
 
 
@@ -203,20 +249,39 @@ def grad_norm(parameters):
 '''
 
 
-def test_a_minor_finding_may_stay_and_the_ticket_says_so(tmp_path: Path) -> None:
+def test_a_minor_finding_may_stay_and_the_next_audit_searches_where_none_had_time(tmp_path: Path) -> None:
     """A launch for each tensor stays, and nobody would keep the waits because of it."""
     put(tmp_path, "trainer/norms.py", READS)
     arms, probes = (RunOptions(Config(), sys.executable),), (SYNCS, LAUNCHES)
-    request = AuditRequest(str(tmp_path / "trainer"), arms, (), probes, tickets=tmp_path / "tickets", fix_time_s=120.0)
-    run = audit(request)
+    request = AuditRequest(str(tmp_path / "trainer"), arms, (), probes, tickets=tmp_path / "tickets")
+    untried = audit(request)
+    assert set(untried.no_fix.values()) == {"not tried: --no-fixes"}
+    assert untried.no_fix.keys() == {one.fingerprint for one in untried.results}
+    folder = TicketFolder(tmp_path / "tickets")
+    assert "No fix was run: not tried: --no-fixes." in str(folder.read("B1-PT-01").section("Fix"))
+    run = audit(replace(request, fix_time_s=120.0))
     severity = {one.probe: one.severity for one in run.results}
     assert (severity[SYNCS], severity[LAUNCHES]) == (Severity.P2, Severity.P4)
     (fix,) = run.fixes
     assert fix.mends == (f"{SYNCS}/1/norms:grad_norm",)
-    (ticket,) = (tmp_path / "tickets").rglob("B*.md")
-    text = ticket.read_text("utf-8")
+    text = folder.read("B1-PT-01").text
     assert f"With it these minor findings still reproduce: `{LAUNCHES}`." in text
-    assert "### Example" not in text
-    untried = audit(replace(request, tickets=tmp_path / "others", fix_time_s=0.0))
-    assert set(untried.no_fix.values()) == {"not tried: --no-fixes"}
-    assert untried.no_fix.keys() == {one.fingerprint for one in run.results}
+    assert "No fix was run" not in text
+    evidence = folder.evidence("B1-PT-01")
+    assert evidence is not None
+    assert [one["mends"] for one in evidence.fixes] == [list(fix.mends)]
+
+
+@pytest.mark.slow
+def test_ticket_fix_searches_where_no_audit_has_and_leaves_what_somebody_wrote(tmp_path: Path) -> None:
+    put(tmp_path, "trainer/quality.py", FLATTENED)
+    audit(AuditRequest(str(tmp_path / "trainer"), (OPTIONS,), (), (VIEW,), tickets=tmp_path / "t"))
+    folder = TicketFolder(tmp_path / "t")
+    verify = VerifyRequest("B1-PT-01", str(tmp_path / "trainer"), OPTIONS)
+    look_for_fix(folder, verify)
+    assert "+    flat = torch.cat([grad.reshape(-1) for grad in grads])" in str(folder.read("B1-PT-01").section("Fix"))
+    put(tmp_path, "t/B1-PT-01.md", folder.read("B1-PT-01").with_section("Fix", "Use reshape.").text)
+    put(tmp_path, "trainer/quality.py", FLATTENED.replace("torch.cat", "torch.hstack"))
+    look_for_fix(folder, verify)  # the diff does not apply any more
+    assert folder.read("B1-PT-01").section("Fix") == "Use reshape."
+    assert "torch.hstack([grad.reshape" in str(folder.evidence("B1-PT-01"))

@@ -175,6 +175,7 @@ def _run_and_report(job: Callable[[Writer], None], writer: Writer) -> int:
     except BaseException as error:
         traceback.print_exc()
         text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:300])
-        writer.send({"type": "failed", "reason": "exception", "message": text})
+        reason = "no_memory" if families.is_out_of_memory(text) else "exception"
+        writer.send({"type": "failed", "reason": reason, "message": text})
     writer.send({"type": "done"})
     return 0

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import resource
 import signal
 import time
@@ -12,6 +13,15 @@ from typing import Collection, List, NoReturn
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 5.0
+# What Python, the C library, the loader of shared objects, OpenBLAS and torch say.
+_OUT_OF_MEMORY = re.compile(
+    r"MemoryError|bad_alloc|(cannot|can't|unable to) allocate|memory allocation|failed to map segment", re.IGNORECASE
+)
+
+
+def is_out_of_memory(text: str) -> bool:
+    """Return whether an error's text, or the last line of a process, says that memory has run out."""
+    return _OUT_OF_MEMORY.search(text) is not None
 
 
 def fork() -> int:

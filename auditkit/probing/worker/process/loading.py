@@ -7,12 +7,14 @@ import inspect
 import os
 import re
 import sys
+import time
 import traceback
 from types import ModuleType
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from . import placeholders, rungs
 from .cut_out import CutOut, CutOutLoader, Statements, is_definition, statements_of
+from .families import is_out_of_memory
 from .missing_modules import distributions, missing_modules
 
 OLDEST_TORCH = (2, 9)
@@ -49,11 +51,23 @@ class LoadError(Exception):
         self.is_final = is_final
 
 
+def _import_or_retry() -> None:
+    """Import torch; if memory has run out, try twice more, as another process may free some."""
+    for pause_s in (0.2, 1.0):
+        try:
+            import torch  # noqa: F401
+        except (ImportError, OSError, MemoryError) as error:
+            if not is_out_of_memory(repr(error)):
+                raise
+            time.sleep(pause_s)
+
+
 def import_torch() -> None:
     """Import torch. Raises LoadError where there is none, or one on which nothing of ours was checked."""
     install = "{} -m pip install".format(sys.executable)
     elsewhere = "name another interpreter with --python, or install torch there: {}".format(install)
     try:
+        _import_or_retry()
         import torch
     except ModuleNotFoundError as error:
         if error.name != "torch":
@@ -62,7 +76,8 @@ def import_torch() -> None:
         wanted = "torch" if importlib.util.find_spec("auditkit") is None else "'auditkit[audit]'"
         raise LoadError("no_torch", message, "{} {}".format(elsewhere, wanted)) from None
     except Exception as error:
-        raise LoadError("no_torch", "importing torch fails: {}".format(_one_line(error))) from error
+        reason = "no_memory" if is_out_of_memory(repr(error)) else "no_torch"
+        raise LoadError(reason, "importing torch fails: {}".format(_one_line(error))) from error
     version = str(getattr(torch, "__version__", "without a version"))
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < OLDEST_TORCH:

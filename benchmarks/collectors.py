@@ -5,9 +5,9 @@
     python benchmarks/collectors.py --large          # one gradient of 1e9 elements, added to the results: 4 GB and more
     python benchmarks/collectors.py --ours           # ours, the baseline and a pure read again; other rows are kept
     python benchmarks/collectors.py --ours "1000 x 1000"    # of one case alone
-    python benchmarks/collectors.py --page           # only rewrite the page and the plots from the results
+    python benchmarks/collectors.py --page           # only rewrite the page from the results
 
-Writes benchmarks/results/collectors_DEVICE.json, docs/evidence/collectors.md and docs/evidence/plots/*.svg.
+Writes benchmarks/results/collectors_DEVICE.json, and docs/evidence/collectors.md.
 A collector that would need more memory than there is says so in its row.
 Every turn runs each collector once, one after the other, so that a ratio compares what ran side by side. Times on
 the CPU are processor seconds of this process, on one thread; on a GPU, wall seconds until the device is done.

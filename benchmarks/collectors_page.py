@@ -1,10 +1,9 @@
-"""The figures of docs/evidence/collectors.md and its plots, from what benchmarks/collectors.py measured."""
+"""The figures of docs/evidence/collectors.md, from what benchmarks/collectors.py measured."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from evidence import EVIDENCE, results_of, rows, write_blocks
-from log_plot import log_plot
 from rival_collectors import BASELINE, OURS, PURE_READ
 
 _SMALL, _LARGE = "1000 x 1000", "1 x 1B"
@@ -12,9 +11,8 @@ _MODEL = "GPT-2 small: 148 tensors, 124M"
 
 
 def write_page() -> str:
-    """Write the page's blocks and the plots from the results that exist, and return the page."""
+    """Write the page's blocks from the results that exist, and return the page."""
     cpu, cuda, training = (results_of(f"collectors_{name}") for name in ("cpu", "cuda", "training"))
-    _write_plots(cpu["growth"])
     not_measured = "Not measured: `python benchmarks/collectors.py --device cuda` fills this section on a GPU."
     blocks = {
         "environment": "\n\n".join([_environment(cpu["environment"]), *_kept(cpu)]),
@@ -130,17 +128,6 @@ def _traffic_note(environment: dict[str, Any]) -> str:
     simulated = " simulated: auditkit's pretended CUDA device counts operators, and runs their values on the CPU"
     where = simulated if "cpu" in environment["torch"] else " on the device"
     return f"148 float32 gradients of 64 elements,{where}. The longer the gradients, the more launches of the fallback."
-
-
-def _write_plots(growth: dict[str, list[dict[str, Any]]]) -> None:
-    folder = EVIDENCE / "plots"
-    labels = {"parameters": "parameters, in one gradient", "tensors": "gradients of 1000 elements"}
-    for axis, points in growth.items():
-        names = sorted(points[0]["ms"], key=[OURS, BASELINE, *points[0]["ms"]].index)
-        for what, key, unit in (("time", "ms", "processor ms"), ("memory", "extra_bytes", "peak extra bytes")):
-            series = {name: [(point["n"], point[key][name]) for point in points] for name in names}
-            plot = log_plot(f"{what} against {axis}", labels[axis], unit, series)
-            (folder / f"collectors-{what}-{axis}.svg").write_text(plot, encoding="utf-8")
 
 
 def _training(runs: list[dict[str, Any]]) -> str:

@@ -28,7 +28,7 @@ STRETCH = tl.constexpr(2.0**600)
 INFINITY = tl.constexpr(float("inf"))
 
 
-# Two 16-byte loads a thread and block; the compiler unrolls four blocks. See docs/evidence/collectors-kernels.md.
+# Two 16-byte loads a thread and block; the compiler unrolls four blocks.
 BLOCK_BYTES = 8192
 SCAN_WARPS = 8
 REDUCE_BLOCK = 512

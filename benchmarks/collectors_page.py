@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evidence import EVIDENCE, results_of, rows, write_blocks
+from evidence import results_of, rows, write_blocks
 from rival_collectors import BASELINE, OURS, PURE_READ
 
 _SMALL, _LARGE = "1000 x 1000", "1 x 1B"

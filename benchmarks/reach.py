@@ -28,7 +28,6 @@ from auditkit.probing.hosts.fork_servers import end_servers
 from auditkit.workflows.audit.found_targets import find_targets
 from auditkit.workflows.audit.run_options import RunOptions
 from benchmarks.evidence import ROOT, Document, Place, results_of, rows, store_results, write_blocks
-from benchmarks.precision import plain
 from benchmarks.reach_lists import Reach, compare, lists, reaches
 
 NAME = "reach"
@@ -98,7 +97,6 @@ def blocks(stored: Document) -> dict[str, str]:
         f"torch {stored['torch']} and nothing else.",
         "totals": rows(TOTALS, total_rows(now, before)),
         "summary": "\n".join(f"- before: {each}" if first else f"- now: {each}" for first, each in summaries(stored)),
-        "places": rows(PLACES, (cells for each in now for cells in place_rows(each))),
         "false": rows(FALSE, (cells for each in now for cells in false_rows(each))),
     }
 
@@ -107,7 +105,6 @@ TOTALS = (
     "repository", "listed", "found before", "found", "contract right before", "contract right", "asked before",
     "asked", "by rung", "false before", "false", "added", "processor s before", "processor s",
 )  # fmt: skip
-PLACES = ("repository", "place", "in", "kind", "form", "what it computes", "found", "contract", "asked", "why not")
 FALSE = ("repository", "candidate", "place", "contract", "asked")
 
 
@@ -143,18 +140,6 @@ def summaries(stored: Document) -> Iterator[tuple[bool, str]]:
 
 def share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "none"
-
-
-def place_rows(reach: Reach) -> Iterator[list[object]]:
-    """A row for each place of one repository's list."""
-    for each in reach.met:
-        place, candidate = each.place, each.candidate
-        found = ("added" if place.get("added") else "yes") if candidate else "no"
-        contract = "" if candidate is None else "right" if each.is_right else f"{candidate['contract']}: wrong"
-        asked = candidate["rung"] or "yes" if candidate and candidate["asked"] else "no"
-        why_not = plain(candidate["why_not"]) if candidate and not candidate["asked"] else ""
-        yield [reach.name, f"`{place['file']}:{place['line']}`", f"`{place['function']}`" if place["function"] else "",
-               place["kind"], place["form"], plain(place["computes"]), found, contract, asked, why_not]  # fmt: skip
 
 
 def false_rows(reach: Reach) -> Iterator[list[object]]:

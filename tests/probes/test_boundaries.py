@@ -86,7 +86,7 @@ def test_float32_counts_are_wrong_from_two_to_the_24_plus_one() -> None:
         ("sound", "foreach_norm", "1", "3"),
         ("sound", "stacked_layer_norms", "1", "6"),
         ("sound", "counted_quality", "1", "13"),
-        ("sound", "collect_health_async", "1", "8"),
+        ("sound", "collect_health_async", "1", "9"),
         ("sound", "IsolationMonitor.check_isolation", "1", "3"),
     ],
 )
@@ -107,7 +107,7 @@ def test_the_hidden_read_of_an_asynchronous_step_is_counted_alone() -> None:
 
 def test_a_nan_norm_leaves_perfect_health() -> None:
     result = of("collect_health_async", HEALTH)
-    assert result.message == "a planted nan is not flagged: health 1.0 for nan, norm nan for nan"
+    assert result.message == "a planted nan is not flagged: health 1.0 for nan, has_exploding False for nan, norm nan for nan"
 
 
 @pytest.mark.parametrize(

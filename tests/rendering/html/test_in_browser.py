@@ -143,7 +143,7 @@ def test_a_click_on_a_link_unfolds_its_card(
     # The fragment is navigated to in a task of its own.
     assert tab.value(
         f"new Promise(done => {{ const wait = () => document.querySelector({links}[5].hash).closest('details').open"
-        " ? done(true) : setTimeout(wait, 20); setTimeout(() => done(false), 5000); wait(); }})"
+        " ? done(true) : setTimeout(wait, 20); setTimeout(() => done(false), 5000); wait(); })"
     )
     assert tab.value("document.querySelectorAll('.card[open]').length") == 1
     assert tab.value("innerHeight > document.querySelector('.card[open] h3').getBoundingClientRect().top")

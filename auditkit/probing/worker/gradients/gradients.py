@@ -197,5 +197,7 @@ def _weights(empty: torch.Tensor) -> torch.Tensor:
     """The tensor filled with 0.02 and -0.02 by turns: as large as weights are, and of one norm in any grouping."""
     if not empty.is_contiguous():
         return empty.copy_(_weights(torch.empty(empty.shape, dtype=empty.dtype, device=empty.device)))
-    empty.fill_(_WEIGHT).view(-1)[1::2].neg_()
+    empty.fill_(_WEIGHT)
+    local = empty.to_local() if hasattr(empty, "to_local") else empty  # torch flattens no unevenly sharded DTensor
+    local.view(-1)[1::2].neg_()
     return empty

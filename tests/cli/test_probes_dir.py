@@ -150,9 +150,9 @@ def test_a_folder_that_is_not_there_and_a_name_that_is_taken_are_refused(trainer
 
 
 def test_a_judge_that_misbehaves_costs_one_result(trainer: Path) -> None:
-    """It prints into a JSON document and ends the process: the document stays whole, our own probe's result too."""
-    rewrite(trainer, "    first, *others = measurements\n", "    print('noise', flush=True); os._exit(0)\n")
+    """It prints into a JSON document and calls sys.exit: the document stays whole, our own probe's result too."""
+    rewrite(trainer, "    first, *others = measurements\n", "    print('noise', flush=True); raise SystemExit(0)\n")
     words = ["probe", "run", CLAIM, "launches_grow_with_tensors", "--target", "norm", "--device", "cpu", "--json"]
     ended = auditkit(*words, *NAMED, cwd=trainer)
     assert results(ended) == [(CLAIM, "error"), ("launches_grow_with_tensors", "not_reproduced")]
-    assert "without a verdict" in json.loads(ended.stdout)["results"][0]["message"]
+    assert json.loads(ended.stdout)["results"][0]["message"] == "judging failed: SystemExit: 0"

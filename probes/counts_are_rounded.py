@@ -31,14 +31,14 @@ PROBE = {
 
 
 def packs(grads, elements=1 << 20):
-    pieces, room = [], elements
+    pieces, space = [], elements
     for grad in grads:
         for piece in grad.reshape(-1).split(elements):
-            if piece.numel() > room or (pieces and piece.device != pieces[0].device):
+            if piece.numel() > space or (pieces and piece.device != pieces[0].device):
                 yield torch.cat(pieces)
-                pieces, room = [], elements
+                pieces, space = [], elements
             pieces.append(piece)
-            room -= piece.numel()
+            space -= piece.numel()
     if pieces:
         yield torch.cat(pieces)
 

@@ -131,8 +131,8 @@ def _allowed(value, known, is_fixed):
         return _near(value, known[0])
     if value == 0 and isinstance(value, int) and min(known) != max(known):
         return True  # a count of elements, of one gradient perhaps: there are none
-    room = _TOLERANCE * max(1.0, *(abs(each) for each in known))
-    return min(known) - room <= value <= max(known) + room
+    margin = _TOLERANCE * max(1.0, *(abs(each) for each in known))
+    return min(known) - margin <= value <= max(known) + margin
 
 
 def _near(value, expected):

@@ -30,14 +30,14 @@ PROBE = {
 
 
 def packs(grads, elements=1 << 20):
-    pieces, room = [], elements
+    pieces, space = [], elements
     for grad in grads:
         for piece in grad.reshape(-1).split(elements):
-            if piece.numel() > room or (pieces and piece.device != pieces[0].device):
+            if piece.numel() > space or (pieces and piece.device != pieces[0].device):
                 yield torch.cat(pieces)
-                pieces, room = [], elements
+                pieces, space = [], elements
             pieces.append(piece)
-            room -= piece.numel()
+            space -= piece.numel()
     if pieces:
         yield torch.cat(pieces)
 
@@ -151,7 +151,7 @@ def _in_python(ctx):
 
 
 def _largest(ctx, measured):
-    """1B parameters: measured on a device with room for them, else from the line, and said so."""
+    """1B parameters: measured on a device with enough memory, else from the line, and said so."""
     if ctx.device == "cuda" and _needed_bytes(_EXTRAPOLATED_PARAMS, measured) < ctx.available_bytes() * _FREE_SHARE:
         peak = ctx.peak_bytes(ctx.gradients(_TENSORS, _EXTRAPOLATED_PARAMS // _TENSORS))
         yield from _rows(ctx, _EXTRAPOLATED_PARAMS, _TENSORS, peak)
@@ -197,7 +197,7 @@ def judge(measurements, policy):
         )
     law = "{:.3g} bytes per gradient byte".format(worst.value)
     outcome = "reproduced" if worst.value > policy["share"] else "not_reproduced"
-    # When a norm is read the activations are gone: that often leaves room for a copy or two, seldom for three.
+    # When a norm is read the activations are gone: that often leaves memory for a copy or two, seldom for three.
     occurs = "ordinary" if worst.value >= _COPIES else "common"
     return {"outcome": outcome, "occurs": occurs, "message": message, "law": law}
 

@@ -1,4 +1,4 @@
-"""What docs/architecture.md shows of the house, drawn from the import table and from what the rooms say of themselves.
+"""What docs/architecture.md shows of the layers, drawn from the import table and the packages.
 
 python -m tests.architecture --write
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.evidence import fill
-from tests.house import HOUSE, Room
+from tests.layers import LAYERS, Layer
 from tests.project_files import ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
@@ -21,15 +21,15 @@ FILES = frozenset({"__init__", "__main__", "errors", "assets", "git_process", "p
 NO_IMPORTS = ("probing == starts ==> worker", "worker == loads ==> probes", "worker == loads ==> target")
 
 
-def arrows(house: Mapping[str, Room]) -> list[tuple[str, str, bool]]:
+def arrows(layers: Mapping[str, Layer]) -> list[tuple[str, str, bool]]:
     """Who imports whom, and whether in functions only; without arrows that a longer way already says."""
-    rooms = house.keys() - FILES
-    direct = {name: (house[name].ours | house[name].calls_only) & rooms - {name} for name in rooms}
-    reached = {name: _beyond(direct[name], direct) for name in rooms}
+    packages = layers.keys() - FILES
+    direct = {name: (layers[name].ours | layers[name].calls_only) & packages - {name} for name in packages}
+    reached = {name: _beyond(direct[name], direct) for name in packages}
     return [
-        (name, other, other in house[name].calls_only)
-        for name in house
-        if name in rooms
+        (name, other, other in layers[name].calls_only)
+        for name in layers
+        if name in packages
         for other in sorted(direct[name] - reached[name])
     ]
 
@@ -46,15 +46,15 @@ def _beyond(names: frozenset[str], direct: Mapping[str, frozenset[str]]) -> set[
     return found
 
 
-def picture(house: Mapping[str, Room]) -> str:
-    """The rooms and their imports as a Mermaid drawing; dotted where a room imports inside functions only."""
+def picture(layers: Mapping[str, Layer]) -> str:
+    """The packages and their imports as a Mermaid drawing; dotted where a layer imports inside functions only."""
     lines = ["```mermaid", "flowchart TD"]
-    lines += [f"    {name} {'-.->' if is_late else '-->'} {other}" for name, other, is_late in arrows(house)]
+    lines += [f"    {name} {'-.->' if is_late else '-->'} {other}" for name, other, is_late in arrows(layers)]
     lines += [f"    {each}" for each in NO_IMPORTS]
     return "\n".join([*lines, "```"])
 
 
-def rooms(package: Path) -> Iterator[str]:
+def packages(package: Path) -> Iterator[str]:
     """A line for each package: its path, and the first line of what its `__init__.py` says."""
     for path in sorted(package.rglob("__init__.py"), key=lambda path: path.parent.parts):
         text = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
@@ -64,19 +64,19 @@ def rooms(package: Path) -> Iterator[str]:
             yield f"{'  ' * (depth - 1)}- `{name}`: {text}"
 
 
-def import_table(house: Mapping[str, Room]) -> str:
-    """What each room may import, in words."""
-    lines = ["| room | of ours | of others | inside functions only |", "|---|---|---|---|"]
-    for name, room in house.items():
-        late = room.in_functions | room.calls_only | room.optional
-        cells = [" ".join(sorted(part)) for part in (room.ours - {name}, room.others - room.optional, late)]
+def import_table(layers: Mapping[str, Layer]) -> str:
+    """What each layer may import, in words."""
+    lines = ["| layer | of ours | of others | inside functions only |", "|---|---|---|---|"]
+    for name, layer in layers.items():
+        late = layer.in_functions | layer.calls_only | layer.optional
+        cells = [" ".join(sorted(part)) for part in (layer.ours - {name}, layer.others - layer.optional, late)]
         lines.append("| `" + name + "` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def page(text: str, house: Mapping[str, Room] = HOUSE) -> str:
+def page(text: str, layers: Mapping[str, Layer] = LAYERS) -> str:
     """The page `text` with its written blocks as the table and the packages have them now."""
-    blocks = {"picture": picture(house), "rooms": "\n".join(rooms(PACKAGE)), "imports": import_table(house)}
+    blocks = {"picture": picture(layers), "packages": "\n".join(packages(PACKAGE)), "imports": import_table(layers)}
     return fill(text, blocks)
 
 

@@ -1,4 +1,4 @@
-"""The house rules: who imports whom, what a file must not say, and that the linters are content."""
+"""The rules of the layers: who imports whom, what a file must not say, and that the linters are content."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import HOUSE, Room
 from tests.imports import Import, imports_of
+from tests.layers import LAYERS, Layer
 from tests.project_files import ROOT, project_files
 
 PACKAGE = ROOT / "auditkit"
@@ -21,7 +21,7 @@ OURS = frozenset({"auditkit", "tests", "probes"})
 
 
 def part_of(path: Path) -> str:
-    """The room that a file of the package belongs to."""
+    """The layer that a file of the package belongs to."""
     relative = path.relative_to(PACKAGE)
     if path.is_relative_to(WORKER):
         return "worker"
@@ -29,30 +29,30 @@ def part_of(path: Path) -> str:
 
 
 def violations(part: str, source: str, package: str) -> Iterator[str]:
-    """Every import of `source` that its part of the house does not allow, as a line of text."""
-    room = HOUSE[part]
+    """Every import of `source` that its layer does not allow, as a line of text."""
+    layer = LAYERS[part]
     for found in imports_of(source, package):
         if found.top in sys.stdlib_module_names:
             continue
-        allowed = _may_import_ours(room, part, found) if found.top in OURS else _may_import_other(room, found)
+        allowed = _may_import_ours(layer, part, found) if found.top in OURS else _may_import_other(layer, found)
         if not allowed:
             yield f"line {found.line}: {part} imports {found.module} ({found.when})"
 
 
-def _may_import_ours(room: Room, part: str, found: Import) -> bool:
+def _may_import_ours(layer: Layer, part: str, found: Import) -> bool:
     names = found.module.split(".")
     if part == "worker":
         return found.module.startswith(("auditkit.probing.worker.", "auditkit.worker."))
     imported = names[1] if len(names) > 1 else "version"
     if imported == "__version__":
         imported = "version"
-    return imported in room.ours or (found.when != "import" and imported in room.calls_only)
+    return imported in layer.ours or (found.when != "import" and imported in layer.calls_only)
 
 
-def _may_import_other(room: Room, found: Import) -> bool:
+def _may_import_other(layer: Layer, found: Import) -> bool:
     if found.when != "import":
-        return found.top in room.others | room.in_functions | room.optional
-    return found.top in room.others or (found.guarded and found.top in room.optional)
+        return found.top in layer.others | layer.in_functions | layer.optional
+    return found.top in layer.others or (found.guarded and found.top in layer.optional)
 
 
 def package_of(path: Path) -> str:
@@ -63,7 +63,7 @@ def python_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
 
 
-def test_every_part_imports_only_what_the_house_allows() -> None:
+def test_every_part_imports_only_what_its_layer_allows() -> None:
     """The import table of the design, read from the source."""
     found = [
         f"{path.relative_to(ROOT)}: {text}"
@@ -125,7 +125,7 @@ def test_an_allowed_import_is_not(part: str, source: str) -> None:
 
 
 def modules() -> dict[str, Path]:
-    """Every file of the package that is no room's `__init__`, by the name that it is imported as."""
+    """Every file of the package that is no package's `__init__`, by the name that it is imported as."""
     files = (path for path in python_files(PACKAGE) if path.name != "__init__.py")
     return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
 

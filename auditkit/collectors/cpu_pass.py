@@ -86,8 +86,8 @@ class _Scratch:
         is_widened = dtype == torch.bfloat16
         self.piece_elements = WIDENED_ELEMENTS if is_widened else PIECE_BYTES // self.dtype.itemsize
         length = min(CONVERTED_ELEMENTS, element_count)
-        room = min(WIDENED_ELEMENTS, element_count) if is_widened else length
-        self.values = torch.empty(room, dtype=self.dtype, device="cpu")
+        space = min(WIDENED_ELEMENTS, element_count) if is_widened else length
+        self.values = torch.empty(space, dtype=self.dtype, device="cpu")
         self.array: _Array = self.values.numpy()
         self.bits = self.array.view(np.int32)
         self.spare_values = self.values.new_empty(length)
@@ -115,15 +115,15 @@ class _Scratch:
 def _batches(counts: Sequence[int], longest: int) -> Iterator[list[int]]:
     """Yield the indices of the tensors of 1 to `longest` elements, in lists that fit the buffer together."""
     batch: list[int] = []
-    room = CONVERTED_ELEMENTS
+    space = CONVERTED_ELEMENTS
     for index, count in enumerate(counts):
         if not 0 < count <= longest:
             continue
-        if count > room:
+        if count > space:
             yield batch
-            batch, room = [], CONVERTED_ELEMENTS
+            batch, space = [], CONVERTED_ELEMENTS
         batch.append(index)
-        room -= count
+        space -= count
     if batch:
         yield batch
 

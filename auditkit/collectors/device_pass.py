@@ -44,15 +44,15 @@ def _iter_batches(tensors: Sequence[Tensor], segment_counts: list[int]) -> Itera
     """
     batch: list[Tensor] = []
     # float64 also needs a scaled copy of the batch.
-    room = capacity = BATCH_ELEMENTS // 2 if tensors[0].dtype == torch.float64 else BATCH_ELEMENTS
+    space = capacity = BATCH_ELEMENTS // 2 if tensors[0].dtype == torch.float64 else BATCH_ELEMENTS
     for index, tensor in enumerate(tensors):
         source = tensor if tensor.numel() else tensor.new_zeros(1)
         for piece in iter_pieces(source, SEGMENT_ELEMENTS):
-            if piece.numel() > room:
+            if piece.numel() > space:
                 yield batch
-                batch, room = [], capacity
+                batch, space = [], capacity
             batch.append(piece if piece.dim() == 1 else piece.reshape(-1))
-            room -= piece.numel()
+            space -= piece.numel()
             segment_counts[index] += 1
     yield batch
 

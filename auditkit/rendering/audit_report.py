@@ -139,7 +139,7 @@ def _said(items: Sequence[Item]) -> str:
 
 
 def code_text(excerpt: CodeExcerpt, line: int) -> str:
-    """The lines of an excerpt around the one that is blamed, as few as a report has room for."""
+    """The lines of an excerpt around the one that is blamed, as few as a report shows."""
     first = max(0, min(line - excerpt.first_line - _LINES_BEFORE, len(excerpt.lines) - _MOST_LINES))
     lines = excerpt.lines[first : first + _MOST_LINES]
     skipped = next((number for number, text in enumerate(lines) if text.strip()), 0)

@@ -48,7 +48,7 @@ def _page_environment() -> Environment:
     )
     from auditkit.rendering.html.prose import inline
 
-    # A name may be broken after its parts, and nowhere else where there is room.
+    # A name may be broken after its parts, and nowhere else if it fits.
     parted = re.compile(r"([._/#:])(?=\w)")
     environment.filters.update(
         inline=inline,

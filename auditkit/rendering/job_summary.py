@@ -26,10 +26,10 @@ def job_summary(run: Run, prefix: str = "", most_bytes: int = MOST_BYTES) -> byt
     not fit, the last line says how much it is.
     """
     lines = list(_lines(run, prefix))
-    room = most_bytes - 200
+    space = most_bytes - 200
     for number, line in enumerate(lines):
-        room -= len(line.encode("utf-8")) + 1
-        if room < 0:
+        space -= len(line.encode("utf-8")) + 1
+        if space < 0:
             rows = sum(line.startswith(("| ", "- ")) and line not in _HEAD for line in lines[number:])
             left = (
                 f"**Left out: {counted(rows, 'line')} more.** `auditkit export RUN.json --csv FILE` has every answer."

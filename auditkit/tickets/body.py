@@ -26,7 +26,7 @@ from auditkit.tickets.spellings import CATEGORY_OF
 
 MOST_LINES, MOST_LINES_OF_ONE = 80, 60
 """Visible lines of a ticket, and of one with a single finding."""
-ROOMS = (8, 5, 3, 1)
+SIZES = (8, 5, 3, 1)
 """How many rows and further probes a ticket shows: the first number with which it keeps its limit of lines."""
 _MOST_DIFF, _SHORT_DIFF, _MOST_EXCERPT = 24, 14, 9
 _LONGEST_TITLE = 88
@@ -87,20 +87,20 @@ def location_of(finding: Finding) -> str:
     return f"{path}:{line}" if line else str(path)
 
 
-def body_of(findings: Sequence[Finding], ticket_id: str, room: int = ROOMS[0]) -> Body:
-    """Return the sections and the boxes of a new ticket; the first finding is the worst. `room` is one of ROOMS."""
+def body_of(findings: Sequence[Finding], ticket_id: str, size: int = SIZES[0]) -> Body:
+    """Return the sections and the boxes of a new ticket; the first finding is the worst. `size` is one of SIZES."""
     leader = findings[0]
     firsts = list({finding.probe.id: finding for finding in reversed(findings)}.values())[::-1]
     probes = [finding.probe.id for finding in firsts if finding.severity is not Severity.P4 or finding is leader]
     sections = (
-        ("", _introduction(findings, firsts, room)),
+        ("", _introduction(findings, firsts, size)),
         (REPRODUCE, _reproduce(leader)),
-        (FIX, _fix(findings, ticket_id, room)),
+        (FIX, _fix(findings, ticket_id, size)),
     )
     return Body(sections, tuple(Box(f"probe: {probe}") for probe in probes))
 
 
-def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], room: int) -> str:
+def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], size: int) -> str:
     leader = findings[0]
     parts = [_paragraph(f"**{_sentence(leader.result.message)}**")]
     if leader.result.why:
@@ -110,15 +110,15 @@ def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], room: 
     met = _met_by(findings)
     if met:
         parts[0] += "\n" + _paragraph(met)
-    excerpt = _excerpt(leader, min(_MOST_EXCERPT, room + 2))
+    excerpt = _excerpt(leader, min(_MOST_EXCERPT, size + 2))
     parts += [excerpt] if excerpt else []
     others = [one for one in firsts if one.probe.id != leader.probe.id]
     if others:
         lines = [
             f"- {one.severity.value} {markdown.code(one.probe.id)}: {_sentence(shortened(one.result.message, 150))}"
-            for one in others[:room]
+            for one in others[:size]
         ]
-        lines += [f"- and {len(others) - room} more probes, see the boxes"] if len(others) > room else []
+        lines += [f"- and {len(others) - size} more probes, see the boxes"] if len(others) > size else []
         parts.append("The same cause:\n" + "\n".join(wrapped(markdown.line(line)) for line in lines))
     return "\n\n".join(parts)
 
@@ -207,7 +207,7 @@ def _reproduce(finding: Finding) -> str:
     return f"{_paragraph(_sentence(why))} The probe:\n\n    {command_of(finding)}"
 
 
-def _fix(findings: Sequence[Finding], ticket_id: str, room: int) -> str:
+def _fix(findings: Sequence[Finding], ticket_id: str, size: int) -> str:
     fixes = list({finding.fix.difference: finding.fix for finding in findings if finding.fix}.values())
     if not fixes:
         reasons = [finding.no_fix for finding in findings if finding.no_fix]
@@ -216,17 +216,17 @@ def _fix(findings: Sequence[Finding], ticket_id: str, room: int) -> str:
         advice = findings[0].probe.remediation
         told = f"No fix was run: {markdown.line(why)}." + (f" {_sentence(advice)}" if advice else "")
         return _paragraph(told)
-    return "\n\n".join([fixes_text(fixes, ticket_id, room), *_without_fix(findings)])
+    return "\n\n".join([fixes_text(fixes, ticket_id, size), *_without_fix(findings)])
 
 
-def fixes_text(fixes: Sequence[Fix], ticket_id: str, room: int) -> str:
-    """Return the first two fixes of a ticket as its section Fix shows them. `room` is one of ROOMS."""
-    return "\n\n".join(_one_fix(fix, ticket_id, room) for fix in fixes[:2])
+def fixes_text(fixes: Sequence[Fix], ticket_id: str, size: int) -> str:
+    """Return the first two fixes of a ticket as its section Fix shows them. `size` is one of SIZES."""
+    return "\n\n".join(_one_fix(fix, ticket_id, size) for fix in fixes[:2])
 
 
 def is_of_fixes(text: str, fixes: Sequence[Fix], ticket_id: str) -> bool:
     """Return whether the section begins as auditkit wrote it for these fixes."""
-    return bool(fixes) and any(text and fixes_text(fixes, ticket_id, room).startswith(text) for room in ROOMS)
+    return bool(fixes) and any(text and fixes_text(fixes, ticket_id, size).startswith(text) for size in SIZES)
 
 
 def _without_fix(findings: Sequence[Finding]) -> list[str]:
@@ -246,7 +246,7 @@ def minor_left(probes: Sequence[str]) -> list[str]:
     return [_paragraph(f"With it these minor findings still reproduce: {named}.")] if named else []
 
 
-def _one_fix(fix: Fix, ticket_id: str, room: int) -> str:
+def _one_fix(fix: Fix, ticket_id: str, size: int) -> str:
     """Return what the fix changes, its diff if it is short, and what its probes found with it."""
     lines = fix.difference.rstrip("\n").split("\n")
     told = " ".join(_sentence(change) for change in fix.changes)
@@ -259,7 +259,7 @@ def _one_fix(fix: Fix, ticket_id: str, room: int) -> str:
         else "it suffices"
     )
     result += f"{f' and {len(gone) - 3} more' if len(gone) > 3 else ''}, and no other probe is worse."
-    is_short = len(lines) <= max(_SHORT_DIFF, _MOST_DIFF * room // ROOMS[0]) and all(
+    is_short = len(lines) <= max(_SHORT_DIFF, _MOST_DIFF * size // SIZES[0]) and all(
         len(line) <= LONGEST_LINE for line in lines
     )
     shown = (
@@ -293,12 +293,12 @@ def fits(document: Document) -> bool:
 
 def with_evidence(document: Document, results: Sequence[Mapping[str, Any]], gone: Mapping[str, str]) -> Document:
     """Return the document with the table of its measurements, as long as the limit of lines allows."""
-    made = (document.with_evidence(evidence_block(document.ticket, results, gone, room)) for room in ROOMS)
-    return next(filter(fits, made), document.with_evidence(evidence_block(document.ticket, results, gone, ROOMS[-1])))
+    made = (document.with_evidence(evidence_block(document.ticket, results, gone, size)) for size in SIZES)
+    return next(filter(fits, made), document.with_evidence(evidence_block(document.ticket, results, gone, SIZES[-1])))
 
 
 def evidence_block(
-    ticket: Ticket, results: Sequence[Mapping[str, Any]], gone: Mapping[str, str], room: int = ROOMS[0]
+    ticket: Ticket, results: Sequence[Mapping[str, Any]], gone: Mapping[str, str], size: int = SIZES[0]
 ) -> str:
     """Return the table of the measurements that decide, and where they were taken; `results` are of the JSON file."""
     heads = {one["run"].get("revision", "")[:7] + (" (dirty)" if one["run"].get("dirty") else "") for one in results}
@@ -311,10 +311,10 @@ def evidence_block(
             rows.append((probe, f"not reproduced at {gone[fingerprint][:7]}", _short(result["target"])))
         elif probe not in seen:
             rows += _rows(result, whole=number == 0)
-        elif len(rows) < room:
+        elif len(rows) < size:
             rows.append((probe, "the same", _short(result["target"])))
         seen.add(probe)
-    cut = rows[:room]
+    cut = rows[:size]
     table = [
         f"| | {f'at {revision}' if revision else 'value'} | case |",
         "|---|---|---|",

@@ -145,8 +145,8 @@ def _create(folder: TicketFolder, findings: Sequence[Finding], options: FilingOp
         )
         evidence = _evidence_of(ticket_id, findings, options)
         folder.save_evidence(evidence)
-        for room in body.ROOMS:
-            text = body.body_of(findings, ticket_id, room)
+        for size in body.SIZES:
+            text = body.body_of(findings, ticket_id, size)
             whole = msgspec.structs.replace(ticket, boxes=text.boxes)
             document = body.with_evidence(
                 new_document(whole, text.sections, folder.path(ticket_id)), evidence.results, {}
@@ -275,8 +275,8 @@ def _with_fixes(folder: TicketFolder, document: Document, evidence: Evidence, fi
     if not shown.startswith("No fix was run:") and not body.is_of_fixes(shown, old, ticket_id):
         return document
     minor = [name.partition("/")[0] for name in document.ticket.findings if name not in ended]
-    for room in body.ROOMS:
-        text = "\n\n".join([body.fixes_text(fixes, ticket_id, room), *body.minor_left(minor)])
+    for size in body.SIZES:
+        text = "\n\n".join([body.fixes_text(fixes, ticket_id, size), *body.minor_left(minor)])
         made = body.with_evidence(document.with_section(FIX, text), evidence.results, evidence.gone)
         if body.fits(made):
             break

@@ -30,7 +30,7 @@ from tests.probing_helpers import TARGETS
 
 pytestmark = pytest.mark.process
 
-SECRET, GREETING = "the key of the house", "reached"
+SECRET, GREETING = "the key of the door", "reached"
 MEMORY_BYTES = 4 << 30
 ATTEMPTS = tuple(re.findall(r"(?m)^@attempt\ndef (\w+)", (TARGETS / "escapes" / "attempts.py").read_text()))
 NEEDS_RIGHTS = frozenset((

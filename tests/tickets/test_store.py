@@ -1,4 +1,4 @@
-"""A folder of tickets under writers that compete, are killed, and have no room; nothing that was written is lost."""
+"""A folder of tickets under writers that compete, are killed, or fill the disk; nothing that was written is lost."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class LiveLine:
             self.findings.append(f"{result.severity}  {result.probe}  {short_target(result.target)}")
 
     def shown(self) -> Group:
-        """The findings and the line as they are now: first what counts, then what is asked, as far as there is room."""
+        """The findings and the line as they are now: first what counts, then what is asked, as far as they fit."""
         from rich.console import Group
 
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)

@@ -21,7 +21,7 @@ from auditkit.probing.checkouts.scratch import scratch_directory
 # Of what is neither tracked by git nor code: datasets and checkpoints lie in checkouts, too.
 _LARGEST_DATA_BYTES = 16 << 20
 _MOST_DATA_BYTES = 256 << 20
-# Of what git tracks, and code: a file with holes takes no room where it lies, and its whole size in a copy.
+# Of what git tracks, and code: a file with holes takes no space on its own disk, and its whole size in a copy.
 _LARGEST_FILE_BYTES = 1 << 30
 _CODE = (".py", ".pyi", ".so", ".pyd")
 _LEFT_OUT = ("__pycache__", "node_modules")
@@ -102,7 +102,7 @@ class _Copy:
                 return
             if not stat.S_ISREG(found.st_mode):
                 return  # a submodule, a pipe
-            if found.st_size <= _LARGEST_FILE_BYTES if is_wanted else self._has_room(found.st_size):
+            if found.st_size <= _LARGEST_FILE_BYTES if is_wanted else self._has_space(found.st_size):
                 _copy_file(source, copy)
                 if found.st_mode & stat.S_IXUSR:
                     os.chmod(copy, stat.S_IMODE(found.st_mode) | stat.S_IWUSR)
@@ -131,7 +131,7 @@ class _Copy:
     def _is_inside(self, path: str) -> bool:
         return path == str(self.top) or path.startswith(f"{self.top}{os.sep}")
 
-    def _has_room(self, size_bytes: int) -> bool:
+    def _has_space(self, size_bytes: int) -> bool:
         if size_bytes > _LARGEST_DATA_BYTES or self.data_bytes + size_bytes > _MOST_DATA_BYTES:
             return False
         self.data_bytes += size_bytes

@@ -127,7 +127,7 @@ class SessionCache:
         """Write the new results, unless the files of the checkout changed while they were measured."""
         if not self._new or _files_digest(Path(self._root)) != self._files:
             return
-        _make_room(self._cache.folder.parent)
+        _delete_oldest(self._cache.folder.parent)
         for name, entry in self._new.items():
             data = json.dumps(vars(entry)).replace(json.dumps(self._shown)[1:-1], _ROOT).encode("utf-8")
             if len(data) < _LARGEST_ENTRY_BYTES:
@@ -232,7 +232,7 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _make_room(top: Path) -> None:
+def _delete_oldest(top: Path) -> None:
     """Remove the entries that were written first, if all are too large together."""
     entries: list[tuple[int, int, Path]] = []
     for path in top.glob("*/*"):

@@ -193,7 +193,7 @@ _SERVERS_LOCK = threading.Lock()
 
 
 def server_for(interpreter: str, environment: Mapping[str, str]) -> ForkServer:
-    """The one server of this interpreter in this environment; the one unused for longest makes room."""
+    """The one server of this interpreter in this environment; of too many, the one unused for longest ends."""
     key = (interpreter, tuple(sorted(environment.items())))
     with _SERVERS_LOCK:
         server = _SERVERS.pop(key, None) or ForkServer(interpreter, dict(environment))

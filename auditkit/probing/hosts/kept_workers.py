@@ -76,7 +76,7 @@ class KeptWorkers:
         return found[1] if found is not None else None
 
     def keep(self, imported: object, worker: StartedWorker) -> None:
-        """Keep a worker that waits; the one that has waited longest makes room."""
+        """Keep a worker that waits; of too many, the one that has waited longest ends."""
         with self._lock:
             self._idle.append((imported, worker))
             surplus = self._idle.pop(0)[1] if len(self._idle) > _MOST_KEPT else None

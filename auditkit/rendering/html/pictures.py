@@ -41,7 +41,7 @@ _LIMITS = {
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.39e38, "float32": 3.403e38, "float64": 1.797e308, "mixed": 3.403e38}
 _SMALLEST = {"float16": 6.0e-8, "bfloat16": 9.2e-41, "float32": 1.4e-45, "float64": 4.9e-324, "mixed": 1.4e-45}
 _LABEL = 22
-"""Room for the evidence below a drawing."""
+"""The height of the evidence below a drawing."""
 _NO_FIGURES = ("value", "truth", "fields", "line")
 """Units of what says nothing without its name."""
 _MOST_SLOPES = 4

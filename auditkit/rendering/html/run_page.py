@@ -30,7 +30,7 @@ from auditkit.rules.reports.findings import standings_of
 _Key = tuple[str, str]
 _SILENT = (Outcome.UNAVAILABLE, Outcome.ERROR)
 _MOST_COLUMNS, _MOST_UPRIGHT = 14, 6
-"""Columns that a matrix has room for beside each other; of more, each row is a block of its own."""
+"""Columns that a matrix shows beside each other; of more, each row is a block of its own."""
 _MOST_OPEN = 5
 """Cards that are unfolded from the start, the worst: of the others the summary says what was found and where."""
 _MOST_CODE, _CODE_BEFORE = 14, 8

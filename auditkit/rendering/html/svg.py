@@ -56,7 +56,7 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
 
 
 def fitting(words: str, width: float) -> str:
-    """As much of the words as has room in `width`."""
+    """As many of the words as fit in `width`."""
     most = max(4, int(width / _CHARACTER))
     return words if len(words) <= most else f"{words[: most - 1]}…"
 

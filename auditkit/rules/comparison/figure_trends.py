@@ -171,13 +171,13 @@ def _trend(one: Measurement, other: Measurement, base: Sequence[Measurement], he
     # A single time has no noise that one could compare it by.
     if before is None or after is None or one.unit in TIME_UNITS:
         return Trend.SAME if _are_same(one.value, other.value) else Trend.MOVED
-    if before == after or abs(before - after) <= max(noise_of(one), _room(one, other, before, after)):
+    if before == after or abs(before - after) <= max(noise_of(one), _tolerance(one, other, before, after)):
         return Trend.SAME
     return Trend.BETTER if after < before else Trend.WORSE
 
 
-def _room(one: Measurement, other: Measurement, before: float, after: float) -> float:
-    """Counters are equal or not; only floats have room between them."""
+def _tolerance(one: Measurement, other: Measurement, before: float, after: float) -> float:
+    """Counters are equal or not; only floats may differ a little."""
     if isinstance(one.value, int) and isinstance(other.value, int):
         return 0.0
     larger = max(abs(before), abs(after))

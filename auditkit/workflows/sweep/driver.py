@@ -195,7 +195,7 @@ class _Sweep:
         self._running.discard(ended.key)
         if not self._has_result(ended):
             if ended.exit_code == ExitCode.STORE_CONFLICT:
-                self._folder.ensure_room()
+                self._folder.ensure_space()
             reason = ended.reason or "it ended without a result"
             begun = self._folder.begun(job.key, self._request.attempts)
             count = max(self._tries[job.key], begun)
@@ -219,7 +219,7 @@ class _Sweep:
         try:
             self._folder.put(Failure(job, "lost", f"{reason}{times}", attempts=attempts, node=node))
         except StoreConflictError:
-            self._folder.ensure_room()  # which knows what to do about a full disk
+            self._folder.ensure_space()  # which knows what to do about a full disk
             raise
         self._failed.add(job.key)
         self._say("failed", job.key, reason=reason, node=node)

@@ -276,7 +276,7 @@ def _audited(order: Order, place: Path, python: str | None) -> Run:
 
 
 class _Bounded(io.BytesIO):
-    """What a sandbox prints, of which the host keeps no more than it has room for."""
+    """What a sandbox prints, of which the host keeps no more than its limit."""
 
     def write(self, data: Any) -> int:
         if self.tell() + len(data) > _LARGEST_RESULT_BYTES:

@@ -27,7 +27,7 @@ from auditkit.workflows.sweep.jobs import KEY_DIGITS, Job, read_plan, write_plan
 _FORMAT = 1
 _HEAD, _PLAN = "sweep.json", "plan.jsonl"
 _ANSWERS, _FAILURES, _ATTEMPTS, _LOGS = "results", "failed", "attempts", "logs"
-_ROOM_BYTES = 1 << 20
+_SPACE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -218,12 +218,12 @@ class ResultsFolder:
         """Digits that are this folder's alone, the same for everybody who runs a sweep in it."""
         return hashlib.sha256(os.fsencode(self.path.resolve())).hexdigest()[:KEY_DIGITS]
 
-    def ensure_room(self) -> None:
-        """Raises StoreConflictError where a result would find no room."""
-        place = self.path / f".room-{os.getpid()}"
+    def ensure_space(self) -> None:
+        """Raises StoreConflictError if the disk has no space for a result."""
+        place = self.path / f".space-{os.getpid()}"
         try:
             with open(place, "wb") as file:
-                file.write(bytes(_ROOM_BYTES))
+                file.write(bytes(_SPACE_BYTES))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

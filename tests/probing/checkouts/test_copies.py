@@ -204,7 +204,7 @@ def test_pipes_and_files_with_holes_are_left_out(tmp_path: Path) -> None:
     with open_copy(parse_checkout(tmp_path), sys.executable) as opened:
         assert files(opened.path) >= {"norms.py"}
         assert "pipe.py" not in files(opened.path)
-        if files(opened.path) == {"norms.py"}:  # a file system that shares blocks has room for them
+        if files(opened.path) == {"norms.py"}:  # a file system that shares blocks has space for them
             assert opened.notes[0].startswith("left out of the copy: holes.bin, holes.py: too large to copy")
 
 

@@ -127,7 +127,7 @@ def test_a_target_that_raises_on_valid_gradients_overflows() -> None:
     [
         ("crashes", Reason.CRASH, "SIGSEGV"),
         ("exits_at_once", Reason.EXIT, "status 0"),
-        ("out_of_memory", Reason.NO_MEMORY, "out of memory: no room for the histogram"),
+        ("out_of_memory", Reason.NO_MEMORY, "out of memory: no space for the histogram"),
         ("returns_text", Reason.CANNOT_READ, "holds no single number"),
         ("needs_more", Reason.CANNOT_FEED, "tokenizer: no value is known: give --argument tokenizer=VALUE"),
     ],
@@ -275,7 +275,7 @@ def test_a_cancelled_run_ends_at_once() -> None:
     assert time.monotonic() - started < 10.0
 
 
-def test_a_server_whose_answer_nobody_awaits_makes_room_for_another() -> None:
+def test_a_server_whose_answer_nobody_awaits_gives_way_to_another() -> None:
     """Its late answer would be taken for that of the next worker."""
     import os
     import threading

@@ -46,7 +46,7 @@ _NARROW = """[...document.querySelectorAll('caption,th,td,p,li')]
 
 
 def sweep_page(count: int = 15) -> bytes:
-    """`count` checkouts by as many probes: more columns than a table has room for."""
+    """`count` checkouts by as many probes: more columns than a table shows."""
     arm = ("torch 2.9.1 on cpu", "torch 2.15.0 on cpu")
     results = [
         replace(

@@ -26,7 +26,7 @@ from auditkit.rendering.html.run_page import pictures_by_file, run_page
 from auditkit.rules.reports.audit import Sources
 from auditkit.workflows.history.compare import compare_runs
 from tests.exporters.exported_runs import ERROR, PASS, RUNS, UNAVAILABLE, result, run_of
-from tests.house import words
+from tests.layers import words
 from tests.rendering.injections import INJECTIONS
 
 _TAGS = words(

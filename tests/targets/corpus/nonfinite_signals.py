@@ -74,7 +74,7 @@ def bad_layer_names(named_parameters):
 
 
 def quarantined_count(parameters):
-    """How many elements were left out of the norm, under a name of the house."""
+    """How many elements were left out of the norm, under a name of its own."""
     grads = _grads(parameters)
     return {"norm": _finite_norm(grads), "quarantined": int(_bad(grads).item())}
 

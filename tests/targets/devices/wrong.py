@@ -70,7 +70,7 @@ def element_by_element(gradients):
 
 
 def home_device_norm(gradients):
-    """All gradients are brought to the second device, which has the room."""
+    """All gradients are brought to the second device, which has the memory."""
     return torch.cat([gradient.to("cuda:1").reshape(-1).double() for gradient in gradients]).norm().item()
 
 

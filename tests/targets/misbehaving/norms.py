@@ -64,7 +64,7 @@ def raises_on_large(gradients):
 
 
 def out_of_memory(gradients):
-    raise MemoryError("no room for the histogram")
+    raise MemoryError("no space for the histogram")
 
 
 def allocates_too_much(gradients):

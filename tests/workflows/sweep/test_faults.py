@@ -244,7 +244,7 @@ def test_a_job_that_takes_too_long_says_so(tmp_path: Path, code: Path) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreConflictError):
-        ResultsFolder(tmp_path / "file" / "swept").ensure_room()
+        ResultsFolder(tmp_path / "file" / "swept").ensure_space()
 
 
 def test_a_reason_is_one_line_without_the_folder_of_an_environment() -> None:

@@ -17,14 +17,14 @@ _MENDS = frozenset({
 _FLAT = frozenset({"view", "reshape", "flatten", "ravel"})
 _PACKS = '''def {name}({grads}, elements=1 << 19):
 {step}"""The tensors as buffers of at most so many elements, each of one device."""
-{step}pieces, room = [], elements
+{step}pieces, space = [], elements
 {step}for {grad} in {grads}:
 {step}{step}for piece in {grad}.reshape(-1).split(elements):
-{step}{step}{step}if piece.numel() > room or (pieces and piece.device != pieces[0].device):
+{step}{step}{step}if piece.numel() > space or (pieces and piece.device != pieces[0].device):
 {step}{step}{step}{step}yield {torch}.cat(pieces)
-{step}{step}{step}{step}pieces, room = [], elements
+{step}{step}{step}{step}pieces, space = [], elements
 {step}{step}{step}pieces.append(piece)
-{step}{step}{step}room -= piece.numel()
+{step}{step}{step}space -= piece.numel()
 {step}if pieces:
 {step}{step}yield {torch}.cat(pieces)
 '''

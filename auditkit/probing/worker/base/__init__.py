@@ -1,1 +1,1 @@
-"""What every room of the worker uses: lines of the checkout, ways to say "no answer", torch's inside."""
+"""What every package of the worker uses: lines of the checkout, ways to say "no answer", torch's inside."""

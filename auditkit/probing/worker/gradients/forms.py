@@ -31,7 +31,7 @@ def _aligned_factors(grads_RNM: torch.Tensor) -> Svd:
 
 
 class WideBatch(NamedTuple):
-    """A 16-bit batch whose forms are handed over in float32: the same values with room for the result."""
+    """A 16-bit batch whose forms are handed over in float32: the same values with a result that fits."""
 
     batch: torch.Tensor
 

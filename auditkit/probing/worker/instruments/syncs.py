@@ -1,6 +1,6 @@
 """Count the points where the host waits for the device, and the checkout's lines that cause them.
 
-`simulated`: see the room of that name. `cuda`: the profiler's runtime events inside a marked range, and the
+`simulated`: see the package of that name. `cuda`: the profiler's runtime events inside a marked range, and the
 sync debug mode's warnings for the lines. `cpu`: plain tensors; what would read a device is counted by a
 function mode (`.tolist()`, `.cpu()`, `torch.tensor([t0, t1])`, which a dispatch mode alone misses) and a
 dispatch mode (scalar reads from C++, which a function mode alone misses). Reading a host copy is free.

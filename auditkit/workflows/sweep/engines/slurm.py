@@ -160,7 +160,7 @@ class SlurmQueue:
         self._submitted_at = time.monotonic()
 
     def _submit_array(self, resources: Resources, tasks: list[Task]) -> bool:
-        """Whether the queue had room for it, or refuses it for good."""
+        """Whether the queue accepted it, or refuses it for good."""
         try:
             jobs = self._submitted(resources, tasks)
         except Exception as error:
@@ -168,7 +168,7 @@ class SlurmQueue:
             if _UNREACHABLE.search(words):
                 raise BadInputError(f"Slurm takes no jobs: {words}", "the same command goes on later") from None
             if _FULL.search(words) and (self._running or len(tasks) > 1):
-                # The queue has room again when some have ended; a smaller array may fit now.
+                # The queue accepts jobs again when some have ended; a smaller array may fit now.
                 self._array = max(1, len(tasks) // 2)
                 return False
             self._ended += [Ended(task.key, None, f"Slurm refuses it: {words}", again=False) for task in tasks]

@@ -77,14 +77,14 @@ def counted_quality(parameters) -> GradientQuality:
 
 def _packs(grads: list):
     """The gradients as buffers of at most PACK_ELEMENTS: launches grow with elements, not with tensors."""
-    pieces, room = [], PACK_ELEMENTS
+    pieces, space = [], PACK_ELEMENTS
     for grad in sorted(grads, key=lambda grad: str(grad.device)):
         for piece in grad.reshape(-1).split(PACK_ELEMENTS):
-            if piece.numel() > room or (pieces and pieces[0].device != piece.device):
+            if piece.numel() > space or (pieces and pieces[0].device != piece.device):
                 yield torch.cat(pieces)
-                pieces, room = [], PACK_ELEMENTS
+                pieces, space = [], PACK_ELEMENTS
             pieces.append(piece)
-            room -= piece.numel()
+            space -= piece.numel()
     if pieces:
         yield torch.cat(pieces)
 

@@ -12,6 +12,7 @@ and committed, `auditkit ticket verify` runs at that commit, and the clone goes 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -31,7 +32,6 @@ NAME = "fixes"
 SPECIMEN = "specimen"
 REVISIONS = {"esper-lite": "6de1b57"}
 """Of a clone that is not asked about as it stands: the commit that its seed tickets are about."""
-_DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SECONDS = re.compile(r"fixes that were run: .*? (\d+) s\b")
 _AUTHOR = ("-c", "user.name=auditkit", "-c", "user.email=auditkit@example.invalid")
 
@@ -67,15 +67,17 @@ def measure(name: str, clone: Path, place: Place, fix_time_s: int) -> Document:
         **{key: run["run"][key] for key in RUN},
         "fix_time_s": fix_time_s,
         "seconds": int(told[1]) if told else 0,
-        "tickets": [outcome(name, file.relative_to(folder), file.read_bytes(), clone, place) for file in files],
+        "tickets": [outcome(name, file.relative_to(folder), folder, clone, place) for file in files],
     }
 
 
-def outcome(name: str, path: PurePath, data: bytes, clone: Path, place: Place) -> Document:
+def outcome(name: str, path: PurePath, folder: Path, clone: Path, place: Place) -> Document:
     """One ticket: what it is about, how long it is, and its fix applied and verified, or why there is none."""
+    data = (folder / path).read_bytes()
     document, shown = parse_document(data, Path(path)), visible(data.decode())
     ticket, fix = document.ticket, document.section(FIX) or ""
-    diffs = _DIFF.findall(fix)
+    evidence = json.loads((folder / "evidence" / f"{ticket.id}.json").read_text("utf-8"))
+    diffs = [each["difference"] for each in evidence["fixes"]]  # the section shows only short ones
     first = fix.strip().partition("\n")[0]
     found: Document = {
         "id": ticket.id,
@@ -103,8 +105,7 @@ def verified(name: str, ticket_id: str, diffs: list[str], clone: Path, place: Pl
     git(clone, *_AUTHOR, "commit", "-qam", f"{ticket_id}: as recommended")
     done = place.document(f"ticket verify {ticket_id} --checkout {name} --tickets tickets/{name} --python PYTHON")
     git(clone, "reset", "--quiet", "--hard", before)
-    left = [f"{each['state']}: {name}" for name, each in done["findings"].items() if each["state"] != "proven"]
-    return left[0] if left else "proven"
+    return str(done["verdict"])
 
 
 def measured(options: argparse.Namespace, folder: Path) -> Document:
@@ -137,7 +138,7 @@ def total_row(name: str, found: Document) -> list[object]:
         sum(not each["is_read"] for each in tickets),
         len(with_diff),
         sum(each["applies"] for each in with_diff),
-        sum(each["verified"] == "PROVEN" for each in with_diff),
+        sum(each["verified"] == "proven" for each in with_diff),
     )
     spreads = ([each[what] for each in tickets] or [0] for what in ("words", "visible_lines"))
     lengths = (f"{median(each):.0f}, {max(each)}" for each in spreads)

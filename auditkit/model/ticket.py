@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -204,6 +204,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     def result_of(self, fingerprint: str) -> dict[str, Any] | None:
         """The result with this fingerprint."""
         return next((one for one in self.results if one.get("fingerprint") == fingerprint), None)
+
+    def judging(self, findings: Sequence[str]) -> tuple[str, ...]:
+        """The findings that a fix is judged by: those above P4, or all if none is. Minor ones may stay."""
+        minor = {one["fingerprint"] for one in self.results if one.get("severity") == Severity.P4.value}
+        return tuple(one for one in findings if one not in minor) or tuple(findings)
 
 
 def parse_id(text: str) -> str:

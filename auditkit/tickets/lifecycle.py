@@ -302,7 +302,7 @@ def _unproven(ticket: Ticket, evidence: Evidence | None, commit: str, place: Pla
     states = proof.get("findings", {})
     return [
         f"not red then green: {fingerprint} ({states.get(fingerprint, {}).get('state', 'not run')})"
-        for fingerprint in ticket.findings
+        for fingerprint in (evidence.judging(ticket.findings) if evidence is not None else ticket.findings)
         if states.get(fingerprint, {}).get("state") != "proven"
     ]
 

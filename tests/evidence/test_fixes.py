@@ -14,10 +14,10 @@ TICKET = {
     "visible_lines": 80,
     "without": "",
     "applies": True,
-    "verified": "PROVEN",
+    "verified": "proven",
 }
 REFUSED = {**TICKET, "applies": False, "verified": ""}
-LEFT = {**TICKET, "verified": "STILL_REPRODUCED: syncs_grow_with_tensors", "words": 700}
+LEFT = {**TICKET, "verified": "reproduced", "words": 700}
 READ = {**TICKET, "is_read": True, "without": "No fix stands here: not tried.", "applies": False, "verified": ""}
 
 

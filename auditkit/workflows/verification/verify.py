@@ -165,7 +165,9 @@ def verify_commit(folder: TicketFolder, request: VerifyRequest) -> Verification:
         findings = tuple(_checked(one, before.get(one.fingerprint), after[one.fingerprint]) for one in questions)
         head, is_dirty = opened.revision, opened.dirty
     notes = tuple(dict.fromkeys(answer.note for answer in (*before.values(), *after.values()) if answer.note))
-    worst = min((one.state for one in findings), key=_WORST.index)
+    names = [one.fingerprint for one in findings]
+    decisive = evidence.judging(names) if evidence is not None else names
+    worst = min((one.state for one in findings if one.fingerprint in decisive), key=_WORST.index)
     reason = next((one.reason for one in findings if one.state is worst), "")
     found = Verification(ticket.id, worst.value, base, head, is_dirty, findings, reason, notes=notes)
     return _written(folder, found, questions)

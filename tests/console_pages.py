@@ -51,7 +51,7 @@ def run_block(block: str, folder: Path) -> str:
 
 
 def check_page(page: Path, folder: Path, update: bool) -> None:
-    """Run the page's blocks in `folder` and compare the output; hashes, runs' ids, rounding and the machine may differ."""
+    """Run the page's blocks in `folder` and compare the output; hashes, run ids, rounding and machine may differ."""
     text = page.read_text(encoding="utf-8")
     blocks = BLOCK.findall(text)
     printed = [run_block(block, folder) for block in blocks]

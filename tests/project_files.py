@@ -17,6 +17,7 @@ from typing import IO, Any, NoReturn
 from auditkit.cli import application  # noqa: F401 - what the forks run
 from auditkit.cli.main import main
 from auditkit.probing.hosts import fork_servers
+from auditkit.probing.hosts.sandbox import worker_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 _FOLDERS = ("auditkit", "probes", "templates", "tickets", "tests", "docs", "benchmarks", ".ci")
@@ -49,24 +50,36 @@ def auditkit(
     """`auditkit ARGUMENTS...` in a process of its own, whose output is read when it has ended.
 
     It is a fork of this one, which has imported what a command takes 0.4 to 0.7 s of processor time to import; where
-    the environment is another one, which modules may read when they are imported, an interpreter is started.
+    the environment is another one, which modules may read when they are imported, an interpreter is started. Its
+    workers are forked from the server of this process: a server of its own would import torch again, for 3 s.
     """
     words = list(map(str, arguments))
     if environment is not None:
         return run_program([sys.executable, "-P", "-m", "auditkit", *words], cwd, environment, time_limit_s)
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # a fork beside xdist's threads
+            server = _running_server()
             child = os.fork()
         if not child:
             _become_command(words, cwd, (stdout.fileno(), stderr.fileno()), time_limit_s)
         status = os.waitpid(child, 0)[1]
+        if not os.WIFEXITED(status):  # it may have left an answer of the server that it did not read
+            server.close()
         printed = [_text_of(stream) for stream in (stdout, stderr)]
     return Ended(os.waitstatus_to_exitcode(status), *printed)
+
+
+def _running_server() -> fork_servers.ForkServer:
+    """Return the server of this interpreter, started."""
+    server = fork_servers.server_for(sys.executable, worker_environment())
+    server._channel = server._channel or server._start()
+    return server
 
 
 def _become_command(words: Sequence[str], cwd: Path | None, outputs: tuple[int, int], time_limit_s: float) -> NoReturn:
     """Run the command in this fork and end it; what it inherits of this process's workers stays this process's."""
     code: Any = 1
+    shared: dict[Any, fork_servers.ForkServer] = {}
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, output in enumerate(outputs, 1):
@@ -77,7 +90,9 @@ def _become_command(words: Sequence[str], cwd: Path | None, outputs: tuple[int, 
         signal.setitimer(signal.ITIMER_REAL, time_limit_s)
         os.environ.update(our_environment())
         os.chdir(cwd or os.curdir)
+        shared = {key: each for key, each in fork_servers._SERVERS.items() if each._channel is not None}
         fork_servers._SERVERS.clear()
+        fork_servers._SERVERS.update(list(shared.items())[-1:])  # the one of `_running_server`
         sys.argv = ["auditkit", *words]
         main()
     except SystemExit as ended:
@@ -85,6 +100,8 @@ def _become_command(words: Sequence[str], cwd: Path | None, outputs: tuple[int, 
     except BaseException:
         traceback.print_exc()
     finally:
+        for key in shared:
+            fork_servers._SERVERS.pop(key, None)
         fork_servers.end_servers()
         sys.stdout.flush()
         os._exit(code)

@@ -78,6 +78,8 @@ _ORDINARY = ((2, 4), (30, 32))
 _GONE = 0.5
 # Trainers log norms of 0.1 to 1e3, and up to 1e4 in a spike; float16 itself ends at 65,504.
 _REACHED_NORM = 3e4
+# No weight survives a step of such a gradient; torch's own clipping ends at 1.84e19.
+_DIVERGED_NORM = 1e15
 
 
 def measure(ctx):
@@ -193,7 +195,8 @@ def judge(measurements, policy):
         worst.value, worst.case["dtype"], worst.case["how"], ", ".join(sorted({m.case["dtype"] for m in destroyed}))
     )
     # Squares of float16 overflow where an element reaches 256: norms of an ordinary bad step.
-    occurs = "common" if worst.value < _REACHED_NORM else "rare"
+    wide = "rare" if worst.value < _DIVERGED_NORM else "extreme"
+    occurs = "common" if worst.value < _REACHED_NORM else wide
     return {"outcome": "reproduced", "occurs": occurs, "message": message}
 
 

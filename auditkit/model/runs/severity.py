@@ -36,7 +36,7 @@ class Occurs(StrEnum):
 
 
 _TABLE = {
-    Breaks.WRONG_STEP: "P0 P1 P2 P3",
+    Breaks.WRONG_STEP: "P0 P1 P2 P4",
     Breaks.STOPS: "P1 P2 P3 P4",
     Breaks.WRONG_ANSWER: "P1 P2 P3 P4",
     Breaks.COST: "P2 P3 P4 P4",

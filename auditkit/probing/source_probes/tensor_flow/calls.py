@@ -81,6 +81,8 @@ def _method_call(flow: Expressions, node: ast.Call, method: ast.Attribute, given
     base, name = flow.kind(method.value), method.attr
     if name in _CONTAINER_METHODS and given:
         flow.put_into(method.value, given[-1])
+        if name != "add":
+            flow.lists.add(dotted_name(method.value))
         return None
     if name == "extend" and given:
         flow.put_into(method.value, element(given[0]))

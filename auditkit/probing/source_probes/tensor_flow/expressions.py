@@ -50,6 +50,8 @@ class Expressions:
         """The test of an interval or a flag under which alone the present line runs."""
         self.masks: set[str] = set()
         """The names that hold which elements are meant."""
+        self.lists: set[str] = set()
+        """The names of lists that something was appended to."""
         self.reads: dict[tuple[int, int, str], HostRead] = {}
 
     # --- reads ---
@@ -171,7 +173,9 @@ class Expressions:
     def compare(self, node: ast.Compare) -> Kind:
         kinds = [self.kind(node.left), *map(self.kind, node.comparators)]
         for op, holder, kind in zip(node.ops, node.comparators, kinds[1:], strict=True):
-            if isinstance(op, ast.In | ast.NotIn) and kind == TENSOR:
+            if isinstance(op, ast.In | ast.NotIn) and (
+                kind == TENSOR or (kinds[0] == TENSOR and self._is_list_of_tensors(holder, kind))
+            ):
                 self.read(node, "in", holder)
         if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
             return HOST
@@ -180,6 +184,10 @@ class Expressions:
         if len(node.ops) > 1 and TENSOR in kinds:
             self.read(node, "a < b < c", node)
         return result_of(kinds)
+
+    def _is_list_of_tensors(self, holder: ast.expr, kind: Kind) -> bool:
+        """Whether `in` compares each element: a set looks a tensor up by its identity and compares nothing."""
+        return kind == items(TENSOR) and (isinstance(holder, ast.List) or dotted_name(holder) in self.lists)
 
     def choice(self, node: ast.IfExp) -> Kind:
         """`a if test else b`, each side under what the test says of its names."""

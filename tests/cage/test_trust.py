@@ -216,7 +216,9 @@ def test_the_users_own_settings_and_a_named_file_ask_for_the_sandbox(place: Path
     held = []
     for text, words in (("cage: true\n", ()), ("cage: false\n", ()), ("", ("--config", "named.yaml"))):
         settings.write_text(text)
-        ended = probe(place, "--json", *words)
+        # A probe that reads the source: the sandbox is the same, and no torch is imported.
+        named = ("probe", "run", "public_function_unused", "--checkout", "checkout", "--json", *words)
+        ended = auditkit(*named, cwd=place, home=place / "home")
         held.append(json.loads(ended.stdout)["run"]["sandbox"] != "none")
     assert held == [True, False, True]
 

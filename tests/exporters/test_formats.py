@@ -272,6 +272,7 @@ def test_a_summary_that_is_too_long_says_what_it_leaves_out() -> None:
     assert lines[-1].startswith(f"**Left out: {10_001 - shown} lines more.** `auditkit export")
 
 
+@pytest.mark.acceptance
 def test_ten_thousand_findings_take_seconds_and_megabytes() -> None:
     """GitHub takes 10 MB of packed SARIF; none of the formats needs more than what a machine writes in a second."""
     import gzip

@@ -307,7 +307,7 @@ def test_a_broken_definition_is_refused_with_file_and_line(text: str, problem: s
 
 
 def test_counts_and_syncs_say_when_they_do_not_apply() -> None:
-    results = by_probe(audited("sound", "stacked_layer_norms"))
+    results = by_probe(run_probes(SPECIMEN, target_of("sound", "stacked_layer_norms"), (COUNTS, SYNCS)))
     assert results[COUNTS].outcome is Outcome.NOT_APPLICABLE
     assert "its answer counts no zeros, NaNs or Infs" in results[COUNTS].message
     assert results[SYNCS].law == "1"

@@ -423,6 +423,7 @@ def test_a_history_is_a_law_in_the_number_of_calls() -> None:
     assert answer.line == History.record.__code__.co_firstlineno + 1
 
 
+@pytest.mark.acceptance
 def test_a_history_of_fixed_length_is_a_store() -> None:
     answer = ask(RETAINED, History.record, {"length": 3}, owner=History)
     assert (answer.outcome, answer.severity) == ("reproduced", "P3")

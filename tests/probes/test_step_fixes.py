@@ -182,6 +182,7 @@ def normalized_at(line: int, indentation: int) -> Rewrite:
     return Rewrite("normalized", frozenset({ACCUMULATION}), f"line {line}: changed", edits)
 
 
+@pytest.mark.acceptance
 @pytest.mark.process
 def test_gradients_that_are_normalized_behind_the_clip_are_no_fix(tmp_path: Path) -> None:
     """Without a limit that clips they are right; with one the optimizer receives next to nothing."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,24 +54,30 @@ def setting_of(folder: Path) -> Setting:
     return Setting(folder, sys.executable, (folder,))
 
 
+Found = Callable[[str], tuple[ProbeResult, TargetReading]]
+
+
 @pytest.fixture(scope="module")
-def found() -> dict[str, tuple[ProbeResult, TargetReading]]:
-    """The result of each target's probe, with the target as the worker called it."""
-    catalog, made = load_catalog(), {}
-    for call, (probe, *_) in FINDINGS.items():
+def found() -> Found:
+    """What gives the result of a target's probe, with the target as the worker called it; measured once."""
+
+    @functools.cache
+    def measured(call: str) -> tuple[ProbeResult, TargetReading]:
         finish = f"{MODULE}:materialize_health" if call == HEALTH else None
-        questions = Questions([Target(call, finish=finish)], select(catalog, [probe]), PLACE, attributed=False)
+        probes = select(load_catalog(), [FINDINGS[call][0]])
+        questions = Questions([Target(call, finish=finish)], probes, PLACE, attributed=False)
         run = measure(questions, setting_of(specimen_dir()), Progress())
-        made[call] = run.results[0], run.targets[0]
-    return made
+        return run.results[0], run.targets[0]
+
+    return measured
 
 
-@pytest.mark.parametrize("call", FINDINGS)
-def test_a_script_prints_the_defect_and_none_is_kept_for_fixed_code(
-    call: str, found: dict[str, tuple[ProbeResult, TargetReading]], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    "call", [pytest.param(call, marks=[] if call == NORM else pytest.mark.acceptance) for call in FINDINGS]
+)
+def test_a_script_prints_the_defect_and_none_is_kept_for_fixed_code(call: str, found: Found, tmp_path: Path) -> None:
     _, printed, (defect, fix) = FINDINGS[call]
-    result, reading = found[call]
+    result, reading = found(call)
 
     made = reproduction(result, reading, setting_of(specimen_dir()))
 
@@ -90,8 +98,8 @@ def test_a_script_prints_the_defect_and_none_is_kept_for_fixed_code(
     assert again == NoReproduction(f"The script for {result.probe} ran and did not show the defect.")
 
 
-def test_what_has_no_script_says_why(found: dict[str, tuple[ProbeResult, TargetReading]]) -> None:
-    result, reading = found[NORM]
+def test_what_has_no_script_says_why(found: Found) -> None:
+    result, reading = found(NORM)
     setting = setting_of(specimen_dir())
     block = replace(reading, target=replace(reading.target, call="train.py:#training_step"))
 
@@ -107,18 +115,18 @@ def test_what_has_no_script_says_why(found: dict[str, tuple[ProbeResult, TargetR
     )
 
 
-def test_a_run_keeps_no_plan_in_its_document(found: dict[str, tuple[ProbeResult, TargetReading]]) -> None:
-    result, reading = found[NORM]
+def test_a_run_keeps_no_plan_in_its_document(found: Found) -> None:
+    result, reading = found(NORM)
 
     assert reading.plan["feed"]["takes"] == "module"
     assert "plan" not in Run("1", PLACE, (result,), (reading,)).to_json()["targets"][0]
 
 
 def test_a_ticket_gets_the_script_of_its_worst_finding_that_has_one(
-    found: dict[str, tuple[ProbeResult, TargetReading]],
+    found: Found,
 ) -> None:
     probe = load_catalog()["norm_underflows_to_zero"]
-    result, reading = found[NORM]
+    result, reading = found(NORM)
     read = replace(result, device="source", fingerprint="read")
     findings = [Finding(probe, one, PLACE, "1") for one in (read, result)]
     run = Run("1", PLACE, (read, result), (reading,))

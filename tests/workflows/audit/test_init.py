@@ -83,6 +83,7 @@ def test_files_that_no_import_names_and_blocks(checkout: Path) -> None:
     assert {reading.target.name for reading in run.targets} == {"grad-norm", "total"}
 
 
+@pytest.mark.acceptance
 def test_an_interpreter_outside_the_workspace_that_a_script_stands_for(checkout: Path, tmp_path: Path) -> None:
     python = tmp_path / "environment" / "python"
     put(tmp_path, "environment/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')

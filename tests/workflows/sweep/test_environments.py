@@ -72,7 +72,7 @@ def made(spec: EnvironmentSpec, code: Path, tmp_path: Path) -> str:
     return found
 
 
-@pytest.mark.parametrize("installer", ["uv", "pip"])
+@pytest.mark.parametrize("installer", ["uv", pytest.param("pip", marks=pytest.mark.acceptance)])
 def test_an_environment_is_made_once_with_what_the_checkout_asks(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str
 ) -> None:

@@ -69,6 +69,7 @@ def test_the_same_plan_gives_the_same_files(tmp_path: Path) -> None:
     assert all(float(row["seconds"]) > 0 for row in rows)
 
 
+@pytest.mark.acceptance
 def test_the_workflow_for_github_gives_the_same_matrix(tmp_path: Path) -> None:
     """Its steps run here as a host runs them: each job on a machine of its own, their folders copied into one."""
     code = repository(tmp_path / "trainer", "v1", "v2")

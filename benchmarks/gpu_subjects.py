@@ -55,7 +55,7 @@ class Subject:
 
 
 def ours() -> Iterator[Subject]:
-    """On a device their kernels are counted, in simulation the ordinary operators that they would otherwise use."""
+    """Our own collectors, with ordinary operators on a device and in simulation."""
     for name, finish in OURS.items():
         yield _named(f"auditkit.collectors:{name}", COLLECTORS, finish and f"auditkit.collectors:{finish}")
 

@@ -1,13 +1,13 @@
 """Write docs/evidence/reach.md: which gradient collectors of public code are found and fed, against a list by hand.
 
-    python -m benchmarks.reach --clones FOLDER --python PYTHON [--only NAME ...] [--audit] [--before]
+    python -m benchmarks.reach --clones FOLDER --python PYTHON [--only NAME ...] [--audit]
     python -m benchmarks.reach --page        # only the page, from the stored results
 
 FOLDER holds a clone of each repository of benchmarks/reach/NAME.yaml, under NAME and at its revision; PYTHON has torch
 and nothing that the repositories import beside it. Each is searched and tried as `auditkit init` does it, without
 configuration. A place counts as found where a candidate names its function, or its line for statements and calls of a
 library; as asked where a way to call it with gradients was found. With --audit it counts only where one of PROBES
-answers. --before stores the run as what later ones are compared with.
+answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from auditkit.model.enums import Contract
@@ -91,51 +91,42 @@ def answered(name: str, place: Place) -> set[str]:
 
 def blocks(stored: Document) -> dict[str, str]:
     """The marked blocks of the page, from the stored results and the lists."""
-    now, before = reaches(stored["repositories"]), {each.name: each for each in reaches(stored["before"])}
+    found = list(reaches(stored["repositories"]))
     return {
         "environment": f"Written by `python -m benchmarks.{NAME}`: auditkit at {stored['auditkit']}, "
         f"torch {stored['torch']} and nothing else.",
-        "totals": rows(TOTALS, total_rows(now, before)),
-        "summary": "\n".join(f"- before: {each}" if first else f"- now: {each}" for first, each in summaries(stored)),
-        "false": rows(FALSE, (cells for each in now for cells in false_rows(each))),
+        "totals": rows(TOTALS, total_rows(found)),
+        "summary": summary(found),
+        "false": rows(FALSE, (cells for each in found for cells in false_rows(each))),
     }
 
 
 TOTALS = (
-    "repository", "listed", "found before", "found", "contract right before", "contract right", "asked before",
-    "asked", "by rung", "false before", "false", "added", "processor s before", "processor s",
+    "repository", "listed", "found", "contract right", "asked", "by rung", "false", "added", "processor s",
 )  # fmt: skip
 FALSE = ("repository", "candidate", "place", "contract", "asked")
 
 
-def total_rows(now: Iterable[Reach], before: Mapping[str, Reach]) -> Iterator[list[object]]:
-    """A row of counts for each repository, those of the stored first run beside them."""
-    for each in now:
-        old = before.get(each.name)
-        counts = ((old.count(what) if old else "", each.count(what)) for what in ("found", "right", "asked"))
+def total_rows(found: Iterable[Reach]) -> Iterator[list[object]]:
+    """Yield a row of counts for each repository."""
+    for each in found:
+        counts = [each.count(what) for what in ("found", "right", "asked")]
         rungs = Counter(one.candidate["rung"] for one in each.listed if one.candidate and one.is_asked)
         by_rung = ", ".join(f"{count} {rung}" for rung, count in sorted(rungs.items()))
-        cells = [each.name, len(each.listed), *(cell for pair in counts for cell in pair), by_rung]
         added = len(each.met) - len(each.listed)
-        yield [*cells, len(old.false) if old else "", len(each.false), added, old.processor_s if old else "",
-               each.processor_s]  # fmt: skip
+        yield [each.name, len(each.listed), *counts, by_rung, len(each.false), added, each.processor_s]
 
 
-def summaries(stored: Document) -> Iterator[tuple[bool, str]]:
-    """The figures that are wanted, of the first run and of the last."""
-    for is_first, results in ((True, stored["before"]), (False, stored["repositories"])):
-        each = reaches(results)
-        listed, candidates = sum(len(one.listed) for one in each), sum(one.candidate_count for one in each)
-        right, asked = (sum(one.count(what) for one in each) for what in ("right", "asked"))
-        false, repositories = sum(len(one.false) for one in each), sum(one.count("asked") > 0 for one in each)
-        yield (
-            is_first,
-            (
-                f"{right} of {listed} places found with the right contract ({share(right, listed)}), {asked} asked "
-                f"({share(asked, listed)}), in {repositories} of {len(each)} repositories; {false} of {candidates} "
-                f"candidates are no place of the list ({share(false, candidates)})"
-            ),
-        )
+def summary(found: Sequence[Reach]) -> str:
+    """Return the figures over all repositories."""
+    listed, candidates = sum(len(one.listed) for one in found), sum(one.candidate_count for one in found)
+    right, asked = (sum(one.count(what) for one in found) for what in ("right", "asked"))
+    false, repositories = sum(len(one.false) for one in found), sum(one.count("asked") > 0 for one in found)
+    return (
+        f"{right} of {listed} places found with the right contract ({share(right, listed)}), {asked} asked "
+        f"({share(asked, listed)}), in {repositories} of {len(found)} repositories; {false} of {candidates} "
+        f"candidates are no place of the list ({share(false, candidates)})"
+    )
 
 
 def share(part: int, whole: int) -> str:
@@ -174,17 +165,15 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--only", action="append", help="only this repository; the others stay as stored")
     parser.add_argument("--audit", action="store_true", help="a place is asked only where a probe answers")
-    parser.add_argument("--before", action="store_true", help="store the run as the one that others follow")
     parser.add_argument("--page", action="store_true", dest="stored", help="only write the page")
     options = parser.parse_args()
-    stored = {"auditkit": "", "torch": "", "before": {}, "repositories": {}, **results_of(NAME)}
+    stored = {"auditkit": "", "torch": "", "repositories": {}, **results_of(NAME)}
     if not options.stored:
         with tempfile.TemporaryDirectory() as folder:
             results = measured(options, Path(folder))
         stored["auditkit"] = line_of("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
         stored["torch"] = line_of(options.python, "-c", "import torch; print(torch.__version__)")
         stored["repositories"] |= results
-        stored["before"] |= results if options.before else {}
         store_results(NAME, stored)
     written = blocks(stored)
     write_blocks(NAME, written)

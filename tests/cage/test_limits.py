@@ -59,6 +59,7 @@ def own(*more: str) -> Mounts:
     return Mounts(list(sandbox.interpreters([], [])), list(more))
 
 
+@pytest.mark.acceptance
 def test_a_storm_of_processes_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the same storm is whole without the sandbox. It is bounded, and so is its limit here."""
     plain = subprocess.run(

@@ -89,6 +89,7 @@ def test_a_start_file_of_the_checkouts_environment_runs_only_inside(place: Path)
     assert [name for name, path in escapes.items() if path.exists()] == list(escapes), "control"
 
 
+@pytest.mark.acceptance
 def test_a_caged_run_says_so_writes_its_outputs_and_no_cache(place: Path) -> None:
     """The control is the run without: it says `no sandbox`, and keeps its results."""
     said = {}

@@ -159,6 +159,7 @@ tempfile.mkdtemp()
 """
 
 
+@pytest.mark.acceptance
 def test_without_the_sandbox_an_audit_changes_only_its_outputs(tmp_path: Path) -> None:
     """The checkout's code writes beside itself, to its current folder, and to a temporary folder that it leaves.
 

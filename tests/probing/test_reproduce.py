@@ -141,6 +141,7 @@ def test_a_ticket_gets_the_script_of_its_worst_finding_that_has_one(
     assert (without.scripts, without.no_script) == ({}, {"read": "The source was read and nothing was run."})
 
 
+@pytest.mark.acceptance
 def test_a_lone_gradient_without_elements_is_broken_only_if_the_call_fails(tmp_path: Path) -> None:
     feed = {"takes": "parameters", "container": "list", "slots": ["parameters"], "setup": None, "setup_slots": []}
     case = {"position": "alone", "shape": "[0]"}

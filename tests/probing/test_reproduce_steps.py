@@ -51,9 +51,8 @@ def made(probe: str, call: str, taken: dict[str, str]) -> Reproduction | NoRepro
     return reproduction(result, reading, SETTING)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "train_past_nan" else pytest.mark.acceptance) for name in STEPS]
-)
+@pytest.mark.acceptance
+@pytest.mark.parametrize("name", STEPS)
 def test_a_script_prints_the_defect_of_a_step(name: str) -> None:
     probe, further, printed = STEPS[name]
     parts = {key: value for key, value in PARTS.items() if (name, key) != ("train_weights", "optimizer")}

@@ -212,9 +212,12 @@ def test_the_recipes_of_the_page_run_and_its_failure_is_what_pytest_shows(tmp_pa
     assert said.endswith("\n".join(shown.splitlines()[1:]))
 
 
-def test_each_outcome_is_pytests_own(project: Path) -> None:
-    """Passed, failed and skipped with a reason, in two processes; failures show the test's line and none of ours."""
-    ended = pytest_in(project, "-p", "xdist.plugin", "-n", "2", "-rA")
+@pytest.mark.parametrize(
+    "processes", [(), pytest.param(("-p", "xdist.plugin", "-n", "2"), marks=pytest.mark.acceptance)], ids=["one", "two"]
+)
+def test_each_outcome_is_pytests_own(project: Path, processes: tuple[str, ...]) -> None:
+    """Passed, failed and skipped with a reason; failures show the test's line and none of ours."""
+    ended = pytest_in(project, *processes, "-rA")
     outcomes = dict(re.findall(r"^(?:PASSED|FAILED) test_trainer\.py::(\S+)( - .*)?$", ended.stdout, re.MULTILINE))
     passed = {"test_sound", "test_marked_sound", "test_block", "test_of_others"}
     passed |= {"test_marked_below[sound]", "test_marked_below[waiting]"}

@@ -61,6 +61,7 @@ compiled = torch.compile(norm)
 """
 
 
+@pytest.mark.acceptance
 def test_a_trial_compiles_nothing_but_where_its_process_is_kept_for_the_audit(tmp_path: Path) -> None:
     for name in ("norms", "others"):
         put(tmp_path, f"package/{name}.py", COMPILED)
@@ -138,6 +139,7 @@ def {name}(gradients):
 """
 
 
+@pytest.mark.acceptance
 def test_what_takes_long_to_import_is_imported_by_one_trial_alone(tmp_path: Path) -> None:
     """The first one says so, and it is there before the next is forked."""
     (tmp_path / "slow.py").write_text("".join(SLOW_TO_IMPORT.format(name=name) for name in "ab"))

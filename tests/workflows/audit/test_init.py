@@ -92,7 +92,7 @@ def test_an_interpreter_outside_the_workspace_that_a_script_stands_for(checkout:
     assert (run.environment.interpreter, sorted(asked(run))) == (str(python), CALLS)
 
 
-@pytest.mark.parametrize("output", [None, "audits/auditkit.yaml"])
+@pytest.mark.parametrize("output", [pytest.param(None, marks=pytest.mark.acceptance), "audits/auditkit.yaml"])
 def test_a_revision_is_written_down(checkout: Path, output: str | None) -> None:
     """Also in the checkout's own folder, where the file at that revision does not lie."""
     put(checkout, "stats.py", "")

@@ -12,6 +12,7 @@ PROBE = {
     "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
+    "only_if_written": r"sparse *= *True|SparseAdam|to_sparse|sparse_(coo|cs[rc]|bs[rc])|is_sparse|coalesce",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "nn.Embedding(sparse=True) leaves a sparse gradient that is not coalesced: a row that was looked up "

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
 from auditkit.probing.worker.base.frames import SourceRoots
+from tests.filing_helpers import put
 from tests.probes.in_process import Answer, ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of
 from tests.probing_helpers import (
@@ -17,7 +21,9 @@ from tests.probing_helpers import (
     NONCONTIGUOUS,
     SPARSE,
     TARGETS,
+    by_probe,
     load_target,
+    run_probes,
     values,
 )
 
@@ -70,9 +76,9 @@ DEFECTS = {
     "detaches_in_place": (MUTATES, "P2", f"it changes the graph of {FIRST} for gradients with a graph"),
     "frees_the_graph": (MUTATES, "P2", "it changes the graph of every gradient for gradients with a graph"),
     "freezes": (MUTATES, "P2", "it changes requires_grad of layer0_weight and 2 more"),
-    "multiplies_by_one": (MUTATES, "P3", f"it changes the version counter of {FIRST} {IN_PLACE}"),
-    "moves_gradients": (MUTATES, "P3", f"it changes the memory of {FIRST}"),
-    "empties_the_list": (MUTATES, "P3", "it changes the caller's list of 3"),
+    "multiplies_by_one": (MUTATES, "P4", f"it changes the version counter of {FIRST} {IN_PLACE}"),
+    "moves_gradients": (MUTATES, "P4", f"it changes the memory of {FIRST}"),
+    "empties_the_list": (MUTATES, "P4", "it changes the caller's list of 3"),
     "largest_row": (NONCONTIGUOUS, "P2", "transposed: largest_row 10.7703 instead of 11; permuted: "),
     "reads_storage": (NONCONTIGUOUS, "P4", "bucket_view: the answer 38.8201 instead of 30.0832; sliced: "),
     "refuses_strides": (
@@ -179,3 +185,23 @@ def test_a_repair_of_the_gradients_is_seen_where_there_is_something_to_repair() 
     result = on_specimen(MUTATES, "defective", "layouts:repaired_norm")
     assert {m.case["input"] for m in result.measurements if m.value} == {"with NaN and Inf"}
     assert values(result, "changed", kind="values") == [1]
+
+
+CLIP = """def clip_gradients(model, clip=1.0):
+    for p in model.parameters():
+        if p.grad is not None:
+            norm = p.grad.data.norm(2)
+            if norm > clip:
+                p.grad.data.mul_(clip / norm)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("further", "severity"), [("", "P4"), ("table = Embedding(9, 3, sparse = True)", "P2")])
+def test_sparse_gradients_count_where_the_checkout_has_them(further: str, severity: str, tmp_path: Path) -> None:
+    """A test may create them, too."""
+    put(tmp_path, "clip.py", CLIP)
+    put(tmp_path, "tests/test_clip.py", further)
+    target = Target("clip:clip_gradients", contract=Contract.GRAD_NORM, takes=Takes.MODULE)
+    result = by_probe(run_probes(tmp_path, target, [SPARSE]))[SPARSE]
+    assert (result.outcome.value, str(result.severity)) == ("reproduced", severity), result.message

@@ -146,8 +146,9 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
         raise refuse(f"reads source with '{SOURCE_INSTRUMENT}' and nothing else: scope source, that instrument")
     if scope == "source" and literal.get("contracts"):
         raise refuse("reads source: only a target has contracts")
-    if not isinstance(literal.get("statement_does", ""), str):
-        raise refuse("says 'statement_does' with something else than text")
+    for key in ("statement_does", "only_if_written"):
+        if not isinstance(literal.get(key, ""), str):
+            raise refuse(f"says '{key}' with something else than text")
     if not isinstance(literal.get("style", False), bool):
         raise refuse("says 'style' with something else than True or False")
     try:
@@ -165,6 +166,7 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             scope=scope,
             style=literal.get("style", False),
             statement_does=literal.get("statement_does", ""),
+            only_if_written=literal.get("only_if_written", ""),
             memory_mb=int(literal.get("memory_mb", ProbeInfo.memory_mb)),
             **{key: literal[key] for key in _TEXT_KEYS},
         )

@@ -13,13 +13,14 @@ from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Takes
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.run import Environment, ProbeResult, TargetReading, fingerprint
-from auditkit.model.runs.severity import meant, severity_of
+from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.judgement import Judgement, JudgingFailedError, judge
 from auditkit.probing.hosts.protocol import Plan
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Failure, Job, LoadedBy, Session
 from auditkit.probing.source_code.excerpts import cut_excerpt
+from auditkit.probing.source_code.modules import is_written
 
 _COUNTS_OF_A_GPU = ("syncs", "launches")
 
@@ -48,13 +49,18 @@ class Asked:
         location: Location | None,
         excerpt: Callable[[Location], CodeExcerpt | None],
         clips: bool = False,
+        checkout: Path | None = None,
         **seen: Any,
     ) -> ProbeResult:
         """What the probe makes of its measurements; only a finding has a severity and a place.
 
-        `clips` says that the target does. Raises JudgingFailedError.
+        `clips` says that the target does; what the code of `checkout` cannot meet is `extreme`. Raises
+        JudgingFailedError.
         """
         verdict = judge(self.probe, measurements, self.policy.thresholds_of(self.probe))
+        pattern = self.probe.only_if_written
+        if checkout is not None and pattern and verdict.severity is None and not is_written(checkout, pattern):
+            verdict = replace(verdict, occurs=Occurs.EXTREME)
         if verdict.outcome is Outcome.REPRODUCED:
             seen |= self._weighed(verdict, clips)
             seen["location"], seen["excerpt"] = location, excerpt(location) if location is not None else None
@@ -178,7 +184,7 @@ def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...], clip
     if not measurements:
         return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing")
     try:
-        return asked.judged(measurements, _evidence(measurements), job.location, excerpt, clips, **told)
+        return asked.judged(measurements, _evidence(measurements), job.location, excerpt, clips, checkout, **told)
     except JudgingFailedError as error:
         job.forget()
         return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import os
 import re
@@ -16,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from auditkit.model.text import inert_line
-from auditkit.probing.checkouts.reading import MAX_FILE_BYTES, read_file
+from auditkit.probing.checkouts.reading import MAX_FILE_BYTES, read_file, read_text
 
 TEST_FOLDERS = frozenset({"tests", "test"})
 VENDORED_FOLDERS = frozenset({
@@ -175,18 +176,27 @@ class Module:
             yield from owner.methods.values()
 
 
-def source_files(root: Path) -> Iterator[Path]:
-    """The checkout's own Python files: no tests, no hidden, vendored or generated folders.
+@functools.cache
+def is_written(root: Path, pattern: str) -> bool:
+    """Return whether a Python file of a checkout or of its tests matches a regular expression."""
+    wanted = re.compile(pattern)
+    return any(wanted.search(read_text(path)) for path in source_files(root, with_tests=True))
+
+
+def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
+    """The checkout's own Python files: no tests unless wanted, no hidden, vendored or generated folders.
 
     Links are not followed: what they lead to inside the checkout has a name of its own, and what lies
     outside is not part of it. So a loop of links ends nothing. A name that no line can show is no module's.
     """
     for folder, subfolders, files in os.walk(root):
-        kept = (name for name in subfolders if name not in TEST_FOLDERS and not is_foreign(Path(folder, name)))
+        named = (name for name in subfolders if with_tests or name not in TEST_FOLDERS)
+        kept = (name for name in named if not is_foreign(Path(folder, name)))
         subfolders[:] = sorted(name for name in kept if inert_line(name) == name)
         for name in sorted(name for name in files if inert_line(name) == name):
             path = Path(folder, name)
-            if name.endswith(".py") and not TEST_FILE.fullmatch(name) and not path.is_symlink():
+            is_test = not with_tests and TEST_FILE.fullmatch(name)
+            if name.endswith(".py") and not is_test and not path.is_symlink():
                 yield path
 
 

@@ -28,7 +28,7 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """mypy: strict on the package; on the probes, whose `ctx` is anything, what Python 3.10 makes of them."""
     install(session)
-    session.run("pytest", "tests/test_house.py", "-k", "mypy", "-m", "")
+    session.run("pytest", "tests/test_layers.py", "-k", "mypy", "-m", "")
 
 
 @nox.session(python=PYTHONS)

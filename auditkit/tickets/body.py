@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -26,7 +26,7 @@ from auditkit.tickets.spellings import CATEGORY_OF
 
 MOST_LINES, MOST_LINES_OF_ONE = 80, 60
 """Visible lines of a ticket, and of one with a single finding."""
-SIZES = (8, 5, 3, 1)
+ROW_LIMITS = (8, 5, 3, 1)
 """How many rows and further probes a ticket shows: the first number with which it keeps its limit of lines."""
 _MOST_DIFF, _SHORT_DIFF, _MOST_EXCERPT = 24, 14, 9
 _LONGEST_TITLE = 88
@@ -87,20 +87,20 @@ def location_of(finding: Finding) -> str:
     return f"{path}:{line}" if line else str(path)
 
 
-def body_of(findings: Sequence[Finding], ticket_id: str, size: int = SIZES[0]) -> Body:
-    """Return the sections and the boxes of a new ticket; the first finding is the worst. `size` is one of SIZES."""
+def body_of(findings: Sequence[Finding], ticket_id: str, most_rows: int = ROW_LIMITS[0]) -> Body:
+    """Return the sections and the boxes of a new ticket. The first finding is the worst; see ROW_LIMITS."""
     leader = findings[0]
     firsts = list({finding.probe.id: finding for finding in reversed(findings)}.values())[::-1]
     probes = [finding.probe.id for finding in firsts if finding.severity is not Severity.P4 or finding is leader]
     sections = (
-        ("", _introduction(findings, firsts, size)),
+        ("", _introduction(findings, firsts, most_rows)),
         (REPRODUCE, _reproduce(leader)),
-        (FIX, _fix(findings, ticket_id, size)),
+        (FIX, _fix(findings, ticket_id, most_rows)),
     )
     return Body(sections, tuple(Box(f"probe: {probe}") for probe in probes))
 
 
-def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], size: int) -> str:
+def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], most_rows: int) -> str:
     leader = findings[0]
     parts = [_paragraph(f"**{_sentence(leader.result.message)}**")]
     if leader.result.why:
@@ -110,15 +110,15 @@ def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], size: 
     met = _met_by(findings)
     if met:
         parts[0] += "\n" + _paragraph(met)
-    excerpt = _excerpt(leader, min(_MOST_EXCERPT, size + 2))
+    excerpt = _excerpt(leader, min(_MOST_EXCERPT, most_rows + 2))
     parts += [excerpt] if excerpt else []
     others = [one for one in firsts if one.probe.id != leader.probe.id]
     if others:
         lines = [
             f"- {one.severity.value} {markdown.code(one.probe.id)}: {_sentence(shortened(one.result.message, 150))}"
-            for one in others[:size]
+            for one in others[:most_rows]
         ]
-        lines += [f"- and {len(others) - size} more probes, see the boxes"] if len(others) > size else []
+        lines += [f"- and {len(others) - most_rows} more probes, see the boxes"] if len(others) > most_rows else []
         parts.append("The same cause:\n" + "\n".join(wrapped(markdown.line(line)) for line in lines))
     return "\n\n".join(parts)
 
@@ -207,7 +207,7 @@ def _reproduce(finding: Finding) -> str:
     return f"{_paragraph(_sentence(why))} The probe:\n\n    {command_of(finding)}"
 
 
-def _fix(findings: Sequence[Finding], ticket_id: str, size: int) -> str:
+def _fix(findings: Sequence[Finding], ticket_id: str, most_rows: int) -> str:
     fixes = list({finding.fix.difference: finding.fix for finding in findings if finding.fix}.values())
     if not fixes:
         reasons = [finding.no_fix for finding in findings if finding.no_fix]
@@ -216,17 +216,17 @@ def _fix(findings: Sequence[Finding], ticket_id: str, size: int) -> str:
         advice = findings[0].probe.remediation
         told = f"No fix was run: {markdown.line(why)}." + (f" {_sentence(advice)}" if advice else "")
         return _paragraph(told)
-    return "\n\n".join([fixes_text(fixes, ticket_id, size), *_without_fix(findings)])
+    return "\n\n".join([fixes_text(fixes, ticket_id, most_rows), *_without_fix(findings)])
 
 
-def fixes_text(fixes: Sequence[Fix], ticket_id: str, size: int) -> str:
-    """Return the first two fixes of a ticket as its section Fix shows them. `size` is one of SIZES."""
-    return "\n\n".join(_one_fix(fix, ticket_id, size) for fix in fixes[:2])
+def fixes_text(fixes: Sequence[Fix], ticket_id: str, most_rows: int) -> str:
+    """Return the first two fixes of a ticket as its section Fix shows them. `most_rows` is one of ROW_LIMITS."""
+    return "\n\n".join(_one_fix(fix, ticket_id, most_rows) for fix in fixes[:2])
 
 
 def is_of_fixes(text: str, fixes: Sequence[Fix], ticket_id: str) -> bool:
     """Return whether the section begins as auditkit wrote it for these fixes."""
-    return bool(fixes) and any(text and fixes_text(fixes, ticket_id, size).startswith(text) for size in SIZES)
+    return bool(text and fixes) and any(fixes_text(fixes, ticket_id, most).startswith(text) for most in ROW_LIMITS)
 
 
 def _without_fix(findings: Sequence[Finding]) -> list[str]:
@@ -246,7 +246,7 @@ def minor_left(probes: Sequence[str]) -> list[str]:
     return [_paragraph(f"With it these minor findings still reproduce: {named}.")] if named else []
 
 
-def _one_fix(fix: Fix, ticket_id: str, size: int) -> str:
+def _one_fix(fix: Fix, ticket_id: str, most_rows: int) -> str:
     """Return what the fix changes, its diff if it is short, and what its probes found with it."""
     lines = fix.difference.rstrip("\n").split("\n")
     told = " ".join(_sentence(change) for change in fix.changes)
@@ -259,7 +259,7 @@ def _one_fix(fix: Fix, ticket_id: str, size: int) -> str:
         else "it suffices"
     )
     result += f"{f' and {len(gone) - 3} more' if len(gone) > 3 else ''}, and no other probe is worse."
-    is_short = len(lines) <= max(_SHORT_DIFF, _MOST_DIFF * size // SIZES[0]) and all(
+    is_short = len(lines) <= max(_SHORT_DIFF, _MOST_DIFF * most_rows // ROW_LIMITS[0]) and all(
         len(line) <= LONGEST_LINE for line in lines
     )
     shown = (
@@ -291,14 +291,22 @@ def fits(document: Document) -> bool:
     return len(markdown.visible(document.text)) <= most
 
 
+def fitted(make: Callable[[int], Document]) -> Document:
+    """Return the first document of those for ROW_LIMITS that keeps its limit of lines, or the shortest."""
+    for most_rows in ROW_LIMITS:
+        document = make(most_rows)
+        if fits(document):
+            break
+    return document
+
+
 def with_evidence(document: Document, results: Sequence[Mapping[str, Any]], gone: Mapping[str, str]) -> Document:
     """Return the document with the table of its measurements, as long as the limit of lines allows."""
-    made = (document.with_evidence(evidence_block(document.ticket, results, gone, size)) for size in SIZES)
-    return next(filter(fits, made), document.with_evidence(evidence_block(document.ticket, results, gone, SIZES[-1])))
+    return fitted(lambda most_rows: document.with_evidence(evidence_block(document.ticket, results, gone, most_rows)))
 
 
 def evidence_block(
-    ticket: Ticket, results: Sequence[Mapping[str, Any]], gone: Mapping[str, str], size: int = SIZES[0]
+    ticket: Ticket, results: Sequence[Mapping[str, Any]], gone: Mapping[str, str], most_rows: int = ROW_LIMITS[0]
 ) -> str:
     """Return the table of the measurements that decide, and where they were taken; `results` are of the JSON file."""
     heads = {one["run"].get("revision", "")[:7] + (" (dirty)" if one["run"].get("dirty") else "") for one in results}
@@ -311,10 +319,10 @@ def evidence_block(
             rows.append((probe, f"not reproduced at {gone[fingerprint][:7]}", _short(result["target"])))
         elif probe not in seen:
             rows += _rows(result, whole=number == 0)
-        elif len(rows) < size:
+        elif len(rows) < most_rows:
             rows.append((probe, "the same", _short(result["target"])))
         seen.add(probe)
-    cut = rows[:size]
+    cut = rows[:most_rows]
     table = [
         f"| | {f'at {revision}' if revision else 'value'} | case |",
         "|---|---|---|",

@@ -145,15 +145,13 @@ def _create(folder: TicketFolder, findings: Sequence[Finding], options: FilingOp
         )
         evidence = _evidence_of(ticket_id, findings, options)
         folder.save_evidence(evidence)
-        for size in body.SIZES:
-            text = body.body_of(findings, ticket_id, size)
+
+        def with_rows(most_rows: int) -> Document:
+            text = body.body_of(findings, ticket_id, most_rows)
             whole = msgspec.structs.replace(ticket, boxes=text.boxes)
-            document = body.with_evidence(
-                new_document(whole, text.sections, folder.path(ticket_id)), evidence.results, {}
-            )
-            if body.fits(document):
-                break
-        return document
+            return body.with_evidence(new_document(whole, text.sections, folder.path(ticket_id)), evidence.results, {})
+
+        return body.fitted(with_rows)
 
     return folder.create(options.batch, code, make).ticket.id
 
@@ -275,12 +273,12 @@ def _with_fixes(folder: TicketFolder, document: Document, evidence: Evidence, fi
     if not shown.startswith("No fix was run:") and not body.is_of_fixes(shown, old, ticket_id):
         return document
     minor = [name.partition("/")[0] for name in document.ticket.findings if name not in ended]
-    for size in body.SIZES:
-        text = "\n\n".join([body.fixes_text(fixes, ticket_id, size), *body.minor_left(minor)])
-        made = body.with_evidence(document.with_section(FIX, text), evidence.results, evidence.gone)
-        if body.fits(made):
-            break
-    return made
+
+    def with_rows(most_rows: int) -> Document:
+        text = "\n\n".join([body.fixes_text(fixes, ticket_id, most_rows), *body.minor_left(minor)])
+        return body.with_evidence(document.with_section(FIX, text), evidence.results, evidence.gone)
+
+    return body.fitted(with_rows)
 
 
 def _with_place(document: Document, findings: Sequence[Finding]) -> Document:

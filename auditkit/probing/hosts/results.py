@@ -58,10 +58,10 @@ class Asked:
         JudgingFailedError.
         """
         verdict = judge(self.probe, measurements, self.policy.thresholds_of(self.probe))
-        pattern = self.probe.only_if_written
-        if checkout is not None and pattern and verdict.severity is None and not is_written(checkout, pattern):
-            verdict = replace(verdict, occurs=Occurs.EXTREME)
         if verdict.outcome is Outcome.REPRODUCED:
+            pattern = self.probe.only_if_written
+            if checkout is not None and pattern and verdict.severity is None and not is_written(checkout, pattern):
+                verdict = replace(verdict, occurs=Occurs.EXTREME)
             seen |= self._weighed(verdict, clips)
             seen["location"], seen["excerpt"] = location, excerpt(location) if location is not None else None
         seen |= {"law": verdict.law, "evidence": evidence, "measurements": tuple(measurements)}

@@ -131,11 +131,6 @@ def does_not_run(reason: str, changes: tuple[ProbeChange, ...] = ()) -> Judgemen
     return Judgement(FixVerdict.DOES_NOT_RUN, FixVerdict.DOES_NOT_RUN.value, reason, changes)
 
 
-def to_be_mended(findings: Sequence[ProbeResult]) -> list[ProbeResult]:
-    """The findings that a fix is judged by: those above P4, or all where none is. A minor one may stay."""
-    return [one for one in findings if one.severity is not Severity.P4] or list(findings)
-
-
 def _order(pair: tuple[ProbeResult, ProbeResult]) -> tuple[str, str]:
     """The worst first: what began to reproduce has its severity only in the arm."""
     return min((result.severity or Severity.P4).value for result in pair), pair[0].probe

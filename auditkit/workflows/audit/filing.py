@@ -136,12 +136,15 @@ def without_fix(run: Run, folder: TicketFolder | None, paperwork: Paperwork) -> 
     new = without_ticket(run, folder, paperwork)
     if folder is None or not folder.folder.is_dir():
         return new
+    groups = findings_by_cause(run, paperwork)
+    found = {one.result.fingerprint for group in groups for one in group}
     untried: set[str] = set()
     for ticket in folder.listing().tickets:
-        evidence = None if ticket.status.is_finished else folder.evidence(ticket.id)
+        if ticket.status.is_finished or found.isdisjoint(ticket.findings):
+            continue
+        evidence = folder.evidence(ticket.id)
         if evidence is not None and not evidence.fixes:
             untried |= {name for name, why in evidence.no_fix.items() if was_not_searched(why)}
-    groups = findings_by_cause(run, paperwork)
     return [*new, *(group for group in groups if untried.intersection(one.result.fingerprint for one in group))]
 
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from auditkit.model.enums import Severity
 from auditkit.model.runs.run import Finding, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.blocks.blocks import function_or_block
 from auditkit.probing.patching.patches import FunctionFile, function_in
 from auditkit.probing.source_code.modules import Function, Module
 from auditkit.probing.source_code.python_files import PythonFiles
-from auditkit.rules.comparison.trade import to_be_mended
 
 _LOCALS = ".<locals>"
 
@@ -66,9 +66,8 @@ class Cause:
 
 
 def judging_of(group: Sequence[Finding]) -> list[Finding]:
-    """The findings of a ticket that its fix has to end."""
-    judging = {one.fingerprint for one in to_be_mended([finding.result for finding in group])}
-    return [one for one in group if one.result.fingerprint in judging]
+    """Return the findings that a fix has to end: those above P4, or all if none is. Minor ones may stay."""
+    return [one for one in group if one.result.severity is not Severity.P4] or list(group)
 
 
 def other_targets(files: PythonFiles, run: Run, cause: Cause, place: FunctionFile, lines: set[int]) -> list[Target]:

@@ -454,10 +454,15 @@ def look_for_fix(folder: TicketFolder, request: VerifyRequest) -> None:
     if evidence is None or (blocks_of(document, RECOMMENDED) and not evidence.fixes):
         return
     config, findings = request.options.config, {*document.ticket.findings}
-    untried = any(was_not_searched(evidence.no_fix.get(name, "")) for name in findings)
+    if evidence.fixes:
+        is_needed = not _applies(evidence, _spec(request))
+    else:
+        is_needed = any(was_not_searched(evidence.no_fix.get(name, "")) for name in findings)
+    if not is_needed:
+        return
     bound = questions_of(document.ticket, evidence, config, catalog_of(config))
     targets = {one.target.call: one.target for one in bound if one.probe.scope == "target"}
-    if not targets or not (not _applies(evidence, _spec(request)) if evidence.fixes else untried):
+    if not targets:
         return
     probes = tuple(dict.fromkeys(one.probe.id for one in bound))
     asked = AuditRequest(request.checkout, (request.options,), tuple(targets.values()), probes, fix_time_s=_FIX_TIME_S)

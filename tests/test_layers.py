@@ -255,7 +255,7 @@ def test_no_file_names_a_place_that_only_one_machine_has() -> None:
 def test_a_forbidden_word_is_caught() -> None:
     assert forbidden_words("docs/page.md", f"see {FORBIDDEN[0]}main") == [FORBIDDEN[0]]
     assert forbidden_words("tests/filing_helpers.py", FORBIDDEN[4]) == []
-    assert ROOT / "tests" / "test_house.py" in project_files()
+    assert ROOT / "tests" / "test_layers.py" in project_files()
 
 
 def check(*command: str) -> tuple[int, str]:

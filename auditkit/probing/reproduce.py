@@ -19,7 +19,7 @@ from auditkit.model.runs.target import split_call
 from auditkit.model.text import inert, shortened
 from auditkit.probing.hosts.fork_servers import server_for
 from auditkit.probing.hosts.sandbox import Setting, worker_environment
-from auditkit.probing.reproduce_steps import NoScriptError, step_script
+from auditkit.probing.reproduce_steps import NoScriptError, step_script, too_long
 from auditkit.probing.worker.feeding import guesses
 
 MOST_LINES = 12
@@ -163,9 +163,7 @@ def _script(evidence: _Evidence, reading: TargetReading, setting: Setting) -> st
         lines += ["    for parameter, grad in zip(model, grads):", "        parameter.grad = grad"]
     lines += [f"    {line}" for line in (*call.setup, *body)]
     if len(lines) > MOST_LINES:
-        raise NoScriptError(
-            f"The script for {reading.target.name or reading.target.call} takes more than {MOST_LINES} lines."
-        )
+        raise NoScriptError(too_long(reading.target.name or reading.target.call, len(lines), MOST_LINES))
     return "\n".join(lines)
 
 

@@ -62,6 +62,11 @@ class NoScriptError(Exception):
     """No script can be written; the message is the reason."""
 
 
+def too_long(name: str, count: int, most: int) -> str:
+    """Return the reason why a ticket does not show a script of `count` lines."""
+    return f"A script that calls {name} needs {count} lines, and a ticket shows at most {most}."
+
+
 @dataclass(frozen=True)
 class StepScript:
     """The text of a script, and whether the lines that it prints show the defect."""
@@ -119,7 +124,7 @@ def step_script(result: ProbeResult, reading: TargetReading, name: str, import_l
         *evidence.lines,
     ]
     if len(lines) > MOST_LINES:
-        raise NoScriptError(f"The script for {name} takes more than {MOST_LINES} lines.")
+        raise NoScriptError(too_long(name, len(lines), MOST_LINES))
     return StepScript("\n".join(lines), evidence.shows)
 
 

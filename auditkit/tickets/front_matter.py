@@ -199,7 +199,7 @@ def _value(key: str, node: Node) -> tuple[Any, str]:
         items = tuple(str(item.value) for item in node.value)
         return items, _item_problem(key, items)
     if not isinstance(node, _nodes().ScalarNode):
-        return None, f"{key} is one text, not a list or a mapping"
+        return None, check_field(key, "")[1] or f"{key} is one text, not a list or a mapping"
     text = "" if node.tag.endswith(":null") else str(node.value)
     return check_field(key, text)
 

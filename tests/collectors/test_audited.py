@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +154,33 @@ def test_the_dear_probes_reproduce_nothing_on_the_device_path(target: Target):
 def _outcomes(target: Target, probes: Sequence[str], device: DeviceChoice) -> dict[str, tuple[Outcome, str]]:
     run = run_target(target, select(load_catalog(), list(probes)), _setting(device, [4_000_000, 20_000_000]))
     return {result.probe: (result.outcome, result.message) for result in run.results}
+
+
+@pytest.mark.acceptance
+def test_our_own_tickets_folder_is_empty_because_the_audit_finds_nothing_above_p4(tmp_path: Path):
+    """The audit of `auditkit/collectors` files no ticket; that of a copy with one defective collector files one."""
+    command = ["audit", "--tickets", str(tmp_path / "tickets"), "--no-fixes", "--fail-on", "P3", "--json"]
+    own = _document(command, ROOT / "auditkit" / "collectors")
+    assert {one["severity"] for one in own["results"] if one["outcome"] == "reproduced"} <= {"P4"}
+    assert own["summary"]["not_reproduced"] >= 90
+    assert own["summary"]["error"] == 0
+    assert list((tmp_path / "tickets").glob("*.md")) == []
+    planted = tmp_path / "planted"
+    shutil.copytree(ROOT / "auditkit" / "collectors", planted / "collectors")
+    planted.joinpath("collectors", "planted.py").write_text(
+        "def squared_norm(grads):\n    return sum((g.float() * g.float()).sum() for g in grads).sqrt()\n"
+    )
+    words = [*command, "--probe", "norm_overflows_on_finite_grads", "--target", "collectors.planted:squared_norm"]
+    found = _document([*words, "--takes", "gradients"], planted, exit_code=1)
+    assert [one["outcome"] for one in found["results"]] == ["reproduced"]
+    assert [path.name for path in (tmp_path / "tickets").glob("*.md")] == ["B1-PT-01.md"]
+
+
+def _document(command: Sequence[str], checkout: Path, exit_code: int = 0) -> dict[str, Any]:
+    words = [sys.executable, "-m", "auditkit", command[0], str(checkout), *command[1:]]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == exit_code, done.stderr
+    return dict(json.loads(done.stdout))
 
 
 def test_the_same_audit_reproduces_on_a_collector_with_a_defect():

@@ -115,6 +115,16 @@ def test_what_has_no_script_says_why(found: Found) -> None:
     )
 
 
+def test_a_script_that_is_too_long_says_how_many_lines_it_needs(found: Found) -> None:
+    result, reading = found(MONITOR)
+    longer = replace(result, probe="peak_memory_grows_with_params")
+    feed = {**reading.plan["feed"], "slots": ["model"], "setup": "register", "setup_slots": ["model"]}
+
+    made = reproduction(longer, replace(reading, plan={**reading.plan, "feed": feed}), setting_of(specimen_dir()))
+
+    assert made == NoReproduction(f"A script that calls {MONITOR} needs 14 lines, and a ticket shows at most 12.")
+
+
 def test_a_run_keeps_no_plan_in_its_document(found: Found) -> None:
     result, reading = found(NORM)
 

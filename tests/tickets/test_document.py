@@ -161,6 +161,7 @@ BAD = {
     "severity": (("severity: P0", "severity: P7"), "4: severity is 'P7' (one of P0, P1, P2, P3, P4)"),
     "status": (("status: open", "status: opne"), "5: status is 'opne' (did you mean open?"),
     "number": (("batch: 1", "batch: one"), "11: batch is 'one' (a whole number from 0 to 9999)"),
+    "sequence": (("batch: 1", "batch: [1, 2]"), "11: batch is [1, 2] (a whole number from 0 to 9999)"),
     "list": (("labels: []", "labels: slow"), "14: labels is 'slow' (write a list: labels: [...])"),
     "nested": (("labels: []", "labels: [a, [b]]"), "14: labels is [a, ...] (each item of labels is one text)"),
     "mapping": (("domain: trainer", "domain: {a: b}"), "10: domain is a mapping (domain is one text"),
@@ -191,7 +192,7 @@ BAD = {
 def test_a_defect_is_named_with_its_line_and_what_is_correct(change: tuple[str, str], expected: str) -> None:
     assert change[0] in TEXT, "the test changes nothing"
     message = problems(TEXT.replace(*change).encode())
-    assert f"{PATH}:" in message
+    assert message.count(f"{PATH}:") == (2 if change[1] == "tittle: " else 1), "one error for one defect"
     assert expected in message
     assert "\x1b" not in message
 

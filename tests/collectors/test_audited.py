@@ -168,9 +168,9 @@ def test_our_own_tickets_folder_is_empty_because_the_audit_finds_nothing_above_p
     planted = tmp_path / "planted"
     shutil.copytree(ROOT / "auditkit" / "collectors", planted / "collectors")
     planted.joinpath("collectors", "planted.py").write_text(
-        "def squared_norm(grads):\n    return sum((g.float() * g.float()).sum() for g in grads).sqrt()\n"
+        "def looped_norm(grads):\n    return sum(grad.norm().item() ** 2 for grad in grads) ** 0.5\n"
     )
-    words = [*command, "--probe", "norm_overflows_on_finite_grads", "--target", "collectors.planted:squared_norm"]
+    words = [*command, "--probe", SYNCS, "--target", "collectors.planted:looped_norm"]
     found = _document([*words, "--takes", "gradients"], planted, exit_code=1)
     assert [one["outcome"] for one in found["results"]] == ["reproduced"]
     assert [path.name for path in (tmp_path / "tickets").glob("*.md")] == ["B1-PT-01.md"]

@@ -16,7 +16,7 @@ from auditkit.model.runs.measurement import CodeExcerpt, Measurement
 from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Environment, Finding
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert, inert_line, shortened
-from auditkit.model.ticket import UNKNOWN, Box, Ticket, agent_code, id_parts
+from auditkit.model.ticket import UNKNOWN, Box, Ticket, agent_code
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown
 from auditkit.rendering.deciding import case_text, deciding
@@ -316,11 +316,11 @@ def evidence_block(
     for number, result in enumerate(results):
         fingerprint, probe = result["fingerprint"], result["probe"]
         if fingerprint in gone:
-            rows.append((probe, f"not reproduced at {gone[fingerprint][:7]}", _short(result["target"])))
+            rows.append((probe, f"not reproduced at {gone[fingerprint][:7]}", short_target(result["target"])))
         elif probe not in seen:
             rows += _rows(result, whole=number == 0)
         elif len(rows) < most_rows:
-            rows.append((probe, "the same", _short(result["target"])))
+            rows.append((probe, "the same", short_target(result["target"])))
         seen.add(probe)
     cut = rows[:most_rows]
     table = [
@@ -343,7 +343,7 @@ def _rows(result: Mapping[str, Any], whole: bool) -> list[tuple[str, str, str]]:
     if result.get("law"):
         rows.insert(0, ("growth", str(result["law"]), "fitted"))
     if not rows:
-        rows = [(result["probe"], str(result["outcome"]).replace("_", " "), _short(result["target"]))]
+        rows = [(result["probe"], str(result["outcome"]).replace("_", " "), short_target(result["target"]))]
     return [*grown, *rows]
 
 
@@ -362,10 +362,6 @@ def _growth(measurements: Sequence[Measurement]) -> list[tuple[str, str, str]]:
                 row = (f"{one.name}, {name} parameters", format_value(one.value, one.unit), one.evidence.value)
                 found.setdefault((one.name, name), row)
     return list(found.values())
-
-
-def _short(text: str) -> str:
-    return short_target(text)
 
 
 def _table_row(cells: Sequence[str]) -> str:
@@ -400,10 +396,6 @@ def domain_of(location: str) -> str:
     *folders, name = location.partition(":")[0].split("/")
     parts = [part for part in folders if part not in ("src", "lib", "python")]
     return "/".join(parts[-2:]) or name.removesuffix(".py")
-
-
-def batch_of(ticket_id: str) -> int:
-    return id_parts(ticket_id)[0]
 
 
 def environment_json(environment: Environment, run_id: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,21 +94,6 @@ class Document:
         """Return the text below a heading without blank lines around it, None if there is no such heading."""
         found = self._find(title)
         return None if found is None else "\n".join(self.lines[found.first : found.end]).strip("\n")
-
-    @property
-    def introduction(self) -> str:
-        """The text between the title and the first section or the evidence block."""
-        first = self.sections[0]
-        lines = self.lines[first.first : first.end]
-        return "\n".join(line for line in lines if not line.startswith("# ")).strip("\n")
-
-    @property
-    def evidence(self) -> str:
-        """The text between the evidence marks, "" without a block."""
-        if self.evidence_lines is None:
-            return ""
-        begin, end = self.evidence_lines
-        return "\n".join(self.lines[begin + 1 : end]).strip("\n")
 
     def _find(self, title: str) -> Section | None:
         return next((section for section in reversed(self.sections) if section.title == title), None)
@@ -413,22 +398,18 @@ def _name(text: str) -> str:
     return re.sub(r"[·()]+", " ", inert_line(text)).strip()
 
 
-def new_document(
-    ticket: Ticket, sections: Sequence[tuple[str, str]], path: Path, evidence: str = "", empty: Collection[str] = ()
-) -> Document:
+def new_document(ticket: Ticket, sections: Sequence[tuple[str, str]], path: Path) -> Document:
     """Return a new ticket: front matter, title, `sections` (heading and text; "" is the introduction) and the rest.
 
-    The boxes, reviews and resolutions come from `ticket`. A section without text is left out, unless `empty` names it.
+    The boxes, reviews and resolutions come from `ticket`. A section without text is left out.
     """
     parts = [write_front_matter(ticket) + f"# {ticket.title}"]
     boxes = "\n".join(wrapped(f"- [{'x' if box.is_done else ' '}] {box.text}") for box in ticket.boxes)
     named = dict(sections)
     whole = [*sections, *([(VERIFICATION, boxes)] if boxes and VERIFICATION not in named else [])]
     for title, text in whole:
-        if text.strip("\n") or title in empty:
+        if text.strip("\n"):
             parts.append(("" if not title else f"## {title}\n") + text.strip("\n"))
-    if evidence:
-        parts.append(f"{EVIDENCE_BEGIN}\n{evidence}\n{EVIDENCE_END}")
     parts.append(f"## {CROSS_REVIEW}\n" + ("\n".join(map(review_line, ticket.reviews)) or NO_REVIEW))
     if ticket.resolutions:
         parts.append(f"## {RESOLUTION}\n" + "\n".join(map(resolution_line, ticket.resolutions)))

@@ -41,7 +41,6 @@ class Scope:
     folder: TicketFolder
     place: Place | None
     documents: Sequence[Document] = ()
-    broken: Sequence[TicketFileError] = ()
     _lines: dict[str, int | None] = field(default_factory=dict)
     _commits: dict[str, str | None] = field(default_factory=dict)
     _evidence: dict[Path, Evidence | None] = field(default_factory=dict)
@@ -299,7 +298,7 @@ def lint(folder: TicketFolder, place: Place | None, ids: Sequence[str] = ()) -> 
             documents.append(folder.read(ticket_id))
         except TicketFileError as error:
             broken.append(error)
-    scope = Scope(folder, place, documents, broken)
+    scope = Scope(folder, place, documents)
     found = [
         Finding(
             error.path,

@@ -203,19 +203,12 @@ class TicketFolder:
     def _write(self, path: Path, data: bytes) -> None:
         files.write_below(self.folder, path.relative_to(self.folder).as_posix(), data)
 
-    def next_id(self, batch: int, code: str) -> str:
-        """The first free id of a batch and an agent's code; call it under the lock that `create` needs."""
-        used = [number for one, agent, number in map(id_parts, self.ids_or_none()) if (one, agent) == (batch, code)]
-        return format_id(batch, code, max(used, default=0) + 1)
-
-    def ids_or_none(self) -> list[str]:
-        """The ids of the folder's files; none if there is no folder yet."""
-        return self.ids() if self.folder.exists() or self._planned() else []
-
     def create(self, batch: int, code: str, make: Callable[[str], Document]) -> Document:
         """Write a new ticket with the next free id, which `make` receives."""
         with self.writing():
-            document = make(self.next_id(batch, code))
+            used = self.ids() if self.folder.exists() or self._planned() else []
+            numbers = [number for one, agent, number in map(id_parts, used) if (one, agent) == (batch, code)]
+            document = make(format_id(batch, code, max(numbers, default=0) + 1))
             self.save(document)
             return document
 

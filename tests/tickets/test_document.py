@@ -41,7 +41,8 @@ TICKET = Ticket(
         ),
     ),
 )
-TEXT = new_document(TICKET, [("", "The first statement reads all."), ("Fix", "none")], PATH, "| norm |").text
+SECTIONS = [("", "The first statement reads all."), ("Fix", "none")]
+TEXT = new_document(TICKET, SECTIONS, PATH).with_evidence("| norm |").text
 
 
 def document(text: str = TEXT) -> Document:

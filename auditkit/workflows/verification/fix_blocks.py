@@ -18,7 +18,6 @@ from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patches import Blame, FunctionFile, Patch, patch
-from auditkit.probing.source_code.history.anchors import Anchor
 from auditkit.rules.comparison.trade import does_not_run
 from auditkit.tickets.document import Document, Section
 from auditkit.workflows.audit.measurement import Progress, ask
@@ -43,7 +42,6 @@ class Ground:
     spec: CheckoutSpec
     options: RunOptions
     place: FunctionFile
-    anchor: Anchor | None
     target: Target
     probes: Sequence[ProbeInfo]
     findings: tuple[str, ...]

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from auditkit.model.enums import Outcome
-from auditkit.model.runs.run import Environment, ProbeResult, Run
+from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.runs.target import split_call
 from auditkit.probing.checkouts.checkout import OpenCheckout
 from auditkit.probing.source_code.history.anchors import AnchoredSource, AnchorState
 from auditkit.probing.source_code.likeness.causes import with_causes
-from auditkit.workflows.audit.measurement import Progress, ask, environment_of
+from auditkit.workflows.audit.measurement import Progress, ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.verification.questions import Question
@@ -19,16 +19,10 @@ from auditkit.workflows.verification.questions import Question
 
 @dataclass(frozen=True)
 class Answer:
-    """What one probe said of one question; `note` says where its target was found, if not under its own name.
-
-    `elsewhere` is what else the same reading of the source names, by target.
-    """
+    """The result of one probe; `note` says where auditkit found its target, if not under the target's own name."""
 
     result: ProbeResult
-    environment: Environment
-    run_id: str = ""
     note: str = ""
-    elsewhere: tuple[str, ...] = ()
 
 
 def answers_in(
@@ -54,7 +48,7 @@ def answers_in(
         target = asked[0].target
         call, note = _call_here(target.call, source, other)
         if not call:
-            answers |= {one.fingerprint: _lost(one, opened, note) for one in asked}
+            answers |= {one.fingerprint: Answer(_without_answer(one, Outcome.ERROR, note), note) for one in asked}
             continue
         run = ask(options, opened, [replace(target, call=call)], [one.probe for one in asked], progress)
         answers |= _answers(asked, run, opened, note)
@@ -77,11 +71,6 @@ def _call_here(call: str, here: AnchoredSource, other: AnchoredSource | None) ->
     return found.call, f"{call} was {found.describe()}" if found.call != call else ""
 
 
-def _lost(question: Question, opened: OpenCheckout, note: str) -> Answer:
-    result = _without_answer(question, Outcome.ERROR, note)
-    return Answer(result, environment_of(opened.label, opened), note=note)
-
-
 def _without_answer(question: Question, outcome: Outcome, message: str) -> ProbeResult:
     return ProbeResult(
         probe=question.probe.id,
@@ -95,13 +84,9 @@ def _without_answer(question: Question, outcome: Outcome, message: str) -> Probe
 
 def _answers(asked: Sequence[Question], run: Run, opened: OpenCheckout, note: str) -> dict[str, Answer]:
     results = {result.probe: result for result in with_causes(run.results, opened.path)}
-    environment = replace(run.environment, dirty=opened.dirty)
     return {
         one.fingerprint: Answer(
-            replace(results[one.probe.id], fingerprint=one.fingerprint, target=one.target.call),
-            environment,
-            run.id,
-            note,
+            replace(results[one.probe.id], fingerprint=one.fingerprint, target=one.target.call), note
         )
         for one in asked
     }
@@ -116,21 +101,7 @@ def _read(
     probes = list({one.probe.id: one.probe for one in asked}.values())
     questions = SourceQuestions(probes, SourceScope.WHOLE, targets=(), options=options)
     results = with_causes(read_source(questions, opened, progress).results, opened.path)
-    environment = environment_of(opened.label, opened)
-    return {
-        one.fingerprint: Answer(
-            _of_subject(one, results, source.module_names),
-            environment,
-            elsewhere=tuple(
-                result.target
-                for result in results
-                if result.probe == one.probe.id
-                and result.outcome is Outcome.REPRODUCED
-                and result.fingerprint != one.fingerprint
-            ),
-        )
-        for one in asked
-    }
+    return {one.fingerprint: Answer(_of_subject(one, results, source.module_names)) for one in asked}
 
 
 def _of_subject(question: Question, results: Sequence[ProbeResult], modules: frozenset[str]) -> ProbeResult:

@@ -24,7 +24,6 @@ from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, pars
 from auditkit.probing.hosts.catalog import select
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patches import Blame, FunctionFile, find_function
-from auditkit.probing.source_code.history.anchors import AnchoredSource
 from auditkit.tickets.document import FIX, Document
 from auditkit.tickets.filing import record_fix
 from auditkit.tickets.lifecycle import today
@@ -367,7 +366,10 @@ def _ground(
         for one in questions_of(ticket, evidence, options.config, catalog)
         if one.target.call == target.call and one.probe.scope == "target"
     ]
-    probes = _probes(request, bound, catalog)
+    chosen = {probe.id: probe for probe in select(dict(catalog), request.probes)} | {
+        name: catalog[name] for name in bound
+    }
+    probes = [probe for probe in chosen.values() if probe.scope == "target"]
     progress.targets_known([target], len(probes) * (1 + len(blocks)))
     run = ask(options, opened, [target], [*probes, answers_probe()], progress)
     failed = next((result for result in run.results if not result.loaded), None)
@@ -379,7 +381,6 @@ def _ground(
         spec=spec,
         options=options,
         place=place,
-        anchor=AnchoredSource(opened.path, options.import_roots(opened)).anchor(target.call),
         target=base.targets[0].target,
         probes=probes,
         findings=_red(document, bound, base, catalog),
@@ -389,12 +390,6 @@ def _ground(
         answers=Answers.of(run, target),
         prefix=prefix_of(spec),
     )
-
-
-def _probes(request: VerifyRequest, bound: Sequence[str], catalog: Mapping[str, ProbeInfo]) -> list[ProbeInfo]:
-    chosen = {probe.id: probe for probe in select(dict(catalog), request.probes)}
-    chosen |= {name: catalog[name] for name in bound}
-    return [probe for probe in chosen.values() if probe.scope == "target"]
 
 
 def _red(document: Document, bound: Sequence[str], base: Run, catalog: Mapping[str, ProbeInfo]) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ def _script(evidence: _Evidence, reading: TargetReading, setting: Setting) -> st
     call = _Call(reading, setting)
     whole, first = (call.text(evidence, is_whole) for is_whole in (True, False))
     body = [line.replace("{call}", whole).replace("{collect}", first) for line in evidence.lines]
-    lines = [*(f"import {name}" for name in sorted({*evidence.imports, *call.imports, "torch"})), *call.import_lines]
+    lines = [f"import {', '.join(sorted({*evidence.imports, *call.imports, 'torch'}))}", *call.import_lines]
     lines += _loop(evidence)
     carried = call.needs_model or any("model" in line for line in body)
     if carried:

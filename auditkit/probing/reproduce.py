@@ -141,6 +141,8 @@ def _shown(result: ProbeResult, script: str, shows: _Shows, setting: Setting) ->
         is_shown = shows(lines)
     except (ValueError, IndexError, SyntaxError):  # the target printed lines of its own
         is_shown = False
+    if lines.error and not lines.cases:  # the first case is sound: an error before its line is not the defect
+        raise NoScriptError(f"The script for {result.probe} failed before its first line of output: {lines.error}")
     if not is_shown:
         raise NoScriptError(f"The script for {result.probe} ran and did not show the defect.")
     return Reproduction(script, output)

@@ -114,11 +114,6 @@ def _unknown_revision_hint(repository: Repository, revision: str) -> str:
     return "git log --oneline --all lists the commits that are here; git fetch brings newer ones"
 
 
-def is_ancestor(repository: Repository, older: str, newer: str) -> bool:
-    """Whether `older` is `newer` or in its history."""
-    return run_git(repository.directory, "merge-base", "--is-ancestor", older, newer).returncode == 0
-
-
 def first_known(repository: Repository, revisions: Iterable[str]) -> str:
     """The commit of the first of `revisions` that is there, "" where none is."""
     for revision in revisions:

@@ -59,20 +59,6 @@ def say_json(document: object) -> None:
     _put(sys.stdout, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
-def say_bytes(data: bytes) -> None:
-    """A file as it is on stdout, which is no terminal."""
-    try:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-    except BrokenPipeError:
-        discard(sys.stdout)
-
-
-def say_styled(text: str) -> None:
-    """Text on stdout whose parts are inert already and whose escapes are our own."""
-    _put(sys.stdout, _encodable(sys.stdout, text + "\n"))
-
-
 def terminal_width(stream: IO[str] | None = None) -> int | None:
     """How wide text on the stream (stdout) may be: that of its terminal, at most 100 columns; None for a pipe."""
     if not (stream or sys.stdout).isatty():

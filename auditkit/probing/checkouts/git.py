@@ -122,17 +122,6 @@ def first_known(repository: Repository, revisions: Iterable[str]) -> str:
     return ""
 
 
-def merge_base(repository: Repository, one: str, other: str) -> str:
-    """The commit at which two histories parted. Raises BadInputError where they have none in common."""
-    answer = run_git(repository.directory, "merge-base", one, other)
-    if answer.returncode != 0:
-        raise BadInputError(
-            f"{one[:12]} and {other[:12]} have no commit in common",
-            "name two revisions of one history; a shallow clone holds only part of it: git fetch --unshallow",
-        )
-    return answer.stdout.split()[0]
-
-
 def between(repository: Repository, newer: str, older: Collection[str]) -> list[str]:
     """The commits in the history of `newer` that are in none of `older`: the best one to ask first, `newer` last.
 

@@ -59,12 +59,6 @@ def remove_abandoned() -> list[Path]:
     return removed
 
 
-def own_scratch_of(path: Path) -> Path | None:
-    """The directory of this process's making that a path lies in."""
-    start = os.path.join(os.path.realpath(tempfile.gettempdir()), f"{PREFIX}{os.getpid()}-")
-    return next((each for each in reversed(path.parents) if str(each).startswith(start)), None)
-
-
 def _own(path: Path) -> int:
     """Lock the owner file before it appears under its name, so that nobody finds it unlocked."""
     unnamed = path / f"{_OWNER_FILE}.new"

@@ -29,15 +29,6 @@ SEVERITY_LABELS = {
     Severity.P4: Label.LOW,
 }
 
-MEANINGS = {
-    Severity.P0: "Critical: blocking",
-    Severity.P1: "High: significant risk",
-    Severity.P2: "Medium-high: fix before the next experiments",
-    Severity.P3: "Medium: technical debt",
-    Severity.P4: "Low: minor improvement",
-}
-"""What a severity says of a ticket, in the words of the ticket process."""
-
 
 class Horizon(StrEnum):
     """When a ticket of a severity is due."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -183,17 +182,6 @@ class YamlReader:
     def flag_of(self, node: Node, what: str) -> bool:
         """True or false."""
         return self._is(node, "bool", what) and bool(self.plain(node))
-
-    def date_of(self, node: Node, what: str) -> datetime.date | None:
-        """A day as YYYY-MM-DD, quoted or not."""
-        if node.tag.rpartition(":")[2] not in ("str", "timestamp"):
-            self._is(node, "timestamp", what)
-            return None
-        try:
-            return datetime.datetime.strptime(node.value, "%Y-%m-%d").date()
-        except ValueError:
-            self.report(node, f"{node.value!r} is not a date", f"{what} is written as YYYY-MM-DD")
-            return None
 
     def _is(self, node: Node, kind: str, what: str) -> bool:
         found = node.tag.rpartition(":")[2]

@@ -289,12 +289,6 @@ def stripped(name: str) -> str:
     return name
 
 
-def mesh_shards(tensor: Any) -> bool:
-    """Whether a tensor is one shard of a larger one."""
-    placements = getattr(tensor, "placements", None)
-    return placements is not None and any(not placement.is_replicate() for placement in placements)
-
-
 def live_bytes() -> tuple:
     """Bytes of the storages of living tensors, and the nodes of autograd graphs that they hold."""
     seen: set = set()

@@ -138,10 +138,6 @@ class ResultsFolder:
         """The file that says why a job has no answer."""
         return self.path / _FAILURES / f"{key}.json"
 
-    def log_path(self, key: str) -> Path:
-        """The file that an engine may keep a job's last words in."""
-        return self.path / _LOGS / f"{key}.log"
-
     def is_done(self, key: str) -> bool:
         """Whether a job has an answer, or a reason why it has none."""
         return self.answer_path(key).exists() or self.failure_path(key).exists()

@@ -25,7 +25,6 @@ CHECKOUT_KEYS = ("path", "url", "name", "revisions", "requirements", "exclude", 
 LEFT_OUT_KEYS = ("checkout", "revision", "torch", "python", "interpreter", "device")
 _VERSION = re.compile(r"\d+(\.\d+){0,3}([a-z]+\d+)?(\+\w+)?")
 _NAME = re.compile(r"[\w.+-][\w.+ -]*")
-_NONE: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

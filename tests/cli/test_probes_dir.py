@@ -149,10 +149,18 @@ def test_a_folder_that_is_not_there_and_a_name_that_is_taken_are_refused(trainer
     assert (ended.code, ended.stderr.splitlines()[0]) == (BAD_INPUT, f"error: no folder of probes: {trainer}/cheks")
 
 
-def test_a_judge_that_misbehaves_costs_one_result(trainer: Path) -> None:
-    """It prints into a JSON document and calls sys.exit: the document stays whole, our own probe's result too."""
-    rewrite(trainer, "    first, *others = measurements\n", "    print('noise', flush=True); raise SystemExit(0)\n")
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("import os; os._exit(0)", "SystemExit: os._exit(0)"),
+        ("import os; os.fork() or os._exit(0); os.wait(); raise SystemExit(0)", "SystemExit: 0"),
+    ],
+)
+def test_a_judge_that_misbehaves_costs_one_result(trainer: Path, end: str, told: str) -> None:
+    """A judge prints into a JSON document and ends the process: the document and the other probe's result stay."""
+    rewrite(trainer, "    first, *others = measurements\n", f"    print('noise', flush=True); {end}\n")
     words = ["probe", "run", CLAIM, "launches_grow_with_tensors", "--target", "norm", "--device", "cpu", "--json"]
     ended = auditkit(*words, *NAMED, cwd=trainer)
     assert results(ended) == [(CLAIM, "error"), ("launches_grow_with_tensors", "not_reproduced")]
-    assert json.loads(ended.stdout)["results"][0]["message"] == "judging failed: SystemExit: 0"
+    assert json.loads(ended.stdout)["results"][0]["message"] == f"judging failed: {told}"

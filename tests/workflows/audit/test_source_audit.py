@@ -161,10 +161,11 @@ def test_specimens_beside_probes_are_left_out(tmp_path: Path) -> None:
     ("body", "reason", "message"),
     [
         ("raise SystemExit(7)\n    yield", "exception", "SystemExit: 7"),
+        ("import os\n    os._exit(0)\n    yield", "exception", "SystemExit: os._exit(0)"),
         ("raise ValueError('mine')\n    yield", "exception", "ValueError: mine"),
         ("print('text')\n    yield from ()", "protocol", "the probe examined nothing"),
     ],
-    ids=["ends", "raises", "prints"],
+    ids=["ends", "ends_at_once", "raises", "prints"],
 )
 def test_a_probe_of_somebody_else_may_misbehave(body: str, reason: str, message: str, tmp_path: Path) -> None:
     """It costs its own result; our own probe beside it has one."""

@@ -177,7 +177,7 @@ def test_our_own_tickets_folder_is_empty_because_the_audit_finds_nothing_above_p
 
 
 def _document(command: Sequence[str], checkout: Path, exit_code: int = 0) -> dict[str, Any]:
-    words = [sys.executable, "-m", "auditkit", command[0], str(checkout), *command[1:]]
+    words = [sys.executable, "-P", "-m", "auditkit", command[0], str(checkout), *command[1:]]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == exit_code, done.stderr
     return dict(json.loads(done.stdout))

@@ -3,7 +3,7 @@
 The digest covers every file of the checkout that a run can read there, the interpreter's packages, the worker's code,
 the probe and its options, the environment and the machine. Entries are kept per checkout path, so one checkout never
 supplies the results of another. Failures are never kept, nor is anything of a run that changed the files of its
-checkout. In a sandbox there is no cache: code inside can forge every result.
+checkout. A probe judges kept measurements again. In a sandbox there is no cache: code inside can forge every result.
 """
 
 from __future__ import annotations
@@ -57,10 +57,6 @@ class ResultCache:
     folder: Path
     version: str
     fresh: bool = False
-
-    def of(self, setting: Setting, request: Request, environment: Mapping[str, str]) -> SessionCache:
-        """The results for the jobs of one request."""
-        return SessionCache(self, setting, request, environment)
 
 
 def cache_for(checkout: Path, version: str, fresh: bool) -> tuple[ResultCache | None, bool]:
@@ -116,12 +112,6 @@ class SessionCache:
     def keep(self, job: Job, entry: Entry) -> None:
         """Note what a job said, for `close`."""
         self._new[self._name(job)] = entry
-
-    def forget(self, job: Job) -> None:
-        """Do not reuse what a job said: its measurements could not be judged."""
-        self._new.pop(self._name(job), None)
-        with contextlib.suppress(OSError):
-            os.unlink(self._cache.folder / self._name(job))
 
     def close(self) -> None:
         """Write the new results, unless the files of the checkout changed while they were measured."""

@@ -186,7 +186,6 @@ def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...], clip
     try:
         return asked.judged(measurements, _evidence(measurements), job.location, excerpt, clips, checkout, **told)
     except JudgingFailedError as error:
-        job.forget()
         return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
 
 

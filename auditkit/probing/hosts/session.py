@@ -7,7 +7,6 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import PurePosixPath
 from typing import cast
 
@@ -17,7 +16,7 @@ from auditkit.model.runs.target import Target
 from auditkit.model.text import shortened
 from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.block_requests import block_requests
-from auditkit.probing.hosts.cache import Entry
+from auditkit.probing.hosts.cache import Entry, SessionCache
 from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd, worker_environment
 from auditkit.probing.worker.process.families import is_out_of_memory, signal_name
 from auditkit.probing.worker.process.jsonlines import new_token
@@ -78,7 +77,7 @@ class Job:
 
     `failure` is what the job said itself, else how its process ended; `refusal` that its question makes no
     sense here, or cannot be asked; `checked` that an instrument read its toy. `loaded_by` is how a planned target was.
-    `said` is every message of it; `remembered` that they come from the cache. `forget` takes them out of it.
+    `said` is every message of it; `remembered` that they come from the cache.
     """
 
     id: str = ""
@@ -94,7 +93,6 @@ class Job:
     has_ended: bool = False
     said: list[protocol.Message] = field(default_factory=list)
     remembered: bool = False
-    forget: Callable[[], None] = lambda: None
 
     def take(self, message: protocol.OfJob) -> None:
         """Take in what was said of it; of several failures the first one counts."""
@@ -202,7 +200,7 @@ class Session:
         self.worker = Worker(setting, request)
         self._asked = {job["id"]: job for job in jobs}
         cache = setting.cache
-        self._cache = cache.of(setting, request, worker_environment()) if cache is not None else None
+        self._cache = SessionCache(cache, setting, request, worker_environment()) if cache is not None else None
 
     @property
     def has_cuda(self) -> bool:
@@ -279,9 +277,8 @@ class Session:
     def _again(self, known: Mapping[str, Entry], started: Callable[[str], None]) -> Iterator[Job]:
         """Jobs that were asked by an earlier command, as they ended then."""
         for name, entry in known.items():
-            assert self._cache is not None
             self.hello = self.hello or entry.hello
-            job = Job(name, remembered=True, forget=partial(self._cache.forget, self._asked[name]))
+            job = Job(name, remembered=True)
             started(name)
             for message in entry.messages:
                 self._take(job, message)
@@ -291,9 +288,7 @@ class Session:
     def _keep(self, job: Job) -> None:
         if self._cache is None or self.hello is None or not job.is_answer(self._of_trial):
             return
-        asked = self._asked[job.id]
-        self._cache.keep(asked, Entry(job.said, asdict(self.loaded_by), self.hello))
-        job.forget = partial(self._cache.forget, asked)
+        self._cache.keep(self._asked[job.id], Entry(job.said, asdict(self.loaded_by), self.hello))
 
     def _take(self, job: Job, message: protocol.Message) -> None:
         job.said.append(message)

@@ -146,6 +146,11 @@ def _figures(contrast: Contrast, verbose: bool) -> Iterable[str]:
         return
     if laws(contrast) or contrast.change not in (Change.STILL_REPRODUCED, Change.STILL_SOUND):
         return
+    yield from moved_figures(contrast)
+
+
+def moved_figures(contrast: Contrast) -> Iterator[str]:
+    """Return a line for each of the first figures that got worse or better, and the number of the others."""
     moved = [one for trend in (Trend.WORSE, Trend.BETTER) for one in contrast.figures if one.trend is trend]
     yield from map(figure_line, moved[:_MOST_FIGURES])
     if len(moved) > _MOST_FIGURES:

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome
-from auditkit.model.revisions.comparison import Contrast, FigureChange
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.text import counted, inert_line
 from auditkit.model.units import format_value
 from auditkit.rendering.audit_report import evidence_words
-from auditkit.rendering.deciding import case_text, told_figure
+from auditkit.rendering.deciding import told_figure
 from auditkit.rendering.html import svg
 from auditkit.rendering.html.page_style import file_style
-from auditkit.rendering.html.svg import Boundaries, Drawing, Growth, Limit, Markup, Slopes, element
+from auditkit.rendering.html.svg import Boundaries, Drawing, Growth, Limit, Markup, element
 from auditkit.rules.reports.audit_parts import Answer
 
 _SIZES = ("tensors", "params", "elements", "ranks", "steps", "layers", "size")
@@ -44,7 +43,6 @@ _LABEL = 22
 """The height of the evidence below a drawing."""
 _NO_FIGURES = ("value", "truth", "fields", "line")
 """Units of what says nothing without its name."""
-_MOST_SLOPES = 4
 _LARGEST_DRAWN = 1e300
 _FILE_NAME = re.compile(r"[^a-z0-9]+")
 
@@ -275,46 +273,6 @@ def _limit(one: Measurement, dtype: str, is_low: bool) -> Limit:
 
 def _share(limit: Limit) -> str:
     return "unknown" if limit.sound is None else f"{limit.sound:.0%}"
-
-
-def slopes_of(contrast: Contrast) -> Picture | None:
-    """The figures of a contrast that moved, of one unit and at most four, from base to head."""
-    moved = [one for one in contrast.figures if one.trend.value != "same" and _pair(one)]
-    moved = [one for one in moved if not one.name.endswith("_law") and one.name != "syncs_at_line"]
-    if not moved:
-        return None
-    # Of what got better and worse, the worse is shown.
-    moved.sort(key=lambda one: (one.trend.value != "worse", one.name not in _NOUNS, -max(_pair(one) or (0, 0))))
-    unit, name = moved[0].unit, moved[0].name
-    shown = [one for one in moved if (one.unit, one.name) == (unit, name)][:_MOST_SLOPES]
-    noun = _NOUNS.get(name, ("", name.replace("_", " ")))[1]
-    lines = [(_short_case(one), *(_pair(one) or (0.0, 0.0)), one.trend.value) for one in shown]
-
-    def shown_value(value: object) -> str:
-        return format_value(value, unit)
-
-    first = shown[0]
-    at = f" at {_short_case(first)}" if _short_case(first) else ""
-    return Picture(
-        f"{shown_value(first.base)} → {shown_value(first.head)} {noun}{at}: {first.trend.value}",
-        f"{noun} at base and at head, a line for each case.",
-        contrast.evidence or "read", ("case", "base", "head", "trend"),
-        tuple((case_text(one.case), *map(shown_value, (one.base, one.head)), one.trend.value) for one in shown),
-        Slopes(lines, shown_value, f"{noun} [{unit}]"),
-    )  # fmt: skip
-
-
-def _short_case(figure: FigureChange) -> str:
-    return ", ".join(
-        f"{format_value(figure.case[key])} {key}" if key in _SIZES else str(figure.case[key])
-        for key in figure.case
-        if key in (*_SIZES, "dtype")
-    )
-
-
-def _pair(figure: FigureChange) -> tuple[float, float] | None:
-    base, head = _finite(figure.base), _finite(figure.head)
-    return (base, head) if base is not None and head is not None and min(base, head) >= 0 else None
 
 
 WORDS: Mapping[Outcome, tuple[str, str]] = {

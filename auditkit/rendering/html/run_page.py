@@ -18,10 +18,11 @@ from auditkit.model.runs.run import ArmOutcome, ProbeResult, Run
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted
 from auditkit.rendering.audit_report import evidence_words
+from auditkit.rendering.comparison_text import moved_figures
 from auditkit.rendering.environment import render_page
 from auditkit.rendering.evidence import measured_rows
 from auditkit.rendering.html.page_style import page_style
-from auditkit.rendering.html.pictures import WORDS, Picture, file_name, pictures_of, slopes_of, worst_number
+from auditkit.rendering.html.pictures import WORDS, Picture, file_name, pictures_of, worst_number
 from auditkit.rules.reports.audit import Sources, causes_of
 from auditkit.rules.reports.audit_items import Cause, finding_title
 from auditkit.rules.reports.audit_parts import Answer
@@ -325,7 +326,7 @@ def _arms(run: Run, anchors: Mapping[_Key, str]) -> list[tuple[str, Matrix]]:
     return tables
 
 
-def _changed_words(changes: Sequence[tuple[Contrast, str, Picture | None, str]]) -> str:
+def _changed_words(changes: Sequence[tuple[Contrast, str, list[str], str]]) -> str:
     counts = Counter(word for _, word, _, _ in changes)
     mixed = f"{counts['mixed']} mixed, " if counts["mixed"] else ""
     return f"{counts['new']} new, {counts['worse']} worse, {mixed}{counts['gone']} gone"
@@ -337,11 +338,11 @@ def _change_word(contrast: Contrast) -> str:
     return _CHANGES.get(contrast.change, "")
 
 
-def _changes(comparison: Comparison, anchors: Mapping[_Key, str]) -> list[tuple[Contrast, str, Picture | None, str]]:
-    """What changed, the worst first: the contrast, its word, its slopes, and the card of the head."""
+def _changes(comparison: Comparison, anchors: Mapping[_Key, str]) -> list[tuple[Contrast, str, list[str], str]]:
+    """What changed, the worst first: the contrast, its word, its figures, and the card of the head."""
     order = ("new", "worse", "mixed", "gone", "better", "changed")
     found = [
-        (one, word, slopes_of(one), anchors.get(_key(one), ""))
+        (one, word, list(moved_figures(one)), anchors.get(_key(one), ""))
         for one in comparison.contrasts
         if (word := _change_word(one)) in order
     ]

@@ -42,7 +42,7 @@ def test_a_run_two_runs_and_a_folder(tmp_path: Path) -> None:
 
     both = run("report", "html", base, head)
     assert both.exit_code == 0
-    assert "256 → 769 waits at 256 tensors: worse" in both.stdout
+    assert "<p>sync_count: 4 -&gt; 13 (tensors=4): worse</p>" in both.stdout
     assert run("report", "html", base, head, base).exit_code == 2
     assert run("report", "html", "--pictures", tmp_path).exit_code == 2
 

@@ -15,6 +15,7 @@ DAY = "2026-03-04"
 BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)
 HASH = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{12})\b")
 TORCH = re.compile(r"\btorch \d[\w.+]*")
+ENGINE = re.compile(r"\bbubblewrap \d[\d.]+")
 MACHINE = re.compile(r"(?<=, Python )[\d.]+, .*")
 ROUNDING = re.compile(r"\d+ identical, \d+ within rounding \(at most \S+ apart\)")
 RUN = re.compile(r"\b\d{8}T\d{6}Z-\w{6}\b")
@@ -64,4 +65,5 @@ def check_page(page: Path, folder: Path, update: bool) -> None:
 
 def _steady(block: str) -> str:
     block = ROUNDING.sub("ROUNDING", MACHINE.sub("MACHINE", block))
+    block = ENGINE.sub("bubblewrap VERSION", block)
     return TORCH.sub("torch VERSION", HASH.sub("HASH", RUN.sub("RUN", block)))

@@ -21,8 +21,6 @@ from auditkit.model.runs.target import Target
 from auditkit.model.text import counted, inert_line
 from auditkit.probing.hosts.runner import in_parallel
 from auditkit.probing.patching.patches import FunctionFile, function_in
-from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.patching.rewrites.remedy import as_recommended
 from auditkit.probing.patching.rewrites.rewrite import Rewrite, rewrites_of
 from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.workflows.audit.measurement import Progress
@@ -52,8 +50,6 @@ _MOST_FULL_RUNS = 3
 """Candidates of one ticket that mend it and are no fix; what the third trades, a fourth rarely does not."""
 _AT_A_TIME = 2
 """Tickets: each asks one worker, which computes with one thread."""
-
-_Proposed = Callable[[Cause, FunctionFile], Sequence[Rewrite]]
 
 
 @dataclass(frozen=True)
@@ -120,16 +116,7 @@ class Search:
     def _fix_of(self, group: Sequence[Finding]) -> Fix | NoFix:
         """The smallest fix of the findings that judge it. Minor ones may stay: no edit grows on their account."""
         judging = judging_of(group)
-        cause = Cause.of(judging, [one for one in group if one not in judging])
-        failures = Failures()
-        for proposed in (self._rewrites, self._recommended):
-            outcome = self._fix_for(cause, proposed, failures)
-            if outcome is not None:
-                return outcome
-        return failures.reason
-
-    def _fix_for(self, cause: Cause, proposed: _Proposed, failures: Failures) -> Fix | NoFix | None:
-        """The first candidate that suffices, or why none can be tried; None where none suffices."""
+        cause, failures = Cause.of(judging, [one for one in group if one not in judging]), Failures()
         places = self._places(cause)
         if not places:
             return NO_REWRITE
@@ -139,11 +126,12 @@ class Search:
             return NO_TARGET
         if not all(self._trials.base(cause.arm, target).are_comparable for target in cause.targets):
             return NO_ANSWERS
+        results = [finding.result for finding in cause.findings]
         for place in places:
-            candidates = Candidates(place, self.scene.opened.path, proposed(cause, place), cause.probes)
+            candidates = Candidates(place, self.scene.opened.path, self.rewrites(place, results), cause.probes)
             for candidate in candidates:
                 if self._ends.is_set() or failures.traded >= _MOST_FULL_RUNS:
-                    return None
+                    return failures.reason
                 outcome = self._tried(cause, candidate)
                 if isinstance(outcome, Fix):
                     return outcome
@@ -151,7 +139,7 @@ class Search:
                 if candidate.change.after not in failures.files:
                     failures.add(outcome, candidate.change.after)
             failures.refused = candidates.refused or failures.refused
-        return None
+        return failures.reason
 
     def _places(self, cause: Cause) -> list[FunctionFile]:
         """The function with the cause; where that is another one, the target's own function as well."""
@@ -163,17 +151,6 @@ class Search:
         """Targets that run code in which only reading found something."""
         lines = {one.result.location.line for one in cause.findings if one.result.location}
         return tuple(other_targets(self._files, self.run, cause, place, lines)[:_MOST_READERS])
-
-    def _rewrites(self, cause: Cause, place: FunctionFile) -> Sequence[Rewrite]:
-        return self.rewrites(place, [finding.result for finding in cause.findings])
-
-    def _recommended(self, cause: Cause, place: FunctionFile) -> Sequence[Rewrite]:
-        """The probes' own examples, for a target's own function: how others are called nobody knows."""
-        takes = next((one.takes for one in cause.targets if one.call == place.function.call), None)
-        codes = dict.fromkeys(one.probe.remediation_code for one in cause.findings)
-        function = FunctionText(place.function, place.text.split("\n"))
-        found = [as_recommended(function, takes, code, cause.probes) for code in codes if takes]
-        return [one for one in found if one is not None]
 
     def _tried(self, cause: Cause, candidate: Candidate) -> Fix | Failed:
         """The fix, where every probe and every right answer says that it suffices; else what is wrong with it."""

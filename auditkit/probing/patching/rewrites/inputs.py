@@ -1,46 +1,13 @@
-"""Inputs that a function takes for granted: a list that can be gone through twice, gradients that are there."""
+"""Parameters without a gradient, left out where `p.grad` is read."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
 
-from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
-
-
-def listed_first(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    """A parameter that is gone through twice, of which a generator has nothing left the second time."""
-    edits = [edit for function in functions for edit in _listed(function)]
-    told = "a generator is made a list before it is gone through twice"
-    return rewrite_of("listed_first", {"fails_on_generator_input"}, edits, told)
-
-
-def _listed(function: FunctionText) -> Iterator[Edit]:
-    if isinstance(function.function, Block):
-        return
-    body = function.function.node.body
-    has_text = ast.get_docstring(function.function.node, clean=False) is not None and len(body) > 1
-    first = body[1 if has_text else 0]
-    for parameter in function.function.parameters:
-        name = parameter.arg
-        if len(_turns(function, name)) > 1 and not _is_set(function, name) and function.has_own_lines(first):
-            yield function.line_before(first, f"{name} = list({name})")
-
-
-def _turns(function: FunctionText, name: str) -> list[ast.expr]:
-    """Where a name is gone through."""
-    iterated = [node.iter for node in function.nodes if isinstance(node, ast.For | ast.comprehension)]
-    calls = [node for node in function.nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-    handed = [part for call in calls if ast.unparse(call.func) in ("list", "tuple", "sum") for part in call.args]
-    return [node for node in (*iterated, *handed) if isinstance(node, ast.Name) and node.id == name]
-
-
-def _is_set(function: FunctionText, name: str) -> bool:
-    names = [node for node in function.nodes if isinstance(node, ast.Name) and node.id == name]
-    return any(isinstance(node.ctx, ast.Store) for node in names)
 
 
 def present_gradients(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:

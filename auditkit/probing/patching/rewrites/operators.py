@@ -1,4 +1,4 @@
-"""One operator for another: the same answer without a view, a copy or a rounding."""
+"""Replace one operator by another that returns the same result without a view or a copy."""
 
 from __future__ import annotations
 
@@ -23,31 +23,6 @@ def reshaped(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
                     edits.append(Edit(first, last, function.between(first, last).replace("view", "reshape", 1)))
     told = "reshape takes any strides, where view raises"
     return rewrite_of("reshaped", {"fails_on_noncontiguous_grads"}, edits, told)
-
-
-def exact_counts(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    """Counts and fractions of a condition that pass through float32, in float64."""
-    edits = [edit for function in functions for node in function.nodes for edit in exact_count(function, node)]
-    told = "what is counted does not pass through float32"
-    return rewrite_of("exact_counts", {"counts_are_rounded"}, edits, told)
-
-
-def exact_count(function: FunctionText, node: ast.AST) -> list[Edit]:
-    """`(x == 0).float().mean()` with the mean's own dtype, and `(x == 0).sum().float()` with float64."""
-    match node:
-        case ast.Call(
-            func=ast.Attribute(value=ast.Call(func=ast.Attribute(value=condition, attr="float")), attr="mean"), args=[]
-        ) if isinstance(condition, ast.Compare):
-            # A condition in brackets ends before its bracket: the text from there on is kept up to `.float`.
-            behind = function.between(function.last(condition), function.last(node))
-            kept = behind[: behind.index(".")]
-            place = function.last(condition)
-            return [Edit(place, function.last(node), f"{kept}.mean(dtype={function.torch}.float64)")]
-        case ast.Call(
-            func=ast.Attribute(value=ast.Call(func=ast.Attribute(attr="sum")) as total, attr="float"), args=[]
-        ):
-            return [Edit(function.last(total), function.last(node), ".double()")]
-    return []
 
 
 def without_double_copies(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:

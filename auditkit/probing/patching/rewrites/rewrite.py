@@ -12,16 +12,14 @@ from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.patches import FunctionFile, Patch
 from auditkit.probing.patching.rewrites.conditions import chosen_on_device, infinity_counts_too, nan_is_too_large
-from auditkit.probing.patching.rewrites.devices import on_one_device
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
 from auditkit.probing.patching.rewrites.empties import divided_by_at_least_one, without_elements, zeros_of_nothing
 from auditkit.probing.patching.rewrites.foreach import norms_together
 from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.patching.rewrites.host_copies import without_host_copies
-from auditkit.probing.patching.rewrites.inputs import listed_first, present_gradients
+from auditkit.probing.patching.rewrites.inputs import present_gradients
 from auditkit.probing.patching.rewrites.line_length import within_limit
 from auditkit.probing.patching.rewrites.norms import in_float64
-from auditkit.probing.patching.rewrites.operators import exact_counts, reshaped, without_double_copies
+from auditkit.probing.patching.rewrites.operators import reshaped, without_double_copies
 from auditkit.probing.patching.rewrites.packs import counted_in_packs
 from auditkit.probing.patching.rewrites.reach import functions_of
 from auditkit.probing.patching.rewrites.reads import read_once
@@ -47,20 +45,16 @@ _FAMILIES: tuple[Callable[[Sequence[FunctionText]], Iterator[Rewrite]], ...] = (
     in_float64,
     read_once,
     norms_together,
-    without_host_copies,
     counted_in_packs,
     stored_values,
     reshaped,
-    exact_counts,
     without_double_copies,
-    on_one_device,
     without_elements,
     divided_by_at_least_one,
     zeros_of_nothing,
     nan_is_too_large,
     infinity_counts_too,
     chosen_on_device,
-    listed_first,
     present_gradients,
     unscaled_before_clip,
     clipped_before_step,

@@ -39,9 +39,6 @@ def stored_values(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
         edits = [edit for function in functions[:1] for edit in _of_parameters(function)]
         told = "of sparse gradients that it is given the stored values are read"
         yield from rewrite_of("given_sparse_values", _MENDS, edits, told)
-    edits = [edit for function in functions for node in function.nodes for edit in _summed_first(function, node)]
-    told = "the values of one element that are stored twice are added first"
-    yield from rewrite_of("coalesced_values", _MENDS, edits, told)
 
 
 def _of_parameters(function: FunctionText) -> Iterator[Edit]:
@@ -56,13 +53,6 @@ def _of_parameters(function: FunctionText) -> Iterator[Edit]:
             each = function.fresh("g")
             stored = STORED.format(each, each)
             yield function.line_before(body[has_text], f"{name} = [{stored} for {each} in {name}]")
-
-
-def _summed_first(function: FunctionText, node: ast.AST) -> Iterator[Edit]:
-    """`grad._values()`, which is private and has some elements twice, as `grad.coalesce().values()`."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=owner, attr="_values"), args=[], keywords=[]):
-            yield Edit(function.last(owner), function.last(node), ".coalesce().values()")
 
 
 def sparse_edits(functions: Sequence[FunctionText]) -> list[Edit]:

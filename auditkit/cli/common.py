@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from auditkit.cli.option_groups import with_groups
 from auditkit.cli.output import INTERRUPTED, complain, complain_of, say
 
 if TYPE_CHECKING:
+    from auditkit.files import Plan
     from auditkit.tickets.store import TicketFolder
 
 TicketsOption = Annotated[
@@ -70,7 +72,6 @@ def write_or_exit(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
-    from auditkit.cli.planned_changes import changes_of
     from auditkit.files import dry_run
 
     complain("dry run: nothing is written; what follows is said as if it were")
@@ -82,13 +83,35 @@ def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
             ended = exit_
     # A document on stdout stays the only one.
     put = complain if given.get("as_json") or given.get("as_sarif") else say
-    lines = changes_of(plan)
+    lines = _changes_of(plan)
     for line in lines:
         put(line)
     if not lines:
         complain("dry run: nothing would be changed")
     if ended is not None:
         raise ended
+
+
+def _changes_of(plan: Plan) -> list[str]:
+    """Return a line for each new file and a unified diff of each changed one."""
+    return [line for path in plan.after for line in _of_file(plan, path)]
+
+
+def _of_file(plan: Plan, path: Path) -> Iterator[str]:
+    import difflib
+
+    after, before = plan.after[path], plan.before[path]
+    if before is None:
+        yield f"create {_shown(path)} ({len(after.splitlines())} lines)"
+        return
+    was, now = (data.decode("utf-8", "replace").splitlines() for data in (before, after))
+    yield from difflib.unified_diff(was, now, _shown(path), _shown(path), lineterm="")
+
+
+def _shown(path: Path) -> str:
+    """Return the path as the user would write it from here."""
+    near = os.path.relpath(path)
+    return str(path) if near.startswith("..") else near
 
 
 def ticket_folder(tickets: Path | None, must_exist: bool = True) -> TicketFolder:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from auditkit.cli.common import JsonOption
 from auditkit.cli.completion import contracts, devices, probe_ids, severities, ways_to_feed
-from auditkit.cli.lookups import choose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from auditkit.model.enums import DeviceChoice, Severity
     from auditkit.model.runs.target import Target
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from auditkit.workflows.audit.audit import AuditRequest
     from auditkit.workflows.audit.run_options import RunOptions
 
+_R = TypeVar("_R")
 Words = list[str] | None
 
 # Headings of the help for what few need.
@@ -343,6 +343,22 @@ def _other_targets(name: str, configured: Mapping[str, Target], config: Config, 
     near = near or calls_like(name, checkout_of(checkout, config), config.import_roots)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     return f"{meant}a target is package.module:function"
+
+
+def choose(parse: Callable[[str], _R], text: str, known: Iterable[str], what: str = "") -> _R:
+    """`parse(text)`, its ValueError turned into one that names the nearest of `known`.
+
+    The message is "no such `what`", or without it the error's own. Raises BadInputError.
+    """
+    from auditkit.errors import BadInputError, nearest_names
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        names = list(known)
+        near = nearest_names(text, names)
+        hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
+        raise BadInputError(f"no such {what}: '{text}'" if what else str(error), hint) from None
 
 
 def parse_device(word: str) -> DeviceChoice:

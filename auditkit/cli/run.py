@@ -141,7 +141,7 @@ def _tickets(folder: Path | None) -> TicketFolder | None:
 def _severity(text: str | None):  # type: ignore[no-untyped-def]
     if text is None:
         return None
-    from auditkit.cli.lookups import choose
+    from auditkit.cli.options import choose
     from auditkit.model.enums import Severity
 
     return choose(Severity, text.upper(), list(Severity), "severity")

@@ -11,8 +11,7 @@ import typer
 from auditkit.cli.common import JsonOption, run_or_exit, write_or_exit
 from auditkit.cli.completion import contracts, devices, probe_ids, severities
 from auditkit.cli.help_pages import Commands
-from auditkit.cli.lookups import choose
-from auditkit.cli.options import Words, parse_device
+from auditkit.cli.options import Words, choose, parse_device
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
@@ -182,8 +181,8 @@ def run(
     from auditkit.errors import BadInputError, ExitCode
     from auditkit.files import is_dry_run
     from auditkit.workflows.sweep.driver import SweepRequest, keys_to_ask, run_sweep
+    from auditkit.workflows.sweep.environments import cache_folder
     from auditkit.workflows.sweep.jobs import read_plan
-    from auditkit.workflows.sweep.places import cache_folder
 
     planned = read_plan(plan)
     unknown = next((key for key in only or () if key not in {job.key for job in planned}), None)

@@ -9,17 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from auditkit import sandbox
-from auditkit.errors import ExitCode, StoreConflictError
+from auditkit.errors import BadInputError, ExitCode, StoreConflictError, nearest_names
 from auditkit.model.codec import Record
 from auditkit.model.text import counted
-from auditkit.workflows.sweep.engines.opening import open_engine
 from auditkit.workflows.sweep.engines.protocol import Ended, Engine, EngineSettings, Task
 from auditkit.workflows.sweep.folder import Failure, ResultsFolder
-from auditkit.workflows.sweep.jobs import Job
-from auditkit.workflows.sweep.order import Order, command_of
+from auditkit.workflows.sweep.jobs import Job, Order, command_of
 from auditkit.workflows.sweep.repositories import is_url
 
 DEFAULT_ATTEMPTS = 3
+ENGINES = ("local", "ray", "slurm")
 _LOOK_S = 1.0
 # A file that a job wrote on another node may be seen so much later.
 _SEEN_WITHIN_S = 5.0
@@ -238,3 +237,22 @@ class _Sweep:
         done, failed = len(self._answered), len(self._failed)
         counts = (done, failed, len(self._running), self._planned, done + failed - self._done_before)
         self._tell(Event(event, *counts, seconds, key, attempt, reason, node))
+
+
+def open_engine(name: str, settings: EngineSettings) -> Engine:
+    """The engine of that name. Raises BadInputError where there is none, or where it cannot work here."""
+    if name == "local":
+        from auditkit.workflows.sweep.engines.local import LocalPool
+
+        return LocalPool(settings)
+    if name == "ray":
+        from auditkit.workflows.sweep.engines.ray_cluster import RayCluster
+
+        return RayCluster(settings)
+    if name == "slurm":
+        from auditkit.workflows.sweep.engines.slurm import SlurmQueue
+
+        return SlurmQueue(settings)
+    nearest = nearest_names(name, ENGINES)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"one of {', '.join(ENGINES)}"
+    raise BadInputError(f"no engine is called '{name}'", hint)

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit import sandbox
-from auditkit.errors import AuditkitError
+from auditkit.errors import AuditkitError, BadInputError
 from auditkit.files import write_file
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.text import shortened
+from auditkit.store.cache_folder import private_folder
 from auditkit.workflows.sweep.jobs import EnvironmentSpec
 from auditkit.workflows.sweep.repositories import Code, locked_file
 
@@ -29,6 +30,17 @@ _READY = "auditkit-ready.json"
 _USUAL_INDEX = "default"
 # What torch's own wheels leave to their users, and what every probe of ours can do with.
 _BESIDE_TORCH = ("numpy",)
+
+
+def cache_folder() -> Path:
+    """Return the user's own folder for clones and environments.
+
+    Raises BadInputError if no folder is the user's alone: auditkit runs what lies there.
+    """
+    place = private_folder("sweep")
+    if not place:
+        raise BadInputError("no cache folder is yours alone", "chmod go-w it, or name another: --cache DIR")
+    return Path(place)
 
 
 class EnvironmentFailedError(AuditkitError):

@@ -49,8 +49,7 @@ from auditkit.workflows.configuration import read_configuration
 from auditkit.workflows.sweep.engines.node import LIFELINE
 from auditkit.workflows.sweep.environments import LONGEST_REASON, EnvironmentFailedError, interpreter_for
 from auditkit.workflows.sweep.folder import Answer, Failure, ResultsFolder
-from auditkit.workflows.sweep.jobs import Job
-from auditkit.workflows.sweep.order import Order, command_of
+from auditkit.workflows.sweep.jobs import Job, Order, command_of
 from auditkit.workflows.sweep.repositories import Code, NoCodeError, folder_of, is_url
 
 # An end that was asked for takes a worker's patience; whoever does not end by then is ended.

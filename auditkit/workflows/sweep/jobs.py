@@ -1,11 +1,12 @@
-"""One job of a sweep: what is asked of which code, where, and what it needs; its key says all that tells jobs apart."""
+"""One job of a sweep: what is asked of which code, where, what it needs, its key, and the command that does it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from auditkit.errors import BadInputError
 from auditkit.model.codec import Record, encode
 from auditkit.model.enums import DeviceChoice
 
+_MODULE = "auditkit.workflows.sweep.execution"
 KEY_DIGITS = 12
 _NOT_IN_KEY = ("key", "name", "revision_name", "resources")
 _SHORT_REVISION = 10
@@ -151,3 +153,28 @@ def _shared(job: Job, known: dict[Any, Any]) -> Job:
     settings = encode(job.settings)
     object.__setattr__(job, "settings", known.setdefault(json.dumps(settings), job.settings))
     return job
+
+
+@dataclass(frozen=True)
+class Order(Record):
+    """All that the process is told: the job, the sweep's folder, and where this machine keeps clones and environments.
+
+    `attempts` is how often the job may begin. `interpreters` stand, by torch's version, for environments that would be
+    made. `fresh` asks anew what earlier commands were told of the same bytes. With `cage` everything of the job runs in
+    a sandbox.
+    """
+
+    folder: str
+    attempts: int
+    cache: str
+    job: Job
+    clones: str = ""
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+    fresh: bool = False
+    cage: bool = False
+
+
+def command_of(order: Order) -> tuple[str, ...]:
+    """The command that does a job, on any node that has this interpreter and the sweep's folder."""
+    text = json.dumps(order.to_json(), separators=(",", ":"))
+    return (sys.executable, "-P", "-m", _MODULE, text)

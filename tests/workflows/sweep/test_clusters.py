@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.workflows.sweep.driver import Event, SweepRequest, run_sweep
-from auditkit.workflows.sweep.engines.opening import open_engine
+from auditkit.workflows.sweep.driver import Event, SweepRequest, open_engine, run_sweep
 from auditkit.workflows.sweep.engines.protocol import Ended, Engine, EngineSettings, Task
 from auditkit.workflows.sweep.folder import ResultsFolder
 from auditkit.workflows.sweep.jobs import EnvironmentSpec, Job, Resources

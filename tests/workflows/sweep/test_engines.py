@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.workflows.sweep.engines.opening import ENGINES, open_engine
+from auditkit.workflows.sweep.driver import ENGINES, open_engine
 from auditkit.workflows.sweep.engines.protocol import EngineSettings
 
 pytestmark = pytest.mark.process

@@ -17,7 +17,7 @@ from auditkit.model.enums import DeviceChoice
 from auditkit.workflows.sweep.driver import Event, SweepRequest, run_sweep
 from auditkit.workflows.sweep.execution import in_one_line
 from auditkit.workflows.sweep.folder import ResultsFolder
-from auditkit.workflows.sweep.order import Order
+from auditkit.workflows.sweep.jobs import Order
 from tests.sweep_helpers import (
     auditkit,
     begun_by,

@@ -211,7 +211,7 @@ def test_a_saved_run_is_whole_and_what_is_printed_small(tmp_path: Path) -> None:
     words = ["probe", "run", PROBE, "--checkout", tmp_path, "--target", TARGET, "--json"]
     ended = auditkit(*words, "--save", tmp_path / "run.json")
     brief, whole = document_of("brief", ended), json.loads((tmp_path / "run.json").read_text())
-    assert ended.code == 1
+    assert (ended.code, ended.stderr) == (1, "")
     assert brief["run"] == whole["run"]
     assert brief["whole"] == str(tmp_path / "run.json")
     assert [one["fingerprint"] for one in brief["findings"]] == [one["fingerprint"] for one in whole["results"]]

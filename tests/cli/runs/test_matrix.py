@@ -135,16 +135,6 @@ def test_a_program_that_knows_only_the_old_keys_reads_the_truth(document: dict[s
     assert {"schema_version", "run", "results", "summary"} <= document.keys()
 
 
-def test_one_interpreter_named_twice_changes_nothing(checkout: Path, pythons: tuple[Path, Path]) -> None:
-    """No matrix, and the same text as with the option given once."""
-    words = ["probe", "run", LAUNCHES, "--checkout", checkout, *NORM]
-    once = auditkit(*words, "--python", pythons[0], "--device", "cpu")
-    twice = auditkit(*words, *["--python", pythons[0], "--device", "cpu"] * 2)
-    assert (once.code, once.stdout) == (twice.code, twice.stdout)
-    assert "torch" in once.stdout
-    assert "arms" not in once.stdout
-
-
 def test_an_arm_without_torch_is_said_once(checkout: Path, pythons: tuple[Path, Path]) -> None:
     """Its column says so, its reason stands once for all probes, and the exit code is the load failure's."""
     ended = run(checkout, "--python", pythons[1], "--python", "/bin/true")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import pty
 import re
@@ -132,11 +131,3 @@ def test_a_narrow_terminal_cuts_names_and_no_counts(width: int) -> None:
     assert first.startswith(f"P1  {CLAIM}"[: width - 1])
     assert last.startswith("0:00  3/432  3 reproduced  ")
     assert max(len(first), len(last)) <= width
-
-
-def test_a_document_for_programs_comes_without_talk(command: list[str], tmp_path: Path) -> None:
-    """--json in a pipe: nothing but the document, and nothing on stderr."""
-    (tmp_path / "go").touch()
-    done = subprocess.run([*command, "--json"], cwd=tmp_path, env=our_environment(), capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (1, b"")
-    assert [result["outcome"] for result in json.loads(done.stdout)["results"]] == ["reproduced", "reproduced"]

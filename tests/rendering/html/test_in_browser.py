@@ -111,8 +111,9 @@ def test_every_look_is_sound(tab: Browser, pages: dict[str, Path], name: str) ->
             tab.value(_OPEN_ALL)
         look = f"{name} at {width}, {'dark' if dark else 'light'}, {media}"
         assert tab.value("document.documentElement.scrollWidth <= innerWidth"), f"{look}: wider than the window"
-        # axe-core takes a minute for each look of the hostile page; the other pages have the same styles in all looks.
-        if name != "hostile" or (not unfolded and (width, dark, media) == _LOOKS[0]):
+        # An unfolded page shows all that a folded one shows. axe-core takes a minute for the hostile page, whose styles
+        # are those of the others; that its texts stay texts is checked below.
+        if unfolded and name != "hostile":
             assert tab.violations(axe()) == [], look
         assert (
             tab.value("document.querySelectorAll('script,img,iframe,object,embed,form,link,base,video,audio').length")

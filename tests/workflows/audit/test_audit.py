@@ -91,14 +91,20 @@ def _request(tickets: Path | None, **more: object) -> AuditRequest:
 
 
 def test_tickets_are_numbered_worst_first_and_found_again(tmp_path: Path):
-    """P3 before P4 whatever the order of the probes, minor ones too where named; a second run changes no byte."""
+    """P3 before P4 whatever the order of the probes, the configuration's severities; a second run changes no byte."""
     tickets = tmp_path / "tickets"
     here = replace(HERE, config=Config(severity={"launches_grow_with_tensors": Severity.P3}))
-    first = audit(_request(tickets, batch=7, arms=(here,)))
+    heard: list[ProbeResult] = []
+    first = audit(_request(tickets, batch=7, arms=(here,)), Progress(finished=heard.append))
     assert [(r.probe, str(r.severity), r.ticket, r.ticket_action) for r in first.results] == [
         ("norm_overflows_on_finite_grads", "P4", "B7-PT-02", "created"),
         ("launches_grow_with_tensors", "P3", "B7-PT-01", "created"),
     ]
+    assert {(one.fingerprint, one.severity) for one in heard} == {
+        (one.fingerprint, one.severity) for one in first.results
+    }
+    (ticket,) = tickets.rglob("B7-PT-01*.md")
+    assert "\nseverity: P3\n" in ticket.read_text(encoding="utf-8")
     before = {path: path.read_bytes() for path in tickets.rglob("*.md")}
     second = audit(_request(tickets, batch=7, arms=(here,)))
     assert [result.ticket_action for result in second.results] == ["unchanged", "unchanged"]
@@ -118,19 +124,6 @@ def test_one_function_as_two_targets_has_two_fingerprints(tmp_path: Path):
         ("B1-PT-01", "created"),
         ("B1-PT-01", "joined"),
     ]
-
-
-def test_the_configurations_severity_wins(tmp_path: Path):
-    """A policy override reaches the result, already as it is told of, and the ticket."""
-    config = Config(severity={"launches_grow_with_tensors": Severity.P0})
-    heard: list[ProbeResult] = []
-    request = _request(
-        tmp_path / "tickets", arms=(replace(HERE, config=config),), probes=("launches_grow_with_tensors",)
-    )
-    run = audit(request, Progress(finished=heard.append))
-    assert [(one.severity, one.fingerprint) for one in heard] == [(Severity.P0, run.results[0].fingerprint)]
-    assert [(str(result.severity), result.ticket) for result in run.results] == [("P0", "B1-PT-01")]
-    assert "\nseverity: P0\n" in next((tmp_path / "tickets").rglob("*.md")).read_text(encoding="utf-8")
 
 
 def test_a_threshold_of_the_configuration_is_judged_by():

@@ -22,7 +22,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "tests" / "data" / "frozen_results.txt"
 OWN = ("probes/specimens/gradient_monitoring", "probes/specimens/spectral_analysis", "probes/specimens/training_steps",
-       "tests/targets/corpus", "tests/targets/steps", "tests/targets/public_cases")  # fmt: skip
+       "tests/targets/steps", "tests/targets/public_cases")  # fmt: skip
 ESPER = ("6de1b57", "1bc9278", "181a4c41~1")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,18 @@ from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant
 from auditkit.probing.hosts.catalog import load_module
+
+_STDOUT = threading.Lock()
+
+
+@contextlib.contextmanager
+def stdout_is_stderr() -> Iterator[None]:
+    """Print on stderr what a probe's own code prints: stdout may hold a document.
+
+    One thread at a time: of two that overlap, the second would restore the first one's stderr for good.
+    """
+    with _STDOUT, contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 class JudgingFailedError(Exception):
@@ -37,7 +50,7 @@ class Judgement:
 def judge(probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping[str, Any]) -> Judgement:
     """The probe's verdict. Raises JudgingFailedError."""
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # stdout may hold a document
+        with stdout_is_stderr():
             said = (_bundled_module(probe) if is_bundled(probe) else load_module(probe)).judge(measurements, policy)
     except (Exception, SystemExit) as error:
         raise JudgingFailedError(f"{type(error).__name__}: {error}") from error

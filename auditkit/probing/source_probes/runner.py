@@ -5,8 +5,6 @@ A file that does not parse is an error of that file; nothing of the checkout is 
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +15,7 @@ from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.run import SOURCE_DEVICE, ProbeResult
 from auditkit.probing.hosts.catalog import load_module
-from auditkit.probing.hosts.judgement import JudgingFailedError
+from auditkit.probing.hosts.judgement import JudgingFailedError, stdout_is_stderr
 from auditkit.probing.hosts.results import Asked
 from auditkit.probing.source_code.excerpts import cut_excerpt
 from auditkit.probing.source_code.facts import ModuleFacts
@@ -85,7 +83,7 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy) -> list[Probe
     if not context.modules:
         return unanswered(Outcome.NOT_APPLICABLE, None, "the checkout has no module that it asks about")
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # stdout may hold a document
+        with stdout_is_stderr():
             subjects = _by_subject(list(load_module(probe).measure(context)))
     except NotApplicable as error:
         return unanswered(Outcome.NOT_APPLICABLE, None, str(error))

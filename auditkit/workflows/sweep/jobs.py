@@ -157,11 +157,10 @@ def _shared(job: Job, known: dict[Any, Any]) -> Job:
 
 @dataclass(frozen=True)
 class Order(Record):
-    """All that the process is told: the job, the sweep's folder, and where this machine keeps clones and environments.
+    """All that the process of a job receives: the job, the sweep's folder, and this machine's clones and environments.
 
-    `attempts` is how often the job may begin. `interpreters` stand, by torch's version, for environments that would be
-    made. `fresh` asks anew what earlier commands were told of the same bytes. With `cage` everything of the job runs in
-    a sandbox.
+    The job may begin `attempts` times. `interpreters` maps versions of torch to interpreters that replace environments.
+    `fresh` ignores cached results. `cage` runs everything of the job in a sandbox.
     """
 
     folder: str
@@ -175,6 +174,6 @@ class Order(Record):
 
 
 def command_of(order: Order) -> tuple[str, ...]:
-    """The command that does a job, on any node that has this interpreter and the sweep's folder."""
+    """Return the command that runs a job on any node that has this interpreter and the sweep's folder."""
     text = json.dumps(order.to_json(), separators=(",", ":"))
     return (sys.executable, "-P", "-m", _MODULE, text)

@@ -260,3 +260,17 @@ def test_without_collecting_cycles_dropped_memory_looks_held() -> None:
 
 def _doubles() -> list[Any]:
     return [each for each in gc.get_objects() if type(each) is torch.Tensor and each.dtype == torch.float64]
+
+
+def test_the_release_of_an_older_block_is_not_counted() -> None:
+    """The profiler reports the release of a block that an earlier recording saw, with the size of that time."""
+    older: list[torch.Tensor] = []
+    assert peak_bytes(lambda: older.append(torch.empty(2 * MIB, dtype=torch.uint8)), "cpu") == 2 * MIB
+    assert held_bytes(older.clear, (1, 2), "cpu") == {1: 0, 2: 0}
+    assert peak_bytes(lambda: older.append(torch.empty(2 * MIB, dtype=torch.uint8)), "cpu") == 2 * MIB
+
+    def replace() -> None:
+        older.clear()
+        older.append(torch.empty(MIB, dtype=torch.uint8))
+
+    assert peak_bytes(replace, "cpu") == MIB

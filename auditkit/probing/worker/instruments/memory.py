@@ -64,9 +64,9 @@ def held_bytes(step: Callable[[], Any], counts: Sequence[int], device: str) -> D
         for count in _calls(step, counts):
             with torch.profiler.record_function(_MARK + str(count)):
                 pass
-    marks = {int(e.name()[len(_MARK) :]): e.start_ns() for e in events if e.name().startswith(_MARK)}
+    marks = {int(event.name[len(_MARK) :]): event.start_time_ns for event in events if event.name.startswith(_MARK)}
     changes = _changes(events)
-    return {count: sum(change for time_ns, change in changes if time_ns <= mark) for count, mark in marks.items()}
+    return {count: sum(c.change_bytes for c in changes if c.time_ns <= mark) for count, mark in marks.items()}
 
 
 def python_held_bytes(step: Callable[[], Any], counts: Sequence[int], device: str) -> Dict[int, int]:
@@ -146,25 +146,55 @@ def recording_peak(device: str, roots: SourceRoots) -> Iterator[List[Peak]]:
 
 @contextlib.contextmanager
 def _recording() -> Iterator[List[Any]]:
-    """The profiler's events of the block, filled in when it ends.
+    """The profiler's events of the block in the order of their start, filled in when it ends.
 
     torch.profiler's own front end imports torch._inductor when it starts: 1 s, and memory, in every child.
     """
     events: List[Any] = []
     with torch.autograd.profiler.profile(use_cpu=True, profile_memory=True) as profiler:
         yield events
-    events.extend(profiler.kineto_results.events())
+    waiting = list(profiler.kineto_results.experimental_event_tree())
+    while waiting:
+        event = waiting.pop()
+        events.append(event)
+        waiting.extend(event.children)
+    events.sort(key=lambda event: event.start_time_ns)
 
 
-def _changes(events: List[Any]) -> List[Tuple[int, int]]:
-    """(time in ns, signed bytes) of every allocation and release, in order."""
-    return sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+class _Change(NamedTuple):
+    """A block that the allocator gave (positive) or took back (negative) during a recording."""
+
+    time_ns: int
+    change_bytes: int
+    address: int
 
 
-def _peak(changes: List[Tuple[int, int]]) -> int:
+def _changes(events: List[Any]) -> List[_Change]:
+    """Every allocation, and the release of each of these blocks.
+
+    Releases of older blocks are left out: the profiler knows a block by its address, and reports for an
+    older one what an earlier recording saw there, or nothing.
+    """
+    live = set()
+    changes = []
+    for event in events:
+        if event.tag != torch._C._profiler._EventType.Allocation:
+            continue
+        change = _Change(event.start_time_ns, event.extra_fields.alloc_size, event.extra_fields.ptr)
+        if change.change_bytes > 0:
+            live.add(change.address)
+        elif change.address not in live:
+            continue
+        else:
+            live.remove(change.address)
+        changes.append(change)
+    return changes
+
+
+def _peak(changes: List[_Change]) -> int:
     current = worst = 0
-    for _, change_bytes in changes:
-        current += change_bytes
+    for change in changes:
+        current += change.change_bytes
         worst = max(worst, current)
     return worst
 
@@ -200,34 +230,28 @@ class _AnnotatedOperators(OperatorMode):
 
 
 def _attribute(events: List[Any], sites: List[Optional[Site]]) -> List[LiveBytes]:
-    """Live bytes by line at the moment of the peak. A release is matched to the newest block of its size."""
+    """Live bytes by line at the moment of the peak."""
     ranges = sorted(
-        (event.start_ns(), event.end_ns(), int(event.name()[len(_OPERATOR_RANGE) :]))
+        (event.start_time_ns, event.end_time_ns, int(event.name[len(_OPERATOR_RANGE) :]))
         for event in events
-        if event.name().startswith(_OPERATOR_RANGE)
+        if event.name.startswith(_OPERATOR_RANGE)
     )
-    live: List[Tuple[int, Optional[Site]]] = []
+    live: Dict[int, _Change] = {}
     current = worst = 0
-    at_worst: List[Tuple[int, Optional[Site]]] = []
-    for time_ns, change_bytes in _changes(events):
-        current += change_bytes
-        if change_bytes > 0:
-            live.append((change_bytes, _site_at(time_ns, ranges, sites)))
+    at_worst: List[_Change] = []
+    for change in _changes(events):
+        current += change.change_bytes
+        if change.change_bytes > 0:
+            live[change.address] = change
         else:
-            _release(live, -change_bytes)
+            del live[change.address]
         if current > worst:
-            worst, at_worst = current, list(live)
+            worst, at_worst = current, list(live.values())
     totals: Dict[Optional[Site], int] = {}
-    for block_bytes, site in at_worst:
-        totals[site] = totals.get(site, 0) + block_bytes
+    for block in at_worst:
+        site = _site_at(block.time_ns, ranges, sites)
+        totals[site] = totals.get(site, 0) + block.change_bytes
     return _sorted_by_bytes(totals)
-
-
-def _release(live: List[Tuple[int, Optional[Site]]], size_bytes: int) -> None:
-    for index in range(len(live) - 1, -1, -1):
-        if live[index][0] == size_bytes:
-            del live[index]
-            return
 
 
 def _site_at(time_ns: int, ranges: List[Tuple[int, int, int]], sites: List[Optional[Site]]) -> Optional[Site]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,16 +167,27 @@ def _call(reading: TargetReading, name: str, step: Mapping[str, Any]) -> tuple[l
     owner, _, method = name.rpartition(".")
     if bool(owner) != bool(step["is_made"]) or "." in owner:
         raise NoScriptError("The step belongs to an object that only its program builds.")
-    arguments = ", ".join(f"{key}={_expression(value)}" for key, value in tree.items())
+    arguments = [f"{key}={_expression(value)}" for key, value in tree.items()]
     head = f"made.{method}(" if owner else f"{name}("
-    called = [f"{head}{arguments})"]
+    called = [f"{head}{', '.join(arguments)})"]
     if len(called[0]) > _LONGEST_CALL:
-        called = [head, *(f"    {part}" for part in textwrap.wrap(arguments, _LONGEST_CALL - 4)), ")"]
+        called = [head, *(f"    {line}" for line in _packed(arguments)), ")"]
     lines = [f"made = {owner}.__new__({owner})"] if owner else []
     lines += [f"made.{key} = {_expression(value)}" for key, value in own.items()]
     if words & {roles.BATCH, roles.INPUTS, roles.TARGETS}:
         return [*lines, "for batch in batches:", *(f"    {line}" for line in called)], words
     return [*lines, *called], words
+
+
+def _packed(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield lines of whole arguments: only one that is longer than a line passes its width."""
+    line = ""
+    for argument in arguments:
+        if line and len(f"{line}{argument}") > _LONGEST_CALL - 6:
+            yield line.rstrip()
+            line = ""
+        line += f"{argument}, "
+    yield line.rstrip()
 
 
 def _expression(value: Any) -> str:

@@ -13,7 +13,7 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog, select
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.reproduce import NoReproduction, Reproduction, reproduction
-from auditkit.probing.reproduce_steps import MOST_LINES
+from auditkit.probing.reproduce_steps import MOST_LINES, step_script
 from auditkit.probing.worker.feeding import guesses
 from auditkit.probing.worker.steps import roles
 from auditkit.workflows.audit.measurement import Progress, Questions, measure
@@ -72,6 +72,18 @@ def test_a_sound_step_has_no_script_and_what_nobody_can_build_is_named() -> None
     assert unknown == NoReproduction(
         "The step needs state: a loss that no parameter reaches, which only its program builds."
     )
+
+
+def test_a_long_call_is_divided_between_its_arguments() -> None:
+    step = {"task": "samples", "form": "tuple", "returns": "scores", "is_made": False, "accumulates": ""}
+    filled = PARTS | {f"config.part.{'long_' * 5}{number}": roles.NOTHING for number in range(6)}
+    reading = TargetReading(Target("steps:train"), rung="package", plan={"filled": filled, "step": step})
+    result = ProbeResult("gradients_lost_or_stale", 1, "steps:train", Outcome.REPRODUCED, message="", fingerprint="")
+    script = step_script(result, reading, "train", "from steps import train").text
+    compile(script, "script", "exec")
+    called = script.split("    train(\n")[1].split("\n    )")[0].split("\n")
+    assert called[0] == "        model=model, optimizer=optimizer, batches=batches,"
+    assert called[1].startswith("        config=types.SimpleNamespace(part=")
 
 
 def test_the_plan_of_a_measured_step_gives_a_script() -> None:

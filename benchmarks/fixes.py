@@ -83,7 +83,7 @@ def outcome(name: str, path: PurePath, folder: Path, clone: Path, place: Place) 
         "id": ticket.id,
         "severity": ticket.severity.value,
         "probes": [*dict.fromkeys(each.partition("/")[0] for each in ticket.findings)],
-        "is_read": "\nread from the source" in document.evidence,
+        "is_read": "\nread from the source" in document.text,
         "words": sum(len(line.split()) for line in shown),
         "visible_lines": len(shown),
         "without": "" if diffs else first,

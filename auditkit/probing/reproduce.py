@@ -144,7 +144,8 @@ def _shown(result: ProbeResult, script: str, shows: _Shows, setting: Setting) ->
     if lines.error and not lines.cases:  # the first case is sound: an error before its line is not the defect
         raise NoScriptError(f"The script for {result.probe} failed before its first line of output: {lines.error}")
     if not is_shown:
-        raise NoScriptError(f"The script for {result.probe} ran and did not show the defect.")
+        error = f": {lines.error}" if lines.error else "."
+        raise NoScriptError(f"The script for {result.probe} ran and did not show the defect{error}")
     return Reproduction(script, output)
 
 

@@ -76,7 +76,7 @@ class StepScript:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """The lines below the definition of `train`, and whether what they print shows the defect."""
+    """The lines below the definition of `train_small`, and whether what they print shows the defect."""
 
     lines: tuple[str, ...]
     shows: Callable[[Sequence[str]], bool]
@@ -115,7 +115,7 @@ def step_script(result: ProbeResult, reading: TargetReading, name: str, import_l
         "from torch.optim.optimizer import register_optimizer_step_pre_hook",
         import_line,
         *_model_class(step),
-        "def train(batches, limit=1e9, scale=1.0):",
+        "def train_small(batches, limit=1e9, scale=1.0):",
         *(f"    {line}" for line in body),
         "torch.manual_seed(1)",
         "data = [(torch.randn(3, 11), torch.randint(0, 11, (3,))) for _ in range(3)]",
@@ -207,7 +207,7 @@ def _limits(scale: float) -> tuple[str, ...]:
     options = f", scale={scale}" * (scale != 1)
     return (
         f"for limit in (1e9, {_LIMIT}):",
-        f'    print("limit", limit, "and the norm at each step:", train(batches, limit{options})[0])',
+        f'    print("limit", limit, "and the norm at each step:", train_small(batches, limit{options})[0])',
     )
 
 
@@ -230,8 +230,8 @@ def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
     x, y = "torch.cat([x for x, y in data])", "torch.cat([y for x, y in data])"
     lines = (
         f"x, y = {x}, {y}",
-        f'print("one batch of 9, norm at the step:", train([{_BATCH[step["form"]]}])[0])',
-        'print("three batches of 3, norm at the step:", train(batches)[0])',
+        f'print("one batch of 9, norm at the step:", train_small([{_BATCH[step["form"]]}])[0])',
+        'print("three batches of 3, norm at the step:", train_small(batches)[0])',
     )
 
     def shows(printed: Sequence[str]) -> bool:
@@ -243,7 +243,7 @@ def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
 
 def _stale() -> _Evidence:
     """Train on one batch three times: the norm must not grow."""
-    lines = ('print("the same batch three times, norm at each step:", train(batches[:1] * 3)[0])',)
+    lines = ('print("the same batch three times, norm at each step:", train_small(batches[:1] * 3)[0])',)
 
     def shows(printed: Sequence[str]) -> bool:
         norms = _norms(printed[0])
@@ -255,7 +255,7 @@ def _stale() -> _Evidence:
 def _after_nan(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
     lines = (
         "data[1] = (data[1][0] * float('nan'), data[1][1])",
-        f"model = train([{_BATCH[step['form']]} for x, y in data])[1]",
+        f"model = train_small([{_BATCH[step['form']]} for x, y in data])[1]",
         'print("parameters that are NaN:", sum(p.isnan().any().item() for p in model.parameters()))',
     )
     return _Evidence(lines, lambda printed: int(printed[0].rpartition(":")[2]) > 0)
@@ -265,7 +265,7 @@ def _waits(*_: object) -> _Evidence:
     lines = (
         "for times in (1, 4):",
         "    with torch.profiler.profile() as profile:",
-        "        steps = len(train(batches * times)[0])",
+        "        steps = len(train_small(batches * times)[0])",
         '    reads = sum(e.count for e in profile.key_averages() if e.key == "aten::_local_scalar_dense")',
         # `watch` reads one norm for each step.
         '    print(3 * times, "batches, device values read:", reads - steps)',
@@ -280,7 +280,7 @@ def _waits(*_: object) -> _Evidence:
 
 def _missed(*_: object) -> _Evidence:
     lines = (
-        "model, start = train(batches)[1], train([])[1].state_dict()",
+        "model, start = train_small(batches)[1], train_small([])[1].state_dict()",
         "still = [n for n, p in model.named_parameters() if torch.equal(p, start[n]) and p.grad is not None]",
         'print("parameters with a gradient that did not move:", still)',
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +85,19 @@ def test_a_long_call_is_divided_between_its_arguments() -> None:
     called = script.split("    train(\n")[1].split("\n    )")[0].split("\n")
     assert called[0] == "        model=model, optimizer=optimizer, batches=batches,"
     assert called[1].startswith("        config=types.SimpleNamespace(part=")
+
+
+def test_the_exception_of_a_step_that_prints_first_is_the_reason(tmp_path: Path) -> None:
+    """A program's main block may set what its step reads: no import of the step gives it that."""
+    (tmp_path / "steps.py").write_text("def train(model, optimizer, batches):\n    print(1)\n    logger.info(2)\n")
+    step = {"task": "samples", "form": "tuple", "returns": "scores", "is_made": False, "accumulates": ""}
+    target = Target("steps:train", contract=Contract.TRAIN_STEP)
+    reading = TargetReading(target, rung="package", plan={"filled": PARTS, "step": step})
+    result = ProbeResult("gradients_lost_or_stale", 1, "steps:train", Outcome.REPRODUCED, message="", fingerprint="")
+    assert reproduction(result, reading, Setting(tmp_path, sys.executable, (tmp_path,))) == NoReproduction(
+        "The script for gradients_lost_or_stale ran and did not show the defect: "
+        "NameError: name 'logger' is not defined"
+    )
 
 
 def test_the_plan_of_a_measured_step_gives_a_script() -> None:

@@ -162,6 +162,7 @@ def _join(number: int, world_size: int, folder: str, limit_s: float, device: str
     import torch
     import torch.distributed as dist
 
+    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork: whoever waits for them hangs
     environment = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
     os.environ.update({name: str(value) for name, value in environment.items()})
     with contextlib.suppress(OSError):  # gloo reads the same folder, which a sandbox does not show

@@ -43,13 +43,17 @@ STEPS = {
 }
 
 
-def made(probe: str, call: str, taken: dict[str, str]) -> Reproduction | NoReproduction:
-    """Write and run the script of a finding by the plan that the worker would have made."""
+def planned(probe: str, call: str, taken: dict[str, str]) -> tuple[ProbeResult, TargetReading]:
+    """A finding about a step, and the plan that the worker would have made."""
     step = {"task": "samples", "form": "tuple", "returns": "scores", "is_made": False}
     plan = {"filled": taken, "step": {**step, "accumulates": "option" if "accumulation_steps" in taken else ""}}
     reading = TargetReading(Target(call, contract=Contract.TRAIN_STEP), rung="package", plan=plan)
-    result = ProbeResult(probe, 1, call, Outcome.REPRODUCED, message="", fingerprint="")
-    return reproduction(result, reading, SETTING)
+    return ProbeResult(probe, 1, call, Outcome.REPRODUCED, message="", fingerprint=""), reading
+
+
+def made(probe: str, call: str, taken: dict[str, str], setting: Setting = SETTING) -> Reproduction | NoReproduction:
+    """Write and run the script of a finding."""
+    return reproduction(*planned(probe, call, taken), setting)
 
 
 @pytest.mark.acceptance
@@ -76,11 +80,9 @@ def test_a_sound_step_has_no_script_and_what_nobody_can_build_is_named() -> None
 
 
 def test_a_long_call_is_divided_between_its_arguments() -> None:
-    step = {"task": "samples", "form": "tuple", "returns": "scores", "is_made": False, "accumulates": ""}
-    filled = PARTS | {f"config.part.{'long_' * 5}{number}": roles.NOTHING for number in range(6)}
-    reading = TargetReading(Target("steps:train"), rung="package", plan={"filled": filled, "step": step})
-    result = ProbeResult("gradients_lost_or_stale", 1, "steps:train", Outcome.REPRODUCED, message="", fingerprint="")
-    script = step_script(result, reading, "train", "from steps import train").text
+    taken = PARTS | {f"config.part.{'long_' * 5}{number}": roles.NOTHING for number in range(6)}
+    finding = planned("gradients_lost_or_stale", "steps:train", taken)
+    script = step_script(*finding, "train", "from steps import train").text
     compile(script, "script", "exec")
     called = script.split("    train(\n")[1].split("\n    )")[0].split("\n")
     assert called[0] == "        model=model, optimizer=optimizer, batches=batches,"
@@ -90,11 +92,8 @@ def test_a_long_call_is_divided_between_its_arguments() -> None:
 def test_the_exception_of_a_step_that_prints_first_is_the_reason(tmp_path: Path) -> None:
     """A program's main block may set what its step reads: no import of the step gives it that."""
     (tmp_path / "steps.py").write_text("def train(model, optimizer, batches):\n    print(1)\n    logger.info(2)\n")
-    step = {"task": "samples", "form": "tuple", "returns": "scores", "is_made": False, "accumulates": ""}
-    target = Target("steps:train", contract=Contract.TRAIN_STEP)
-    reading = TargetReading(target, rung="package", plan={"filled": PARTS, "step": step})
-    result = ProbeResult("gradients_lost_or_stale", 1, "steps:train", Outcome.REPRODUCED, message="", fingerprint="")
-    assert reproduction(result, reading, Setting(tmp_path, sys.executable, (tmp_path,))) == NoReproduction(
+    setting = Setting(tmp_path, sys.executable, (tmp_path,))
+    assert made("gradients_lost_or_stale", "steps:train", PARTS, setting) == NoReproduction(
         "The script for gradients_lost_or_stale ran and did not show the defect: "
         "NameError: name 'logger' is not defined"
     )

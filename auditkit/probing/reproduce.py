@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,7 @@ from auditkit.model.runs.target import split_call
 from auditkit.model.text import inert, shortened
 from auditkit.probing.hosts.fork_servers import server_for
 from auditkit.probing.hosts.sandbox import Setting, worker_environment
+from auditkit.probing.reproduce_steps import MOST_LINES as MOST_STEP_LINES
 from auditkit.probing.reproduce_steps import NoScriptError, step_script, too_long
 from auditkit.probing.worker.feeding import guesses
 
@@ -26,6 +29,7 @@ MOST_LINES = 12
 _LONGEST_LINE = 100
 _MOST_OUTPUT_BYTES = 1 << 16
 _TOLERANCE = 1e-4
+_MODULES = ("contextlib", "itertools", "logging", "runpy", "sys", "types", "unittest.mock")
 _SOUND = "[torch.ones(5, 3), torch.ones(7), torch.ones(2, 3, 4)]"
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?![\w])", re.IGNORECASE)
 _WORDS_OF_A_GUESS = {
@@ -99,44 +103,116 @@ class _Evidence:
     cases: Mapping[str, str]
     shows: _Shows
     lines: tuple[str, ...] = ("print(name, {call})",)
-    imports: tuple[str, ...] = ()
     loop: tuple[str, ...] = ()
     forms: bool = False
     swaps_groups: bool = False
 
 
-def reproduction(result: ProbeResult, reading: TargetReading, setting: Setting) -> Reproduction | NoReproduction:
+def reproduction(
+    result: ProbeResult, reading: TargetReading | None, setting: Setting, absent: dict[str, None] | None = None
+) -> Reproduction | NoReproduction:
     """Write the script of a reproduced result, run it in the checkout of `setting`, and check that it shows the defect.
 
     `reading` is the target's of the same run: it holds the plan by which the worker called the target. The script runs
     in a process of its own with the checkout's interpreter, a clean environment and the time limit of a probe.
+    `absent` are modules that are known not to be installed; those that the script misses are added.
     """
     try:
         if result.outcome is not Outcome.REPRODUCED:
             raise NoScriptError("The finding was not reproduced.")
-        if result.is_of_source:
-            raise NoScriptError("The source was read and nothing was run.")
-        if reading.plan.get("step"):
-            return _step(result, reading, setting)
-        if result.probe not in _EVIDENCE:
+        place, name = _importable(result.target)
+        if reading is None or result.is_of_source:
+            most, write = MOST_LINES, functools.partial(_optimizer_step, result, name)
+        elif reading.plan.get("step"):
+            source = (setting.checkout / _file_of(place, setting)).read_text("utf-8", "replace")
+            most, write = MOST_STEP_LINES, functools.partial(_step, result, reading, name, source)
+        elif result.probe in _EVIDENCE:
+            most, write = (
+                MOST_LINES,
+                functools.partial(_script, _EVIDENCE[result.probe](result, reading), reading, place),
+            )
+        else:
             raise NoScriptError(f"No script of {MOST_LINES} lines shows what {result.probe} measures.")
-        evidence = _EVIDENCE[result.probe](result, reading)
-        script = _script(evidence, reading, setting)
-        return _shown(result, script, evidence.shows, setting)
+        missing = absent if absent is not None else {}
+        missing |= dict.fromkeys(reading.placeholders if reading is not None else ())
+        return _first_shown(result, place, name, reading.rung if reading else "", most, write, setting, missing)
     except NoScriptError as error:
         return NoReproduction(str(error))
 
 
-def _step(result: ProbeResult, reading: TargetReading, setting: Setting) -> Reproduction:
-    place, name = _importable(reading)
-    head = _import_of(place, name.partition(".")[0], reading.rung, setting)
-    made = step_script(result, reading, name, head)
-    return _shown(result, made.text, lambda lines: not lines.error and made.shows(lines.cases), setting)
+_Writer = Callable[[str], tuple[list[str], _Shows]]
+"""Writes the lines of a script below its imports of torch, from the line that imports the target."""
 
 
-def _shown(result: ProbeResult, script: str, shows: _Shows, setting: Setting) -> Reproduction:
-    """Run a script and check that its output shows the defect."""
-    output, lines = _run(script, setting)
+def _first_shown(
+    result: ProbeResult,
+    place: str,
+    name: str,
+    rung: str,
+    most: int,
+    write: _Writer,
+    setting: Setting,
+    absent: dict[str, None],
+) -> Reproduction:
+    """Run the script with each way to import its target, and with a mock object for each module that it misses."""
+    reasons = []
+    for line in _import_lines(place, name.partition(".")[0], rung, setting):
+        try:
+            body, shows = write(line)
+            undefined: list[str] = []
+            while True:
+                script = _whole(body, absent, undefined, name, most)
+                output, lines = _run(script, setting)
+                if missing := _missing_module(lines.error, absent, setting):
+                    absent[missing] = None
+                elif (found := re.match(r"NameError: name '(\w+)' is not defined", lines.error)) and (
+                    found[1] not in undefined
+                ):
+                    undefined.append(found[1])
+                else:
+                    return _shown(result, script, output, lines, shows)
+        except NoScriptError as error:
+            reasons.append(str(error))
+    raise NoScriptError(reasons[0])
+
+
+def _missing_module(error: str, absent: Mapping[str, None], setting: Setting) -> str:
+    """Return the module of somebody else that an error names as not installed; "" for another error."""
+    found = re.match(r"ModuleNotFoundError: No module named '(([^.']+)[\w.]*)'", error)
+    if found is None or found[1] in absent:
+        return ""
+    places = (root / each for root in setting.import_roots for each in (found[2], f"{found[2]}.py"))
+    return "" if found[2] == "torch" or any(place.exists() for place in places) else found[1]
+
+
+def _whole(body: Sequence[str], absent: Iterable[str], undefined: Sequence[str], name: str, most: int) -> str:
+    """Return the script: its imports, mock objects for what is not here, and its lines; NoScriptError if too long.
+
+    `absent` are modules, `undefined` the globals that only the program's last lines set.
+    """
+    lines = list(body)
+    if names := textwrap.wrap(" ".join(sorted(absent)), _LONGEST_LINE - 15):
+        quotes = '"' if len(names) == 1 else '"""'
+        names[0] = f"for each in {quotes}{names[0]}"
+        names[-1] += f"{quotes}.split():  # not installed here"
+        # What these modules return is formatted by training steps, and their versions are compared.
+        kinds = '(unittest.mock.MagicMock,), {"__format__": lambda *_: "", "__version__": "99"}'
+        if most > MOST_LINES:
+            lines[:0] = [f'Absent = type("Absent", {kinds})', *names, "    sys.modules[each] = Absent()"]
+        else:
+            lines[:0] = [*names, '    sys.modules[each] = unittest.mock.MagicMock(__version__="99")']
+    at = lines.index(body[0]) + 1
+    mock = "unittest.mock.MagicMock()  # the program sets it"
+    lines[at:at] = [f'{name}.__globals__["{each}"] = {mock}' for each in undefined]
+    modules = [module for module in _MODULES if any(f"{module}." in line for line in lines)]
+    lines.insert(0, f"import {', '.join([*modules, 'torch'])}")
+    if len(lines) > most:
+        raise NoScriptError(too_long(name, len(lines), most))
+    return "\n".join(lines)
+
+
+def _shown(result: ProbeResult, script: str, output: str, lines: _Lines, shows: _Shows) -> Reproduction:
+    """Check that the output of a script shows the defect."""
     try:
         is_shown = shows(lines)
     except (ValueError, IndexError, SyntaxError):  # the target printed lines of its own
@@ -152,22 +228,44 @@ def _shown(result: ProbeResult, script: str, shows: _Shows, setting: Setting) ->
 # --- the script ----------------------------------------------------------------------------------------
 
 
-def _script(evidence: _Evidence, reading: TargetReading, setting: Setting) -> str:
-    call = _Call(reading, setting)
+def _step(
+    result: ProbeResult, reading: TargetReading, name: str, source: str, import_line: str
+) -> tuple[list[str], _Shows]:
+    lines, shows = step_script(result, reading, name, source, import_line)
+    return lines, lambda printed: not printed.error and shows(printed.cases)
+
+
+def _optimizer_step(result: ProbeResult, name: str, import_line: str) -> tuple[list[str], _Shows]:
+    """Call `step` of an optimizer whose source was read with 4 and with 64 parameters; count the device values read.
+
+    Raises NoScriptError for other code: only optimizers are all built and called alike.
+    """
+    owner, _, method = name.rpartition(".")
+    if result.probe != "sync_in_loop" or method != "step" or not owner:
+        raise NoScriptError("The source was read and nothing was run.")
+    lines = [
+        import_line,
+        "for tensors in (4, 64):",
+        "    params = [torch.nn.Parameter(torch.ones(8, 8)) for _ in range(tensors)]",
+        f"    optimizer = {owner}(params, lr=0.01)",
+        "    sum(parameter.sum() for parameter in params).backward()",
+        *(f"    {line.replace('{call}', 'optimizer.step()')}" for line in _count_lines(*_READS)),
+    ]
+    return lines, _grows_by_60
+
+
+def _script(evidence: _Evidence, reading: TargetReading, place: str, import_line: str) -> tuple[list[str], _Shows]:
+    call = _Call(reading, place, import_line)
     whole, first = (call.text(evidence, is_whole) for is_whole in (True, False))
     body = [line.replace("{call}", whole).replace("{collect}", first) for line in evidence.lines]
-    lines = [f"import {', '.join(sorted({*evidence.imports, *call.imports, 'torch'}))}", *call.import_lines]
-    lines += _loop(evidence)
-    carried = call.needs_model or any("model" in line for line in body)
-    if carried:
+    lines = [*call.import_lines, *_loop(evidence)]
+    if call.needs_model or any("model" in line for line in body):
         has_missing = any("None" in case for case in evidence.cases.values())
         shape = "torch.zeros(2 if g is None else g.shape)" if has_missing else "torch.zeros(g.shape, dtype=g.dtype)"
         lines.append(f"    model = torch.nn.ParameterList({shape} for g in grads)")
         lines += ["    for parameter, grad in zip(model, grads):", "        parameter.grad = grad"]
     lines += [f"    {line}" for line in (*call.setup, *body)]
-    if len(lines) > MOST_LINES:
-        raise NoScriptError(too_long(reading.target.name or reading.target.call, len(lines), MOST_LINES))
-    return "\n".join(lines)
+    return lines, evidence.shows
 
 
 def _loop(evidence: _Evidence) -> list[str]:
@@ -184,24 +282,18 @@ def _loop(evidence: _Evidence) -> list[str]:
 class _Call:
     """How the script imports a target and calls it. Raises NoScriptError if a few lines cannot."""
 
-    def __init__(self, reading: TargetReading, setting: Setting) -> None:
+    def __init__(self, reading: TargetReading, place: str, import_line: str) -> None:
         self.plan, self.target = reading.plan, reading.target
         if not self.plan:
             raise NoScriptError("The plan for calling the function is not known.")
         self.feed: Mapping[str, Any] = self.plan["feed"]
-        place, self.qualified = _importable(reading)
         if self.plan.get("device", "cpu") != "cpu":
             raise NoScriptError("The function runs on a device only, and this machine has none.")
         takes, container = self.feed["takes"], self.feed["container"]
         if takes not in _ARGUMENTS or container not in ("list", "iterator") or self.feed.get("forms"):
             raise NoScriptError(f"No template builds the input of this function ({takes}, {container}).")
-        self.imports: set[str] = set()
-        self.import_lines: list[str] = []
-        self.setup: list[str] = []
-        self._owner, _, self._method = self.qualified.rpartition(".")
-        self.import_lines.append(_import_of(place, self._owner or self._method, reading.rung, setting))
-        if "runpy" in self.import_lines[0]:
-            self.imports.add("runpy")
+        self.import_lines, self.setup = [import_line], list[str]()
+        self._owner, _, self._method = split_call(self.target.call)[1].rpartition(".")
         self._finish = self._imported_finish(place)
         self._prepare()
 
@@ -247,12 +339,12 @@ class _Call:
             raise NoScriptError("The function belongs to an object that only its program builds.")
         if not self._owner:
             return
-        built = self._arguments(self.feed["setup_slots"]) if setup == "__init__" else ""
-        self.setup.append(f"made = {self._owner}({built})")
+        given = ", ".join(self._arguments(self.feed["setup_slots"], are_named=True))
+        self.setup.append(f"made = {self._owner}({given if setup == '__init__' else ''})")
         if setup and setup != "__init__":
-            self.setup.append(f"made.{setup}({self._arguments(self.feed['setup_slots'])})")
+            self.setup.append(f"made.{setup}({given})")
 
-    def _arguments(self, slots: Sequence[str], forms: bool = False, swaps: bool = False) -> str:
+    def _arguments(self, slots: Sequence[str], are_named: bool, forms: bool = False, swaps: bool = False) -> list[str]:
         takes, container = self.feed["takes"], self.feed["container"]
         first = _ARGUMENTS[takes]
         if forms:
@@ -260,38 +352,41 @@ class _Call:
         elif takes in ("parameters", "named_parameters"):
             first = f"iter({first})" if container == "iterator" else f"list({first})"
         texts = [first, first.replace("model", "other").replace("grads", "[other[0].grad]")]
-        return ", ".join((texts[::-1] if swaps else texts)[: len(slots)])
+        passed = zip(slots, texts[::-1] if swaps else texts, strict=False)
+        return [f"{slot}={text}" if are_named else text for slot, text in passed]
 
     def text(self, evidence: _Evidence, is_whole: bool) -> str:
         """Return the call as an expression, if whole with the step that finishes an asynchronous result."""
-        arguments, words = self._arguments(self.feed["slots"], evidence.forms, evidence.swaps_groups), self._keywords()
-        if words and len(self.feed["slots"]) == 1:
-            arguments = f"{self.feed['slots'][0]}={arguments}"
-        whole = ", ".join(filter(None, [arguments, *words]))
+        words, slots = self._keywords(), self.feed["slots"]
+        arguments = self._arguments(slots, bool(words) and len(slots) == 1, evidence.forms, evidence.swaps_groups)
+        whole = ", ".join([*arguments, *words])
         called = f"made.{self._method}({whole})" if self._owner else f"{self._method}({whole})"
         return f"{self._finish}({called})" if self._finish and is_whole else called
 
 
-def _importable(reading: TargetReading) -> tuple[str, str]:
+def _importable(target: str) -> tuple[str, str]:
     """Return the module, or file, and the qualified name of a target that a script can import."""
-    place, qualified, statement = split_call(reading.target.call)
+    place, qualified, statement = split_call(target)
     if statement or not qualified:
         raise NoScriptError("The code is a block of a script, which no import reaches.")
-    if reading.rung in ("placeholders", "cut_out"):
-        raise NoScriptError("The module does not import here: a module that it needs is not installed.")
+    if "<locals>" in qualified or qualified.count(".") > 1:
+        raise NoScriptError("The function is defined inside another one, which no import reaches.")
     return place, qualified
 
 
-def _import_of(place: str, name: str, rung: str, setting: Setting) -> str:
-    if "." in name or not name.isidentifier():
-        raise NoScriptError("The function is defined inside another one, which no import reaches.")
+def _import_lines(place: str, name: str, rung: str, setting: Setting) -> Iterator[str]:
+    """Yield the ways to import a name, the one by which the worker loaded the module first."""
     if place.endswith(".py") or rung == "file":
-        file = place if place.endswith(".py") else _file_of(place, setting)
-        return f'{name} = runpy.run_path("{file}")["{name}"]'
-    return f"from {place} import {name}"
+        file = _file_of(place, setting)
+        yield f'{name} = runpy.run_path("{file}")["{name}"]'
+    if not place.endswith(".py"):
+        yield f"from {place} import {name}"
 
 
 def _file_of(place: str, setting: Setting) -> str:
+    """Return the path of a module's file below the checkout."""
+    if place.endswith(".py"):
+        return place
     for root in setting.import_roots:
         file = root.joinpath(*place.split(".")).with_suffix(".py")
         if file.is_file():
@@ -529,37 +624,38 @@ def _zero_ratio(result: ProbeResult, _: TargetReading) -> _Evidence:
     return _Evidence({"ordinary": _SOUND, case: grads}, _is_broken, _COMPARE, swaps_groups=swaps)
 
 
-_COUNT = (
-    "with torch.profiler.profile() as profile:",
-    "    {call}",
-    "count = sum(e.count for e in profile.key_averages() if e.key{matches})",
-    'print(tensors, "tensors:", count, "{words}")',
-)
+_READS = (' == "aten::_local_scalar_dense"', "device values read")
+_OPERATORS = ('.startswith("aten::")', "operators")
+
+
+def _count_lines(matches: str, words: str) -> tuple[str, ...]:
+    """Return the lines that count the operators of a call whose names match."""
+    return (
+        "with torch.profiler.profile() as profile:",
+        "    {call}",
+        f"count = sum(e.count for e in profile.key_averages() if e.key{matches})",
+        f'print(tensors, "tensors:", count, "{words}")',
+    )
+
+
+def _grows_by_60(printed: _Lines) -> bool:
+    return len(printed.cases) == 2 and printed.field(1, "") >= printed.field(0, "") + 60
+
+
+_SIZES = ("for tensors in (4, 64):", "    grads = [torch.ones(128) for _ in range(tensors)]")
 
 
 def _counted(matches: str, words: str) -> Callable[..., _Evidence]:
     """Count operators by name at 4 and 64 tensors; the count grows if the defect is there."""
-
-    def made(*_: object) -> _Evidence:
-        lines = tuple(line.replace("{matches}", matches).replace("{words}", words) for line in _COUNT)
-        loop = ("for tensors in (4, 64):", "    grads = [torch.ones(128) for _ in range(tensors)]")
-
-        def shows(printed: _Lines) -> bool:
-            return len(printed.cases) == 2 and printed.field(1, "") >= printed.field(0, "") + 60
-
-        return _Evidence({}, shows, lines, loop=loop)
-
-    return made
+    return lambda *_: _Evidence({}, _grows_by_60, _count_lines(matches, words), loop=_SIZES)
 
 
 def _collecting(*_: object) -> _Evidence:
-    made = _counted(' == "aten::_local_scalar_dense"', "device values read while collecting")()
-
     def shows(printed: _Lines) -> bool:
         return len(printed.cases) == 2 and all(printed.field(number, "") > 0 for number in range(2))
 
-    lines = tuple(line.replace("{call}", "{collect}") for line in made.lines)
-    return _Evidence({}, shows, lines, loop=made.loop)
+    lines = _count_lines(_READS[0], "device values read while collecting")
+    return _Evidence({}, shows, tuple(line.replace("{call}", "{collect}") for line in lines), loop=_SIZES)
 
 
 def _peak(*_: object) -> _Evidence:
@@ -574,7 +670,7 @@ def _peak(*_: object) -> _Evidence:
         return len(printed.cases) == 1 and printed.field(0, "") > 0.25
 
     cases = {"1M parameters,": "[torch.ones(100_000) for _ in range(10)]"}
-    return _Evidence(cases, shows, lines, imports=("itertools",))
+    return _Evidence(cases, shows, lines)
 
 
 def _generator(*_: object) -> _Evidence:
@@ -634,13 +730,13 @@ _EVIDENCE: Mapping[str, Callable[[ProbeResult, TargetReading], _Evidence]] = {
     "fails_on_noncontiguous_grads": _layouts,
     "fails_on_sparse_grads": _sparse,
     "fails_on_zero_element_grads": _zero_elements,
-    "launches_grow_with_tensors": _counted('.startswith("aten::")', "operators"),
+    "launches_grow_with_tensors": _counted(*_OPERATORS),
     "nonfinite_grads_look_healthy": _nonfinite,
     "norm_depends_on_grouping": _grouping,
     "norm_overflows_on_finite_grads": lambda result, reading: _scaled(result, reading, "breaking_magnitude"),
     "norm_underflows_to_zero": lambda result, reading: _scaled(result, reading, "vanishing_magnitude"),
     "peak_memory_grows_with_params": _peak,
     "ratio_divides_by_zero": _zero_ratio,
-    "syncs_grow_with_tensors": _counted(' == "aten::_local_scalar_dense"', "device values read"),
+    "syncs_grow_with_tensors": _counted(*_READS),
     "async_collect_synchronizes": _collecting,
 }

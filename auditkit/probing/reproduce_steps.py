@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from auditkit.probing.worker.feeding import guesses
 from auditkit.probing.worker.steps import roles
 
 MOST_LINES = 30
-_LONGEST_CALL = 88
+_LONGEST_CALL = 84
 _SCALE = 1024.0
 _LIMIT = 0.01
 _WORDS = {
@@ -45,7 +45,6 @@ _WORDS = {
     roles.NO_CONTEXT: "contextlib.nullcontext()",
 }
 """The expression for each word by which the worker made an argument of a step."""
-_MODULES = ("contextlib", "logging", "runpy", "types", "unittest.mock")
 _RESULTS = {
     "loss": "loss",
     "scores, loss": "(scores, loss)",
@@ -54,6 +53,7 @@ _RESULTS = {
     "answer": "types.SimpleNamespace(loss=loss, logits=scores)",
     "losses": '{"loss": loss}',
 }
+_WITHOUT_CUDA = "torch.Tensor.cuda = torch.nn.Module.cuda = torch.cuda.synchronize = lambda *a, **_: a and a[0]"
 _BATCH = {"tuple": "(x, y)", "list": "[x, y]", "mapping": '{"input_ids": x, "labels": y}', "inputs": "x"}
 
 
@@ -67,14 +67,6 @@ def too_long(name: str, count: int, most: int) -> str:
 
 
 @dataclass(frozen=True)
-class StepScript:
-    """The text of a script, and whether the lines that it prints show the defect."""
-
-    text: str
-    shows: Callable[[Sequence[str]], bool]
-
-
-@dataclass(frozen=True)
 class _Evidence:
     """The lines below the definition of `train_small`, and whether what they print shows the defect."""
 
@@ -82,49 +74,50 @@ class _Evidence:
     shows: Callable[[Sequence[str]], bool]
 
 
-def step_script(result: ProbeResult, reading: TargetReading, name: str, import_line: str) -> StepScript:
-    """Return the script for a finding about a step; `name` is its function as `import_line` imports it.
+def step_script(
+    result: ProbeResult, reading: TargetReading, name: str, source: str, import_line: str
+) -> tuple[list[str], Callable[[Sequence[str]], bool]]:
+    """Return the lines below `import torch` for a finding about a step, and whether what they print shows it.
+
+    `name` is the step's function as `import_line` imports it, `source` its file.
 
     Raises NoScriptError if a few lines cannot call the step.
     """
     if result.probe not in _EVIDENCE:
         raise NoScriptError(f"No script of {MOST_LINES} lines shows what {result.probe} measures.")
     step: Mapping[str, Any] = reading.plan["step"]
-    if step["task"] != "samples" or step["form"] not in _BATCH:
+    is_known = step["task"] == "samples" or (step["task"] == "tokens" and step["form"] == "inputs")
+    if not is_known or step["form"] not in _BATCH:
         raise NoScriptError(f"No template builds the batches of this step ({step['task']}, {step['form']}).")
     evidence = _EVIDENCE[result.probe](result, step)
-    call, words = _call(reading, name, step)
+    parameters, moves = _read_function(source, name)
+    call, words = _call(reading, name, step, parameters)
+    if not words & {guesses.OPTIMIZER, guesses.OPTIMIZERS}:
+        raise NoScriptError("The step builds its own optimizer.")
     if "limit" in "".join(evidence.lines) and roles.LIMIT not in words:
         raise NoScriptError("The step takes no limit of gradients as an argument.")
     body = [
         "torch.manual_seed(0)",
         _model(step),
-        "optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)",
-        "norms = []",
+        "optimizer, norms = torch.optim.SGD(model.parameters(), lr=1e-3), []",
         "def watch(*_):",
         "    grads = [p.grad.norm() for p in model.parameters() if p.grad is not None]",
         "    norms.append(round(torch.stack(grads).norm().item(), 6))",
-        "hook = register_optimizer_step_pre_hook(watch)",
+        "optimizer.register_step_pre_hook(watch)",
         *call,
-        "hook.remove()",
         "return norms, model",
     ]
-    modules = [each for each in _MODULES if f"{each}." in f"{body}{import_line}"]
     lines = [
-        *(f"import {each}" for each in ("torch", *modules)),
-        "from torch.optim.optimizer import register_optimizer_step_pre_hook",
         import_line,
+        *([_WITHOUT_CUDA] if moves else ()),
         *_model_class(step),
         "def train_small(batches, limit=1e9, scale=1.0):",
         *(f"    {line}" for line in body),
-        "torch.manual_seed(1)",
-        "data = [(torch.randn(3, 11), torch.randint(0, 11, (3,))) for _ in range(3)]",
+        "data = [(torch.arange(33.0).view(3, 11).add(n).sin(), torch.arange(3) + n) for n in range(3)]",
         f"batches = [{_BATCH[step['form']]} for x, y in data]",
         *evidence.lines,
     ]
-    if len(lines) > MOST_LINES:
-        raise NoScriptError(too_long(name, len(lines), MOST_LINES))
-    return StepScript("\n".join(lines), evidence.shows)
+    return lines, evidence.shows
 
 
 def _model(step: Mapping[str, Any]) -> str:
@@ -136,18 +129,39 @@ def _model(step: Mapping[str, Any]) -> str:
 def _model_class(step: Mapping[str, Any]) -> list[str]:
     if step["returns"] == "scores":
         return []
-    return [
+    has_labels = step["form"] != "inputs"
+    loss = "torch.nn.functional.cross_entropy(scores, labels)" if has_labels else "scores.square().mean()"
+    head = [
         "class Model(torch.nn.Linear):",
-        "    def forward(self, input_ids, labels, **_):",
+        f"    def forward(self, input_ids, {'labels, **_' if has_labels else '*_, **__'}):",
+    ]
+    if step["returns"] == "loss":
+        return [*head, f"        return {loss.replace('scores', 'super().forward(input_ids)')}"]
+    return [
+        *head,
         "        scores = super().forward(input_ids)",
-        "        loss = torch.nn.functional.cross_entropy(scores, labels)",
+        f"        loss = {loss}",
         f"        return {_RESULTS[step['returns']]}",
     ]
 
 
-def _call(reading: TargetReading, name: str, step: Mapping[str, Any]) -> tuple[list[str], set[str]]:
+def _read_function(source: str, name: str) -> tuple[set[str], bool]:
+    """Return the parameters of a function, with `self`, and whether it moves tensors to CUDA by name."""
+    *_, last = name.split(".")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name == last:
+            spec = node.args
+            parameters = {each.arg for each in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.kwarg) if each}
+            return parameters | {"self"}, ".cuda" in ast.unparse(node)
+    raise NoScriptError(f"The file has no function {name}.")
+
+
+def _call(
+    reading: TargetReading, name: str, step: Mapping[str, Any], parameters: set[str]
+) -> tuple[list[str], set[str]]:
     """Return the lines that call the step, and the words of what it is passed."""
     made = {**reading.plan.get("filled", {}), **reading.target.arguments}
+    made = {path: value for path, value in made.items() if path.partition(".")[0] in parameters}
     words = {value for value in made.values() if isinstance(value, str)}
     tree: dict[str, Any] = {}
     for path, value in made.items():
@@ -179,15 +193,18 @@ def _call(reading: TargetReading, name: str, step: Mapping[str, Any]) -> tuple[l
     return [*lines, *called], words
 
 
-def _packed(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield lines of whole arguments: only one that is longer than a line passes its width."""
-    line = ""
+def _packed(arguments: Sequence[str]) -> list[str]:
+    """Return lines of whole arguments; a longer one is cut between words, unless it has a text in quotes."""
+    parts: list[str] = []
     for argument in arguments:
-        if line and len(f"{line}{argument}") > _LONGEST_CALL - 6:
-            yield line.rstrip()
-            line = ""
-        line += f"{argument}, "
-    yield line.rstrip()
+        is_long = len(argument) > _LONGEST_CALL - 6 and not {'"', "'"} & set(argument)
+        parts += f"{argument},".split() if is_long else [f"{argument},"]
+    lines = [""]
+    for part in parts:
+        if lines[-1] and len(lines[-1]) + len(part) > _LONGEST_CALL - 6:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {part}".strip()
+    return lines
 
 
 def _expression(value: Any) -> str:
@@ -205,10 +222,8 @@ def _norms(line: str) -> list[float]:
 
 def _limits(scale: float) -> tuple[str, ...]:
     options = f", scale={scale}" * (scale != 1)
-    return (
-        f"for limit in (1e9, {_LIMIT}):",
-        f'    print("limit", limit, "and the norm at each step:", train_small(batches, limit{options})[0])',
-    )
+    run = f"train_small(batches, limit{options})[0]"
+    return (f'for limit in (1e9, {_LIMIT}): print("limit", limit, "norm at each step:", {run})',)
 
 
 def _misses(*_: object) -> _Evidence:
@@ -264,8 +279,7 @@ def _after_nan(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
 def _waits(*_: object) -> _Evidence:
     lines = (
         "for times in (1, 4):",
-        "    with torch.profiler.profile() as profile:",
-        "        steps = len(train_small(batches * times)[0])",
+        "    with torch.profiler.profile() as profile: steps = len(train_small(batches * times)[0])",
         '    reads = sum(e.count for e in profile.key_averages() if e.key == "aten::_local_scalar_dense")',
         # `watch` reads one norm for each step.
         '    print(3 * times, "batches, device values read:", reads - steps)',

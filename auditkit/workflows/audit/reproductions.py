@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from auditkit.model.runs.run import Finding, Run
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.reproduce import NoReproduction, Reproduction, reproduction
+from auditkit.probing.reproduce import Reproduction, reproduction
 
 
 def with_reproductions(run: Run, groups: Iterable[Sequence[Finding]], setting: Setting) -> Run:
@@ -16,14 +16,12 @@ def with_reproductions(run: Run, groups: Iterable[Sequence[Finding]], setting: S
     The findings of a group share a cause and a ticket, the worst first. The first script that shows its defect is kept.
     """
     scripts, reasons = dict(run.scripts), dict(run.no_script)
+    absent: dict[str, None] = {}
     readings = {reading.target.call: reading for reading in run.targets}
     for group in groups:
         name = group[0].result.fingerprint
         for finding in group:
-            reading = readings.get(finding.result.target)
-            made: Reproduction | NoReproduction = NoReproduction("The source was read and nothing was run.")
-            if reading is not None:
-                made = reproduction(finding.result, reading, setting)
+            made = reproduction(finding.result, readings.get(finding.result.target), setting, absent)
             if isinstance(made, Reproduction):
                 scripts[name] = made.markdown()
                 reasons.pop(name, None)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.patching.rewrites.rewrite import rewrites_of, rewritten
-from tests.probing.patching.rewrites.places import after, finding, place_of
+from auditkit.probing.patching.rewrites.rewrite import rewrites_of
+from tests.probing.patching.rewrites.places import after, finding, place_of, text_with
 
 SPARSE, LAUNCHES, DESTROYS = "fails_on_sparse_grads", "launches_grow_with_tensors", "clip_destroys_gradients"
 
@@ -115,7 +115,7 @@ def test_what_is_left_of_gradients_is_the_same_sparse_or_not(source: str, tmp_pa
     found = rewrites_of(place, [finding(probe) for probe in (SPARSE, LAUNCHES, DESTROYS, "sync_in_loop")])
     runs = [("watch", False)]
     for rewrite in found:
-        (tmp_path / f"watch_{rewrite.name}.py").write_text(rewritten(place, [rewrite]).text)
+        (tmp_path / f"watch_{rewrite.name}.py").write_text(text_with(place, [rewrite]))
         runs += [(f"watch_{rewrite.name}", is_sparse) for is_sparse in (False, True)[: 1 + (SPARSE in rewrite.probes)]]
     code = "\n".join(RUN.format(*run) for run in runs)
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)

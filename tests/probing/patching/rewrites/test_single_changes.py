@@ -176,7 +176,7 @@ def test_gradients_that_are_given_are_read_as_their_stored_values(tmp_path: Path
     source = 'import torch\n\n\ndef measure(grads):\n    """Norm."""\n    return torch.norm(torch.stack(grads))\n'
     line = "    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]\n"
     expected = source.replace('"""\n', '"""\n' + line)
-    assert after(tmp_path, source, "given_sparse_values", SPARSE) == expected
-    assert after(tmp_path, expected, "given_sparse_values", SPARSE) == expected
+    assert after(tmp_path, source, "sparse_values", SPARSE) == expected
+    assert after(tmp_path, expected, "sparse_values", SPARSE) == expected
     others = source.replace("grads", "tensors")
-    assert after(tmp_path, others, "given_sparse_values", SPARSE) == others
+    assert after(tmp_path, others, "sparse_values", SPARSE) == others

@@ -16,11 +16,9 @@ import libcst as cst
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.local_names import names_of, parameters
 from auditkit.probing.patching.patches import CannotComplete, FunctionFile
-from auditkit.probing.patching.rewrites.syntax import code, inside, parsed, swapped
+from auditkit.probing.patching.rewrites.syntax import code, parsed
 from auditkit.probing.source_code.modules import Function, top_level
 
-_LIMITS = (88, 100, 120)
-"""The customary line lengths."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -106,8 +104,7 @@ class Draft:
     @cached_property
     def data(self) -> bytes:
         """The bytes of the file: those that no change concerns are the same."""
-        units = [replace(unit, node=unit.node.visit(_Layout(self, unit))) for unit in self.units]  # type: ignore[arg-type]
-        module = self.module.visit(_Put(units))
+        module = self.module.visit(_Put(self.units))
         assert isinstance(module, cst.Module)
         body = list(module.body)
         top = self.units[0].top if self.units else 0
@@ -144,48 +141,6 @@ class Draft:
         before, after = (data.decode(self.module.encoding).split("\n") for data in (self.place.data, self.data))
         matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
         return [(i, j, after[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
-
-
-class _Layout(cst.CSTTransformer):
-    """Gives each clause of a comprehension a line of its own where a changed line is longer than those of the file."""
-
-    def __init__(self, draft: Draft, unit: Unit) -> None:
-        super().__init__()
-        self._text = draft.module.code
-        longest = max(map(len, self._text.split("\n")))
-        self._limit = next((limit for limit in _LIMITS if longest <= limit), _LIMITS[-1])
-        self._indent = draft.indent
-        first = unit.function.node.col_offset // len(draft.indent)
-        self._depth = first - isinstance(unit.function, Block)
-
-    def visit_IndentedBlock(self, _: cst.IndentedBlock) -> None:
-        self._depth += 1
-
-    def leave_IndentedBlock(self, _: cst.IndentedBlock, node: cst.IndentedBlock) -> cst.IndentedBlock:
-        self._depth -= 1
-        return node
-
-    def leave_SimpleStatementLine(
-        self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
-    ) -> cst.SimpleStatementLine:
-        lines = [line.rstrip() for line in code(node).split("\n")]
-        longest = max((line for line in lines if line.strip() not in self._text), key=len, default="")
-        if len(self._indent) * self._depth + len(longest) <= self._limit:
-            return node
-        listed = (one for one in inside(node) if isinstance(one, cst.ListComp | cst.SetComp))
-        found = next((one for one in listed if not one.for_in.inner_for_in and code(one) not in self._text), None)
-        return swapped(node, {found: self._laid_out(found)}) if found is not None else node
-
-    def _laid_out(self, node: cst.ListComp | cst.SetComp) -> cst.BaseExpression:
-        def line(blanks: str) -> cst.ParenthesizedWhitespace:
-            return cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(blanks))
-
-        inner, outer = line(self._indent), line("")
-        ifs = [one.with_changes(whitespace_before=inner) for one in node.for_in.ifs]
-        opening = {"lbracket": cst.LeftSquareBracket(inner), "rbracket": cst.RightSquareBracket(outer)}
-        if isinstance(node, cst.SetComp):
-            opening = {"lbrace": cst.LeftCurlyBrace(inner), "rbrace": cst.RightCurlyBrace(outer)}
-        return node.with_changes(for_in=node.for_in.with_changes(whitespace_before=inner, ifs=ifs), **opening)
 
 
 class _Put(cst.CSTTransformer):

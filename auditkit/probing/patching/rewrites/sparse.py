@@ -29,15 +29,15 @@ _READ_OF_ANY = frozenset({"is_sparse", "device", "dtype", "shape", "size", "nume
 STORED = "{0}.coalesce().values() if {1}.is_sparse else {0}"
 
 
-def stored_values(draft: Draft, norms_alone: bool = False) -> Draft:
-    """Read the stored values of sparse gradients, or of those alone whose norm is formed in the same expression.
+def stored_values(draft: Draft, norms: frozenset[str] = frozenset()) -> Draft:
+    """Read the stored values of sparse gradients; in the functions `norms` alone where their norm is formed.
 
     Code that treats sparse gradients already stays as it is.
     """
     if draft.mentions(*_HANDLED):
         return draft
-    found = draft.changed(lambda draft, unit: StoredValues(draft, unit, norms_alone))
-    if found.data == draft.data and draft.units and not norms_alone:
+    found = draft.changed(lambda draft, unit: StoredValues(draft, unit, unit.function.qualified_name in norms))
+    if not norms and found.data == draft.data:
         return draft.changed(_OfParameters)
     return found
 
@@ -67,10 +67,12 @@ class StoredValues(Pattern):
         self._written = {name for name in _lists(unit) if _is_written(unit, name, self.torch)}
         self._may_name = False
         self._outer: list[bool] = []
+        self._assigned: cst.BaseExpression | None = None
         self._named: tuple[str, cst.BaseExpression] | None = None
 
-    def visit_SimpleStatementLine(self, _: cst.SimpleStatementLine) -> None:
+    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:
         self._may_name = True
+        self._assigned = assigned(node)[1]
 
     def leave_SimpleStatementLine(
         self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
@@ -100,9 +102,11 @@ class StoredValues(Pattern):
 
     visit_SetComp = visit_GeneratorExp = visit_ListComp
 
-    def _leave_comprehension(self, _: cst.CSTNode, node: cst.BaseSimpleComp) -> cst.BaseExpression:
+    def _leave_comprehension(self, original: cst.CSTNode, node: cst.BaseSimpleComp) -> cst.BaseExpression:
         self._may_name = self._outer.pop()
         listed, each = node.for_in.iter, node.for_in.target
+        if gradient_of(node.elt) is not None and original is not self._assigned and not self._norms_alone:
+            return node.with_changes(elt=_stored(node.elt))
         if dotted(listed) in self._written and isinstance(each, cst.Name):
             return node.with_changes(elt=node.elt.visit(_Reads(each.value)))
         return node

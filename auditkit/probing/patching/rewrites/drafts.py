@@ -16,9 +16,11 @@ import libcst as cst
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.local_names import names_of, parameters
 from auditkit.probing.patching.patches import CannotComplete, FunctionFile
-from auditkit.probing.patching.rewrites.syntax import code, parsed
+from auditkit.probing.patching.rewrites.syntax import code, inside, parsed, swapped
 from auditkit.probing.source_code.modules import Function, top_level
 
+_LIMITS = (88, 100, 120)
+"""The customary line lengths."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -104,7 +106,8 @@ class Draft:
     @cached_property
     def data(self) -> bytes:
         """The bytes of the file: those that no change concerns are the same."""
-        module = self.module.visit(_Put(self.units))
+        units = [self.visited(unit, _Layout(self.module.code, self.indent)) for unit in self.units]
+        module = self.module.visit(_Put(units))
         assert isinstance(module, cst.Module)
         body = list(module.body)
         top = self.units[0].top if self.units else 0
@@ -143,6 +146,30 @@ class Draft:
         return [(i, j, after[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
 
 
+class _Layout(cst.CSTTransformer):
+    """Gives the clauses of a comprehension lines of their own where a changed line is longer than those of the file."""
+
+    def __init__(self, before: str, indent: str) -> None:
+        super().__init__()
+        self._before = before
+        longest = max(map(len, before.split("\n")))
+        self._limit = next((limit for limit in _LIMITS if longest <= limit), _LIMITS[-1]) - len(indent)
+        self._indent = indent
+
+    def leave_SimpleStatementLine(
+        self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine:
+        lines = (line for line in code(node).split("\n") if line.strip() not in self._before)
+        longest = max(lines, key=len, default="")
+        clause = next((one for one in inside(node) if isinstance(one, cst.CompFor) and code(one) in longest), None)
+        if len(longest) <= self._limit or clause is None:
+            return node
+        blanks = longest[: len(longest) - len(longest.lstrip())] + self._indent
+        line = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(blanks))
+        ifs = [one.with_changes(whitespace_before=line) for one in clause.ifs]
+        return swapped(node, {clause: clause.with_changes(whitespace_before=line, ifs=ifs)})
+
+
 class _Put(cst.CSTTransformer):
     """Puts the changed functions into the file."""
 
@@ -167,7 +194,7 @@ _Place = tuple[cst.CSTNode, cst.CSTNode, int, int]
 
 
 def _statements(module: cst.Module) -> Iterator[_Place]:
-    """Every statement in the order of the text: its suite, its place there, and the place of its holder in the module."""
+    """Every statement in the order of the text: its suite, its place there, and that of its holder in the module."""
 
     def walk(node: cst.CSTNode, top: int) -> Iterator[_Place]:
         for place, child in enumerate(node.body if isinstance(node, cst.Module | cst.IndentedBlock) else node.children):

@@ -13,10 +13,13 @@ from auditkit.probing.patching.patches import FunctionFile, find_function
 from auditkit.probing.patching.rewrites.drafts import Draft
 from auditkit.probing.patching.rewrites.rewrite import Rewrite, rewrites_of, rewritten
 
+_LONGEST = f"# {'-' * 110}\n"
+"""What says that the file's lines may have 120 characters."""
+
 
 def place_of(folder: Path, source: str, call: str = "watch:measure") -> FunctionFile:
     """The function `call` of the file watch.py with this text."""
-    (folder / "watch.py").write_text(source, "utf-8")
+    (folder / "watch.py").write_text(source + _LONGEST, "utf-8")
     place = find_function(folder, [folder], call)
     assert place is not None
     return place
@@ -31,7 +34,7 @@ def rewrites(folder: Path, source: str, *probes: str, call: str = "watch:measure
 
 
 def text_with(place: FunctionFile, rewrites: list[Rewrite]) -> str:
-    return rewritten(place, rewrites).data.decode()
+    return rewritten(place, rewrites).data.decode().removesuffix(_LONGEST)
 
 
 def after(folder: Path, source: str, name: str, *probes: str, call: str = "watch:measure") -> str:

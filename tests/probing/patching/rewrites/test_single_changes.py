@@ -156,7 +156,9 @@ def test_what_needs_no_gradient_is_done_without_one(tmp_path: Path) -> None:
         "    for _, p in named:\n        if buffers is None:\n            p.grad.mul_(factor)\n"
         "        else:\n            buffers[p].mul_(factor)\n    return devices\n"
     )
-    asked = source.replace("in named}", "in named if p.grad is not None or buffers is not None}")
+    asked = source.replace(
+        " for _, p in named}", "\n        for _, p in named\n        if p.grad is not None or buffers is not None}"
+    )
     skip = "            if p.grad is None:\n                continue\n"
     asked = asked.replace("            p.grad.mul_", f"{skip}            p.grad.mul_")
     assert after(tmp_path, source, "present_gradients", MISSING) == asked

@@ -39,8 +39,8 @@ from auditkit.workflows.fixes.no_fix import (
     NO_TARGET,
     TRADES,
     Failed,
-    Failures,
     NoFix,
+    reason_of,
     time_was_over,
 )
 from auditkit.workflows.fixes.shared_diffs import Effect, shared
@@ -116,7 +116,7 @@ class Search:
     def _fix_of(self, group: Sequence[Finding]) -> Fix | NoFix:
         """The smallest fix of the findings that judge it. Minor ones may stay: no edit grows on their account."""
         judging = judging_of(group)
-        cause, failures = Cause.of(judging, [one for one in group if one not in judging]), Failures()
+        cause = Cause.of(judging, [one for one in group if one not in judging])
         places = self._places(cause)
         if not places:
             return NO_REWRITE
@@ -127,24 +127,25 @@ class Search:
         if not all(self._trials.base(cause.arm, target).are_comparable for target in cause.targets):
             return NO_ANSWERS
         results = [finding.result for finding in cause.findings]
+        tried: dict[bytes, Failed] = {}
+        refused = ""
         for place in places:
             sets = RewriteSets(self.rewrites(place, results), cause.probes)
             for chosen in sets:
-                if self._ends.is_set() or failures.traded >= _MOST_FULL_RUNS:
-                    return failures.reason
+                if self._ends.is_set() or sum(one.near > LEAVES for one in tried.values()) >= _MOST_FULL_RUNS:
+                    return reason_of(tried.values(), refused)
                 try:
                     candidate = made(place, chosen, results)
                 except CannotComplete as error:
-                    failures.refused = str(error)
+                    refused = str(error)
                     continue
                 outcome = self._tried(cause, candidate)
                 if isinstance(outcome, Fix):
                     return outcome
+                tried.setdefault(candidate.change.after, outcome)
                 if outcome.left:
                     sets.left(outcome.left, chosen)
-                if candidate.change.after not in failures.files:
-                    failures.add(outcome, candidate.change.after)
-        return failures.reason
+        return reason_of(tried.values(), refused)
 
     def _places(self, cause: Cause) -> list[FunctionFile]:
         """The function with the cause; where that is another one, the target's own function as well."""

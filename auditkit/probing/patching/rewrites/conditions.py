@@ -11,6 +11,7 @@ from auditkit.probing.patching.rewrites.syntax import (
     Pattern,
     assigned,
     calls,
+    code,
     dotted,
     expression,
     last_name,
@@ -105,7 +106,7 @@ class ChosenOnDevice(Pattern):
         match line:
             case cst.SimpleStatementLine(
                 body=[cst.Expr(cst.Call(func=cst.Attribute(attr=cst.Name("mul_")) as scaled, args=[given]))]
-            ) if is_below and limit.value == "1" and dotted(given.value) == tested:
+            ) if is_below and code(limit) == "1" and dotted(given.value) == tested:
                 return statement(f"{{scaled}}({tested}.clamp(max=1))", scaled=scaled)
         return None
 

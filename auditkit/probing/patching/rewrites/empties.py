@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import libcst as cst
 
 from auditkit.probing.patching.rewrites.drafts import Draft, Unit
 from auditkit.probing.patching.rewrites.syntax import (
+    Listing,
     Pattern,
     bracketed,
     code,
@@ -18,6 +20,7 @@ from auditkit.probing.patching.rewrites.syntax import (
     names,
     statement,
     stores,
+    swapped,
 )
 
 _NEEDS_ELEMENTS = frozenset({"max", "min", "amax", "amin", "mean", "std", "var", "aminmax"})
@@ -26,7 +29,8 @@ _NEEDS_ELEMENTS = frozenset({"max", "min", "amax", "amin", "mean", "std", "var",
 class PresentGradients(Pattern):
     """Leave out parameters without a gradient in comprehensions and loops that read `p.grad`."""
 
-    def _comprehension(self, _: cst.CSTNode, node: cst.BaseComp) -> cst.BaseExpression:
+    def leave_ListComp(self, original_node: Listing, updated_node: Listing) -> cst.BaseExpression:  # noqa: ARG002
+        node = updated_node
         source = node.for_in
         read = _read_gradient(source.target, node.elt)
         if not read or source.inner_for_in or any(_is_asked(read, test) for test in source.ifs):
@@ -42,7 +46,7 @@ class PresentGradients(Pattern):
         new = own.with_changes(test=expression(template, c=condition, own=test))
         return node.with_changes(for_in=source.with_changes(ifs=[new, *source.ifs[1:]]))
 
-    leave_ListComp = leave_SetComp = leave_GeneratorExp = _comprehension
+    leave_SetComp = leave_GeneratorExp = leave_ListComp
 
     def leave_For(self, original: cst.For, node: cst.For) -> cst.BaseStatement:
         read = _read_gradient(node.target, original.body)
@@ -54,15 +58,14 @@ class PresentGradients(Pattern):
 
 def _skipping(suite: cst.BaseSuite, target: cst.BaseExpression, skip: cst.BaseStatement) -> cst.BaseSuite:
     """The suite with `skip` before the first statement that reads a gradient; in the branch that alone reads it."""
-    for place, node in enumerate(suite.body if isinstance(suite, cst.IndentedBlock) else ()):
+    for place, node in enumerate(suite.body):
         if not _read_gradient(target, node):
             continue
         if isinstance(node, cst.If) and not _read_gradient(target, node.test):
-            new = [node.with_changes(body=_skipping(node.body, target, skip))]
-            if isinstance(node.orelse, cst.Else):
-                new = [
-                    new[0].with_changes(orelse=node.orelse.with_changes(body=_skipping(node.orelse.body, target, skip)))
-                ]
+            orelse = node.orelse
+            if isinstance(orelse, cst.Else):
+                orelse = orelse.with_changes(body=_skipping(orelse.body, target, skip))
+            new: list[Any] = [node.with_changes(body=_skipping(node.body, target, skip), orelse=orelse)]
         else:
             new = [skip, node]
         return suite.with_changes(body=[*suite.body[:place], *new, *suite.body[place + 1 :]])
@@ -214,7 +217,7 @@ class TensorOfNothing(Pattern):
                     body=[*_, cst.SimpleStatementLine(body=[cst.Return(value=cst.Float() | cst.Integer() as zero)])]
                 ),
             ) if zero.evaluated_value == 0:
-                return node.with_deep_changes(node.body.body[-1].body[0], value=self._zero())
+                return swapped(node, {zero: self._zero()})
         return node
 
     def leave_IfExp(self, _: cst.IfExp, node: cst.IfExp) -> cst.BaseExpression:

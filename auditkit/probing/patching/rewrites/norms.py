@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import libcst as cst
 
@@ -72,13 +73,14 @@ class Float64(Pattern):
         self._before: list[int] = []
         self._returns = False
 
-    def _leave_assignment(self, _: cst.CSTNode, node: cst.Assign | cst.AugAssign) -> cst.CSTNode:
-        if "float64" in code(node.value) or names(node.value).loads & self._wide:
-            targets = [one.target for one in node.targets] if isinstance(node, cst.Assign) else [node.target]
+    def leave_Assign(self, original_node: Any, updated_node: Any) -> Any:  # noqa: ARG002
+        value = updated_node.value
+        if "float64" in code(value) or names(value).loads & self._wide:
+            targets = [one.target for one in getattr(updated_node, "targets", (updated_node,))]
             self._wide = self._wide.union(*map(stores, targets))
-        return node
+        return updated_node
 
-    leave_Assign = leave_AugAssign = _leave_assignment
+    leave_AugAssign = leave_Assign
 
     def visit_For(self, node: cst.For) -> None:
         if names(node.iter).loads & self._wide:

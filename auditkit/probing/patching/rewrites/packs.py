@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import libcst as cst
 
@@ -81,7 +82,7 @@ class _Counts(Pattern):
 
     def leave_IndentedBlock(self, original: cst.IndentedBlock, node: cst.IndentedBlock) -> cst.IndentedBlock:
         """Take out the statement that makes the copy; the comments above it stay."""
-        body = list(node.body)
+        body: list[Any] = list(node.body)
         for place, line in enumerate(original.body[:-1]):
             if _whole(line, self.torch) == (self._name, self._grads):
                 above, below = body[place].leading_lines, body[place + 1].leading_lines
@@ -128,7 +129,7 @@ class _Counts(Pattern):
         is_predicate = isinstance(node, cst.Call) and last_name(node.func) in ("isnan", "isinf", "isfinite")
         return isinstance(node, cst.Comparison) or is_predicate
 
-    def _of_pack(self, node: cst.BaseExpression) -> cst.BaseExpression:
+    def _of_pack(self, node: Any) -> cst.BaseExpression:
         """The expression with the pack in the place of the whole."""
         name, pack = self._name, self._pack
 

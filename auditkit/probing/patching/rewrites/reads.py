@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import libcst as cst
 
@@ -27,10 +28,9 @@ from auditkit.probing.patching.rewrites.syntax import (
     values_of,
 )
 
-_TRUTHS = {"isnan": "has_nan", "isinf": "has_inf", "isfinite": "is_finite"}
-"""The predicate of a tensor, and a name for its result."""
+_TRUTHS = frozenset({"isnan", "isinf", "isfinite"})
 _TRAINS = frozenset({"backward", "step", "zero_grad", "train", "eval"})
-_Lines = list[cst.BaseStatement]
+_Lines = list[Any]
 
 
 def read_once(draft: Draft) -> Draft:
@@ -216,7 +216,7 @@ def _trains(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _TRAINS
 
 
-def _without(loop: cst.For, lines: Sequence[cst.BaseStatement]) -> Names:
+def _without(loop: cst.For, lines: _Lines) -> Names:
     """The names of the loop's body without those of some of its statements."""
     return names(*swapped(loop, {line: cst.parse_statement("pass") for line in lines}).body.body)
 
@@ -245,7 +245,7 @@ def _reads_in_test(line: cst.CSTNode) -> bool:
     return any(id(read.node) in tests for read in _reads(line))
 
 
-def _is_simple(line: cst.CSTNode) -> bool:
+def _is_simple(line: Any) -> bool:
     if isinstance(line, cst.If):  # what reads under a condition is rarely reached, and stays so
         inner = [*line.body.body, *(line.orelse.body.body if isinstance(line.orelse, cst.Else) else ())]
         is_alone = not isinstance(line.orelse, cst.If)
@@ -258,13 +258,13 @@ class _Parted:
     """The last statements of a loop as two: what is kept of each turn, and the lines behind it."""
 
     def __init__(self, pattern: ReadOnce, loop: cst.For, later: _Lines, number: int) -> None:
-        fresh = lambda name: pattern.draft.fresh(name, pattern.unit)  # noqa: E731
+        draft, unit = pattern.draft, pattern.unit
         reads = [read for line in later for read in _reads(line)]
-        numbers = _value_names(later, reads, fresh)
+        numbers = _value_names(reads, draft, unit)
         carried = _carried_names(loop, later, reads)
         nth = f"_{number + 1}" if number else ""
-        rows = fresh((_several(numbers[0]) if len(reads) == 1 else "rows") + nth)
-        others = fresh((_several(carried[0]) if len(carried) == 1 else "kept") + nth)
+        rows = draft.fresh((_several(numbers[0]) if len(reads) == 1 else "rows") + nth, unit)
+        others = draft.fresh((_several(carried[0]) if len(carried) == 1 else "kept") + nth, unit)
         tensors = _tuple([code(read.tensor) for read in reads])
         self.kept: _Lines = []
         self.opened: _Lines = [statement(f"{rows} = []\n")]
@@ -277,13 +277,13 @@ class _Parted:
         read = rows
         if len(reads) > 1:
             # Each column by itself: no tensor is cast at its turn, which would be one launch more.
-            column, columns = fresh("column"), fresh("columns")
+            column, columns = draft.fresh("column", unit), draft.fresh("columns", unit)
             read = f"zip(*{columns})"
             self.behind = [statement(f"{columns} = [{pattern._numbers(column)} for {column} in zip(*{rows})]\n")]
         turn = f"for {_tuple(numbers)} in {read}:"
         if carried:
             turn = f"for {_tuple(carried)}, {_tuple(numbers)} in zip({others}, {read}):"
-        second = cst.parse_statement(f"{turn}\n{pattern.draft.indent}pass\n")
+        second = cst.parse_statement(f"{turn}\n{draft.indent}pass\n")
         assert isinstance(second, cst.For)
         values = {read.node: cst.Name(number) for read, number in zip(reads, numbers, strict=True)}
         body = [swapped(line, values) for line in later]
@@ -298,19 +298,11 @@ def _carried_names(loop: cst.For, later: _Lines, reads: Sequence[_Read]) -> list
     return sorted(needed & set_first)
 
 
-def _value_names(later: _Lines, reads: Sequence[_Read], fresh) -> list[str]:  # type: ignore[no-untyped-def]
-    """What the numbers are called: as the tensor, or the keyword that they are given to."""
-    args = [one for line in later for one in inside(line) if isinstance(one, cst.Arg) and one.keyword is not None]
-    given = {id(node): arg.keyword.value for arg in args if arg.keyword for node in inside(arg.value)}
-    found = []
-    for read in reads:
-        if isinstance(read.tensor, cst.Name):
-            found.append(read.tensor.value)
-        else:
-            found.append(fresh(_TRUTHS.get(_predicate(read.node)) or given.get(id(read.node)) or "value"))
-    if len(set(found)) == len(found):
-        return found
-    return [fresh(f"value_{number}") for number in range(len(found))]
+def _value_names(reads: Sequence[_Read], draft: Draft, unit: Unit) -> list[str]:
+    """What the numbers are called: as the tensor where that has a name."""
+    value = draft.fresh("value", unit)
+    found = [dotted(read.tensor) if isinstance(read.tensor, cst.Name) else value for read in reads]
+    return found if len(set(found)) == len(found) else [f"{value}_{number}" for number in range(len(found))]
 
 
 def _several(name: str) -> str:

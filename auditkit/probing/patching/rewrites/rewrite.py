@@ -26,22 +26,23 @@ from auditkit.probing.patching.rewrites.syntax import Pattern
 
 Change = Callable[[Draft], Draft]
 
-NARROW_NORM = frozenset({
-    "norm_overflows_on_finite_grads", "norm_underflows_to_zero", "norm_loses_accuracy",
-})  # fmt: skip
+_NARROW = frozenset({"norm_overflows_on_finite_grads", "norm_underflows_to_zero", "norm_loses_accuracy"})
 """Findings that a norm of 16 bits cannot be without: float16 ends at 65,504."""
-_PRECISION = NARROW_NORM | {"norm_depends_on_grouping", "clip_destroys_gradients", "fails_on_mixed_dtypes"}
+_PRECISION = _NARROW | {"norm_depends_on_grouping", "clip_destroys_gradients", "fails_on_mixed_dtypes"}
+_SPARSE = frozenset({"fails_on_sparse_grads"})
 _SYNCS = frozenset({
     "syncs_grow_with_tensors", "sync_in_loop", "graph_breaks_under_compile", "async_collect_synchronizes",
 })  # fmt: skip
-_SPARSE = frozenset({"fails_on_sparse_grads"})
 _TOGETHER = _PRECISION | _SPARSE | _SYNCS | {"launches_grow_with_tensors", "fails_on_gradients_of_two_devices"}
 _MEMORY = frozenset({"peak_memory_grows_with_params", "launches_grow_with_tensors"})
-_PACKS = frozenset({
-    "peak_memory_grows_with_params", "counts_are_rounded", "fails_on_noncontiguous_grads",
-    "fails_on_gradients_of_two_devices", "fails_on_zero_element_grads", "ratio_divides_by_zero",
-})  # fmt: skip
 _ZERO = frozenset({"ratio_divides_by_zero", "fails_on_zero_element_grads"})
+_STRIDES = frozenset({"fails_on_noncontiguous_grads"})
+_PACKS = _ZERO | _STRIDES | {
+    "peak_memory_grows_with_params", "counts_are_rounded", "fails_on_gradients_of_two_devices",
+}  # fmt: skip
+_MISSING = frozenset({"fails_on_missing_grads"})
+_EMPTY = frozenset({"empty_input_changes_result_type"})
+_HEALTHY = frozenset({"nonfinite_grads_look_healthy"})
 
 
 @dataclass(frozen=True)
@@ -106,72 +107,35 @@ def _cast(change: Change, is_narrow: bool) -> Change:
     return cast
 
 
+def _zeros_of_nothing(draft: Draft) -> Draft:
+    found = draft.changed(ZerosOfNothing)
+    return found.changed(AtLeastOne) if found.data != draft.data else draft
+
+
 _NORM = "the norm is formed in float64, inside the reduction"
 _NORMS = "all norms in one operator, in float64, on one device"
+_COPIES = "no float64 copies of the gradients, the norms are formed in float64"
+_IN_PACKS = "no copy of all gradients, they are counted half a million elements at a time"
+_NOTHING = "without gradients the norms are one zero, and nothing is divided by their number"
+_NUMBER = "without gradients the result is a tensor, as it is with some"
 _FAMILIES: tuple[tuple[str, frozenset[str], str, Change], ...] = (
-    (
-        "present_gradients",
-        frozenset({"fails_on_missing_grads"}),
-        "parameters without a gradient are left out",
-        _each(PresentGradients),
-    ),
+    ("present_gradients", _MISSING, "parameters without a gradient are left out", _each(PresentGradients)),
     ("without_elements", _ZERO, "gradients without elements are left out", _each(WithElements)),
     ("sparse_values", _SPARSE, "of a sparse gradient the stored values are read", stored_values),
-    (
-        "counted_in_packs",
-        _PACKS,
-        "no copy of all gradients, they are counted half a million elements at a time",
-        counted_in_packs,
-    ),
-    (
-        "without_double_copies",
-        _MEMORY,
-        "no float64 copies of the gradients, the norms are formed in float64",
-        without_double_copies,
-    ),
-    ("norms_together", _TOGETHER - NARROW_NORM, _NORMS, _cast(norms_together, True)),
-    ("norms_together", _TOGETHER, _NORMS, _cast(norms_together, False)),
-    ("norms_in_float64", (_PRECISION | _SPARSE) - NARROW_NORM, _NORM, _cast(in_float64, True)),
-    ("norms_in_float64", _PRECISION | _SPARSE, _NORM, _cast(in_float64, False)),
-    (
-        "zeros_of_nothing",
-        frozenset({"empty_input_changes_result_type"}),
-        "without gradients the norms are one zero, and nothing is divided by their number",
-        lambda draft: _then(draft, ZerosOfNothing, AtLeastOne),
-    ),
-    (
-        "tensor_of_nothing",
-        frozenset({"empty_input_changes_result_type"}),
-        "without gradients the result is a tensor, as it is with some",
-        _each(TensorOfNothing),
-    ),
-    (
-        "nan_is_too_large",
-        frozenset({"nonfinite_grads_look_healthy"}),
-        "what is not at most the limit, NaN too, counts as above it",
-        _each(NanIsTooLarge),
-    ),
-    (
-        "infinity_counts_too",
-        frozenset({"nonfinite_grads_look_healthy"}),
-        "infinity is looked for as NaN is",
-        _each(NotFinite),
-    ),
-    (
-        "reshaped",
-        frozenset({"fails_on_noncontiguous_grads"}),
-        "reshape takes any strides, where view raises",
-        _each(Reshape),
-    ),
+    ("counted_in_packs", _PACKS, _IN_PACKS, counted_in_packs),
+    ("without_double_copies", _MEMORY, _COPIES, without_double_copies),
+    ("norms_together", _TOGETHER - _NARROW, _NORMS, _cast(norms_together, is_narrow=True)),
+    ("norms_together", _TOGETHER, _NORMS, _cast(norms_together, is_narrow=False)),
+    ("norms_in_float64", (_PRECISION | _SPARSE) - _NARROW, _NORM, _cast(in_float64, is_narrow=True)),
+    ("norms_in_float64", _PRECISION | _SPARSE, _NORM, _cast(in_float64, is_narrow=False)),
+    ("zeros_of_nothing", _EMPTY, _NOTHING, _zeros_of_nothing),
+    ("tensor_of_nothing", _EMPTY, _NUMBER, _each(TensorOfNothing)),
+    ("nan_is_too_large", _HEALTHY, "NaN counts as above the limit", _each(NanIsTooLarge)),
+    ("infinity_counts_too", _HEALTHY, "infinity is looked for as NaN is", _each(NotFinite)),
+    ("reshaped", _STRIDES, "reshape takes any strides, where view raises", _each(Reshape)),
     ("chosen_on_device", _SYNCS, "chosen on the device, where the branch waits for it", _each(ChosenOnDevice)),
     ("read_once", _SYNCS, "the tensors are kept, and read once behind the loop", read_once),
     ("divided_by_at_least_one", _ZERO, "divided by 1 where there is nothing to divide by", _each(AtLeastOne)),
 )
 """In the order in which they are made together: each sees what those above it made."""
 _ORDER = {family[0]: place for place, family in enumerate(_FAMILIES)}
-
-
-def _then(draft: Draft, first: type[Pattern], second: type[Pattern]) -> Draft:
-    """Both changes, where the first changes something."""
-    found = draft.changed(first)
-    return found.changed(second) if found.data != draft.data else draft

@@ -9,6 +9,7 @@ import libcst as cst
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.rewrites.drafts import Draft, Unit
 from auditkit.probing.patching.rewrites.syntax import (
+    Listing,
     Pattern,
     assigned,
     bracketed,
@@ -96,22 +97,21 @@ class StoredValues(Pattern):
             return flattened([line, node.with_changes(leading_lines=[])])
         return node
 
-    def visit_ListComp(self, _: cst.ListComp | cst.SetComp | cst.GeneratorExp) -> None:
+    def visit_ListComp(self, node: Listing) -> None:  # noqa: ARG002
         self._outer.append(self._may_name)
         self._may_name = False
 
-    visit_SetComp = visit_GeneratorExp = visit_ListComp
-
-    def _leave_comprehension(self, original: cst.CSTNode, node: cst.BaseSimpleComp) -> cst.BaseExpression:
+    def leave_ListComp(self, original_node: Listing, updated_node: Listing) -> cst.BaseExpression:
         self._may_name = self._outer.pop()
-        listed, each = node.for_in.iter, node.for_in.target
-        if gradient_of(node.elt) is not None and original is not self._assigned and not self._norms_alone:
-            return node.with_changes(elt=_stored(node.elt))
+        elt, listed, each = updated_node.elt, updated_node.for_in.iter, updated_node.for_in.target
+        if gradient_of(elt) is not None and original_node is not self._assigned and not self._norms_alone:
+            return updated_node.with_changes(elt=_stored(elt))
         if dotted(listed) in self._written and isinstance(each, cst.Name):
-            return node.with_changes(elt=node.elt.visit(_Reads(each.value)))
-        return node
+            return updated_node.with_changes(elt=elt.visit(_Reads(each.value)))
+        return updated_node
 
-    leave_ListComp = leave_SetComp = leave_GeneratorExp = _leave_comprehension
+    visit_SetComp = visit_GeneratorExp = visit_ListComp
+    leave_SetComp = leave_GeneratorExp = leave_ListComp
 
     def leave_Assign(self, _: cst.Assign, node: cst.Assign) -> cst.Assign:
         """Keep the gradients themselves in a list whose tensors are changed in place."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from auditkit.probing.patching.rewrites.drafts import Draft, Unit
 
 _NO_FILE = cst.Module([])
+Line = cst.SimpleStatementLine | cst.If | cst.For
+Listing = cst.ListComp | cst.SetComp | cst.GeneratorExp
 _Node = TypeVar("_Node", bound=cst.CSTNode)
 
 
@@ -112,12 +114,12 @@ def calls(node: cst.CSTNode) -> Iterator[cst.Call]:
 
 def expression(template: str, **parts: cst.BaseExpression | str) -> cst.BaseExpression:
     """A new expression: `{x}` in the template stands for the part `x`."""
-    return parse_template_expression(template, **_nodes(parts))
+    return parse_template_expression(template, **cast(Any, _nodes(parts)))
 
 
-def statement(template: str, **parts: cst.BaseExpression | str) -> cst.BaseStatement:
+def statement(template: str, **parts: cst.BaseExpression | str) -> Line:
     """A new statement of one or more lines."""
-    return cast(cst.BaseStatement, parse_template_statement(template, **_nodes(parts)))
+    return cast(Line, parse_template_statement(template, **cast(Any, _nodes(parts))))
 
 
 def _nodes(parts: dict[str, cst.BaseExpression | str]) -> dict[str, cst.BaseExpression]:
@@ -132,7 +134,7 @@ def assigned(node: cst.CSTNode) -> tuple[str, cst.BaseExpression | None]:
     return "", None
 
 
-def with_value(line: cst.SimpleStatementLine, value: cst.BaseExpression) -> cst.SimpleStatementLine:
+def with_value(line: Any, value: cst.BaseExpression) -> Any:
     """The assignment on a line with another value; what is beside and above it stays."""
     return line.with_changes(body=[line.body[0].with_changes(value=value)])
 
@@ -152,7 +154,7 @@ def flattened(*lines: Iterable[cst.BaseStatement]) -> cst.FlattenSentinel[cst.Ba
     return cst.FlattenSentinel([line for group in lines for line in group])
 
 
-def swapped(node: _Node, new: Mapping[cst.CSTNode, Any]) -> _Node:
+def swapped(node: _Node, new: Mapping[Any, Any]) -> _Node:
     """The node with others in the place of some that it holds: nodes, several of them, or none."""
     by_id = {id(one): other for one, other in new.items()}
 

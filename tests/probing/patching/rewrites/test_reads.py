@@ -165,26 +165,26 @@ CHECKS_AFTER = """import torch
 
 def measure(named):
     bad, found, largest = [], [], 0.0
-    has_nans = []
+    values = []
     names = []
     rows_2 = []
     names_2 = []
     for name, p in named:
         names.append(name)
-        has_nans.append(torch.isnan(p.data).any())
+        values.append(torch.isnan(p.data).any())
         if p.grad is not None:
             names_2.append(name)
             rows_2.append((p.grad.isfinite().all(), p.grad.abs().max()))
-    if has_nans:
-        has_nans = torch.stack([value.to(has_nans[0].device) for value in has_nans]).tolist()
-    for name, has_nan in zip(names, has_nans):
-        if has_nan:
+    if values:
+        values = torch.stack([value.to(values[0].device) for value in values]).tolist()
+    for name, value in zip(names, values):
+        if value:
             bad.append(name)
     columns = [torch.stack([value.to(column[0].device) for value in column]).tolist() for column in zip(*rows_2)]
-    for name, (is_finite, value) in zip(names_2, zip(*columns)):
-        if not is_finite:
+    for name, (value_0, value_1) in zip(names_2, zip(*columns)):
+        if not value_0:
             found.append(name)
-        largest = max(largest, value)
+        largest = max(largest, value_1)
     return bad, found, largest
 """
 

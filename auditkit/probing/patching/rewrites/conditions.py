@@ -11,12 +11,10 @@ from auditkit.probing.patching.rewrites.syntax import (
     Pattern,
     assigned,
     calls,
-    code,
     dotted,
     expression,
     last_name,
     names,
-    statement,
     values_of,
     with_value,
 )
@@ -81,34 +79,21 @@ class NotFinite(Pattern):
 
 
 class ChosenOnDevice(Pattern):
-    """Compute `if total > 0: share = share / total` and `if scale < 1: grad.mul_(scale)` without a branch."""
+    """Compute `if total > 0: share = share / total` by torch.where, without a branch."""
 
     def leave_If(self, _: cst.If, node: cst.If) -> cst.BaseStatement:
-        line = self._without_branch(node)
-        if line is None or node.orelse is not None:
-            return node
-        return line.with_changes(leading_lines=node.leading_lines)
-
-    def _without_branch(self, node: cst.If) -> cst.BaseStatement | None:
         match node:
-            case cst.If(test=cst.Comparison(left=cst.Name(tested)) as test, body=cst.IndentedBlock(body=[line])):
-                pass
-            case _:
-                return None
-        operator, limit = test.comparisons[0].operator, test.comparisons[0].comparator
-        if isinstance(operator, cst.Equal | cst.NotEqual | cst.Is | cst.IsNot) or not _is_tensor(self.unit, tested):
-            return None
-        name, value = assigned(line)
-        if value is not None and name in names(value).loads:
-            where = expression(f"{self.torch}.where({{test}}, {{value}}, {name})", test=test, value=value)
-            return with_value(line, where)
-        is_below = isinstance(operator, cst.LessThan | cst.LessThanEqual) and isinstance(limit, cst.Integer)
-        match line:
-            case cst.SimpleStatementLine(
-                body=[cst.Expr(cst.Call(func=cst.Attribute(attr=cst.Name("mul_")) as scaled, args=[given]))]
-            ) if is_below and code(limit) == "1" and dotted(given.value) == tested:
-                return statement(f"{{scaled}}({tested}.clamp(max=1))", scaled=scaled)
-        return None
+            case cst.If(
+                test=cst.Comparison(left=cst.Name(tested), comparisons=[compared]) as test,
+                body=cst.IndentedBlock(body=[line]),
+                orelse=None,
+            ):
+                name, value = assigned(line)
+                is_order = not isinstance(compared.operator, cst.Equal | cst.NotEqual | cst.Is | cst.IsNot)
+                if value is not None and is_order and name in names(value).loads and _is_tensor(self.unit, tested):
+                    where = expression(f"{self.torch}.where({{test}}, {{value}}, {name})", test=test, value=value)
+                    return with_value(line, where).with_changes(leading_lines=node.leading_lines)
+        return node
 
 
 def _is_tensor(unit: Unit, name: str, depth: int = 2) -> bool:

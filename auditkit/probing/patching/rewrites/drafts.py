@@ -161,7 +161,8 @@ class _Layout(cst.CSTTransformer):
     ) -> cst.SimpleStatementLine:
         lines = (line for line in code(node).split("\n") if line.strip() not in self._before)
         longest = max(lines, key=len, default="")
-        clause = next((one for one in inside(node) if isinstance(one, cst.CompFor) and code(one) in longest), None)
+        listed = (one.for_in for one in inside(node) if isinstance(one, cst.BaseComp))
+        clause = next((one for one in listed if code(one) in longest), None)
         if len(longest) <= self._limit or clause is None:
             return node
         blanks = longest[: len(longest) - len(longest.lstrip())] + self._indent

@@ -28,7 +28,7 @@ def norms_together(draft: Draft) -> Draft:
     """Form the norms of a list in float64 by torch._foreach_norm, and bring them to one device."""
     if draft.changed(NormsTogether).data == draft.data:
         return draft
-    return in_float64(stored_values(draft, frozenset({draft.units[0].function.qualified_name})).changed(NormsTogether))
+    return in_float64(stored_values(draft).changed(NormsTogether))
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,7 @@ def in_float64(draft: Draft) -> Draft:
     Norms that accept sparse gradients accept none with a dtype, so that their stored values are read there.
     """
     found, took_sparse = _widened(draft)
-    if not took_sparse:
-        return found
-    pairs = zip(draft.units, found.units, strict=True)
-    norms = frozenset(old.function.qualified_name for old, new in pairs if old.text != new.text)
-    return _widened(stored_values(draft, norms))[0]
+    return _widened(stored_values(draft))[0] if took_sparse else found
 
 
 def _widened(draft: Draft) -> tuple[Draft, bool]:

@@ -105,13 +105,6 @@ class _Counts(Pattern):
                     return expression(f"({{t}}.double() / max({self._elements}, 1))", t=total)
             case "float", cst.Call() if "count_nonzero" in code(owner) and not node.args:
                 return node.with_changes(func=node.func.with_changes(attr=cst.Name("double")))
-            case "item", cst.BinaryOperation(left=counted, right=elements) if "count_nonzero" in code(owner):
-                inner = (
-                    counted.func.value
-                    if isinstance(counted, cst.Call) and last_name(counted.func) == "double"
-                    else counted
-                )
-                return expression("{t}.item() / {n}", t=inner, n=elements)
             case "vector_norm", _ if node.args and dotted(node.args[0].value) == self._name:
                 norms = expression(f"[{self._over}]", x=self._of_pack(node))
                 return expression(f"{self.torch}.linalg.vector_norm({self.torch}.stack({{n}}))", n=norms)

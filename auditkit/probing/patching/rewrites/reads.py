@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
 
 from auditkit.probing.patching.local_names import Names
-from auditkit.probing.patching.rewrites.drafts import Draft, Unit
 from auditkit.probing.patching.rewrites.syntax import (
     Pattern,
     assigned,
-    calls,
     code,
     dotted,
     flattened,
@@ -25,56 +22,11 @@ from auditkit.probing.patching.rewrites.syntax import (
     statement,
     stores,
     swapped,
-    values_of,
 )
 
 _TRUTHS = frozenset({"isnan", "isinf", "isfinite"})
 _TRAINS = frozenset({"backward", "step", "zero_grad", "train", "eval"})
 _Lines = list[Any]
-
-
-def read_once(draft: Draft) -> Draft:
-    """Keep the tensors of every loop and list that reads one at each turn, and read them behind it."""
-    helpers = {name for unit in draft.units for name in _read_helpers(unit, draft)}
-    units = []
-    for unit in draft.units:
-        changed = draft.visited(unit, ReadOnce(draft, unit, helpers))
-        units.append(_returning_tensor(changed, draft.torch) if unit.function.name in helpers else changed)
-    return replace(draft, units=tuple(units))
-
-
-def _read_helpers(unit: Unit, draft: Draft) -> list[str]:
-    """Private functions that read what they return, and that this one alone calls, in a list of their results."""
-    found = []
-    for node in inside(unit.node):
-        match node:
-            case cst.ListComp(elt=cst.Call(func=cst.Name(name))) if name.startswith("_"):
-                used = len(re.findall(rf"\b{name}\b", draft.module.code))
-                helper = next((one for one in draft.units if one.function.name == name and one is not unit), None)
-                if used == 2 and helper is not None and _returned_read(helper) is not None:  # its own name counts
-                    found.append(name)
-    return found
-
-
-def _returned_read(helper: Unit) -> cst.Return | None:
-    """`return x.item()` as the only way out of a function."""
-    ways_out = [one for one in inside(helper.node) if isinstance(one, cst.Return | cst.Yield)]
-    last = helper.node.body.body[-1] if isinstance(helper.node.body, cst.IndentedBlock) else None
-    match last:
-        case cst.SimpleStatementLine(body=[cst.Return(value=cst.Call() as call) as way_out]) if ways_out == [way_out]:
-            return way_out if _tensor_of(call) is not None and helper.node.asynchronous is None else None
-    return None
-
-
-def _returning_tensor(helper: Unit, torch: str) -> Unit:
-    way_out, node = _returned_read(helper), helper.node
-    if way_out is None or not isinstance(way_out.value, cst.Call):
-        return helper
-    changed = node.with_deep_changes(way_out, value=_tensor_of(way_out.value))
-    if node.returns is not None:
-        annotation = node.returns.with_changes(annotation=cst.parse_expression(f"{torch}.Tensor"))
-        changed = changed.with_changes(returns=annotation)
-    return replace(helper, node=changed)
 
 
 @dataclass(frozen=True)
@@ -116,9 +68,7 @@ def _predicate(test: cst.BaseExpression) -> str:
 
 
 class ReadOnce(Pattern):
-    def __init__(self, draft: Draft, unit: Unit, helpers: set[str]) -> None:
-        super().__init__(draft, unit)
-        self._helpers = helpers
+    """Keep the tensors of every loop and list that reads one at each turn, and read them behind it."""
 
     def leave_SimpleStatementLine(
         self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
@@ -128,33 +78,26 @@ class ReadOnce(Pattern):
         if not isinstance(value, cst.ListComp) or not isinstance(value.elt, cst.Call):
             return node
         tensor = _tensor_of(value.elt)
-        if tensor is not None and len(_reads(value.elt)) == 1:
-            kept = node.with_deep_changes(value, elt=tensor)
-            return flattened([kept], self._read(name))
-        return flattened([node], self._read(name)) if dotted(value.elt.func) in self._helpers else node
+        if tensor is None or len(_reads(value.elt)) > 1:
+            return node
+        return flattened([node.with_deep_changes(value, elt=tensor)], self._read(name))
 
     def leave_For(self, original: cst.For, node: cst.For) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
-        if original.orelse is not None or not isinstance(node.body, cst.IndentedBlock) or not _reads(node):
+        """A loop whose last statements use numbers that are read there, parted in two.
+
+        The first keeps the tensors, and what else the second needs of each turn. Statements under a condition of their
+        own are parted apart.
+        """
+        parts = _parts(node.body) if original.orelse is None else []
+        if not parts or not self._can_wait(node, parts):
             return node
-        return self._of_appends(node) or self._parted(node) or node
-
-    def _of_appends(self, loop: cst.For) -> cst.FlattenSentinel[cst.BaseStatement] | None:
-        """A loop that reads only for `norms.append(norm.item())`: the tensors are appended, and read behind it."""
-        found = []
-        for call in calls(loop):
-            match call:
-                case cst.Call(func=cst.Attribute(value=cst.Name(name), attr=cst.Name("append")), args=[given]):
-                    if (tensor := _tensor_of(given.value)) is not None and self._is_filled(loop, name):
-                        found.append((name, given, tensor))
-        if len(found) != len(_reads(loop)) or any(isinstance(one, cst.Return) for one in inside(loop)):
-            return None
-        changed = swapped(loop, {given.value: _detached(loop, tensor) for _, given, tensor in found})
-        return flattened([changed], *(self._read(name) for name, _, _ in found))
-
-    def _is_filled(self, loop: cst.For, name: str) -> bool:
-        """Whether a list is set once, empty, and is named once in the loop: where it is appended to."""
-        named = [one for one in inside(loop) if isinstance(one, cst.Name) and one.value == name]
-        return [code(value) for value in values_of(self.unit, name)] == ["[]"] and len(named) == 1
+        parted = [_Parted(self, node, part, number) for number, part in enumerate(parts)]
+        new = {part[0]: cst.FlattenSentinel(one.kept) for part, one in zip(parts, parted, strict=True)}
+        gone = {line: cst.RemoveFromParent() for part in parts for line in part[1:]}
+        opened = [line for one in parted for line in one.opened]
+        opened[0] = opened[0].with_changes(leading_lines=node.leading_lines)
+        first = swapped(node, {**new, **gone}).with_changes(leading_lines=[])
+        return flattened(opened, [first], *(one.behind for one in parted))
 
     def _read(self, name: str) -> _Lines:
         """Read all tensors of a list in one copy from the first one's device; an empty list stays one."""
@@ -163,23 +106,6 @@ class ReadOnce(Pattern):
     def _numbers(self, name: str) -> str:
         each = self.draft.fresh("value", self.unit)
         return f"{self.torch}.stack([{each}.to({name}[0].device) for {each} in {name}]).tolist()"
-
-    def _parted(self, loop: cst.For) -> cst.FlattenSentinel[cst.BaseStatement] | None:
-        """A loop whose last statements use numbers that are read there, parted in two.
-
-        The first keeps the tensors, and what else the second needs of each turn. Statements under a condition of their
-        own are parted apart.
-        """
-        parts = _parts(loop.body)
-        if not parts or not self._can_wait(loop, parts):
-            return None
-        parted = [_Parted(self, loop, part, number) for number, part in enumerate(parts)]
-        new = {part[0]: cst.FlattenSentinel(one.kept) for part, one in zip(parts, parted, strict=True)}
-        gone = {line: cst.RemoveFromParent() for part in parts for line in part[1:]}
-        opened = [line for one in parted for line in one.opened]
-        opened[0] = opened[0].with_changes(leading_lines=loop.leading_lines)
-        first = swapped(loop, {**new, **gone}).with_changes(leading_lines=[])
-        return flattened(opened, [first], *(one.behind for one in parted))
 
     def _can_wait(self, loop: cst.For, parts: Sequence[_Lines]) -> bool:
         """Whether these statements may run behind the loop, part by part: nothing of what they do is seen in it."""
@@ -203,13 +129,6 @@ class ReadOnce(Pattern):
         own = [((found := names(*part)).loads | found.stores) & whole - of_turn for part in parts]
         is_apart = all(one.isdisjoint(other) for one, other in itertools.combinations(own, 2))
         return is_apart and not names(*later).stores & read_before
-
-
-def _detached(loop: cst.For, tensor: cst.BaseExpression) -> cst.BaseExpression:
-    """The tensor without its graph in a loop that trains, which would keep the graph of every batch."""
-    if not any(map(_trains, inside(loop))):
-        return tensor
-    return cst.Call(cst.Attribute(tensor, cst.Name("detach")))
 
 
 def _trains(node: cst.CSTNode) -> bool:
@@ -260,19 +179,17 @@ class _Parted:
     def __init__(self, pattern: ReadOnce, loop: cst.For, later: _Lines, number: int) -> None:
         draft, unit = pattern.draft, pattern.unit
         reads = [read for line in later for read in _reads(line)]
-        numbers = _value_names(reads, draft, unit)
         carried = _carried_names(loop, later, reads)
-        nth = f"_{number + 1}" if number else ""
-        rows = draft.fresh((_several(numbers[0]) if len(reads) == 1 else "rows") + nth, unit)
-        others = draft.fresh((_several(carried[0]) if len(carried) == 1 else "kept") + nth, unit)
-        tensors = _tuple([code(read.tensor) for read in reads])
-        self.kept: _Lines = []
+        turn = dotted(reads[0].tensor) or draft.fresh("value", unit)
+        listed, nth = f"all_{turn}" if turn.endswith("s") else f"{turn}s", f"_{number + 1}" if number else ""
+        tensors, values = code(reads[0].tensor), [turn]
+        if len(reads) > 1:
+            turn, listed = draft.fresh("row", unit), "rows"
+            tensors = "(\n" + "".join(f"{draft.indent}{code(read.tensor)},\n" for read in reads) + ")"
+            values = [f"{turn}[{place}]" for place in range(len(reads))]
+        rows, kept = draft.fresh(listed + nth, unit), draft.fresh("kept" + nth, unit)
         self.opened: _Lines = [statement(f"{rows} = []\n")]
-        if carried:
-            self.kept.append(statement(f"{others}.append({_tuple(carried)})\n"))
-            self.opened.append(statement(f"{others} = []\n"))
-        self.kept.append(statement(f"{rows}.append({tensors})\n"))
-        self.kept[0] = self.kept[0].with_changes(leading_lines=later[0].leading_lines)
+        self.kept: _Lines = [cst.parse_statement(f"{rows}.append({tensors})\n")]
         self.behind: _Lines = pattern._read(rows)
         read = rows
         if len(reads) > 1:
@@ -280,13 +197,15 @@ class _Parted:
             column, columns = draft.fresh("column", unit), draft.fresh("columns", unit)
             read = f"zip(*{columns})"
             self.behind = [statement(f"{columns} = [{pattern._numbers(column)} for {column} in zip(*{rows})]\n")]
-        turn = f"for {_tuple(numbers)} in {read}:"
         if carried:
-            turn = f"for {_tuple(carried)}, {_tuple(numbers)} in zip({others}, {read}):"
-        second = cst.parse_statement(f"{turn}\n{draft.indent}pass\n")
-        assert isinstance(second, cst.For)
-        values = {read.node: cst.Name(number) for read, number in zip(reads, numbers, strict=True)}
-        body = [swapped(line, values) for line in later]
+            others = carried[0] if len(carried) == 1 else f"({', '.join(carried)})"
+            self.opened.append(statement(f"{kept} = []\n"))
+            self.kept.insert(0, statement(f"{kept}.append({others})\n"))
+            turn, read = f"{others}, {turn}", f"zip({kept}, {read})"
+        self.kept[0] = self.kept[0].with_changes(leading_lines=later[0].leading_lines)
+        second = cst.ensure_type(cst.parse_statement(f"for {turn} in {read}:\n{draft.indent}pass\n"), cst.For)
+        numbers = {one.node: cst.parse_expression(value) for one, value in zip(reads, values, strict=True)}
+        body = [swapped(line, numbers) for line in later]
         body[0] = body[0].with_changes(leading_lines=[])
         self.behind.append(second.with_changes(body=second.body.with_changes(body=body)))
 
@@ -296,18 +215,3 @@ def _carried_names(loop: cst.For, later: _Lines, reads: Sequence[_Read]) -> list
     set_first = stores(loop.target) | _without(loop, later).stores
     needed = names(*(swapped(line, {read.node: cst.Name("_") for read in reads}) for line in later)).loads
     return sorted(needed & set_first)
-
-
-def _value_names(reads: Sequence[_Read], draft: Draft, unit: Unit) -> list[str]:
-    """What the numbers are called: as the tensor where that has a name."""
-    value = draft.fresh("value", unit)
-    found = [dotted(read.tensor) if isinstance(read.tensor, cst.Name) else value for read in reads]
-    return found if len(set(found)) == len(found) else [f"{value}_{number}" for number in range(len(found))]
-
-
-def _several(name: str) -> str:
-    return f"all_{name}" if name.endswith("s") else f"{name}s"
-
-
-def _tuple(listed: Sequence[str]) -> str:
-    return listed[0] if len(listed) == 1 else f"({', '.join(listed)})"

@@ -20,8 +20,7 @@ from auditkit.probing.patching.rewrites.foreach import norms_together, without_d
 from auditkit.probing.patching.rewrites.norms import in_float64, returned_as
 from auditkit.probing.patching.rewrites.packs import counted_in_packs
 from auditkit.probing.patching.rewrites.reach import functions_of
-from auditkit.probing.patching.rewrites.reads import read_once
-from auditkit.probing.patching.rewrites.sparse import stored_values
+from auditkit.probing.patching.rewrites.reads import ReadOnce
 from auditkit.probing.patching.rewrites.syntax import Pattern
 
 Change = Callable[[Draft], Draft]
@@ -121,7 +120,6 @@ _NUMBER = "without gradients the result is a tensor, as it is with some"
 _FAMILIES: tuple[tuple[str, frozenset[str], str, Change], ...] = (
     ("present_gradients", _MISSING, "parameters without a gradient are left out", _each(PresentGradients)),
     ("without_elements", _ZERO, "gradients without elements are left out", _each(WithElements)),
-    ("sparse_values", _SPARSE, "of a sparse gradient the stored values are read", stored_values),
     ("counted_in_packs", _PACKS, _IN_PACKS, counted_in_packs),
     ("without_double_copies", _MEMORY, _COPIES, without_double_copies),
     ("norms_together", _TOGETHER - _NARROW, _NORMS, _cast(norms_together, is_narrow=True)),
@@ -134,7 +132,7 @@ _FAMILIES: tuple[tuple[str, frozenset[str], str, Change], ...] = (
     ("infinity_counts_too", _HEALTHY, "infinity is looked for as NaN is", _each(NotFinite)),
     ("reshaped", _STRIDES, "reshape takes any strides, where view raises", _each(Reshape)),
     ("chosen_on_device", _SYNCS, "chosen on the device, where the branch waits for it", _each(ChosenOnDevice)),
-    ("read_once", _SYNCS, "the tensors are kept, and read once behind the loop", read_once),
+    ("read_once", _SYNCS, "the tensors are kept, and read once behind the loop", _each(ReadOnce)),
     ("divided_by_at_least_one", _ZERO, "divided by 1 where there is nothing to divide by", _each(AtLeastOne)),
 )
 """In the order in which they are made together: each sees what those above it made."""

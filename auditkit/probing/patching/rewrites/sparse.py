@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.rewrites.drafts import Draft, Unit
 from auditkit.probing.patching.rewrites.syntax import (
     Listing,
@@ -30,17 +29,12 @@ _READ_OF_ANY = frozenset({"is_sparse", "device", "dtype", "shape", "size", "nume
 STORED = "{0}.coalesce().values() if {1}.is_sparse else {0}"
 
 
-def stored_values(draft: Draft, norms: frozenset[str] = frozenset()) -> Draft:
-    """Read the stored values of sparse gradients; in the functions `norms` alone where their norm is formed.
+def stored_values(draft: Draft) -> Draft:
+    """Read the stored values of sparse gradients where gradients are listed, and where their norm is formed.
 
     Code that treats sparse gradients already stays as it is.
     """
-    if draft.mentions(*_HANDLED):
-        return draft
-    found = draft.changed(lambda draft, unit: StoredValues(draft, unit, unit.function.qualified_name in norms))
-    if not norms and found.data == draft.data:
-        return draft.changed(_OfParameters)
-    return found
+    return draft if draft.mentions(*_HANDLED) else draft.changed(StoredValues)
 
 
 def gradient_of(node: cst.CSTNode) -> cst.Attribute | None:
@@ -62,9 +56,8 @@ def _stored(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 class StoredValues(Pattern):
-    def __init__(self, draft: Draft, unit: Unit, norms_alone: bool) -> None:
+    def __init__(self, draft: Draft, unit: Unit) -> None:
         super().__init__(draft, unit)
-        self._norms_alone = norms_alone
         self._written = {name for name in _lists(unit) if _is_written(unit, name, self.torch)}
         self._may_name = False
         self._outer: list[bool] = []
@@ -104,7 +97,7 @@ class StoredValues(Pattern):
     def leave_ListComp(self, original_node: Listing, updated_node: Listing) -> cst.BaseExpression:
         self._may_name = self._outer.pop()
         elt, listed, each = updated_node.elt, updated_node.for_in.iter, updated_node.for_in.target
-        if gradient_of(elt) is not None and original_node is not self._assigned and not self._norms_alone:
+        if gradient_of(elt) is not None and original_node is not self._assigned:
             return updated_node.with_changes(elt=_stored(elt))
         if dotted(listed) in self._written and isinstance(each, cst.Name):
             return updated_node.with_changes(elt=elt.visit(_Reads(each.value)))
@@ -130,14 +123,13 @@ class StoredValues(Pattern):
                 is_copy = "clone" in code(node.func.value)
                 owner = node.func.value if is_copy else gradient  # `.data` of a sparse gradient is a copy
                 return node.with_changes(func=node.func.with_changes(value=owner))
-            is_wanted = is_norm or not self._norms_alone
-            if gradient is not None and is_wanted and node.func.attr.value not in {*_READ_OF_ANY, *_SAME_TENSOR}:
+            if gradient is not None and is_norm:
                 return node.with_changes(func=node.func.with_changes(value=self._read(node.func.value, True)))
         args = [arg.with_changes(value=self._argument(arg.value, is_norm)) for arg in node.args]
         return node.with_changes(args=args) if args else node
 
     def _argument(self, value: cst.BaseExpression, is_norm: bool) -> cst.BaseExpression:
-        if gradient_of(value) is not None and (is_norm or not self._norms_alone):
+        if gradient_of(value) is not None and is_norm:
             return self._read(value, False)
         name = dotted(value.value) if isinstance(value, cst.Subscript) else dotted(value)
         if not is_norm or name not in self._written:
@@ -170,21 +162,6 @@ class _Reads(cst.CSTTransformer):
 
     def leave_Arg(self, _: cst.Arg, node: cst.Arg) -> cst.Arg:
         return node.with_changes(value=self._stored) if dotted(node.value) == self._name else node
-
-
-class _OfParameters(Pattern):
-    """Takes the stored values of gradients that the target is given, before all other statements."""
-
-    def leave_FunctionDef(self, original: cst.FunctionDef, node: cst.FunctionDef) -> cst.FunctionDef:
-        body = node.body
-        given = [one.arg for one in self.unit.function.parameters if one.arg in ("grads", "gradients")]
-        is_target = original is self.draft.units[0].node and not isinstance(self.unit.function, Block)
-        if not given or not is_target or not isinstance(body, cst.IndentedBlock):
-            return node
-        each = self.draft.fresh("g", self.unit)
-        lines = [statement(f"{name} = [{STORED.format(each, each)} for {each} in {name}]\n") for name in given]
-        place = 1 if node.get_docstring() is not None else 0
-        return node.with_changes(body=body.with_changes(body=[*body.body[:place], *lines, *body.body[place:]]))
 
 
 def _lists(unit: Unit) -> Iterator[str]:

@@ -54,7 +54,7 @@ def reason_of(tried: Collection[Failed], refused: str) -> NoFix:
     if not tried:
         return NoFix(NO_REWRITE.short, f"not tried: the change {refused}" if refused else NO_REWRITE.told)
     best = max(tried, key=lambda one: one.near)
-    told = f"1 change was tried, and does not suffice: it {best.told}"
-    if len(tried) > 1:
-        told = f"{counted(len(tried), 'change')} were tried: none sufficed; the best one {best.told}"
+    told = f"{counted(len(tried), 'change')} were tried: none sufficed; the best one {best.told}"
+    if len(tried) == 1:
+        told = f"1 change was tried, and does not suffice: it {best.told}"
     return NoFix(_IN_SHORT[best.near], told)

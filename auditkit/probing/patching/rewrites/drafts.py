@@ -129,8 +129,16 @@ class Draft:
 
     @cached_property
     def lines(self) -> list[int]:
-        """The lines of the file before the change that are changed, or behind which lines are added."""
-        return sorted({line for first, last, _ in self._hunks for line in range(first + 1, max(last, first + 1) + 1)})
+        """The lines of the file before the change that are changed, and those between which lines are added."""
+        changed = {line for first, last, _ in self._hunks for line in range(first + 1, last + 1)}
+        return sorted(
+            changed | {line for first, last, _ in self._hunks if first == last for line in (first, first + 1)}
+        )
+
+    @property
+    def places(self) -> list[int]:
+        """The first line of each change."""
+        return [first + (last > first) for first, last, _ in self._hunks]
 
     @cached_property
     def size(self) -> tuple[int, int]:

@@ -72,8 +72,7 @@ def rewrites_of(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Re
         changed = change(draft)
         if changed.data == draft.data:
             continue
-        lines = changed.lines
-        said = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}: {told}"
+        said = f"line{'s' * (len(changed.places) > 1)} {', '.join(map(str, changed.places))}: {told}"
         known = found.get(changed.data)
         if known is None or known.probes < probes:
             found[changed.data] = Rewrite(name, probes, said, change, changed.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import libcst as cst
 
@@ -81,7 +82,7 @@ class NotFinite(Pattern):
 class ChosenOnDevice(Pattern):
     """Compute `if total > 0: share = share / total` by torch.where, without a branch."""
 
-    def leave_If(self, _: cst.If, node: cst.If) -> cst.BaseStatement:
+    def leave_If(self, _: cst.If, node: cst.If) -> Any:
         match node:
             case cst.If(
                 test=cst.Comparison(left=cst.Name(tested), comparisons=[compared]) as test,

@@ -27,8 +27,7 @@ TORCH = ("torch==2.13.0", "numpy")
 OLDER = ("accelerate==1.15.0", "numpy<2.3")
 LIBRARIES = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 TRAINER = "--checkout empty --target transformers.trainer:Trainer.train"
-SPECIMENS = ROOT / "probes" / "specimens" / "training_steps"
-SPECIMEN = f"--checkout {SPECIMENS} --target trainsteps.sound"
+SPECIMEN = f"--checkout {ROOT / 'probes' / 'specimens' / 'training_steps'} --target trainsteps.sound"
 UNET = "--checkout Pytorch-UNet@52b4f14{} --target train.py:train_model#training_step"
 RECIPE = "recipes/lora_finetune_single_device.py:LoRAFinetuneRecipeSingleDevice.train"
 MODULE = "--checkout empty --target lightning.pytorch.demos.boring_classes:BoringModel.training_step"
@@ -90,24 +89,13 @@ def ask(place: Place, environments: Path) -> Iterator[Document]:
         yield {"subject": subject.name, "torch": document["run"]["torch"], "results": results, "figures": figures}
 
 
-def fixes(place: Place, environments: Path) -> Iterator[Document]:
-    """The rewrites that suffice: of the specimens, and of every public loop that is red."""
-    red = [(each.name, each.options.removeprefix("--checkout ")) for each in SUBJECTS if each.red]
-    python = interpreter(LIBRARIES, environments)
-    for name, words in [("the specimens", str(SPECIMENS)), *(pair for pair in red if not pair[1].startswith("empty"))]:
-        contract = "--contract train_step" if "--target" in words else ""
-        document = place.document(f"audit {words} {contract} --dry-run --fix-time 300 --python {python}")
-        found = [{key: each[key] for key in ("target", "mends", "changes")} for each in document.get("fixes", ())]
-        yield {"subject": name, "fixes": found, "reproduced": document["summary"]["reproduced"]}
-
-
 def is_figure(measurement: Document) -> bool:
     """Whether it is one of four micro-batches against one batch."""
     case = measurement["case"]
     return measurement["name"] in ("norm_ratio", "cosine") and "targets" in case and case["micro_batches"] == 4
 
 
-def page(stored: Sequence[Document], mended: Sequence[Document]) -> tuple[dict[str, str], list[str]]:
+def page(stored: Sequence[Document]) -> tuple[dict[str, str], list[str]]:
     """The blocks of the page, and each subject whose red probes are not those on record."""
     lines, answers, others = [], [], []
     for subject, row in zip(SUBJECTS, stored, strict=True):
@@ -131,16 +119,7 @@ def page(stored: Sequence[Document], mended: Sequence[Document]) -> tuple[dict[s
         "not applicable",
         "slowest",
     )
-    changes = [mend for each in mended for mend in mends(each)]
-    return {"answers": rows(titles, lines), "findings": "\n".join(answers), "fixes": "\n".join(changes)}, others
-
-
-def mends(row: Document) -> Iterator[str]:
-    """How many findings have a fix that was run, and what each does to which loop."""
-    yield f"- {row['subject']}: {len(row['fixes'])} of {row['reproduced']}"
-    for each in row["fixes"]:
-        names = ", ".join(f"`{mend.partition('/')[0]}`" for mend in each["mends"])
-        yield f"  - {names} of `{each['target'].partition(':')[2]}`: {'; '.join(each['changes'])}"
+    return {"answers": rows(titles, lines), "findings": "\n".join(answers)}, others
 
 
 def figures(row: Document) -> list[str]:
@@ -165,9 +144,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             place = Place(Path(folder), options.clones, sys.executable)
             environments = options.environments.resolve()
-            store_results(PAGE, {"rows": list(ask(place, environments)), "fixes": list(fixes(place, environments))})
+            store_results(PAGE, {"rows": list(ask(place, environments))})
     results = results_of(PAGE)
-    blocks, others = page(results["rows"], results["fixes"])
+    blocks, others = page(results["rows"])
     write_blocks(PAGE, blocks)
     if others:
         raise SystemExit("not as on record:\n" + "\n".join(others))

@@ -8,7 +8,7 @@ from benchmarks.training_steps import PAGE, SUBJECTS, page
 
 def test_the_page_is_written_from_its_answers_and_they_are_those_on_record() -> None:
     stored = results_of(PAGE)
-    blocks, others = page(stored["rows"], stored["fixes"])
+    blocks, others = page(stored["rows"])
     text = (EVIDENCE / f"{PAGE}.md").read_text(encoding="utf-8")
     assert fill(text, blocks) == text
     assert others == []
@@ -19,4 +19,4 @@ def test_an_answer_that_is_not_on_record_is_told() -> None:
     rows = stored["rows"]
     sound = next(index for index, each in enumerate(SUBJECTS) if not each.red)
     rows[sound]["results"][0] |= {"outcome": "reproduced", "probe": "a_probe"}
-    assert page(rows, stored["fixes"])[1] == [f"{SUBJECTS[sound].name}: a_probe"]
+    assert page(rows)[1] == [f"{SUBJECTS[sound].name}: a_probe"]

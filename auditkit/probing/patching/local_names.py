@@ -132,24 +132,3 @@ def required_parameters(arguments: ast.arguments) -> frozenset[str]:
     plain = positional[: len(positional) - len(arguments.defaults)]
     keyword = (item for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is None)
     return frozenset(item.arg for item in (*plain, *keyword))
-
-
-def leaves(statement: ast.stmt) -> bool:
-    """Whether control never runs on behind it: it returns or raises on every way through."""
-    if isinstance(statement, ast.Return | ast.Raise):
-        return True
-    if isinstance(statement, ast.If):
-        return bool(statement.orelse) and all(leaves(block[-1]) for block in (statement.body, statement.orelse))
-    return isinstance(statement, ast.With | ast.AsyncWith) and leaves(statement.body[-1])
-
-
-def is_only_assignment(statement: ast.stmt) -> bool:
-    """Whether all that it does is to set local names, so that it may go where nobody reads them."""
-    nodes = list(ast.walk(statement))
-    if any(isinstance(node, ast.Return | ast.Raise | ast.Yield | ast.YieldFrom | ast.Await) for node in nodes):
-        return False
-    if any(isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load) for node in nodes):
-        return False
-    names = names_of(statement)
-    expressions = [node for node in nodes if isinstance(node, ast.Expr)]
-    return bool(names.stores) and all(names_of(node).stores for node in expressions)

@@ -1,69 +1,63 @@
-"""Put a completed block into the file that defines its target."""
+"""Put recommended Python code into the file that defines its target, in the place of the function."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import difflib
+import io
+import re
+import textwrap
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from auditkit.model.enums import Takes
 from auditkit.probing.discovery.blocks.blocks import Block, function_or_block
-from auditkit.probing.patching.block_statements import as_statements, original_of
-from auditkit.probing.patching.completion import complete
-from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.source_text import indented
-from auditkit.probing.patching.whole_functions import Completed, Original
-from auditkit.probing.source_code.modules import Function, top_level
+from auditkit.probing.patching.local_names import names_of, parameters, required_parameters
+from auditkit.probing.source_code.modules import Function, FunctionNode, top_level
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})
+_OBVIOUS_IMPORTS: Mapping[str, str] = {
+    "torch": "import torch",
+    "nn": "from torch import nn",
+    "F": "import torch.nn.functional as F",
+    "math": "import math",
+}
+"""What code may use without importing it, where its module does not import it either."""
+_ELISION = re.compile(r"^[ \t]*#[ \t]*(?:\.{3}|…)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Blame:
-    """What a ticket says is wrong: lines (1-based) of the target's file, and code that it shows."""
-
-    lines: frozenset[int] = frozenset()
-    code: tuple[str, ...] = ()
-
-    @property
-    def statements(self) -> frozenset[str]:
-        """The dumped trees of the statements that it shows; what is no Python shows none."""
-        return frozenset(ast.dump(statement) for code in self.code for statement in _statements(code))
-
-
-@dataclass(frozen=True)
-class Patch:
-    """A module with a fix in it: the whole file's new text, the function in it, and what was filled in.
-
-    `file` is relative to the checkout; `difference` is a unified diff of the file. `lines` are the first and the last
-    that the function has there now.
-    """
-
-    file: str
-    text: str
-    function: str
-    difference: str
-    notes: tuple[str, ...]
-    lines: tuple[int, int] = (0, 0)
+class CannotComplete(Exception):
+    """Code that cannot be put in the place of a function, or a change that cannot be made; the message says why."""
 
 
 @dataclass(frozen=True)
 class FunctionFile:
-    """A function and the text of the file that defines it, as `encoding` reads it."""
+    """A function and the bytes of the file that defines it."""
 
     function: Function
-    text: str
-    encoding: str
+    data: bytes
 
     @property
     def file(self) -> str:
         """The file, relative to the checkout."""
         return self.function.module.file
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A file with a change in it: its new bytes, the changed function, the diff, and what was added to the code.
+
+    `file` is relative to the checkout.
+    """
+
+    file: str
+    data: bytes
+    function: str
+    difference: str
+    notes: tuple[str, ...]
 
 
 def find_function(checkout: Path, roots: Sequence[Path], call: str) -> FunctionFile | None:
@@ -76,103 +70,93 @@ def function_in(files: PythonFiles, call: str) -> FunctionFile | None:
     function = function_or_block(files, call)
     if function is None:
         return None
-    with tokenize.open(files.path / function.module.file) as source:
-        return FunctionFile(function, source.read(), source.encoding)
+    return FunctionFile(function, (files.path / function.module.file).read_bytes())
 
 
-def patch(
-    code: str, place: FunctionFile, blame: Blame, earlier: Sequence[str] = (), takes: Takes | None = None
-) -> Patch:
-    """The file of `place` with the block `code` in the place of its function, which is fed as `takes` says.
+def text_of(data: bytes) -> tuple[str, str, str]:
+    """The text of a Python file with its own line ends, its encoding, and the line end that most of its lines have.
 
-    `earlier` are whole functions that the same section shows above: a block that needs what only they set is
-    completed from them. Raises CannotComplete where a completion would be a guess.
+    Raises SyntaxError or UnicodeError where the file cannot be read as it says.
     """
-    function, text = place.function, place.text
-    original = _original(function, text, blame, takes)
-    try:
-        completed = complete(code, original)
-    except CannotComplete as refused:
-        found = _from_earlier(code, original, earlier)
-        if found is None:
-            raise refused from None
-        completed = found
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    encoding = "utf-8" if encoding == "utf-8-sig" else encoding  # a byte order mark stays a character
+    text = data.decode(encoding)
+    return text, encoding, "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+
+
+def patch(code: str, place: FunctionFile) -> Patch:
+    """The file of `place` with the definition in `code` in the place of its function.
+
+    What else the code defines, and obvious imports that it lacks, go above the function. Raises CannotComplete for code
+    that is no whole definition of this function.
+    """
+    function = place.function
     if isinstance(function, Block):
-        completed = as_statements(completed, function, text)
-    changed, first = _spliced(function, text, completed)
-    difference = difflib.unified_diff(
-        text.split("\n"), changed.split("\n"), f"a/{place.file}", f"b/{place.file}", lineterm=""
-    )
-    lines = (first, first + len(completed.function) - 1)
-    return Patch(place.file, changed, "\n".join(completed.function), "\n".join(difference), completed.notes, lines)
+        raise CannotComplete("is Python, and the target is some statements of a function: write a diff of the file")
+    text, encoding, end = text_of(place.data)
+    new, notes, around = _definition(code, function.node)
+    tree = function.module.tree.body
+    known = names_of(top_level(tree)).stores | _MODULE_NAMES | {one.name for one in function.module.imports} & {"*"}
+    imports = _needed_imports([*around, ast.parse(new).body[0]], known | set(dir(builtins)))
+    lines, node = text.splitlines(keepends=True), function.node
+    holder = next(one for one in tree if one.lineno <= node.lineno <= (one.end_lineno or 0))
+    top = min([holder.lineno, *(one.lineno for one in getattr(holder, "decorator_list", ()))]) - 1
+    first = lines[node.lineno - 1]
+    written = textwrap.indent(new, first[: len(first) - len(first.lstrip())])
+    above = "\n".join([*imports, *map(ast.unparse, around)])
+    changed = [
+        *lines[:top],
+        *(line + end for line in above.split("\n") if above),
+        *lines[top : node.lineno - 1],
+        *(line + end for line in written.split("\n")),
+        *lines[node.end_lineno or node.lineno :],
+    ]
+    names = f"a/{place.file}", f"b/{place.file}"
+    difference = difflib.unified_diff(text.splitlines(), "".join(changed).splitlines(), *names, lineterm="")
+    notes += [f"added: {one}" for one in imports]
+    return Patch(place.file, "".join(changed).encode(encoding), written, "\n".join(difference), tuple(notes))
 
 
-def _original(function: Function, text: str, blame: Blame, takes: Takes | None) -> Original:
-    tree = function.module.tree
-    known = names_of(top_level(tree.body)).stores | _MODULE_NAMES
-    if any(item.name == "*" for item in function.module.imports):
-        known |= {"*"}
-    if isinstance(function, Block):
-        return original_of(function, text, known, blame.lines, blame.statements, takes)
-    owner = function.owner.node.name if function.owner else ""
-    return Original(text, function.node, known, owner, blame.lines, blame.statements, takes)
-
-
-def _from_earlier(code: str, original: Original, earlier: Sequence[str]) -> Completed | None:
-    """The block as a change of a whole function that the ticket shows above it, the nearest first."""
-    for number in range(len(earlier), 0, -1):
-        try:
-            above = complete(earlier[number - 1], original)
-            whole = "\n".join(above.function)
-            node = ast.parse("if True:\n" + whole if original.node.col_offset else whole)
-            found = next(item for item in ast.walk(node) if isinstance(item, type(original.node)))
-            if original.node.col_offset:
-                whole = "if True:\n" + whole
-            done = complete(code, Original(whole, found, original.known, original.owner))
-        except (CannotComplete, SyntaxError):
-            continue
-        notes = (f"completed from the whole function of block {number}, which defines what it needs", *done.notes)
-        return Completed(done.function, (*above.imports, *done.imports), (*above.around, *done.around), notes)
-    return None
-
-
-def _spliced(function: Function, text: str, completed: Completed) -> tuple[str, int]:
-    """The file's new text, and the first line of the function in it."""
-    lines = text.split("\n")
-    node = function.node
-    holder = next(item for item in function.module.tree.body if item.lineno <= node.lineno <= (item.end_lineno or 0))
-    top = min([holder.lineno, *(item.lineno for item in getattr(holder, "decorator_list", ()))])
-    known = names_of(top_level(function.module.tree.body)).stores
-    first = [*completed.imports]
-    last: list[str] = []
-    in_class: list[str] = []
-    for statement in completed.around:
-        is_new = names_of(ast.parse(statement)).stores.isdisjoint(known)
-        is_function = isinstance(ast.parse(statement).body[0], ast.FunctionDef)
-        if function.owner is not None and is_function and not completed.is_beside:
-            blanks = lines[node.lineno - 1][: node.col_offset]
-            in_class += ["", *indented(statement.splitlines(), blanks)]
-        else:
-            # What the module defines already, possibly further down, is defined anew behind all of it.
-            (first if is_new else last).append(statement)
-    end = node.end_lineno or node.lineno
-    owner_end = (function.owner.node.end_lineno or end) if function.owner else end
-    added = [line for statement in first for line in statement.splitlines()]
-    changed = "\n".join([
-        *lines[: top - 1],
-        *added,
-        *lines[top - 1 : node.lineno - 1],
-        *completed.function,
-        *lines[end:owner_end],
-        *in_class,
-        *lines[owner_end:],
-        *["\n" + statement + "\n" for statement in last],
-    ])  # fmt: skip
-    return changed, node.lineno + len(added)
-
-
-def _statements(code: str) -> list[ast.stmt]:
+def _definition(code: str, original: FunctionNode) -> tuple[str, list[str], list[ast.stmt]]:
+    """The text of the new definition, what was read into it, and the other statements of the code."""
+    opened = re.compile(rf"(def\s+{re.escape(original.name)}\s*)\([^()]*(?:\.\.\.|…)[^()]*\)\s*(->[^:\n]+)?:")
+    returns = f" -> {ast.unparse(original.returns)}" if original.returns else ""
+    text = textwrap.dedent(code.expandtabs())
+    text, is_open = opened.subn(lambda match: f"{match[1]}({ast.unparse(original.args)}){returns}:", text)
     try:
-        return ast.parse(code).body
-    except SyntaxError:
-        return []
+        body = ast.parse(text).body
+    except SyntaxError as error:
+        raise CannotComplete(f"is no Python: {error.msg} (its line {error.lineno})") from None
+    if _ELISION.search(text):
+        raise CannotComplete("leaves code out with dots: write the whole function, or a diff of the file")
+    defined = [item for item in body if isinstance(item, FunctionNode)]
+    found = [item for item in defined if item.name == original.name]
+    if not found and len(defined) == 1 and parameters(defined[0].args) == parameters(original.args):
+        found = defined
+    if not found:
+        names = ", ".join(item.name for item in defined) or "no function"
+        raise CannotComplete(f"defines {names}, not {original.name}: write the whole function, or a diff of the file")
+    new = found[-1]
+    if type(new) is not type(original):
+        raise CannotComplete("one of the code and the function is asynchronous, the other is not")
+    if extra := required_parameters(new.args) - parameters(original.args):
+        raise CannotComplete(f"asks for {', '.join(sorted(extra))}, which callers of {original.name} do not give")
+    notes = ["the code is a whole function"]
+    notes += [f"the signature, left out with ..., is the original's: ({ast.unparse(original.args)})"] * bool(is_open)
+    if lost := parameters(original.args) - parameters(new.args):
+        notes.append(f"it takes {', '.join(sorted(lost))} no longer")
+    lines = text.split("\n")[new.lineno - 1 : new.end_lineno]
+    lines[0] = lines[0].replace(f"def {new.name}", f"def {original.name}", 1)
+    # A future import stands first in a file or nowhere.
+    future = [item for item in body if isinstance(item, ast.ImportFrom) and item.module == "__future__"]
+    return "\n".join(lines), notes, [item for item in body if item not in (new, *future)]
+
+
+def _needed_imports(statements: Sequence[ast.stmt], known: frozenset[str]) -> list[str]:
+    """The imports of what nothing defines. Raises CannotComplete for a name that is not obvious."""
+    there = known | names_of(statements).stores
+    needed = names_of(statements).loads - there
+    if "*" not in known and (lost := sorted(needed - _OBVIOUS_IMPORTS.keys())):
+        raise CannotComplete(f"needs {', '.join(lost)}, which neither the function nor its module defines")
+    spoken = names_of(statements, annotations=True).loads - there
+    return [_OBVIOUS_IMPORTS[name] for name in sorted((needed | spoken) & _OBVIOUS_IMPORTS.keys())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,9 +43,8 @@ from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.fixes.file_change import prefix_of
-from auditkit.workflows.fixes.fix_search import with_fixes
 from auditkit.workflows.fixes.fix_trials import Scene
-from auditkit.workflows.fixes.no_fix import NO_TARGET, NOT_ASKED
+from auditkit.workflows.fixes.no_fix import NO_LIBCST, NO_TARGET, NOT_ASKED
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,13 @@ def _with_fixes(
     progress: Progress,
 ) -> Run:
     """The run with the fixes that were searched for: of what will have a new ticket, or of all without a folder."""
-    if not (request.fix_time_s and run.targets):
-        why = NO_TARGET if request.fix_time_s else NOT_ASKED
+    has_libcst = importlib.util.find_spec("libcst") is not None
+    if not (request.fix_time_s and run.targets and has_libcst):
+        why = NOT_ASKED if not request.fix_time_s else NO_TARGET if has_libcst else NO_LIBCST
         untried = without_ticket(run, repository, paperwork) if repository is not None else ()
         return replace(run, no_fix={one.result.fingerprint: why.told for group in untried for one in group})
+    from auditkit.workflows.fixes.fix_search import with_fixes  # its libcst is in the extra `audit`
+
     spec = parse_checkout(request.checkout)
     stable = [probe for probe in select(catalog_of(request.config), ()) if probe.scope == "target"]
     asked = {probe.id: probe for probe in (*paperwork.probes.values(), *stable) if probe.scope == "target"}

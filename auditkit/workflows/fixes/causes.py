@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.enums import Severity
@@ -70,7 +70,9 @@ def judging_of(group: Sequence[Finding]) -> list[Finding]:
     return [one for one in group if one.result.severity is not Severity.P4] or list(group)
 
 
-def other_targets(files: PythonFiles, run: Run, cause: Cause, place: FunctionFile, lines: set[int]) -> list[Target]:
+def other_targets(
+    files: PythonFiles, run: Run, cause: Cause, place: FunctionFile, lines: Collection[int]
+) -> list[Target]:
     """The targets of the run, beside the cause's own, that are or call a function with one of the changed lines."""
     changed = [one for one in place.function.module.defined() if any(_has(one, line) for line in lines)]
     named = re.compile("|".join(rf"\b{re.escape(one.name)}\b" for one in changed)) if changed else None

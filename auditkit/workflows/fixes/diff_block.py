@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
-import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from auditkit.probing.patching.fragments import CannotComplete
+from auditkit.probing.patching.patches import CannotComplete, text_of
 from auditkit.workflows.fixes.file_change import FileChange
 
 DIFF = frozenset({"diff", "patch"})
@@ -19,18 +17,20 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
 
 @dataclass(frozen=True)
 class _Hunk:
-    """Lines that a file has from about line `first` (1-based), and those that come in their place."""
+    """Lines of a diff with their marks, from about line `first` (1-based) of a file."""
 
     first: int
-    old: tuple[str, ...]
-    new: tuple[str, ...]
+    lines: tuple[str, ...]
+
+    @property
+    def old(self) -> list[str]:
+        """The lines that the file has."""
+        return [line[1:] for line in self.lines if line[0] != "+"]
 
     def without_context(self) -> _Hunk:
         """Return the hunk from its first to its last changed line."""
-        shorter = min(len(self.old), len(self.new))
-        begin = next((n for n in range(shorter) if self.old[n] != self.new[n]), shorter)
-        end = next((n for n in range(shorter - begin) if self.old[-1 - n] != self.new[-1 - n]), shorter - begin)
-        return _Hunk(self.first + begin, self.old[begin : len(self.old) - end], self.new[begin : len(self.new) - end])
+        changed = [number for number, line in enumerate(self.lines) if line[0] != " "]
+        return _Hunk(self.first + changed[0], self.lines[changed[0] : changed[-1] + 1])
 
 
 def changes_of(diff: str, checkout: Path, prefix: str = "") -> list[FileChange]:
@@ -53,10 +53,8 @@ def _hunks_by_file(diff: str, prefix: str) -> dict[str, list[_Hunk]]:
             file = named[1].strip().removeprefix(prefix)
             found[file] = []
         elif (begins := _HUNK.match(line)) and file:
-            body = list(_body(lines[number + 1 :]))
-            old = tuple(text[1:] for text in body if text[:1] != "+")
-            new = tuple(text[1:] for text in body if text[:1] != "-")
-            found[file].append(_Hunk(int(begins[1]), old, new))
+            hunk = _Hunk(int(begins[1]), tuple(_body(lines[number + 1 :])))
+            found[file] += [hunk] if any(line[0] != " " for line in hunk.lines) else []
     return {file: hunks for file, hunks in found.items() if hunks}
 
 
@@ -76,33 +74,41 @@ def _changed(file: str, hunks: Sequence[_Hunk], checkout: Path) -> FileChange:
         raise CannotComplete(f"changes {file}, which is not there")
     before = path.read_bytes()
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(before).readline)
-        lines = io.TextIOWrapper(io.BytesIO(before), encoding).read().split("\n")
+        text, encoding, end = text_of(before)
     except (SyntaxError, UnicodeError) as error:
         raise CannotComplete(f"changes {file}, which cannot be read: {error}") from None
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    lines = text.removeprefix(mark).split("\n")
     moved = 0
     for hunk in hunks:
-        place = _place(hunk, lines, max(hunk.first - 1 + moved, 0))
+        bare = [line.removesuffix("\r") for line in lines]
+        place = _place(hunk, bare, max(hunk.first - 1 + moved, 0))
         if place is None:
             # Another diff of this function may have changed the lines around: the changed ones alone have to be there.
             hunk = hunk.without_context()
-            place = _place(hunk, lines, max(hunk.first - 1 + moved, 0)) if _is_only(hunk.old, lines) else None
+            place = _place(hunk, bare, max(hunk.first - 1 + moved, 0)) if _is_only(hunk.old, bare) else None
         if place is None:
             raise CannotComplete(f"does not apply any more: {file} has other lines at {hunk.first}")
-        lines[place : place + len(hunk.old)] = hunk.new
-        moved = place - (hunk.first - 1) + len(hunk.new) - len(hunk.old)
-    return FileChange.of(file, before, "\n".join(lines), encoding)
+        new, there = [], iter(lines[place : place + len(hunk.old)])
+        for line in hunk.lines:
+            own = next(there) if line[0] != "+" else line[1:] + end.removesuffix("\n")
+            new += [own] if line[0] != "-" else []
+        lines[place : place + len(hunk.old)] = new
+        moved = place - (hunk.first - 1) + len(new) - len(hunk.old)
+    # What follows the last newline is no whole line.
+    lines[-1] = lines[-1].removesuffix("\r")
+    return FileChange(file, before, (mark + "\n".join(lines)).encode(encoding))
 
 
-def _is_only(old: tuple[str, ...], lines: Sequence[str]) -> bool:
+def _is_only(old: list[str], lines: list[str]) -> bool:
     """Return whether the file has these lines once; a hunk that only adds lines has none to find."""
-    return bool(old) and sum(tuple(lines[n : n + len(old)]) == old for n in range(len(lines) - len(old) + 1)) == 1
+    return bool(old) and sum(lines[n : n + len(old)] == old for n in range(len(lines) - len(old) + 1)) == 1
 
 
-def _place(hunk: _Hunk, lines: Sequence[str], expected: int) -> int | None:
+def _place(hunk: _Hunk, lines: list[str], expected: int) -> int | None:
     """Where the hunk's lines stand, the nearest to where they are expected."""
     last = len(lines) - len(hunk.old)
     for place in sorted(range(last + 1), key=lambda place: abs(place - expected)):
-        if tuple(lines[place : place + len(hunk.old)]) == hunk.old:
+        if lines[place : place + len(hunk.old)] == hunk.old:
             return place
     return None

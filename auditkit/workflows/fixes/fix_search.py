@@ -20,13 +20,13 @@ from auditkit.model.runs.run import Finding, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.text import counted, inert_line
 from auditkit.probing.hosts.runner import in_parallel
-from auditkit.probing.patching.patches import FunctionFile, function_in
+from auditkit.probing.patching.patches import CannotComplete, FunctionFile, function_in
 from auditkit.probing.patching.rewrites.rewrite import Rewrite, rewrites_of
 from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.workflows.audit.measurement import Progress
 from auditkit.workflows.fixes.answers import Answers, costs, judged
 from auditkit.workflows.fixes.bench import Bench
-from auditkit.workflows.fixes.candidates import Candidate, Candidates
+from auditkit.workflows.fixes.candidates import Candidate, RewriteSets, made
 from auditkit.workflows.fixes.causes import Cause, judging_of, other_targets
 from auditkit.workflows.fixes.fix_rows import row_of_read, rows_of
 from auditkit.workflows.fixes.fix_trials import Scene, Trials
@@ -39,8 +39,8 @@ from auditkit.workflows.fixes.no_fix import (
     NO_TARGET,
     TRADES,
     Failed,
-    Failures,
     NoFix,
+    reason_of,
     time_was_over,
 )
 from auditkit.workflows.fixes.shared_diffs import Effect, shared
@@ -116,7 +116,7 @@ class Search:
     def _fix_of(self, group: Sequence[Finding]) -> Fix | NoFix:
         """The smallest fix of the findings that judge it. Minor ones may stay: no edit grows on their account."""
         judging = judging_of(group)
-        cause, failures = Cause.of(judging, [one for one in group if one not in judging]), Failures()
+        cause = Cause.of(judging, [one for one in group if one not in judging])
         places = self._places(cause)
         if not places:
             return NO_REWRITE
@@ -127,19 +127,25 @@ class Search:
         if not all(self._trials.base(cause.arm, target).are_comparable for target in cause.targets):
             return NO_ANSWERS
         results = [finding.result for finding in cause.findings]
+        tried: dict[bytes, Failed] = {}
+        refused = ""
         for place in places:
-            candidates = Candidates(place, self.scene.opened.path, self.rewrites(place, results), cause.probes)
-            for candidate in candidates:
-                if self._ends.is_set() or failures.traded >= _MOST_FULL_RUNS:
-                    return failures.reason
+            sets = RewriteSets(self.rewrites(place, results), cause.probes)
+            for chosen in sets:
+                if self._ends.is_set() or sum(one.near > LEAVES for one in tried.values()) >= _MOST_FULL_RUNS:
+                    return reason_of(tried.values(), refused)
+                try:
+                    candidate = made(place, chosen, results)
+                except CannotComplete as error:
+                    refused = str(error)
+                    continue
                 outcome = self._tried(cause, candidate)
                 if isinstance(outcome, Fix):
                     return outcome
-                candidates.left(outcome.left, candidate)
-                if candidate.change.after not in failures.files:
-                    failures.add(outcome, candidate.change.after)
-            failures.refused = candidates.refused or failures.refused
-        return failures.reason
+                tried.setdefault(candidate.change.after, outcome)
+                if outcome.left:
+                    sets.left(outcome.left, chosen)
+        return reason_of(tried.values(), refused)
 
     def _places(self, cause: Cause) -> list[FunctionFile]:
         """The function with the cause; where that is another one, the target's own function as well."""
@@ -190,13 +196,13 @@ class Search:
             file=candidate.change.file,
             function=candidate.place.function.qualified_name.partition("#")[0],
             difference=candidate.change.difference(self.scene.prefix),
-            changes=candidate.changes,
+            changes=tuple(one.change for one in candidate.rewrites),
             mends=(*cause.fingerprints, *gone),
             rows=(*rows_of(tried), *(row_of_read(one.result) for one in cause.read)),
             device=worst.device,
             torch=self.run.environment_of(worst).torch,
         )
-        self._effects[fix] = Effect(cause.arm, frozenset(quiet), frozenset(candidate.lines))
+        self._effects[fix] = Effect(cause.arm, frozenset(quiet), candidate.lines)
         return fix
 
 

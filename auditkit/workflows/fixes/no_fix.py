@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from auditkit.model.text import counted
 
@@ -21,6 +22,7 @@ class NoFix:
 
 NOT_ASKED = NoFix("not tried: --no-fixes", "not tried: --no-fixes")
 INTERRUPTED = NoFix("not tried: interrupted", "not tried: the search for fixes was interrupted")
+NO_LIBCST = NoFix("not tried: no libcst", "not tried: libcst is not installed; install auditkit[audit]")
 NO_REWRITE = NoFix("no change is known that might mend it", "no rewrite fits these statements")
 NO_TARGET = NoFix("no target runs its code", "not tried: nothing that was called runs these statements")
 NO_ANSWERS = NoFix("its answers cannot be compared", "not tried: it gives no answers to compare")
@@ -33,7 +35,9 @@ def time_was_over(limit_s: float) -> NoFix:
 
 def was_not_searched(told: str) -> bool:
     """Return whether the reason is that nobody has looked for a fix yet."""
-    return told in (NOT_ASKED.told, INTERRUPTED.told) or told.startswith("not tried: the time for fixes (")
+    return told in (NOT_ASKED.told, INTERRUPTED.told, NO_LIBCST.told) or told.startswith(
+        "not tried: the time for fixes ("
+    )
 
 
 @dataclass(frozen=True)
@@ -45,32 +49,12 @@ class Failed:
     left: str = ""
 
 
-@dataclass
-class Failures:
-    """What was tried for one ticket in vain: `files` are those changes' files, `refused` why one cannot be made."""
-
-    tried: list[Failed] = field(default_factory=list)
-    files: set[bytes] = field(default_factory=set)
-    refused: str = ""
-
-    def add(self, failed: Failed, file: bytes) -> None:
-        """One more; `file` is what the change makes of its file."""
-        self.tried.append(failed)
-        self.files.add(file)
-
-    @property
-    def traded(self) -> int:
-        """How many mended the ticket, and cost something."""
-        return sum(one.near > LEAVES for one in self.tried)
-
-    @property
-    def reason(self) -> NoFix:
-        """The one that came nearest, named."""
-        if not self.tried:
-            told = f"not tried: the change {self.refused}" if self.refused else NO_REWRITE.told
-            return NoFix(NO_REWRITE.short, told)
-        best = max(self.tried, key=lambda one: one.near)
-        if len(self.tried) == 1:
-            return NoFix(_IN_SHORT[best.near], f"1 change was tried, and does not suffice: it {best.told}")
-        told = f"{counted(len(self.tried), 'change')} were tried: none sufficed; the best one {best.told}"
-        return NoFix(_IN_SHORT[best.near], told)
+def reason_of(tried: Collection[Failed], refused: str) -> NoFix:
+    """The reason of a ticket without a fix: the best of the changes that were tried, or why none could be made."""
+    if not tried:
+        return NoFix(NO_REWRITE.short, f"not tried: the change {refused}" if refused else NO_REWRITE.told)
+    best = max(tried, key=lambda one: one.near)
+    told = f"{counted(len(tried), 'change')} were tried: none sufficed; the best one {best.told}"
+    if len(tried) == 1:
+        told = f"1 change was tried, and does not suffice: it {best.told}"
+    return NoFix(_IN_SHORT[best.near], told)

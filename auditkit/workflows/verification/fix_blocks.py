@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from auditkit.model.enums import Takes
 from auditkit.model.revisions.trial import FixBlock, Judgement, TriedArm
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
-from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout
-from auditkit.probing.discovery.blocks.blocks import Block
-from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.probing.patching.patches import Blame, FunctionFile, Patch, patch
+from auditkit.probing.checkouts.checkout import CheckoutSpec
+from auditkit.probing.patching.patches import CannotComplete, FunctionFile, patch
 from auditkit.rules.comparison.trade import does_not_run
 from auditkit.tickets.document import Document, Section
 from auditkit.workflows.audit.measurement import Progress, ask
@@ -35,8 +31,8 @@ _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
 class Ground:
     """What every arm shares: the base's files, the function to mend, the target and what is asked of it.
 
-    `findings` are the probes that a fix is judged by, `blame` is what the ticket says is wrong. `answers` are those of
-    the base; `prefix` is the way from the top of the repository to the checkout, with which the paths of diffs begin.
+    `findings` are the probes that a fix is judged by. `answers` are those of the base; `prefix` is the way from the top
+    of the repository to the checkout, with which the paths of diffs begin.
     """
 
     spec: CheckoutSpec
@@ -46,7 +42,6 @@ class Ground:
     probes: Sequence[ProbeInfo]
     findings: tuple[str, ...]
     base: Run
-    blame: Blame
     progress: Progress
     answers: Answers
     prefix: str = ""
@@ -87,13 +82,12 @@ def defined_in(blocks: Sequence[FixBlock]) -> set[str]:
     return {parts[parts.index("def") + 1].partition("(")[0] for parts in lines if len(parts) > parts.index("def") + 1}
 
 
-def try_block(block: FixBlock, blocks: Sequence[FixBlock], ground: Ground) -> TriedArm:
-    """Run one block in a copy and judge it; the whole functions among `blocks` above it may complete it.
+def try_block(block: FixBlock, ground: Ground) -> TriedArm:
+    """Run one block in a copy and judge it.
 
     `completion` names what auditkit kept or added to make the block run.
     """
     name = f"{block.section}, block {block.number}"
-    earlier = [other.code for other in blocks if other.number < block.number and _is_whole(other.code)]
     refused = TriedArm(name, does_not_run(""), block=block, target=ground.target.call)
     patched = None
     try:
@@ -101,9 +95,12 @@ def try_block(block: FixBlock, blocks: Sequence[FixBlock], ground: Ground) -> Tr
             if block.language in DIFF:
                 changes = changes_of(block.code, bench.opened.path, ground.prefix)
             else:
-                patched = patch(block.code, ground.place, ground.blame, earlier, _takes(ground))
-                changes = [_change(patched, ground, bench)]
-            with _holding(bench, changes, patched, ground) as opened:
+                patched = patch(block.code, ground.place)
+                changes = [FileChange(patched.file, ground.place.data, patched.data)]
+            with contextlib.ExitStack() as stack:
+                opened = bench.opened
+                for change in changes:
+                    opened = stack.enter_context(bench.holding(change))
                 label = f"{ground.base.environment.checkout} with {name}"
                 asked = (ground.options, opened, [ground.target], [*ground.probes, answers_probe()])
                 run = ask(*asked, ground.progress, label)
@@ -117,37 +114,6 @@ def try_block(block: FixBlock, blocks: Sequence[FixBlock], ground: Ground) -> Tr
         source=patched.function if patched is not None else "",
         difference=patched.difference if patched is not None else block.code,
     )
-
-
-def _change(patched: Patch, ground: Ground, bench: Bench) -> FileChange:
-    before = (bench.opened.path / patched.file).read_bytes()
-    return FileChange.of(patched.file, before, patched.text, ground.place.encoding)
-
-
-@contextlib.contextmanager
-def _holding(
-    bench: Bench, changes: Sequence[FileChange], patched: Patch | None, ground: Ground
-) -> Iterator[OpenCheckout]:
-    """The copy with the changes, and the lines that stand for a block now."""
-    function, opened = ground.place.function, bench.opened
-    with contextlib.ExitStack() as stack:
-        for change in changes:
-            opened = stack.enter_context(bench.holding(change))
-        is_block = patched is not None and isinstance(function, Block)
-        lines = {function.call: (patched.lines, function.outputs)} if patched and isinstance(function, Block) else {}
-        yield replace(opened, replaced=lines) if is_block else opened
-
-
-def _takes(ground: Ground) -> Takes | None:
-    """How the function to mend is fed: as the target, where it is the target."""
-    return ground.target.takes if ground.place.function.call == ground.target.call else None
-
-
-def _is_whole(code: str) -> bool:
-    try:
-        return any(isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) for item in ast.parse(code).body)
-    except SyntaxError:
-        return False
 
 
 def _judged(ground: Ground, run: Run) -> Judgement:

@@ -22,8 +22,7 @@ from auditkit.model.ticket import Evidence, Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, parse_checkout
 from auditkit.probing.hosts.catalog import select
-from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.probing.patching.patches import Blame, FunctionFile, find_function
+from auditkit.probing.patching.patches import CannotComplete, FunctionFile, find_function
 from auditkit.tickets.document import FIX, Document
 from auditkit.tickets.filing import record_fix
 from auditkit.tickets.lifecycle import today
@@ -285,7 +284,7 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, patch: Path | Non
     with request.options.open(spec) as opened:
         targets = _targets(document, evidence, request, opened)
         grounds = [_ground(document, evidence, request, spec, opened, target, blocks) for target in targets]
-    arms = [try_block(block, blocks, ground) for ground in grounds for block in blocks]
+    arms = [try_block(block, ground) for ground in grounds for block in blocks]
     worst = min(arms, key=lambda arm: _WORST_ARMS.index(arm.judgement.verdict))
     findings = tuple(
         Checked(f"{probe}/1/{ground.target.call}", State.PROVEN, "reproduced", "not_reproduced", "")
@@ -385,7 +384,6 @@ def _ground(
         probes=probes,
         findings=_red(document, bound, base, catalog),
         base=base,
-        blame=_blame(document, place),
         progress=progress,
         answers=Answers.of(run, target),
         prefix=prefix_of(spec),
@@ -424,16 +422,6 @@ def _place(
         )
     defined = defined_in(blocks)
     return next((one for one in found if one.function.name in defined), found[0])
-
-
-def _blame(document: Document, place: FunctionFile) -> Blame:
-    """Return the lines that the ticket names, and the code that it shows as wrong."""
-    places = [one for one in document.ticket.places if place.file.endswith(one.file.lstrip("./"))]
-    lines = frozenset(number for one in places if one.first for number in range(one.first, one.last + 1))
-    fixes = {name.casefold() for name in RECOMMENDED}
-    others = [one.title for one in document.sections if one.title.casefold() not in fixes]
-    shown = [block.code for block in blocks_of(document, others) if block.language == "python"]
-    return Blame(lines, tuple(shown))
 
 
 # `ticket fix`.

@@ -6,13 +6,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from auditkit.probing.patching.rewrites.rewrite import Edit, Rewrite
-from auditkit.workflows.fixes.combinations import RewriteSets
+from auditkit.probing.patching.rewrites.rewrite import Rewrite
+from auditkit.workflows.fixes.candidates import RewriteSets
+
+
+def _rewrite(name: str, probes: str, lines: int) -> Rewrite:
+    return Rewrite(name, frozenset(probes), "", lambda draft: draft, (lines, 10))
 
 
 def tried(claims: Mapping[str, str], wanted: str, left: Mapping[str, str] | None = None) -> list[str]:
     """The sets that are tried, of rewrites that claim to mend probes; `left` are the probes that a set leaves."""
-    sets = RewriteSets([Rewrite(name, frozenset(probes), "", ()) for name, probes in claims.items()], wanted)
+    sets = RewriteSets([_rewrite(name, probes, 1) for name, probes in claims.items()], wanted)
     found = []
     for chosen in sets:
         found.append("".join(one.name for one in chosen))
@@ -49,10 +53,7 @@ def test_no_more_than_eight_are_tried() -> None:
 
 def test_two_words_are_tried_before_a_helper_that_may_end_as_much() -> None:
     """A set of two small rewrites is smaller than one rewrite of eighteen lines."""
-    place = 1, 0
-    packs = Rewrite("packs", frozenset("xy"), "", (Edit(place, place, "for grad in grads:\n    yield grad\n" * 9),))
-    reshape = Rewrite("reshape", frozenset("x"), "", (Edit(place, place, ".reshape("),))
-    clamp = Rewrite("clamp", frozenset("y"), "", (Edit(place, place, "max(n, 1)"),))
+    packs, reshape, clamp = _rewrite("packs", "xy", 18), _rewrite("reshape", "x", 2), _rewrite("clamp", "y", 2)
     found = [[one.name for one in chosen] for chosen in RewriteSets([packs, reshape, clamp], "xy")]
     assert found[:2] == [["reshape", "clamp"], ["packs"]]
     assert next(iter(RewriteSets([packs, reshape], "x"))) == (reshape,)

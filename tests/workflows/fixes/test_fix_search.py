@@ -15,7 +15,7 @@ from auditkit.model.runs.run import Finding, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.probing.patching.rewrites.rewrite import Edit, Rewrite
+from auditkit.probing.patching.rewrites.rewrite import Rewrite
 from auditkit.store.config.config import Config
 from auditkit.tickets.body import body_of
 from auditkit.tickets.store import TicketFolder
@@ -27,6 +27,7 @@ from auditkit.workflows.fixes.fix_search import Found, Search
 from auditkit.workflows.fixes.fix_trials import Scene
 from auditkit.workflows.verification.verify import VerifyRequest, look_for_fix
 from tests.filing_helpers import put
+from tests.probing.patching.rewrites.places import of_lines
 from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
 from tests.verify_helpers import git
 
@@ -58,9 +59,7 @@ OPTIONS = RunOptions(Config(), sys.executable, time_limit_s=60.0)
 
 
 def rewrite(*lines: tuple[int, str]) -> Rewrite:
-    """Whole lines by others."""
-    edits = tuple(Edit((line, 0), (line, len(STATS.splitlines()[line - 1])), text) for line, text in lines)
-    return Rewrite("test", frozenset({OVERFLOW, MEMORY}), f"line {lines[0][0]}: changed", edits)
+    return of_lines(dict(lines), OVERFLOW, MEMORY)
 
 
 WIDE = (LINE, "    return torch.stack([g.double().norm() for g in grads]).norm().item()")
@@ -71,7 +70,6 @@ ANOTHER_COUNT = rewrite((11, "    total = torch.stack([g.double().norm() for g i
 LOSES = rewrite((11, "    total = torch.stack([g.double().norm() for g in grads]).norm().item()"),
                 (12, '    return {"norm": total}'))  # fmt: skip
 BROKEN = rewrite((LINE, "    return torch.no_such_norm(grads)"))
-NO_PYTHON = rewrite((LINE, "    return ("))
 NOTHING = rewrite((LINE, "    return torch.stack([g.pow(2).sum() for g in grads]).sum().sqrt().item()"))
 
 
@@ -145,10 +143,9 @@ def test_a_rewrite_that_suffices_is_a_diff_that_git_applies(searched: Searched) 
         ([ANOTHER_COUNT], "the change trades", "changed a right answer: count of dtype float32, seed 0"),
         ([LOSES], "the change trades", "count of dtype float32, seed 0, device cpu: 3 -> nothing"),
         ([BROKEN, NOTHING], "no change mended it", "2 changes were tried: none sufficed; the best one left"),
-        ([NO_PYTHON], "no change is known that might mend it", "not tried: the change is no Python: "),
         ([], "no change is known that might mend it", "no rewrite fits these statements"),
     ],
-    ids=["memory", "a right answer", "a field", "does not run", "no Python", "none"],
+    ids=["memory", "a right answer", "a field", "does not run", "none"],
 )
 def test_what_trades_changes_a_right_answer_or_does_not_run_is_none(
     searched: Searched, rewrites: list[Rewrite], reason: str, told: str

@@ -11,13 +11,14 @@ from auditkit.model.runs.run import Finding, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.probing.patching.rewrites.rewrite import Edit, Rewrite
+from auditkit.probing.patching.rewrites.rewrite import Rewrite
 from auditkit.store.config.config import Config
 from auditkit.workflows.audit.measurement import ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.fixes.bench import Bench
 from auditkit.workflows.fixes.fix_search import Found, Search
 from auditkit.workflows.fixes.fix_trials import Scene
+from tests.probing.patching.rewrites.places import of_lines
 from tests.probing_helpers import OVERFLOW
 
 pytestmark = pytest.mark.process
@@ -41,10 +42,7 @@ CAST = "    return total.sqrt().to(torch.promote_types(dtype, torch.float32))"
 
 
 def rewrite(total: str, returned: str) -> Rewrite:
-    lines = REDUCED.split("\n")
-    edits = [(SUM, total), (RETURN, returned)]
-    changed = tuple(Edit((line, 0), (line, len(lines[line - 1])), text) for line, text in edits)
-    return Rewrite("test", frozenset({OVERFLOW}), f"line {SUM}: changed", changed)
+    return of_lines({SUM: total, RETURN: returned}, OVERFLOW)
 
 
 def wide(line: str) -> str:

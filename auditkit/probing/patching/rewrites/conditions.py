@@ -1,131 +1,110 @@
-"""Comparisons that NaN slips through, and branches that wait for the device."""
+"""Change one expression: a view, a comparison that is false for NaN, a branch that waits for the device."""
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator, Sequence
-from typing import TypeGuard
+from typing import Any
 
-from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
-from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.source_code.modules import dotted_name
+import libcst as cst
+
+from auditkit.probing.patching.rewrites.drafts import Unit
+from auditkit.probing.patching.rewrites.syntax import (
+    Pattern,
+    assigned,
+    calls,
+    dotted,
+    expression,
+    last_name,
+    names,
+    values_of,
+    with_value,
+)
 
 _TOO_LARGE = re.compile(r"explod|large|upper|high|max_norm|threshold", re.IGNORECASE)
 _SMALL = re.compile(r"vanish|small|lower|low\b|min", re.IGNORECASE)
-_NUMBERS_ON_DEVICE = frozenset({"sum", "max", "min", "mean", "norm", "vector_norm", "any", "all", "count_nonzero"})
+_REDUCTIONS = frozenset({"sum", "max", "min", "mean", "norm", "vector_norm", "any", "all", "count_nonzero"})
 
 
-def nan_is_too_large(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    """`norms > limit` is false for NaN; `~(norms <= limit)` is true."""
-    edits = [edit for function in functions for edit in _comparisons(function)]
-    told = "what is not at most the limit, NaN too, counts as above it"
-    return rewrite_of("nan_is_too_large", {"nonfinite_grads_look_healthy"}, edits, told)
+class Reshape(Pattern):
+    """Replace `.view(-1)`, which needs contiguous memory, by `.reshape(-1)`."""
 
-
-def _comparisons(function: FunctionText) -> Iterator[Edit]:
-    for node in function.nodes:
+    def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
         match node:
-            case ast.Call(func=ast.Attribute(value=ast.Compare() as compared, attr="sum"), args=[]):
-                yield from _inverted(function, compared, "~(", ")")
-            case ast.Call(func=ast.Name(id="sum"), args=[ast.GeneratorExp(generators=[ast.comprehension(ifs=[test])])]):
-                if isinstance(test, ast.Compare):
-                    yield from _inverted(function, test, "not ", "")
+            case cst.Call(func=cst.Attribute(attr=cst.Name("view")), args=[cst.Arg(value=cst.UnaryOperation()), *_]):
+                return node.with_changes(func=node.func.with_changes(attr=cst.Name("reshape")))
+        return node
 
 
-def _inverted(function: FunctionText, compared: ast.Compare, opening: str, closing: str) -> Iterator[Edit]:
-    limit = dotted_name(compared.comparators[0]).rpartition(".")[2]
-    if not isinstance(compared.ops[0], ast.Gt) or len(compared.ops) > 1:
-        return
-    if not _TOO_LARGE.search(limit) or _SMALL.search(limit):
-        return
-    left, right = function.last(compared.left), function.first(compared.comparators[0])
-    yield Edit(function.first(compared), function.first(compared), opening)
-    yield Edit(left, right, function.between(left, right).replace(">", "<=", 1))
-    if closing:
-        yield Edit(function.last(compared), function.last(compared), closing)
+class NanIsTooLarge(Pattern):
+    """Replace `norms > limit`, which is false for NaN, by `~(norms <= limit)`, which is true."""
 
-
-def infinity_counts_too(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    """`isnan(x)` in code that looks for NaN alone as `~isfinite(x)`, which infinity is as well."""
-    names = {dotted_name(node.func).rpartition(".")[2] for one in functions for node in one.nodes if _is_call(node)}
-    edits = [] if names & {"isinf", "isfinite"} else [edit for one in functions for edit in _not_finite(one)]
-    told = "infinity is looked for as NaN is"
-    return rewrite_of("infinity_counts_too", {"nonfinite_grads_look_healthy"}, edits, told)
-
-
-def _is_call(node: ast.AST) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call)
-
-
-def _not_finite(function: FunctionText) -> Iterator[Edit]:
-    for node in function.nodes:
-        if _is_call(node) and isinstance(node.func, ast.Attribute) and node.func.attr == "isnan":
-            first, last, name = function.first(node), function.last(node), function.last(node.func)
-            yield Edit(first, first, "(not " if dotted_name(node.func) == "math.isnan" else "(~")
-            yield Edit((name[0], name[1] - len("isnan")), name, "isfinite")
-            yield Edit(last, last, ")")
-
-
-def chosen_on_device(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    """`if total > 0: share = share / total` and `if scale < 1: grad.mul_(scale)` without a branch."""
-    edits = [edit for function in functions for edit in _branches(function)]
-    probes = {"async_collect_synchronizes", "graph_breaks_under_compile", "sync_in_loop", "syncs_grow_with_tensors"}
-    return rewrite_of("chosen_on_device", probes, edits, "chosen on the device, where the branch waits for it")
-
-
-def _branches(function: FunctionText) -> Iterator[Edit]:
-    for node in function.nodes:
+    def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
         match node:
-            case ast.If(test=test, body=[ast.Assign(targets=[ast.Name(id=name)], value=value)], orelse=[]):
-                if name in names_of(value).loads and _is_on_device(function, test) and function.has_own_lines(node):
-                    condition, chosen = function.text(test), function.text(value)
-                    where = f"{name} = {function.torch}.where({condition}, {chosen}, {name})"
-                    yield Edit(function.first(node), function.last(node), where)
-            case ast.If(
-                test=ast.Compare(
-                    left=ast.Name(id=name), ops=[ast.Lt() | ast.LtE()], comparators=[ast.Constant(value=1)]
-                ),
-                body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="mul_"), args=[ast.Name() as factor]) as scaled)],
-                orelse=[],
-            ) if factor.id == name and _is_tensor(function, name) and function.has_own_lines(node):
-                # Every turn multiplies by 1 where it is large enough: one launch, as the comparison was.
-                scaling = f"{function.text(scaled)[: -len(name) - 1]}{name}.clamp(max=1))"
-                yield Edit(function.first(node), function.last(node), scaling)
+            case cst.Call(func=cst.Attribute(value=cst.Comparison() as test, attr=cst.Name("sum")), args=[]):
+                if _is_too_large(test):
+                    return node.with_changes(func=node.func.with_changes(value=expression("(~{t})", t=_at_most(test))))
+            case cst.Call(
+                func=cst.Name("sum"), args=[cst.Arg(value=cst.GeneratorExp(for_in=each) as counted) as given]
+            ):
+                for condition in each.ifs:
+                    if isinstance(condition.test, cst.Comparison) and _is_too_large(condition.test):
+                        new = condition.with_changes(test=expression("not {t}", t=_at_most(condition.test)))
+                        each = each.with_changes(ifs=[new if one is condition else one for one in each.ifs])
+                return node.with_changes(args=[given.with_changes(value=counted.with_changes(for_in=each))])
+        return node
 
 
-def _is_on_device(function: FunctionText, test: ast.expr) -> bool:
-    """Whether a comparison is of a tensor: a name whose every value comes from a reduction that is not read."""
-    match test:
-        case ast.Compare(left=ast.Name(id=name), ops=[ast.Gt() | ast.Lt() | ast.GtE() | ast.LtE()]):
-            return _is_tensor(function, name)
+def _is_too_large(test: cst.Comparison) -> bool:
+    match test.comparisons:
+        case [cst.ComparisonTarget(operator=cst.GreaterThan(), comparator=limit)]:
+            name = dotted(limit).rpartition(".")[2]
+            return bool(_TOO_LARGE.search(name)) and not _SMALL.search(name)
     return False
 
 
-def _is_tensor(function: FunctionText, name: str, depth: int = 2) -> bool:
-    """Whether a name is only set to reductions, and to what is computed of such names."""
-    set_to = list(_values(function, name))
-    return bool(set_to) and all(_is_reduction(value) or _is_of_tensors(function, value, depth) for value in set_to)
+def _at_most(test: cst.Comparison) -> cst.Comparison:
+    (compared,) = test.comparisons
+    return test.with_changes(comparisons=[compared.with_changes(operator=cst.LessThanEqual())])
 
 
-def _is_of_tensors(function: FunctionText, value: ast.expr, depth: int) -> bool:
-    if not isinstance(value, ast.BinOp) or not depth or any(isinstance(node, ast.Call) for node in ast.walk(value)):
-        return False
-    return any(_is_tensor(function, name, depth - 1) for name in sorted(names_of(value).loads))
+class NotFinite(Pattern):
+    """Replace `isnan(x)` in code that looks for NaN alone by `~isfinite(x)`, which covers infinity."""
+
+    def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
+        if not isinstance(node.func, cst.Attribute) or last_name(node.func) != "isnan":
+            return node
+        if self.draft.mentions("isinf", "isfinite"):
+            return node
+        finite = node.with_changes(func=node.func.with_changes(attr=cst.Name("isfinite")))
+        return expression("(not {x})" if dotted(node.func) == "math.isnan" else "(~{x})", x=finite)
 
 
-def _values(function: FunctionText, name: str) -> Iterator[ast.expr]:
-    for node in function.nodes:
+class ChosenOnDevice(Pattern):
+    """Compute `if total > 0: share = share / total` by torch.where, without a branch."""
+
+    def leave_If(self, _: cst.If, node: cst.If) -> Any:
         match node:
-            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
-                yield value
-            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-                names = [target.id if isinstance(target, ast.Name) else "" for target in targets]
-                yield from (value for target, value in zip(names, values, strict=False) if target == name)
+            case cst.If(
+                test=cst.Comparison(left=cst.Name(tested), comparisons=[compared]) as test,
+                body=cst.IndentedBlock(body=[line]),
+                orelse=None,
+            ):
+                name, value = assigned(line)
+                is_order = not isinstance(compared.operator, cst.Equal | cst.NotEqual | cst.Is | cst.IsNot)
+                if value is not None and is_order and name in names(value).loads and _is_tensor(self.unit, tested):
+                    where = expression(f"{self.torch}.where({{test}}, {{value}}, {name})", test=test, value=value)
+                    return with_value(line, where).with_changes(leading_lines=node.leading_lines)
+        return node
 
 
-def _is_reduction(value: ast.expr) -> bool:
-    return (
-        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _NUMBERS_ON_DEVICE
-    )
+def _is_tensor(unit: Unit, name: str, depth: int = 2) -> bool:
+    """Whether a name is only set to reductions that are not read, and to values computed from such names."""
+
+    def is_on_device(value: cst.BaseExpression) -> bool:
+        if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+            return value.func.attr.value in _REDUCTIONS
+        is_computed = isinstance(value, cst.BinaryOperation) and depth and not any(calls(value))
+        return bool(is_computed) and any(_is_tensor(unit, one, depth - 1) for one in names(value).loads)
+
+    values = list(values_of(unit, name))
+    return bool(values) and all(map(is_on_device, values))

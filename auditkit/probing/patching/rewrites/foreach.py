@@ -1,165 +1,161 @@
-"""One norm after the other, each a launch of its own, as one operator over all gradients."""
+"""Replace one norm after the other, each a launch of its own, by one operator over all gradients."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside, rewrite_of
-from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.patching.rewrites.norms import float64_edits, narrowing, operand_of_norm, rooted, summed_squares
-from auditkit.probing.patching.rewrites.returned_types import returned_as_before
-from auditkit.probing.patching.rewrites.sparse import STORED, sparse_edits, without_copy
-from auditkit.probing.source_code.modules import dotted_name
+import libcst as cst
 
-_MENDS = frozenset({
-    "launches_grow_with_tensors", "norm_overflows_on_finite_grads", "norm_underflows_to_zero",
-    "norm_depends_on_grouping", "norm_loses_accuracy", "fails_on_gradients_of_two_devices",
-})  # fmt: skip
-_STORED = frozenset({"fails_on_sparse_grads", "fails_on_mixed_dtypes", "clip_destroys_gradients"})
-_READS = frozenset({"syncs_grow_with_tensors", "sync_in_loop", "graph_breaks_under_compile"})
+from auditkit.probing.patching.rewrites.drafts import Draft
+from auditkit.probing.patching.rewrites.norms import in_float64, operand_of_norm, summed_squares
+from auditkit.probing.patching.rewrites.sparse import stored_values
+from auditkit.probing.patching.rewrites.syntax import (
+    Pattern,
+    assigned,
+    code,
+    dotted,
+    expression,
+    flattened,
+    inside,
+    names,
+    statement,
+    stores,
+)
 
 
-def norms_together(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    """Norms of a list in float64 by torch._foreach_norm, brought to one device; what reads them reads once."""
-    edits: list[Edit] = []
-    lines: list[int] = []
-    mends = _MENDS
-    gathered = {edit.text.split()[0] for edit in sparse_edits(functions) if edit.text.startswith("\n")}
-    for function in functions:
-        for statement in (one for suite in function.suites for one in suite if function.has_own_lines(one)):
-            found = _list_of_norms(function, statement)
-            mends |= _READS if found else frozenset()
-            if not found and (found := _stack_of_norms(function, statement, gathered)):
-                mends |= _STORED
-            edits += found
-            lines += [edit.first[0] for edit in found if edit.first != edit.last][:1]
-        for node in function.nodes:
-            edit = _sum_of_squares(function, node) if isinstance(node, ast.Call) else None
-            if edit is not None and not any(is_inside(edit, other) for other in edits):
-                edits.append(edit)
-                lines.append(edit.first[0])
-    if edits:
-        wide = float64_edits(functions)[0] if mends > _STORED else []
-        edits += [edit for edit in wide if not any(is_inside(edit, other) for other in edits)]
-        sparse = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
-        told = "all norms in one operator, in float64, on one device"
-        for ended, kept in returned_as_before(functions, [*edits, *sparse], mends):
-            yield from rewrite_of("norms_together", ended, kept, told, lines)
+def norms_together(draft: Draft) -> Draft:
+    """Form the norms of a list in float64 by torch._foreach_norm, and bring them to one device."""
+    if draft.changed(NormsTogether).data == draft.data:
+        return draft
+    return in_float64(stored_values(draft).changed(NormsTogether))
 
 
 @dataclass(frozen=True)
 class _Norms:
-    """The parts of `[p.grad.norm(2).item() for p in parameters]`."""
+    """The parts of `p.grad.norm(2).item()`."""
 
-    operand: ast.expr
+    operand: cst.BaseExpression
     order: str
     is_read: bool
 
 
-def _list_of_norms(function: FunctionText, statement: ast.stmt) -> list[Edit]:
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp(generators=[source]) as values):
-            norms = _norms(function, values.elt)
-            if norms is None:
-                return []
-        case _:
+class NormsTogether(Pattern):
+    def leave_SimpleStatementLine(
+        self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.BaseStatement]:
+        name, value = assigned(node)
+        norms = self._norms(value.elt) if isinstance(value, cst.ListComp) else None
+        if isinstance(value, cst.ListComp) and norms is not None:
+            lines = self._list_of_norms(name, value, norms)
+        else:
+            lines = self._stack_of_norms(node)
+        if not lines:
+            return node
+        return flattened([lines[0].with_changes(leading_lines=node.leading_lines)], lines[1:])
+
+    def _list_of_norms(self, name: str, value: cst.ListComp, norms: _Norms) -> list[cst.BaseStatement]:
+        """`norms = [p.grad.norm(2).item() for p in parameters]` as the norms of a list, read once."""
+        torch, indent, source = self.torch, self.draft.indent, value.for_in
+        lines = []
+        if dotted(source.iter) and not source.ifs and code(norms.operand) == code(source.target):
+            grads = dotted(source.iter)
+        elif names(norms.operand).loads & stores(source.target):
+            grads = self.draft.fresh("grads", self.unit)
+            listed = value.with_changes(elt=norms.operand.with_changes(lpar=[], rpar=[]))
+            lines.append(statement(f"{grads} = {{x}}\n", x=listed))
+        else:
             return []
-    is_list = isinstance(norms.operand, ast.Name) and isinstance(source.iter, ast.Name) and not source.ifs
-    lines = []
-    if is_list and isinstance(source.iter, ast.Name):
-        grads = source.iter.id
-    else:
-        grads = function.fresh("grads")
-        each = names_of(norms.operand).loads & names_of(source.target).stores
-        if not each:
+        foreach = f"{torch}._foreach_norm({grads}, {norms.order}, dtype={torch}.float64)"
+        text = f"if {grads}:\n{indent}{name} = {foreach}\n"
+        if norms.is_read:
+            text += f"{indent}{name} = {torch}.stack([norm.to({name}[0].device) for norm in {name}]).tolist()\n"
+        return [*lines, statement(f"{name} = []\n"), statement(text)]
+
+    def _stack_of_norms(self, node: cst.SimpleStatementLine) -> list[cst.BaseStatement]:
+        """`torch.stack([torch.norm(g, 2).to(home) for g in grads])`: the norms in a line before it, and their stack."""
+        stacks = [
+            one for one in inside(node) if isinstance(one, cst.Call) and dotted(one.func) == f"{self.torch}.stack"
+        ]
+        values = stacks[0].args[0].value if len(stacks) == 1 and len(stacks[0].args) == 1 else None
+        if not isinstance(values, cst.ListComp | cst.GeneratorExp):
             return []
-        clauses = function.between(function.last(values.elt), function.last(values))
-        operand = function.text(norms.operand)
-        lines.append(f"{grads} = [{operand}{clauses}")
-        lines.append(f"{grads} = [{STORED} for {{0}} in {grads}]".format("grad", "grad"))
-    torch, step = function.torch, function.step
-    foreach = f"{torch}._foreach_norm({grads}, {norms.order}, dtype={torch}.float64)"
-    lines += [f"{name} = []", f"if {grads}:", f"{step}{name} = {foreach}"]
-    if norms.is_read:
-        stacked = f"{torch}.stack([norm.to({name}[0].device) for norm in {name}])"
-        lines.append(f"{step}{name} = {stacked}.tolist()")
-    blanks = function.indentation(statement)
-    return [function.replace(statement, f"\n{blanks}".join(lines))]
-
-
-def _stack_of_norms(function: FunctionText, statement: ast.stmt, gathered: Collection[str]) -> list[Edit]:
-    """`torch.stack([torch.norm(g, 2).to(device) for g in grads])`: the norms in a line before it, and their stack.
-
-    `gathered` are lists of stored values.
-    """
-    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    stacks = [call for call in calls if dotted_name(call.func) == f"{function.torch}.stack" and len(call.args) == 1]
-    if len(stacks) != 1 or not isinstance(statement, ast.Assign | ast.Return):
-        return []
-    match stacks[0].args[0]:
-        case (ast.ListComp(elt=elt, generators=[source]) | ast.GeneratorExp(elt=elt, generators=[source])) as values:
-            pass
-        case _:
+        name = self.draft.fresh("norms", self.unit)
+        home, elt = f"{name}[0].device", values.elt
+        match elt:
+            case cst.Call(
+                func=cst.Attribute(value=norm, attr=cst.Name("to")), args=[cst.Arg(value=device, keyword=None)]
+            ):
+                home, elt = code(device), norm
+        norms = self._norms(elt)
+        if norms is None or norms.is_read:
             return []
-    brought = f"norm.to({function.fresh('norms')}[0].device)"
-    match elt:
-        case ast.Call(func=ast.Attribute(value=norm, attr="to"), args=[home], keywords=[]):
-            norms, brought = _norms(function, norm), f"norm.to({function.text(home)})"
-        case _:
-            norms = _norms(function, elt)
-    if norms is None or norms.is_read:
-        return []
-    torch, name, operand = function.torch, function.fresh("norms"), function.text(norms.operand)
-    is_stored = isinstance(source.iter, ast.Name) and source.iter.id in gathered
-    clauses = function.between(function.last(elt), function.last(values))[:-1]
-    each = operand if is_stored else STORED.format(operand, function.text(without_copy(norms.operand)))
-    listed = " ".join([each, *clauses.split()])
-    line = f"{name} = {torch}._foreach_norm([{listed}], {norms.order}, dtype={torch}.float64)"
-    narrow = [edit for call in calls for edit in narrowing(function, call)]
-    return [
-        function.line_before(statement, line), function.replace(values, f"[{brought} for norm in {name}]"), *narrow
-    ]  # fmt: skip
+        listed = cst.ListComp(norms.operand.with_changes(lpar=[], rpar=[]), values.for_in)
+        torch = self.torch
+        line = statement(f"{name} = {torch}._foreach_norm({{x}}, {norms.order}, dtype={torch}.float64)\n", x=listed)
+        brought = cst.parse_expression(f"[norm.to({home}) for norm in {name}]")
+        changed = node.with_deep_changes(stacks[0], args=[stacks[0].args[0].with_changes(value=brought)])
+        return [line, changed.with_changes(leading_lines=[])]
 
-
-def _norms(function: FunctionText, elt: ast.expr) -> _Norms | None:
-    match elt:
-        case ast.Call(func=ast.Attribute(value=ast.Call() as call, attr="item"), args=[]):
-            is_read = True
-        case ast.Call() as call:
-            is_read = False
-        case _:
+    def _norms(self, elt: cst.BaseExpression) -> _Norms | None:
+        is_read = False
+        match elt:
+            case cst.Call(func=cst.Attribute(value=cst.Call() as call, attr=cst.Name("item")), args=[]):
+                elt, is_read = call, True
+        operand = operand_of_norm(elt, self.torch) if isinstance(elt, cst.Call) else None
+        if operand is None or not isinstance(elt, cst.Call):
             return None
-    operand = operand_of_norm(call, function.torch)
-    if operand is None or any(word.arg not in ("p", "ord", "dtype") for word in call.keywords):
-        return None
-    orders = [word.value for word in call.keywords if word.arg != "dtype"]
-    given = [item for item in [*call.args, *orders] if item is not operand]
-    return _Norms(operand, function.text(given[0]) if given else "2", is_read)
-
-
-def _sum_of_squares(function: FunctionText, call: ast.Call) -> Edit | None:
-    """`sum(g.pow(2).sum() for g in grads)`, with the root of it where that is taken."""
-    inner = rooted(call)
-    match inner or call:
-        case ast.Call(
-            func=ast.Name(id="sum"),
-            args=[
-                ast.GeneratorExp(
-                    elt=ast.Call() as elt,
-                    generators=[ast.comprehension(target=ast.Name(id=each), iter=ast.Name(id=grads), ifs=[])],
-                )
-            ],
-        ):
-            squared = summed_squares(elt, function.torch)
-        case _:
+        words = [arg.keyword.value for arg in elt.args if arg.keyword is not None]
+        if not {*words} <= {"p", "ord", "dtype"}:
             return None
-    if not isinstance(squared, ast.Name) or squared.id != each:
-        return None
-    torch = function.torch
-    norms = f"{torch}._foreach_norm({grads}, 2, dtype={torch}.float64)"
-    stacked = f"{torch}.stack([norm.to({grads}[0].device) for norm in {norms}])"
-    root = "" if inner else ".square()"
-    return function.replace(call, f"{torch}.linalg.vector_norm({stacked}){root}")
+        given = [
+            arg for arg in elt.args if arg.value is not operand and (not arg.keyword or arg.keyword.value != "dtype")
+        ]
+        return _Norms(operand, code(given[0].value) if given else "2", is_read)
+
+    def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
+        """`sum(g.pow(2).sum() for g in grads)` as the square of the norm of norms; its root as the norm."""
+        match node:
+            case cst.Call(func=cst.Attribute(value=cst.Call() as inner, attr=cst.Name("sqrt")), args=[]):
+                match inner:
+                    case cst.Call(func=cst.Attribute(value=norm, attr=cst.Name("square")), args=[]):
+                        return norm if "_foreach_norm" in code(norm) else node
+            case cst.Call(
+                func=cst.Name("sum"), args=[cst.Arg(value=cst.GeneratorExp(elt=cst.Call() as elt, for_in=each))]
+            ):
+                squared = summed_squares(elt, self.torch)
+                grads, torch = dotted(each.iter), self.torch
+                if squared is not None and grads and code(squared) == code(each.target) and not each.ifs:
+                    norms = f"{torch}._foreach_norm({grads}, 2, dtype={torch}.float64)"
+                    stacked = f"{torch}.stack([norm.to({grads}[0].device) for norm in {norms}])"
+                    return expression(f"{torch}.linalg.vector_norm({stacked}).square()")
+        return node
+
+
+def without_double_copies(draft: Draft) -> Draft:
+    """Form norms in float64 by their dtype, where the code lists float64 copies only to take norms of them."""
+    found = draft.changed(_WithoutCopies)
+    return in_float64(found) if found.data != draft.data else draft
+
+
+class _WithoutCopies(Pattern):
+    def leave_Assign(self, _: cst.Assign, node: cst.Assign) -> cst.Assign:
+        match node:
+            case cst.Assign(
+                targets=[cst.AssignTarget(target=cst.Name(name))],
+                value=cst.ListComp(elt=cst.Call(func=cst.Attribute(value=inner, attr=cast), args=args)) as listed,
+            ):
+                wide = {f"{self.torch}.{dtype}" for dtype in ("float64", "double", "float32")}
+                is_cast = cast.value in ("double", "float") and not args
+                is_cast |= cast.value == "to" and [dotted(arg.value) in wide for arg in args] == [True]
+                if is_cast and self._is_only_normed(name):
+                    return node.with_changes(value=listed.with_changes(elt=inner))
+        return node
+
+    def _is_only_normed(self, name: str) -> bool:
+        """Whether all that is done with a list is to take norms of it."""
+        found: Sequence[cst.CSTNode] = list(inside(self.unit.node))
+        called = [one for one in found if isinstance(one, cst.Call) and one.args and "norm" in dotted(one.func)]
+        normed = [one for one in called if name in names(one.args[0].value).loads]
+        named = [one for one in found if isinstance(one, cst.Name) and one.value == name]
+        return len(normed) == len(named) - 1

@@ -1,239 +1,302 @@
-"""Norms and sums of squares that are formed in the gradients' own type, formed in float64 instead."""
+"""Form norms and sums of squares of gradients in float64, and return them in the type that callers had before."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import libcst as cst
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside, rewrite_of
-from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.patching.rewrites.returned_types import returned_as_before
-from auditkit.probing.patching.rewrites.sparse import sparse_edits
+from auditkit.probing.patching.rewrites.drafts import Draft, Unit
+from auditkit.probing.patching.rewrites.sparse import stored_values
+from auditkit.probing.patching.rewrites.syntax import (
+    Pattern,
+    bracketed,
+    code,
+    dotted,
+    expression,
+    inside,
+    is_same,
+    last_name,
+    names,
+    parsed,
+    stores,
+)
 from auditkit.probing.source_code.modules import dotted_name, targets_of
 
-_PRECISION = frozenset({
-    "norm_overflows_on_finite_grads", "norm_underflows_to_zero", "norm_depends_on_grouping", "norm_loses_accuracy",
-    "clip_destroys_gradients", "fails_on_mixed_dtypes",
-})  # fmt: skip
-_ORDER = re.compile(r"p|ord|.*norm_type.*|.*norm_order.*|norm_degree")
+_ORDER = re.compile(r"p|ord|.*norm_type.*|.*norm_order.*|norm_degree|inf")
 _NORM_CALLS = frozenset({"norm", "linalg.vector_norm", "linalg.norm", "_foreach_norm"})
 _WORDS = frozenset({"p", "ord", "dim", "keepdim", "dtype"})
-_CASTS = frozenset({"float", "double"})
+_READS = frozenset({"item", "tolist", "float", "int", "bool"})
+_GIVEN = frozenset({"grads", "gradients"})
 
 
-def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    """Every norm, and every sum of squares, of gradients as they are, with float64 inside the reduction.
+def in_float64(draft: Draft) -> Draft:
+    """Form every norm, and every sum of squares, in float64 inside the reduction, without a copy.
 
-    Norms that take sparse gradients take none with a dtype, so that their stored values are read there.
+    Norms that accept sparse gradients accept none with a dtype, so that their stored values are read there.
     """
-    edits, probes = float64_edits(functions)
-    told = "the norm is formed in float64, inside the reduction"
-    if "fails_on_sparse_grads" in probes:
-        told += ", of a sparse gradient over its stored values"
-    lines = {edit.first[0] for edit in edits}
-    for ended, kept in returned_as_before(functions, edits, probes):
-        yield from rewrite_of("norms_in_float64", ended, kept, told, lines)
+    found, took_sparse = _widened(draft)
+    return _widened(stored_values(draft))[0] if took_sparse else found
 
 
-def float64_edits(functions: Sequence[FunctionText]) -> tuple[list[Edit], frozenset[str]]:
-    """The edits that form norms in float64, whatever is returned then, and the probes whose findings they may end."""
-    edits: list[Edit] = []
-    lines: list[int] = []
-    took_sparse = False
-    for function in functions:
-        precise = _Precise(function, has_norms=bool(edits))
-        edits += precise.edits()
-        lines += precise.lines
-        took_sparse |= precise.took_sparse
-    if not edits:
-        return [], frozenset()
-    read = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
-    # Lists of gradients and what hands them on are wherever they are; a read is of a norm only where that stands.
-    callers = [one for one in functions if not any(_is_in(line, one) for line in lines)]
-    sparse = [
-        edit
-        for edit in read
-        if edit.text.startswith("\n")
-        or not edit.text
-        or edit.first[0] in lines
-        or any(_is_in(edit.first[0], one) for one in callers)
-    ]
-    if took_sparse and sparse:
-        return [*edits, *sparse], _PRECISION | {"fails_on_sparse_grads"}
-    return edits, _PRECISION
+def _widened(draft: Draft) -> tuple[Draft, bool]:
+    units, has_norms, took_sparse = [], False, False
+    for unit in draft.units:
+        visitor = Float64(draft, unit, has_norms)
+        units.append(draft.visited(unit, visitor))
+        has_norms |= bool(visitor.count)
+        took_sparse |= visitor.took_sparse
+    return replace(draft, units=tuple(units)), took_sparse
 
 
-class _Precise:
-    """Walks a function's statements in order, and knows which names are float64 already.
+class Float64(Pattern):
+    """Walks the statements in their order, and knows which names are float64.
 
-    `has_norms` says that a function before it forms the norms, so that what it is handed by a key is float64.
+    `has_norms` says that a function before it forms the norms, so that what it is given by a key is float64.
     """
 
-    def __init__(self, function: FunctionText, has_norms: bool) -> None:
-        self.lines: list[int] = []
+    def __init__(self, draft: Draft, unit: Unit, has_norms: bool) -> None:
+        super().__init__(draft, unit)
+        self.count = 0
         self.took_sparse = False
-        self._function = function
         self._has_norms = has_norms
-        self._float64: set[str] = set()
-        self._edits: list[Edit] = []
+        self._wide: set[str] = set()
+        self._before: list[int] = []
+        self._returns = False
 
-    def edits(self) -> list[Edit]:
-        for node in self._function.nodes:
-            if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
-                before = len(self._edits)
-                self._visit(node.value)
-                read = names_of(node.value).loads
-                if len(self._edits) > before or read & self._float64:
-                    self._float64 |= names_of(targets_of(node)).stores
-            elif isinstance(node, ast.For) and names_of(node.iter).loads & self._float64:
-                self._float64 |= names_of(node.target).stores
-            elif isinstance(node, ast.Return | ast.Expr) and node.value is not None:
-                self._visit(node.value)
-        return self._edits
+    def leave_Assign(self, original_node: Any, updated_node: Any) -> Any:  # noqa: ARG002
+        value = updated_node.value
+        if "float64" in code(value) or names(value).loads & self._wide:
+            targets = [one.target for one in getattr(updated_node, "targets", (updated_node,))]
+            self._wide = self._wide.union(*map(stores, targets))
+        return updated_node
 
-    def _visit(self, node: ast.AST) -> None:
-        """The innermost reductions first: a norm of norms is float64 where those are."""
-        before = len(self._edits)
-        root = self._squares(node) if isinstance(node, ast.Call) and rooted(node) else None
-        for child in ast.iter_child_nodes(node) if root is None else ():
-            self._visit(child)
-        if not isinstance(node, ast.Call):
-            return
-        found: list[Edit] | None = self._wider(node)
-        if len(self._edits) == before:
-            found = found or root or self._norm(node) or self._squares(node)
-        if len(self._edits) > before:
-            found = found or narrowing(self._function, node)
-        if found:
-            self._edits += found
-            self.lines += range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    leave_AugAssign = leave_Assign
 
-    def _is_float64(self, node: ast.expr) -> bool:
-        if self._has_norms and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+    def visit_For(self, node: cst.For) -> None:
+        if names(node.iter).loads & self._wide:
+            self._wide |= stores(node.target)
+
+    def visit_Return(self, _: cst.Return) -> None:
+        self._returns = True
+
+    def leave_Return(self, _: cst.Return, node: cst.Return) -> cst.Return:
+        self._returns = False
+        return node
+
+    def visit_Call(self, _: cst.Call) -> None:
+        self._before.append(self.count)
+
+    def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
+        """Change the innermost reduction first: a norm of norms is float64 where those are."""
+        is_changed = self.count > self._before.pop()
+        found = self._wider(node)
+        if found is None and (is_changed or (not self._returns and self._is_wide(node))):
+            return _without_narrowing(node)
+        if found is None:
+            found = self._norm(node) or self._squares(node)
+        self.count += found is not None
+        return node if found is None else found
+
+    def _is_wide(self, node: cst.BaseExpression) -> bool:
+        if self._has_norms and isinstance(node, cst.Subscript) and re.search(r"\[['\"]", code(node)):
             return True
-        return bool(names_of(node).loads & self._float64)
+        return "float64" in code(node) or bool(names(node).loads & self._wide)
 
-    def _norm(self, call: ast.Call) -> list[Edit] | None:
-        """`g.norm(2)` and torch's own norms, with the dtype as one more argument."""
-        operand = operand_of_norm(call, self._function.torch)
-        if operand is None or self._is_float64(operand) or any(item.arg in ("dtype", None) for item in call.keywords):
+    def _norm(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Give `g.norm(2)` and torch's own norms the dtype as one more argument."""
+        operand = operand_of_norm(call, self.torch)
+        has_dtype = any(arg.star or (arg.keyword and arg.keyword.value == "dtype") for arg in call.args)
+        if operand is None or has_dtype or self._is_wide(operand):
             return None
-        self.took_sparse |= not dotted_name(call.func).endswith(("vector_norm", "_foreach_norm", "linalg.norm"))
-        given = [*call.args, *(item.value for item in call.keywords)]
-        dtype = f"dtype={self._function.torch}.float64"
-        if given:
-            return [self._function.insert_after(given[-1], f", {dtype}")]
-        first, last = self._function.last(call.func), self._function.last(call)
-        return [Edit(first, last, f"({dtype})")]
+        self.took_sparse |= last_name(call.func) == "norm" and "linalg" not in dotted(call.func)
+        args, dtype = list(call.args), _dtype(f"{self.torch}.float64")
+        if args:
+            comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+            args[-1:] = [args[-1].with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace(""))]
+            dtype = dtype.with_changes(
+                comma=call.args[-1].comma, whitespace_after_arg=call.args[-1].whitespace_after_arg
+            )
+        return call.with_changes(args=[*args, dtype])
 
-    def _wider(self, call: ast.Call) -> list[Edit]:
-        """`dtype=torch.float` of a norm as float64."""
-        torch = self._function.torch
-        if operand_of_norm(call, torch) is None:
-            return []
-        given = [item.value for item in call.keywords if item.arg == "dtype"]
-        narrow = [value for value in given if dotted_name(value) in (f"{torch}.float", f"{torch}.float32")]
-        return [self._function.replace(value, f"{torch}.float64") for value in narrow]
+    def _wider(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Replace `dtype=torch.float` of a norm by float64."""
+        if operand_of_norm(call, self.torch) is None:
+            return None
+        for arg in call.args:
+            is_narrow = dotted(arg.value) in (f"{self.torch}.float", f"{self.torch}.float32")
+            if arg.keyword is not None and arg.keyword.value == "dtype" and is_narrow:
+                wide = arg.with_changes(value=cst.parse_expression(f"{self.torch}.float64"))
+                return call.with_changes(args=[wide if one is arg else one for one in call.args])
+        return None
 
-    def _squares(self, call: ast.Call) -> list[Edit] | None:
-        """`x.pow(2).sum()` and its other spellings as the square of a norm; the root of it as the norm."""
-        inner = rooted(call)
-        squared = summed_squares(inner or call, self._function.torch)
+    def _squares(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Replace `x.pow(2).sum()` and its other spellings by the square of a norm."""
+        squared = summed_squares(call, self.torch)
         if squared is None:
             return None
-        operand = _without_cast(squared)
-        if self._is_float64(operand):
+        match squared:
+            case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("float" | "double")), args=[]):
+                squared = inner  # the reduction casts as it goes, without the copy
+        if self._is_wide(squared):
             return None
         self.took_sparse = True
-        torch, function = self._function.torch, self._function
-        opened = Edit(function.first(call), function.first(operand), f"{torch}.linalg.vector_norm(")
-        closed = f", dtype={torch}.float64)" + ("" if inner else ".square()")
-        return [opened, Edit(function.last(operand), function.last(call), closed)]
+        plain = squared.with_changes(lpar=[], rpar=[])
+        return expression(f"{self.torch}.linalg.vector_norm({{x}}, dtype={self.torch}.float64).square()", x=plain)
 
 
-def _is_in(line: int, function: FunctionText) -> bool:
-    return any(node.lineno <= line <= (node.end_lineno or node.lineno) for node in function.suite)
-
-
-def narrowing(function: FunctionText, call: ast.AST) -> list[Edit]:
-    """`.to(grad.dtype)` of a norm in float64 taken away: above 65,504 it is inf in float16."""
+def _without_narrowing(call: cst.Call) -> cst.BaseExpression:
+    """Take `.to(grad.dtype)` off a norm in float64, and the root off its square."""
     match call:
-        case (
-            ast.Call(func=ast.Attribute(value=wide, attr="to"), args=[ast.Attribute(attr="dtype")], keywords=[])
-            | ast.Call(
-                func=ast.Attribute(value=wide, attr="to"),
-                args=[],
-                keywords=[ast.keyword(arg="dtype", value=ast.Attribute(attr="dtype"))],
-            )
-        ):
-            return [Edit(function.last(wide), function.last(call), "")]
-    return []
+        case cst.Call(func=cst.Attribute(value=wide, attr=cst.Name("to")), args=[cst.Arg(value=dtype)]):
+            return wide if isinstance(dtype, cst.Attribute) and dtype.attr.value == "dtype" else call
+        case cst.Call(func=cst.Attribute(value=squared, attr=cst.Name("sqrt")), args=[]):
+            match squared:
+                case cst.Call(func=cst.Attribute(value=norm, attr=cst.Name("square")), args=[]):
+                    return norm
+    return call
 
 
-def operand_of_norm(call: ast.Call, torch: str) -> ast.expr | None:
+def _dtype(value: str) -> cst.Arg:
+    tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return cst.Arg(cst.parse_expression(value), cst.Name("dtype"), tight)
+
+
+def operand_of_norm(call: cst.Call, torch: str) -> cst.BaseExpression | None:
     """What a call takes the norm of; None for any other call."""
-    name = dotted_name(call.func)
+    name = dotted(call.func)
     if name.startswith(f"{torch}.") and name.removeprefix(f"{torch}.") in _NORM_CALLS:
-        return call.args[0] if call.args else None
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "norm":
+        return call.args[0].value if call.args else None
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "norm":
         return None
-    is_order = all(_is_order(item) for item in call.args) and all(item.arg in _WORDS for item in call.keywords)
-    owner = dotted_name(call.func.value)
+    positional = [arg for arg in call.args if arg.keyword is None]
+    is_order = all(map(_is_order, positional)) and all(one.keyword.value in _WORDS for one in call.args if one.keyword)
     # `self.norm(x)` and `torch.linalg.norm(x)` are no methods of a gradient.
-    return call.func.value if is_order and owner not in ("self", "cls") and len(call.args) <= 1 else None
+    return call.func.value if is_order and dotted(call.func.value) not in ("self", "cls") else None
 
 
-def _is_order(node: ast.expr) -> bool:
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, int | float | str)
-    name = dotted_name(node).rpartition(".")[2]
-    return bool(name) and (_ORDER.fullmatch(name) is not None or name == "inf")
+def _is_order(arg: cst.Arg) -> bool:
+    if isinstance(arg.value, cst.Integer | cst.Float | cst.SimpleString):
+        return not arg.star
+    name = last_name(arg.value) if isinstance(arg.value, cst.Name | cst.Attribute) else ""
+    return bool(name) and name != "None" and _ORDER.fullmatch(name) is not None
 
 
-def rooted(call: ast.Call) -> ast.Call | None:
-    """What `.sqrt()` is called on."""
-    match call:
-        case ast.Call(func=ast.Attribute(value=ast.Call() as inner, attr="sqrt"), args=[], keywords=[]):
-            return inner
-    return None
-
-
-def summed_squares(call: ast.Call, torch: str) -> ast.expr | None:
+def summed_squares(call: cst.Call, torch: str) -> cst.BaseExpression | None:
     """`x` of `x.pow(2).sum()`, `(x**2).sum()`, `(x * x).sum()`, `torch.sum(x.square())`."""
-    if call.keywords:
-        return None
-    if dotted_name(call.func) == f"{torch}.sum":
-        return _squared(call.args[0], torch) if len(call.args) == 1 else None
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "sum" and not call.args:
-        return _squared(call.func.value, torch)
+    if dotted(call.func) == f"{torch}.sum":
+        return _squared(call.args[0].value, torch) if len(call.args) == 1 else None
+    match call:
+        case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("sum")), args=[]):
+            return _squared(inner, torch)
     return None
 
 
-def _squared(node: ast.expr, torch: str) -> ast.expr | None:
+def _squared(node: cst.BaseExpression, torch: str) -> cst.BaseExpression | None:
     match node:
-        case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=2 | 2.0)):
+        case cst.BinaryOperation(left=base, operator=cst.Power(), right=power) if _is_two(power):
             return base
-        case ast.BinOp(left=base, op=ast.Mult(), right=other) if ast.dump(base) == ast.dump(other):
+        case cst.BinaryOperation(left=base, operator=cst.Multiply(), right=other) if is_same(base, other):
             return base
-        case ast.Call(func=ast.Attribute(value=base, attr="pow"), args=[ast.Constant(value=2 | 2.0)]):
-            return base if dotted_name(base) != torch else None
-        case ast.Call(func=ast.Attribute(value=base, attr="square"), args=[]):
-            return base
-        case ast.Call(func=ast.Attribute(), args=[base, *rest]):
-            is_pow = dotted_name(node.func) == f"{torch}.pow" and [_value(item) for item in rest] == [2]
-            return base if is_pow or dotted_name(node.func) == f"{torch}.square" else None
+        case cst.Call(func=cst.Attribute(value=base, attr=cst.Name("pow" | "square")), args=args) if (
+            dotted(base) != torch
+        ):
+            return base if all(_is_two(arg.value) for arg in args) else None
+        case cst.Call(func=called, args=[cst.Arg(value=base), *rest]):
+            is_named = dotted(called) in (f"{torch}.pow", f"{torch}.square")
+            return base if is_named and all(_is_two(arg.value) for arg in rest) else None
     return None
 
 
-def _value(node: ast.expr) -> object:
-    return node.value if isinstance(node, ast.Constant) else None
+def _is_two(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Integer | cst.Float) and node.evaluated_value == 2
 
 
-def _without_cast(node: ast.expr) -> ast.expr:
-    """The tensor behind `.float()` or `.double()`: the reduction casts as it goes, without the copy."""
+# The type of what the target returns.
+
+
+def returned_as(draft: Draft, original: Draft, is_narrow: bool) -> Draft:
+    """Cast the tensors in float64 that the target returns to the type of the gradients, or to float32 at least.
+
+    No name may hold the gradients, or nothing in float64 be returned: then nothing is cast.
+    """
+    unit = draft.units[0]
+    grads = _gradients(unit)
+    if not grads:
+        return draft
+    dtype = f"{grads}[0].dtype"
+    wide = dtype if is_narrow else f"{draft.torch}.promote_types({dtype}, {draft.torch}.float32)"
+    helpers = {
+        new.function.name
+        for new, old in zip(draft.units[1:], original.units[1:], strict=True)
+        if new.text.count("float64") > old.text.count("float64")
+    }
+    return replace(draft, units=(draft.visited(unit, _Cast(draft, unit, wide, helpers)), *draft.units[1:]))
+
+
+class _Cast(Pattern):
+    def __init__(self, draft: Draft, unit: Unit, dtype: str, helpers: Collection[str]) -> None:
+        super().__init__(draft, unit)
+        self._dtype = dtype
+        self._helpers = helpers
+        self._numbers: set[str] = set()
+        self._wide: set[str] = set()
+        for node in ast.walk(parsed(unit.node)[0]):
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+                stored = names_of(targets_of(node)).stores
+                if _is_number(node.value, self._numbers):
+                    self._numbers |= stored
+                    self._wide -= stored
+                elif self._is_wide(node.value):
+                    self._wide |= stored - self._numbers
+
+    def _is_wide(self, node: ast.expr) -> bool:
+        called = {dotted_name(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
+        is_widened = "float64" in ast.unparse(node)
+        return is_widened or bool(names_of(node).loads & self._wide) or bool(called & {*self._helpers})
+
+    def leave_Return(self, _: cst.Return, node: cst.Return) -> cst.Return:
+        return node.with_changes(value=self._cast(node.value)) if node.value is not None else node
+
+    def _cast(self, value: cst.BaseExpression) -> cst.BaseExpression:
+        """Cast the values of a mapping, a tuple, or an object that is made; any other value as it is."""
+        match value:
+            case cst.Dict(elements=elements) | cst.Tuple(elements=elements) | cst.List(elements=elements):
+                return value.with_changes(elements=[one.with_changes(value=self._cast(one.value)) for one in elements])
+            case cst.Call(func=cst.Name(name), args=args) if name[:1].isupper():
+                return value.with_changes(args=[one.with_changes(value=self._cast(one.value)) for one in args])
+        (as_statement,) = parsed(value)
+        assert isinstance(as_statement, ast.Expr)
+        if not self._is_wide(as_statement.value) or _is_number(as_statement.value, self._numbers):
+            return value
+        is_one = isinstance(value, cst.Name | cst.Call | cst.Attribute | cst.Subscript)
+        return expression(f"{{x}}.to({self._dtype})", x=value if is_one else bracketed(value))
+
+
+def _is_number(node: ast.expr, numbers: Collection[str]) -> bool:
+    """Whether a value is read from the device, or computed from such numbers."""
     match node:
-        case ast.Call(func=ast.Attribute(value=inner, attr=name), args=[], keywords=[]) if name in _CASTS:
-            return inner
-    return node
+        case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)) if name in _READS:
+            return True
+        case ast.BinOp(left=left, right=right):
+            return all(isinstance(side, ast.Constant) or _is_number(side, numbers) for side in (left, right))
+        case ast.ListComp(elt=elt):
+            return _is_number(elt, numbers)
+        case ast.Name(id=name):
+            return name in numbers
+    return dotted_name(node.func).startswith("math.") if isinstance(node, ast.Call) else False
+
+
+def _gradients(unit: Unit) -> str:
+    """The name of a list of gradients; "" where there is none."""
+    for node in inside(unit.node):
+        match node:
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(name))], value=cst.ListComp(elt=elt)):
+                if any(isinstance(one, cst.Attribute) and one.attr.value == "grad" for one in inside(elt)):
+                    return name
+    return next((one.arg for one in unit.function.parameters if one.arg in _GIVEN), "")

@@ -1,71 +1,61 @@
-"""The rewrites of a function that may mend its findings, and the file with some of them made."""
+"""The rewrites of a function that may end its findings, and the file with some of them made."""
 
 from __future__ import annotations
 
-import ast
-import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from auditkit.model.runs.run import ProbeResult
-from auditkit.probing.discovery.blocks.blocks import Block
-from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.patches import FunctionFile, Patch
-from auditkit.probing.patching.rewrites.conditions import chosen_on_device, infinity_counts_too, nan_is_too_large
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
-from auditkit.probing.patching.rewrites.empties import divided_by_at_least_one, without_elements, zeros_of_nothing
-from auditkit.probing.patching.rewrites.foreach import norms_together
-from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.patching.rewrites.inputs import present_gradients
-from auditkit.probing.patching.rewrites.line_length import within_limit
-from auditkit.probing.patching.rewrites.norms import in_float64
-from auditkit.probing.patching.rewrites.operators import reshaped, without_double_copies
+from auditkit.probing.patching.patches import CannotComplete, FunctionFile
+from auditkit.probing.patching.rewrites.conditions import ChosenOnDevice, NanIsTooLarge, NotFinite, Reshape
+from auditkit.probing.patching.rewrites.drafts import Draft
+from auditkit.probing.patching.rewrites.empties import (
+    AtLeastOne,
+    PresentGradients,
+    TensorOfNothing,
+    WithElements,
+    ZerosOfNothing,
+)
+from auditkit.probing.patching.rewrites.foreach import norms_together, without_double_copies
+from auditkit.probing.patching.rewrites.norms import in_float64, returned_as
 from auditkit.probing.patching.rewrites.packs import counted_in_packs
 from auditkit.probing.patching.rewrites.reach import functions_of
-from auditkit.probing.patching.rewrites.reads import read_once
-from auditkit.probing.patching.rewrites.sparse import stored_values
-from auditkit.probing.patching.rewrites.step_losses import (
-    added_up_on_device,
-    divided_by_count,
-    summed_in_float32,
-    weighed_by_targets,
-)
-from auditkit.probing.patching.rewrites.step_order import (
-    clipped_before_step,
-    left_out_if_nonfinite,
-    stepped_once,
-    unscaled_before_clip,
-    zeroed_once,
-)
-from auditkit.probing.source_code.modules import Module, top_level
+from auditkit.probing.patching.rewrites.reads import ReadOnce
+from auditkit.probing.patching.rewrites.syntax import Pattern
 
-__all__ = ["Edit", "Rewrite", "rewrites_of", "rewritten"]
+Change = Callable[[Draft], Draft]
 
-_FAMILIES: tuple[Callable[[Sequence[FunctionText]], Iterator[Rewrite]], ...] = (
-    in_float64,
-    read_once,
-    norms_together,
-    counted_in_packs,
-    stored_values,
-    reshaped,
-    without_double_copies,
-    without_elements,
-    divided_by_at_least_one,
-    zeros_of_nothing,
-    nan_is_too_large,
-    infinity_counts_too,
-    chosen_on_device,
-    present_gradients,
-    unscaled_before_clip,
-    clipped_before_step,
-    zeroed_once,
-    stepped_once,
-    left_out_if_nonfinite,
-    divided_by_count,
-    weighed_by_targets,
-    summed_in_float32,
-    added_up_on_device,
-)
+_NARROW = frozenset({"norm_overflows_on_finite_grads", "norm_underflows_to_zero", "norm_loses_accuracy"})
+"""Findings that a norm of 16 bits cannot be without: float16 ends at 65,504."""
+_PRECISION = _NARROW | {"norm_depends_on_grouping", "clip_destroys_gradients", "fails_on_mixed_dtypes"}
+_SPARSE = frozenset({"fails_on_sparse_grads"})
+_SYNCS = frozenset({
+    "syncs_grow_with_tensors", "sync_in_loop", "graph_breaks_under_compile", "async_collect_synchronizes",
+})  # fmt: skip
+_TOGETHER = _PRECISION | _SPARSE | _SYNCS | {"launches_grow_with_tensors", "fails_on_gradients_of_two_devices"}
+_MEMORY = frozenset({"peak_memory_grows_with_params", "launches_grow_with_tensors"})
+_ZERO = frozenset({"ratio_divides_by_zero", "fails_on_zero_element_grads"})
+_STRIDES = frozenset({"fails_on_noncontiguous_grads"})
+_PACKS = _ZERO | _STRIDES | {
+    "peak_memory_grows_with_params", "counts_are_rounded", "fails_on_gradients_of_two_devices",
+}  # fmt: skip
+_MISSING = frozenset({"fails_on_missing_grads"})
+_EMPTY = frozenset({"empty_input_changes_result_type"})
+_HEALTHY = frozenset({"nonfinite_grads_look_healthy"})
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One change of a function: a short name, the probes whose findings it may end, and a sentence on what it does.
+
+    `apply` makes it in a draft of the file. `size` is how much it changes by itself.
+    """
+
+    name: str
+    probes: frozenset[str]
+    change: str
+    apply: Change
+    size: tuple[int, int] = (0, 0)
 
 
 def rewrites_of(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Rewrite]:
@@ -74,65 +64,75 @@ def rewrites_of(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Re
     Likeliest is what may end most of the findings, then the smallest edit. Nothing is run.
     """
     wanted = frozenset(finding.probe for finding in findings)
-    lines = place.text.split("\n")
-    functions = [FunctionText(function, lines) for function in functions_of(place.function, findings)]
-    found = [rewrite for family in _FAMILIES for rewrite in family(functions)]
-    useful = [rewrite for rewrite in found if rewrite.probes & wanted]
-    return sorted(useful, key=lambda rewrite: (-len(rewrite.probes & wanted), rewrite.size))
+    draft = _draft(place, findings)
+    found: dict[bytes, Rewrite] = {}
+    for name, probes, told, change in _FAMILIES:
+        if not probes & wanted:
+            continue
+        changed = change(draft)
+        if changed.data == draft.data:
+            continue
+        said = f"line{'s' * (len(changed.places) > 1)} {', '.join(map(str, changed.places))}: {told}"
+        known = found.get(changed.data)
+        if known is None or known.probes < probes:
+            found[changed.data] = Rewrite(name, probes, said, change, changed.size)
+    return sorted(found.values(), key=lambda rewrite: (-len(rewrite.probes & wanted), rewrite.size))
 
 
-def rewritten(place: FunctionFile, rewrites: Sequence[Rewrite]) -> Patch:
-    """The file with the rewrites made.
-
-    Raises CannotComplete where two of them change the same text, where one leaves nothing as it was, or where the
-    text is no Python afterwards.
-    """
-    lines = place.text.split("\n")
-    edits = [edit for rewrite in rewrites for edit in rewrite.edits]
-    edits += _torch_import(place.function.module, edits)
-    limit = FunctionText(place.function, lines).line_limit
-    changed = within_limit(lines, edited(lines, edits), limit)
-    text = "\n".join(changed)
-    if text == place.text:
+def rewritten(place: FunctionFile, rewrites: Sequence[Rewrite], findings: Sequence[ProbeResult] = ()) -> Draft:
+    """The file with the rewrites made one after the other. Raises CannotComplete where nothing is changed."""
+    draft = _draft(place, findings)
+    for rewrite in sorted(rewrites, key=lambda one: _ORDER.get(one.name, 0)):
+        draft = rewrite.apply(draft)
+    if draft.data == place.data:
         raise CannotComplete("changes nothing")
-    try:
-        ast.parse(text)
-    except SyntaxError as error:
-        raise CannotComplete(f"is no Python: {error.msg} (line {error.lineno})") from None
-    first, last = _lines_of(place)
-    span = _line_in(changed, lines, first), _line_in(changed, lines, last + 1) - 1
-    difference = difflib.unified_diff(lines, changed, f"a/{place.file}", f"b/{place.file}", lineterm="")
-    return Patch(
-        file=place.file,
-        text=text,
-        function="\n".join(changed[span[0] - 1 : span[1]]),
-        difference="\n".join(difference),
-        notes=tuple(rewrite.change for rewrite in rewrites),
-        lines=span,
-    )
+    return draft
 
 
-def _line_in(changed: Sequence[str], lines: Sequence[str], line: int) -> int:
-    """Where a line that no rewrite changes, or the one behind the last that it does, stands in the changed text."""
-    matcher = difflib.SequenceMatcher(None, lines, changed, autojunk=False)
-    moved = [there - here for here, there, size in matcher.get_matching_blocks() if here <= line - 1]
-    return line + moved[-1] if moved else line
+def _draft(place: FunctionFile, findings: Sequence[ProbeResult]) -> Draft:
+    return Draft.of(place, functions_of(place.function, findings))
 
 
-def _lines_of(place: FunctionFile) -> tuple[int, int]:
-    function = place.function
-    if isinstance(function, Block):
-        return function.lines
-    return function.node.lineno, function.node.end_lineno or function.node.lineno
+def _each(pattern: type[Pattern]) -> Change:
+    return lambda draft: draft.changed(pattern)
 
 
-def _torch_import(module: Module, edits: Sequence[Edit]) -> list[Edit]:
-    """The import of torch, before the file's first import, where an edit needs it and the file has none."""
-    needs = any("torch." in edit.text for edit in edits)
-    if not needs or "torch" in names_of(top_level(module.tree.body)).stores:
-        return []
-    imports = [node for node in module.tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    own = [node for node in imports if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")]
-    if not own:
-        raise CannotComplete("needs torch, which the file does not import")
-    return [Edit((own[0].lineno, 0), (own[0].lineno, 0), "import torch\n")]
+def _cast(change: Change, is_narrow: bool) -> Change:
+    def cast(draft: Draft) -> Draft:
+        found = change(draft)
+        return returned_as(found, draft, is_narrow) if found.data != draft.data else found
+
+    return cast
+
+
+def _zeros_of_nothing(draft: Draft) -> Draft:
+    found = draft.changed(ZerosOfNothing)
+    return found.changed(AtLeastOne) if found.data != draft.data else draft
+
+
+_NORM = "the norm is formed in float64, inside the reduction"
+_NORMS = "all norms in one operator, in float64, on one device"
+_COPIES = "no float64 copies of the gradients, the norms are formed in float64"
+_IN_PACKS = "no copy of all gradients, they are counted half a million elements at a time"
+_NOTHING = "without gradients the norms are one zero, and nothing is divided by their number"
+_NUMBER = "without gradients the result is a tensor, as it is with some"
+_FAMILIES: tuple[tuple[str, frozenset[str], str, Change], ...] = (
+    ("present_gradients", _MISSING, "parameters without a gradient are left out", _each(PresentGradients)),
+    ("without_elements", _ZERO, "gradients without elements are left out", _each(WithElements)),
+    ("counted_in_packs", _PACKS, _IN_PACKS, counted_in_packs),
+    ("without_double_copies", _MEMORY, _COPIES, without_double_copies),
+    ("norms_together", _TOGETHER - _NARROW, _NORMS, _cast(norms_together, is_narrow=True)),
+    ("norms_together", _TOGETHER, _NORMS, _cast(norms_together, is_narrow=False)),
+    ("norms_in_float64", (_PRECISION | _SPARSE) - _NARROW, _NORM, _cast(in_float64, is_narrow=True)),
+    ("norms_in_float64", _PRECISION | _SPARSE, _NORM, _cast(in_float64, is_narrow=False)),
+    ("zeros_of_nothing", _EMPTY, _NOTHING, _zeros_of_nothing),
+    ("tensor_of_nothing", _EMPTY, _NUMBER, _each(TensorOfNothing)),
+    ("nan_is_too_large", _HEALTHY, "NaN counts as above the limit", _each(NanIsTooLarge)),
+    ("infinity_counts_too", _HEALTHY, "infinity is looked for as NaN is", _each(NotFinite)),
+    ("reshaped", _STRIDES, "reshape takes any strides, where view raises", _each(Reshape)),
+    ("chosen_on_device", _SYNCS, "chosen on the device, where the branch waits for it", _each(ChosenOnDevice)),
+    ("read_once", _SYNCS, "the tensors are kept, and read once behind the loop", _each(ReadOnce)),
+    ("divided_by_at_least_one", _ZERO, "divided by 1 where there is nothing to divide by", _each(AtLeastOne)),
+)
+"""In the order in which they are made together: each sees what those above it made."""
+_ORDER = {family[0]: place for place, family in enumerate(_FAMILIES)}

@@ -1,244 +1,186 @@
-"""Sparse gradients as their stored values, where a gradient is first read."""
+"""Read the stored values of sparse gradients where a gradient is first read."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from auditkit.probing.discovery.blocks.blocks import Block
-from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
-from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.source_code.modules import dotted_name
+import libcst as cst
 
-_MENDS = frozenset({"fails_on_sparse_grads"})
-_HANDLED = frozenset({"is_sparse", "coalesce", "to_dense", "stored_values", "layout"})
+from auditkit.probing.patching.rewrites.drafts import Draft, Unit
+from auditkit.probing.patching.rewrites.syntax import (
+    Listing,
+    Pattern,
+    assigned,
+    bracketed,
+    calls,
+    code,
+    dotted,
+    flattened,
+    inside,
+    last_name,
+    names,
+    statement,
+    stores,
+)
+
+_HANDLED = ("is_sparse", "coalesce", "to_dense", "layout")
 _SAME_TENSOR = frozenset({"detach", "data", "clone"})
 _READ_OF_ANY = frozenset({"is_sparse", "device", "dtype", "shape", "size", "numel", "requires_grad", "layout", "dim"})
 STORED = "{0}.coalesce().values() if {1}.is_sparse else {0}"
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A gradient as it is first read: `node` with `.detach()` and the like, `gradient` without."""
+def stored_values(draft: Draft) -> Draft:
+    """Read the stored values of sparse gradients where gradients are listed, and where their norm is formed.
 
-    node: ast.expr
-    gradient: ast.expr
-
-    @property
-    def is_copy(self) -> bool:
-        """Whether what is done to it does nothing to the gradient."""
-        return "clone" in {node.attr for node in ast.walk(self.node) if isinstance(node, ast.Attribute)}
-
-
-def stored_values(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    edits = sparse_edits(functions)
-    yield from rewrite_of("sparse_values", _MENDS, edits, "of a sparse gradient its stored values are read")
-    if not edits:
-        edits = [edit for function in functions[:1] for edit in _of_parameters(function)]
-        told = "of sparse gradients that it is given the stored values are read"
-        yield from rewrite_of("given_sparse_values", _MENDS, edits, told)
-
-
-def _of_parameters(function: FunctionText) -> Iterator[Edit]:
-    """A line before all others that takes the stored values of a parameter's gradients."""
-    if isinstance(function.function, Block) or _mentions(function, _HANDLED):
-        return
-    body = function.function.node.body
-    has_text = ast.get_docstring(function.function.node, clean=False) is not None and len(body) > 1
-    for parameter in function.function.parameters:
-        name = parameter.arg
-        if name in ("grads", "gradients") and function.has_own_lines(body[has_text]):
-            each = function.fresh("g")
-            stored = STORED.format(each, each)
-            yield function.line_before(body[has_text], f"{name} = [{stored} for {each} in {name}]")
-
-
-def sparse_edits(functions: Sequence[FunctionText]) -> list[Edit]:
-    """Every first read of a gradient, with the values of a sparse one; none where the code thinks of them already."""
-    if any(_mentions(function, _HANDLED) for function in functions):
-        return []
-    return [edit for function in functions for edit in (*_of_function(function), *_written(function))]
-
-
-def _mentions(function: FunctionText, words: frozenset[str]) -> bool:
-    names = {node.attr if isinstance(node, ast.Attribute) else "" for node in function.nodes}
-    return bool(words & (names | names_of(function.suite).loads))
-
-
-def _written(function: FunctionText) -> Iterator[Edit]:
-    """`p.grad.data.mul_(scale)` without `.data`: of a sparse gradient that is a copy, and the gradient stays."""
-    for call in _changes_in_place(function):
-        source = _source(call.func.value) if isinstance(call.func, ast.Attribute) else None
-        if source is not None and not source.is_copy:
-            yield from _undetached(function, source)
-
-
-def _undetached(function: FunctionText, source: _Source) -> Iterator[Edit]:
-    if source.node is not source.gradient:
-        yield Edit(function.last(source.gradient), function.last(source.node), "")
-
-
-def _changes_in_place(function: FunctionText) -> list[ast.Call]:
-    """`grad.mul_(2)` and `torch._foreach_mul_(grads, 2)`."""
-    calls = [node for node in function.nodes if isinstance(node, ast.Call)]
-    names = [call.func.attr.lstrip("_") if isinstance(call.func, ast.Attribute) else "" for call in calls]
-    return [call for call, name in zip(calls, names, strict=True) if name.endswith("_") and name[:-1]]
-
-
-def _is_written(function: FunctionText, name: str) -> bool:
-    """Whether the tensors of a list are changed: by `torch._foreach_mul_(grads, scale)`, or in a loop over them."""
-    turns = {
-        each
-        for node in function.nodes
-        if isinstance(node, ast.For) and name in names_of(node.iter).loads
-        for each in names_of(node.target).stores
-    }
-    for call in _changes_in_place(function):
-        changed = call.args[0] if dotted_name(call.func).startswith(f"{function.torch}.") and call.args else call.func
-        if names_of(changed).loads & {name, *turns}:
-            return True
-    return False
-
-
-def _of_function(function: FunctionText) -> Iterator[Edit]:
-    parents = {child: node for node in function.nodes for child in ast.iter_child_nodes(node)}
-    taken: set[ast.AST] = set()
-    for node in function.nodes:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            edits, gradient = _gathered(function, node, node.targets[0].id, parents)
-            if gradient is not None:
-                taken.add(gradient)
-                yield from edits
-    for node in function.nodes:
-        source = _source(node.elt) if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
-        if source is not None and source.gradient not in taken:
-            taken.add(source.gradient)
-            yield function.replace(source.node, _stored(function, source))
-    loops = [node for node in function.nodes if isinstance(node, ast.For)]
-    for loop in loops:
-        yield from _named_in_loop(function, loop, parents, taken)
-    for inner in function.nodes:
-        if isinstance(inner, ast.Attribute) and _is_gradient(inner) and inner not in taken:
-            read = _widest(inner, parents)
-            reader = parents.get(read.node)
-            if isinstance(reader, ast.Attribute) and reader.attr not in _READ_OF_ANY and _is_called(reader, parents):
-                yield function.replace(read.node, f"({_stored(function, read)})")
-            elif isinstance(reader, ast.Call) and read.node in reader.args:
-                yield function.replace(read.node, _stored(function, read))
-
-
-def _gathered(
-    function: FunctionText, statement: ast.Assign, name: str, parents: dict[ast.AST, ast.AST]
-) -> tuple[list[Edit], ast.expr | None]:
-    """A line behind `grads = [p.grad for ...]` or `grad = p.grad` that takes the stored values, and the gradient.
-
-    Where the list is changed in place its gradients stay what they are, and the values are taken where it is read.
+    Code that treats sparse gradients already stays as it is.
     """
-    value = statement.value
-    is_list = isinstance(value, ast.ListComp)
-    source = _source(value.elt if isinstance(value, ast.ListComp) else value)
-    if source is None or not function.has_own_lines(statement):
-        return [], None
-    if is_list and not source.is_copy and _is_written(function, name):
-        return [*_undetached(function, source), *_reads_of_list(function, name, parents)], source.gradient
-    each = "grad" if name != "grad" else "g"
-    line = f"[{STORED} for {{0}} in {name}]".format(each, each) if is_list else ""
-    line = line or STORED.format(name, name)
-    return [function.line_after(statement, f"{name} = {line}")], source.gradient
+    return draft if draft.mentions(*_HANDLED) else draft.changed(StoredValues)
 
 
-def _reads_of_list(function: FunctionText, name: str, parents: dict[ast.AST, ast.AST]) -> Iterator[Edit]:
-    """Norms of a list, of its first, and of each of it, with the stored values."""
-    for node in function.nodes:
-        match node:
-            case ast.ListComp(generators=[source]) | ast.GeneratorExp(generators=[source]):
-                if isinstance(source.iter, ast.Name) and source.iter.id == name and isinstance(source.target, ast.Name):
-                    yield from _reads_in(function, node.elt, source.target.id, parents)
-            case ast.Call(func=called, args=[ast.Name(id=read) as whole, *_]) if read == name:
-                if "norm" in dotted_name(called):
-                    yield function.replace(whole, f"[{STORED} for {{0}} in {name}]".format("grad", "grad"))
-            case ast.Call(func=called, args=[ast.Subscript(value=ast.Name(id=read)) as first, *_]) if read == name:
-                if "norm" in dotted_name(called):
-                    yield function.replace(first, STORED.format(function.text(first), function.text(first)))
-
-
-def _reads_in(function: FunctionText, node: ast.expr, name: str, parents: dict[ast.AST, ast.AST]) -> Iterator[Edit]:
-    stored = STORED.format(name, name)
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and inner.id == name and _is_read(inner, parents):
-            yield function.replace(inner, f"({stored})" if isinstance(parents[inner], ast.Attribute) else stored)
-
-
-def _named_in_loop(
-    function: FunctionText, loop: ast.For, parents: dict[ast.AST, ast.AST], taken: set[ast.AST]
-) -> Iterator[Edit]:
-    """In a loop whose statement reads `p.grad` in its middle: `grad = ...` before it, and `grad` there."""
-    simple = [node for node in ast.walk(loop) if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)]
-    for statement in simple:
-        if not function.has_own_lines(statement):
-            continue
-        inside = [node for node in ast.walk(statement) if _is_gradient(node) and node not in taken]
-        sources = [_widest(node, parents) for node in inside if isinstance(node, ast.Attribute)]
-        sources = [one for one in sources if _is_read(one.node, parents)]
-        if not sources or len({ast.dump(one.gradient) for one in sources}) > 1:
-            continue
-        name = function.fresh("grad")
-        widest = max(sources, key=lambda one: len(function.text(one.node)))
-        taken |= {one.gradient for one in sources}
-        start = function.first(statement)
-        yield Edit(start, start, f"{name} = {_stored(function, widest)}\n{function.indentation(statement)}")
-        for one in sources:
-            yield function.replace(one.node, name)
-        return
-
-
-def _is_read(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool:
-    reader = parents.get(node)
-    if isinstance(reader, ast.Attribute):
-        return reader.attr not in _READ_OF_ANY and _is_called(reader, parents)
-    return isinstance(reader, ast.Call | ast.BinOp)
-
-
-def _is_called(attribute: ast.Attribute, parents: dict[ast.AST, ast.AST]) -> bool:
-    caller = parents.get(attribute)
-    return isinstance(caller, ast.Call) and caller.func is attribute and not attribute.attr.endswith("_")
-
-
-def _is_gradient(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load)
-
-
-def _source(node: ast.expr) -> _Source | None:
-    """`p.grad`, `p.grad.detach()` and `p.grad.data` as wholes; None for anything else."""
-    inner = node
+def gradient_of(node: cst.CSTNode) -> cst.Attribute | None:
+    """`p.grad` of `p.grad.detach()` and `p.grad.data`; None for anything else."""
     while True:
-        if isinstance(inner, ast.Call) and not inner.args and isinstance(inner.func, ast.Attribute):
-            inner = inner.func
-        if not isinstance(inner, ast.Attribute):
+        if isinstance(node, cst.Call) and not node.args:
+            node = node.func
+        if not isinstance(node, cst.Attribute):
             return None
-        if inner.attr == "grad":
-            return _Source(node, inner)
-        if inner.attr not in _SAME_TENSOR:
+        if node.attr.value == "grad":
+            return node
+        if node.attr.value not in _SAME_TENSOR:
             return None
-        inner = inner.value
+        node = node.value
 
 
-def without_copy(node: ast.expr) -> ast.expr:
-    """`p.grad` of `p.grad.detach()`; anything else as it is."""
-    source = _source(node)
-    return source.gradient if source is not None else node
+def _stored(node: cst.BaseExpression) -> cst.BaseExpression:
+    return cst.parse_expression(STORED.format(code(node), code(gradient_of(node) or node)))
 
 
-def _widest(gradient: ast.Attribute, parents: dict[ast.AST, ast.AST]) -> _Source:
-    """The gradient with the `.detach()` and `.data` behind it."""
-    node: ast.expr = gradient
-    while isinstance(outer := parents.get(node), ast.Attribute) and outer.attr in _SAME_TENSOR:
-        call = parents.get(outer)
-        node = call if isinstance(call, ast.Call) and call.func is outer else outer
-    return _Source(node, gradient)
+class StoredValues(Pattern):
+    def __init__(self, draft: Draft, unit: Unit) -> None:
+        super().__init__(draft, unit)
+        self._written = {name for name in _lists(unit) if _is_written(unit, name, self.torch)}
+        self._may_name = False
+        self._outer: list[bool] = []
+        self._assigned: cst.BaseExpression | None = None
+        self._named: tuple[str, cst.BaseExpression] | None = None
+
+    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:
+        self._may_name = True
+        self._assigned = assigned(node)[1]
+
+    def leave_SimpleStatementLine(
+        self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.BaseStatement]:
+        """Add a line behind `grads = [p.grad for ...]` and `grad = p.grad` that takes the stored values."""
+        self._may_name = False
+        name, value = assigned(node)
+        source = value.elt if isinstance(value, cst.ListComp) else value
+        gradient = gradient_of(source) if source is not None else None
+        if gradient is not None and name not in self._written:
+            each = "grad" if name != "grad" else "g"
+            stored = STORED.format(name, name)
+            if isinstance(value, cst.ListComp):
+                stored = f"[{STORED.format(each, each)} for {each} in {name}]"
+            return flattened([node, statement(f"{name} = {stored}\n")])
+        named, self._named = self._named, None
+        if named is not None:
+            line = statement(f"{named[0]} = {{s}}\n", s=_stored(named[1])).with_changes(
+                leading_lines=node.leading_lines
+            )
+            return flattened([line, node.with_changes(leading_lines=[])])
+        return node
+
+    def visit_ListComp(self, node: Listing) -> None:  # noqa: ARG002
+        self._outer.append(self._may_name)
+        self._may_name = False
+
+    def leave_ListComp(self, original_node: Listing, updated_node: Listing) -> cst.BaseExpression:
+        self._may_name = self._outer.pop()
+        elt, listed, each = updated_node.elt, updated_node.for_in.iter, updated_node.for_in.target
+        if gradient_of(elt) is not None and original_node is not self._assigned:
+            return updated_node.with_changes(elt=_stored(elt))
+        if dotted(listed) in self._written and isinstance(each, cst.Name):
+            return updated_node.with_changes(elt=elt.visit(_Reads(each.value)))
+        return updated_node
+
+    visit_SetComp = visit_GeneratorExp = visit_ListComp
+    leave_SetComp = leave_GeneratorExp = leave_ListComp
+
+    def leave_Assign(self, _: cst.Assign, node: cst.Assign) -> cst.Assign:
+        """Keep the gradients themselves in a list whose tensors are changed in place."""
+        match node:
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(name))], value=cst.ListComp(elt=elt) as value):
+                gradient = gradient_of(elt)
+                if name in self._written and gradient is not None:
+                    return node.with_changes(value=value.with_changes(elt=gradient))
+        return node
+
+    def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
+        is_norm = "norm" in last_name(node.func)
+        if isinstance(node.func, cst.Attribute):
+            gradient = gradient_of(node.func.value)
+            if gradient is not None and node.func.attr.value.endswith("_"):
+                is_copy = "clone" in code(node.func.value)
+                owner = node.func.value if is_copy else gradient  # `.data` of a sparse gradient is a copy
+                return node.with_changes(func=node.func.with_changes(value=owner))
+            if gradient is not None and is_norm:
+                return node.with_changes(func=node.func.with_changes(value=self._read(node.func.value, True)))
+        args = [arg.with_changes(value=self._argument(arg.value, is_norm)) for arg in node.args]
+        return node.with_changes(args=args) if args else node
+
+    def _argument(self, value: cst.BaseExpression, is_norm: bool) -> cst.BaseExpression:
+        if gradient_of(value) is not None and is_norm:
+            return self._read(value, False)
+        name = dotted(value.value) if isinstance(value, cst.Subscript) else dotted(value)
+        if not is_norm or name not in self._written:
+            return value
+        if isinstance(value, cst.Subscript):
+            return _stored(value)
+        return cst.parse_expression(f"[{STORED.format('grad', 'grad')} for grad in {name}]")
+
+    def _read(self, value: cst.BaseExpression, is_owner: bool) -> cst.BaseExpression:
+        """Return a name for the values of a gradient, which a line before the statement sets; else the values."""
+        if self._may_name and (self._named is None or code(self._named[1]) == code(value)):
+            name = self._named[0] if self._named is not None else self.draft.fresh("grad", self.unit)
+            self._named = name, value
+            return cst.Name(name)
+        return bracketed(_stored(value)) if is_owner else _stored(value)
 
 
-def _stored(function: FunctionText, source: _Source) -> str:
-    return STORED.format(function.text(source.node), function.text(source.gradient))
+class _Reads(cst.CSTTransformer):
+    """Puts the stored values for a gradient that methods and functions read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._stored = cst.parse_expression(STORED.format(name, name))
+        self._name = name
+
+    def leave_Attribute(self, _: cst.Attribute, node: cst.Attribute) -> cst.Attribute:
+        if dotted(node.value) != self._name or node.attr.value in _READ_OF_ANY:
+            return node
+        return node.with_changes(value=bracketed(self._stored))
+
+    def leave_Arg(self, _: cst.Arg, node: cst.Arg) -> cst.Arg:
+        return node.with_changes(value=self._stored) if dotted(node.value) == self._name else node
+
+
+def _lists(unit: Unit) -> Iterator[str]:
+    """The names of lists of gradients that are no copies."""
+    for node in inside(unit.node):
+        match node:
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(name))], value=cst.ListComp(elt=elt)):
+                if gradient_of(elt) is not None and "clone" not in code(elt):
+                    yield name
+
+
+def _is_written(unit: Unit, name: str, torch: str) -> bool:
+    """Whether the tensors of a list are changed, by `torch._foreach_mul_(grads, scale)` or in a loop over them."""
+    loops = [node for node in inside(unit.node) if isinstance(node, cst.For) and name in names(node.iter).loads]
+    turns = {name}.union(*(stores(loop.target) for loop in loops))
+    for call in calls(unit.node):
+        called = last_name(call.func).lstrip("_")
+        if called.endswith("_") and called != "_":
+            changed = call.args[0].value if dotted(call.func).startswith(f"{torch}.") and call.args else call.func
+            if names(changed).loads & turns:
+                return True
+    return False

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+
+import libcst as cst
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.patching.patches import FunctionFile, find_function
+from auditkit.probing.patching.rewrites.drafts import Draft
 from auditkit.probing.patching.rewrites.rewrite import Rewrite, rewrites_of, rewritten
 
 _LONGEST = f"# {'-' * 110}\n"
@@ -29,8 +33,24 @@ def rewrites(folder: Path, source: str, *probes: str, call: str = "watch:measure
     return rewrites_of(place_of(folder, source, call), [finding(probe) for probe in probes])
 
 
+def text_with(place: FunctionFile, rewrites: list[Rewrite]) -> str:
+    return rewritten(place, rewrites).data.decode().removesuffix(_LONGEST)
+
+
 def after(folder: Path, source: str, name: str, *probes: str, call: str = "watch:measure") -> str:
     """The file's text with the first rewrite of that name made; the same text where there is none."""
     place = place_of(folder, source, call)
     found = [one for one in rewrites_of(place, [finding(probe) for probe in probes]) if one.name == name]
-    return rewritten(place, found[:1]).text.removesuffix(_LONGEST) if found else source
+    return text_with(place, found[:1]) if found else source
+
+
+def of_lines(lines: Mapping[int, str], *probes: str, name: str = "test") -> Rewrite:
+    """Whole lines by others."""
+
+    def apply(draft: Draft) -> Draft:
+        text = draft.data.decode().split("\n")
+        for number, line in lines.items():
+            text[number - 1] = line + "\r" * text[number - 1].endswith("\r")
+        return Draft(draft.place, cst.parse_module("\n".join(text).encode()), ())
+
+    return Rewrite(name, frozenset(probes), f"line {min(lines)}: changed", apply)

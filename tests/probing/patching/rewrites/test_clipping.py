@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.patching.rewrites.rewrite import rewrites_of, rewritten
-from tests.probing.patching.rewrites.places import after, finding, place_of
+from auditkit.probing.patching.rewrites.rewrite import rewrites_of
+from tests.probing.patching.rewrites.places import after, finding, place_of, text_with
 
 SPARSE, LAUNCHES, DESTROYS = "fails_on_sparse_grads", "launches_grow_with_tensors", "clip_destroys_gradients"
 
@@ -47,39 +47,20 @@ def _joined(text: str) -> str:
     return "".join(text.split()).replace(",)", ")")
 
 
-def test_a_list_of_numbers_is_a_list_of_tensors_that_is_read_behind_the_loop(tmp_path: Path) -> None:
-    """Although the loop changes gradients; not where the list is read in the loop, or is not filled there alone."""
-    wanted = EACH.replace("param_norm.item()", "param_norm").replace(
-        "    return",
-        "    if norms:\n"
-        "        norms = torch.stack([value.to(norms[0].device) for value in norms]).tolist()\n"
-        "    return",
-    )
-    assert after(tmp_path, EACH, "read_once", "sync_in_loop") == wanted
-    for other in (EACH.replace("clip_coef = clip", "clip_coef = norms[-1]"), EACH.replace("= []", "= [0.0]")):
-        assert after(tmp_path, other, "read_once", "sync_in_loop") == other
-
-
-def test_a_coefficient_is_limited_on_its_device(tmp_path: Path) -> None:
-    """Only where it is a tensor: a norm that was read makes it a number."""
-    wanted = EACH.replace("            if clip_coef < 1:\n    ", "").replace("(clip_coef)", "(clip_coef.clamp(max=1))")
-    assert after(tmp_path, EACH, "chosen_on_device", "sync_in_loop") == wanted
-    read = EACH.replace("norm(2)", "norm(2).item()")
-    assert after(tmp_path, read, "chosen_on_device", "sync_in_loop") == read
-
-
 def test_sparse_gradients_are_changed_themselves(tmp_path: Path) -> None:
     """`.data` and `.detach()` of one are copies where they are changed; the values are taken for the norm alone."""
     stored = STORED.format("p.grad.data").replace("p.grad.data.is_sparse", "p.grad.is_sparse")
-    wanted = EACH.replace("param_norm = p.grad.data", f"grad = {stored}\n            param_norm = grad", 1)
+    wanted = EACH.replace("param_norm = p.grad.data", f"grad = {stored}\n            param_norm = grad", 1).replace(
+        "norm(2)", "norm(2, dtype=torch.float64)"
+    )
     wanted = wanted.replace("p.grad.data.mul_", "p.grad.mul_")
-    assert after(tmp_path, EACH, "sparse_values", SPARSE) == wanted
+    assert after(tmp_path, EACH, "norms_in_float64", SPARSE) == wanted
     copied = EACH.replace("p.grad.data.mul_", "p.grad.clone().mul_")
-    assert ".clone().mul_" in after(tmp_path, copied, "sparse_values", SPARSE)
-    text = _joined(after(tmp_path, ALL, "sparse_values", SPARSE))
+    assert ".clone().mul_" in after(tmp_path, copied, "norms_in_float64", SPARSE)
+    text = _joined(after(tmp_path, ALL, "norms_in_float64", SPARSE))
     assert _joined("grads = [p.grad for p in params if p.grad is not None] if") in text
-    assert _joined(f"torch.norm({STORED.format('g')}, p=2)") in text
-    assert _joined(f"torch.norm({STORED.format('grads[0]')}, p=2, dtype=torch.float32)") in text
+    assert _joined(f"torch.norm({STORED.format('g')}, p=2, dtype=torch.float64)") in text
+    assert _joined(f"torch.norm({STORED.format('grads[0]')}, p=2, dtype=torch.float64)") in text
 
 
 def test_a_norm_of_norms_is_formed_of_all_at_once(tmp_path: Path) -> None:
@@ -115,7 +96,7 @@ def test_what_is_left_of_gradients_is_the_same_sparse_or_not(source: str, tmp_pa
     found = rewrites_of(place, [finding(probe) for probe in (SPARSE, LAUNCHES, DESTROYS, "sync_in_loop")])
     runs = [("watch", False)]
     for rewrite in found:
-        (tmp_path / f"watch_{rewrite.name}.py").write_text(rewritten(place, [rewrite]).text)
+        (tmp_path / f"watch_{rewrite.name}.py").write_text(text_with(place, [rewrite]))
         runs += [(f"watch_{rewrite.name}", is_sparse) for is_sparse in (False, True)[: 1 + (SPARSE in rewrite.probes)]]
     code = "\n".join(RUN.format(*run) for run in runs)
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)

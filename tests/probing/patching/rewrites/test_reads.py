@@ -81,13 +81,16 @@ def test_what_the_last_statements_need_of_each_turn_is_kept_with_it(tmp_path: Pa
     )
     assert _after(tmp_path, source).split("\n")[5:-2] == [
         "\trows = []",
-        "\tnames = []",
+        "\tkept = []",
         "\tfor name, p in model.named_parameters():",
-        "\t\tnames.append(name)",
-        "\t\trows.append((p.grad.min(), p.grad.max()))",
+        "\t\tkept.append(name)",
+        "\t\trows.append((",
+        "\t\t\tp.grad.min(),",
+        "\t\t\tp.grad.max(),",
+        "\t\t))",
         "\tcolumns = [torch.stack([value.to(column[0].device) for value in column]).tolist() for column in zip(*rows)]",
-        "\tfor name, (value_0, value_1) in zip(names, zip(*columns)):",
-        "\t\tfound[name] = (value_0, value_1)",
+        "\tfor name, row in zip(kept, zip(*columns)):",
+        "\t\tfound[name] = (row[0], row[1])",
     ]
 
 
@@ -117,34 +120,6 @@ def test_a_loop_that_needs_its_numbers_stays(tmp_path: Path, old: str, new: str)
     assert _after(tmp_path, source) == source
 
 
-HELPER = """import torch
-
-
-def _norm(grad: torch.Tensor) -> float:
-    return torch.norm(grad).item()
-
-
-def measure(grads):
-    norms = [_norm(grad) for grad in grads]
-    return max(norms)
-"""
-
-
-def test_a_function_that_reads_for_one_list_alone_returns_its_tensor(tmp_path: Path) -> None:
-    expected = (
-        HELPER.replace("-> float", "-> torch.Tensor")
-        .replace(".item()", "")
-        .replace(
-            " in grads]\n",
-            " in grads]\n    if norms:\n"
-            "        norms = torch.stack([value.to(norms[0].device) for value in norms]).tolist()\n",
-        )
-    )
-    assert _after(tmp_path, HELPER) == expected
-    others = HELPER + "\n\ndef other(grad):\n    return _norm(grad)\n"
-    assert _after(tmp_path, others) == others
-
-
 CHECKS = """import torch
 
 
@@ -165,26 +140,29 @@ CHECKS_AFTER = """import torch
 
 def measure(named):
     bad, found, largest = [], [], 0.0
-    has_nans = []
-    names = []
+    values = []
+    kept = []
     rows_2 = []
-    names_2 = []
+    kept_2 = []
     for name, p in named:
-        names.append(name)
-        has_nans.append(torch.isnan(p.data).any())
+        kept.append(name)
+        values.append(torch.isnan(p.data).any())
         if p.grad is not None:
-            names_2.append(name)
-            rows_2.append((p.grad.isfinite().all(), p.grad.abs().max()))
-    if has_nans:
-        has_nans = torch.stack([value.to(has_nans[0].device) for value in has_nans]).tolist()
-    for name, has_nan in zip(names, has_nans):
-        if has_nan:
+            kept_2.append(name)
+            rows_2.append((
+                p.grad.isfinite().all(),
+                p.grad.abs().max(),
+            ))
+    if values:
+        values = torch.stack([value.to(values[0].device) for value in values]).tolist()
+    for name, value in zip(kept, values):
+        if value:
             bad.append(name)
     columns = [torch.stack([value.to(column[0].device) for value in column]).tolist() for column in zip(*rows_2)]
-    for name, (is_finite, value) in zip(names_2, zip(*columns)):
-        if not is_finite:
+    for name, row in zip(kept_2, zip(*columns)):
+        if not row[0]:
             found.append(name)
-        largest = max(largest, value)
+        largest = max(largest, row[1])
     return bad, found, largest
 """
 

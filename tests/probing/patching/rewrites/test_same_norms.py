@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.patching.rewrites.rewrite import rewrites_of, rewritten
-from tests.probing.patching.rewrites.places import finding, place_of
+from auditkit.probing.patching.rewrites.rewrite import rewrites_of
+from tests.probing.patching.rewrites.places import finding, place_of, text_with
 
 pytestmark = pytest.mark.process
 
@@ -61,7 +61,7 @@ def test_every_rewrite_answers_as_before(tmp_path: Path) -> None:
     modules = ["watch"]
     for rewrite in found:
         modules.append(f"watch_{rewrite.name}")
-        (tmp_path / f"{modules[-1]}.py").write_text(rewritten(place, [rewrite]).text)
+        (tmp_path / f"{modules[-1]}.py").write_text(text_with(place, [rewrite]))
     code = "\n".join(RUN.format(module) for module in modules)
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

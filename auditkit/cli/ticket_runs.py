@@ -204,11 +204,11 @@ def _print_verification(found: Verification) -> None:
     for checked in found.findings:
         say(f"  {checked.state.value:<12}  {checked.before} -> {checked.after}  {checked.fingerprint}")
     for arm in found.arms:
-        say(f"  {arm.name}: {arm.judgement.text}" + (f" ({arm.judgement.reason})" if arm.judgement.reason else ""))
+        say(f"  {arm.code.name}: {arm.judgement.text}" + (f" ({arm.judgement.reason})" if arm.judgement.reason else ""))
         for change in arm.judgement.changes:
             if change.is_finding or change.kind.value not in ("same", "still reproduces"):
                 say(f"    {change.probe}: {change.kind.value}{f', {change.told}' if change.told else ''}")
-        for note in arm.completion:
+        for note in arm.added:
             say(f"    completed: {note}")
     for note in found.notes:
         complain(f"note: {note}")

@@ -1,4 +1,4 @@
-"""A recommended fix that was tried: its block, its arms beside the base, and what came of each."""
+"""What a fix did to each probe, and its verdict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from enum import StrEnum
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome
-from auditkit.model.runs.run import Run
 
 
 class FixVerdict(StrEnum):
@@ -29,17 +28,6 @@ class ChangeKind(StrEnum):
     BETTER = "better"
     LOST = "no answer"
     SAME = "same"
-
-
-@dataclass(frozen=True)
-class FixBlock(Record, keys="section number line code language?"):
-    """A block of a ticket, Python or a diff: its section, its number there (from 1), its line in the file, its text."""
-
-    section: str
-    number: int
-    line: int
-    code: str
-    language: str = "python"
 
 
 @dataclass(frozen=True)
@@ -66,20 +54,3 @@ class Judgement(Record, keys="verdict=text kind=verdict reason changes"):
     text: str
     reason: str
     changes: tuple[ProbeChange, ...] = ()
-
-
-@dataclass(frozen=True)
-class TriedArm(Record, keys="arm=name judgement block completion source difference target run"):
-    """One column: a block of the ticket (None for a commit), how it was completed, what ran and came of it.
-
-    `run` is None where nothing could run; `target` is what was called, which a later revision may have renamed.
-    """
-
-    name: str
-    judgement: Judgement
-    run: Run | None = None
-    block: FixBlock | None = None
-    completion: tuple[str, ...] = ()
-    source: str = ""
-    difference: str = ""
-    target: str = ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import re
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,15 +16,16 @@ import msgspec
 from auditkit.errors import BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
 from auditkit.files import write_file
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.revisions.trial import FixBlock, FixVerdict, TriedArm
-from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.revisions.trial import FixVerdict, Judgement
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
 from auditkit.model.ticket import Evidence, Ticket
 from auditkit.probing.checkouts import git
-from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, parse_checkout
+from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, apart_from, parse_checkout
 from auditkit.probing.hosts.catalog import select
-from auditkit.probing.patching.patches import CannotComplete, FunctionFile, find_function
+from auditkit.probing.patching.patches import CannotComplete, FunctionFile, find_function, patch
+from auditkit.probing.source_code.history.anchors import AnchoredSource
+from auditkit.rules.comparison.trade import does_not_run
 from auditkit.tickets.document import FIX, Document
 from auditkit.tickets.filing import record_fix
 from auditkit.tickets.lifecycle import today
@@ -31,32 +34,36 @@ from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.measurement import Progress, ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.configuration import catalog_of
-from auditkit.workflows.fixes.answers import Answers, answers_probe, without_answers
+from auditkit.workflows.fixes.answers import Answers, answers_probe, judged, without_answers
+from auditkit.workflows.fixes.bench import Bench
 from auditkit.workflows.fixes.diff_block import DIFF, changes_of
 from auditkit.workflows.fixes.file_change import FileChange, prefix_of
 from auditkit.workflows.fixes.no_fix import was_not_searched
-from auditkit.workflows.verification.fix_blocks import Ground, blocks_of, defined_in, try_block
-from auditkit.workflows.verification.question_answers import Answer, answers_in
 from auditkit.workflows.verification.questions import (
+    Checkable,
+    Found,
     Question,
     located_target,
     probes_in_words,
     questions_of,
     questions_of_boxes,
+    results_at,
 )
-from auditkit.workflows.verification.revisions import Revisions
 
 RECOMMENDED = (FIX, "Recommended Fix", "Suggested Fix", "Proposed Fix", "Recommendation")
 """The sections whose code is the recommended fix, in new and in imported tickets."""
+_PYTHON = frozenset({"python", "py", "python3"})
+_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+-]+)\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
+_FIX_TIME_S = 120.0
 
 
 class State(StrEnum):
-    """What the two runs of one finding prove."""
+    """What the two runs of one finding prove, the worst first."""
 
-    PROVEN = "proven"
     REPRODUCED = "reproduced"
-    VACUOUS = "vacuous"
     NOT_MEASURED = "not_measured"
+    VACUOUS = "vacuous"
+    PROVEN = "proven"
 
 
 @dataclass(frozen=True)
@@ -67,10 +74,39 @@ class Checked:
     state: State
     before: str
     after: str
-    reason: str
+    reason: str = ""
 
     def to_json(self) -> dict[str, str]:
         return {"state": self.state.value, "before": self.before, "after": self.after, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class FixCode:
+    """Code that may fix a ticket: where it is, its text, and whether it is a diff or a Python function."""
+
+    name: str
+    text: str
+    is_diff: bool
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What one code did for one target: its judgement, the diff that was run, and what auditkit added to it."""
+
+    code: FixCode
+    target: str
+    judgement: Judgement
+    difference: str = ""
+    added: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "arm": self.code.name,
+            "target": self.target,
+            "judgement": self.judgement.to_json(),
+            "completion": list(self.added),
+            "difference": self.difference,
+        }
 
 
 @dataclass(frozen=True)
@@ -78,7 +114,7 @@ class Verification:
     """The result for one ticket: `verdict` is `proven`, `reproduced`, `vacuous` or `not_measured`; for a patch or the
     recommended code `sufficient`, `insufficient`, `trades ...` or `does not run`.
 
-    `base` and `fix` are revisions; `arms` what a patch or a block measured; `ticked` the boxes that are proven.
+    `base` and `fix` are revisions; `arms` what a patch or a block did; `ticked` the boxes that are proven.
     """
 
     ticket: str
@@ -88,10 +124,14 @@ class Verification:
     is_dirty: bool
     findings: tuple[Checked, ...]
     reason: str = ""
-    arms: tuple[TriedArm, ...] = ()
+    arms: tuple[Attempt, ...] = ()
     ticked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    difference: str = ""
+
+    @property
+    def difference(self) -> str:
+        """The diffs that were run."""
+        return "\n".join(dict.fromkeys(arm.difference for arm in self.arms if arm.difference))
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that `ticket verify --json` prints."""
@@ -136,6 +176,21 @@ class VerifyRequest:
     probes: tuple[str, ...] = ()
     progress: Progress = field(default_factory=Progress)
 
+    def spec(self) -> CheckoutSpec:
+        """Return the checkout with the fix. Raises BadInputError if two revisions are named."""
+        spec = parse_checkout(self.checkout)
+        if spec.revision and self.at:
+            raise BadInputError(f"--at {self.at} and --checkout {self.checkout} both name a revision", "use one")
+        return spec.at(self.at)
+
+    def located(self, ticket: Ticket, opened: OpenCheckout) -> Target:
+        """Return the function that the ticket names."""
+        return located_target(ticket, opened.path, self.options.import_roots(opened), self.options.config)
+
+    def questions(self, ticket: Ticket, evidence: Evidence | None) -> tuple[Question, ...]:
+        """Return a question for each finding of the ticket."""
+        return questions_of(ticket, evidence, self.options.config, catalog_of(self.options.config))
+
 
 # A commit.
 
@@ -145,79 +200,69 @@ def verify_commit(folder: TicketFolder, request: VerifyRequest) -> Verification:
 
     Raises BadInputError for a ticket without findings or boxes of probes, and for revisions that do not exist.
     """
-    document = folder.read(request.ticket)
+    document, spec, options = folder.read(request.ticket), request.spec(), request.options
     ticket, evidence = document.ticket, folder.evidence(document.ticket.id)
-    spec = _spec(request)
-    with Revisions(spec, request.options, folder.folder) as code:
-        opened = code.open()
-        questions = _questions(ticket, evidence, request, opened)
-        base = _base(ticket, evidence, request, code)
-        fixed = code.source()
-        broken = code.source(base) if base else None
-        after = answers_in(opened, fixed, questions, request.options, broken, request.progress)
-        before = (
-            answers_in(code.open(base), code.source(base), questions, request.options, fixed, request.progress)
-            if base
-            else {}
-        )
-        findings = tuple(_checked(one, before.get(one.fingerprint), after[one.fingerprint]) for one in questions)
-        head, is_dirty = opened.revision, opened.dirty
-    notes = tuple(dict.fromkeys(answer.note for answer in (*before.values(), *after.values()) if answer.note))
+    with contextlib.ExitStack() as stack:
+
+        def code_at(revision: str) -> Checkable:
+            opened = stack.enter_context(options.open(spec.at(revision)))
+            opened = replace(apart_from(opened, folder.folder), label=spec.folder)
+            return Checkable(opened, AnchoredSource(opened.path, options.import_roots(opened)), options)
+
+        fixed = code_at("")
+        questions = _questions(ticket, evidence, request, fixed.opened)
+        base = _base(ticket, evidence, request, spec, fixed.opened)
+        broken = code_at(base) if base else None
+        after = results_at(fixed, questions, broken, request.progress)
+        before = results_at(broken, questions, fixed, request.progress) if broken is not None else {}
+        head, is_dirty = fixed.opened.revision, fixed.opened.dirty
+    findings = tuple(_checked(one, before.get(one.fingerprint), after[one.fingerprint]) for one in questions)
     names = [one.fingerprint for one in findings]
     decisive = evidence.judging(names) if evidence is not None else names
-    worst = min((one.state for one in findings if one.fingerprint in decisive), key=_WORST.index)
-    reason = next((one.reason for one in findings if one.state is worst), "")
-    found = Verification(ticket.id, worst.value, base, head, is_dirty, findings, reason, notes=notes)
+    worst = min((one.state for one in findings if one.fingerprint in decisive), key=list(State).index)
+    found = Verification(
+        ticket.id,
+        worst.value,
+        base,
+        head,
+        is_dirty,
+        findings,
+        reason=next((one.reason for one in findings if one.state is worst), ""),
+        notes=tuple(dict.fromkeys(one.note for one in (*before.values(), *after.values()) if one.note)),
+    )
     return _written(folder, found, questions)
-
-
-_WORST = (State.REPRODUCED, State.NOT_MEASURED, State.VACUOUS, State.PROVEN)
-
-
-def _spec(request: VerifyRequest) -> CheckoutSpec:
-    spec = parse_checkout(request.checkout)
-    if spec.revision and request.at:
-        raise BadInputError(f"--at {request.at} and --checkout {request.checkout} both name a revision", "use one")
-    return spec.at(request.at)
 
 
 def _questions(
     ticket: Ticket, evidence: Evidence | None, request: VerifyRequest, opened: OpenCheckout
 ) -> tuple[Question, ...]:
-    catalog = catalog_of(request.options.config)
-    questions = questions_of(ticket, evidence, request.options.config, catalog)
+    questions = request.questions(ticket, evidence)
     if not questions:
-        target = request.target or _located(ticket, request, opened)
-        questions = questions_of_boxes(ticket, target, catalog)
-    if request.target is not None:
-        questions = tuple(replace(one, target=request.target) for one in questions)
+        target = request.target or request.located(ticket, opened)
+        questions = questions_of_boxes(ticket, target, catalog_of(request.options.config))
     if not questions:
         hint = "add a box `- [ ] probe: CLAIM` below Verification; `auditkit probe list` shows the probes"
         raise BadInputError(f"{ticket.id} has no finding and no box of a probe", hint)
-    return questions
+    return tuple(replace(one, target=request.target or one.target) for one in questions)
 
 
-def _located(ticket: Ticket, request: VerifyRequest, opened: OpenCheckout) -> Target:
-    return located_target(ticket, opened.path, request.options.import_roots(opened), request.options.config)
-
-
-def _base(ticket: Ticket, evidence: Evidence | None, request: VerifyRequest, code: Revisions) -> str:
+def _base(
+    ticket: Ticket, evidence: Evidence | None, request: VerifyRequest, spec: CheckoutSpec, fix: OpenCheckout
+) -> str:
     """Return the revision of the broken code; "" if there is none besides the fix itself."""
-    repository = code.repository
+    repository = git.find_repository(spec.directory)
     if repository is None:
         return ""
     if request.base:
         return git.resolve_revision(repository, request.base)
-    fix = code.open()
     revisions = [str(one["run"].get("revision", "")) for one in evidence.results] if evidence is not None else []
     commits = [f"{one.commit}^" for one in ticket.resolutions if one.commit]
     own = [f"{fix.revision}^"] if fix.revision and not fix.dirty else [fix.revision]
     known = (git.first_known(repository, [name]) for name in (*revisions, *commits, *own) if name)
-    candidates = (name for name in known if name and (name != fix.revision or fix.dirty))
-    return next(candidates, "")
+    return next((name for name in known if name and (name != fix.revision or fix.dirty)), "")
 
 
-def _checked(question: Question, before: Answer | None, after: Answer) -> Checked:
+def _checked(question: Question, before: Found | None, after: Found) -> Checked:
     """Return what the outcomes prove: `proven` only if the probe reproduced before the fix and does not after it."""
     then, now = before.result.outcome if before is not None else None, after.result.outcome
     words = then.value if then is not None else "not_run"
@@ -248,30 +293,21 @@ def _written(folder: TicketFolder, found: Verification, questions: Sequence[Ques
         "date": today(),
         "findings": {one.fingerprint: one.to_json() for one in found.findings},
     }
-    ticked: list[str] = []
-
-    def edit(document: Document) -> Document:
-        ticks = {}
-        for box in document.ticket.boxes:
-            known = states.get(box.probe)
-            if known == {State.PROVEN}:
-                ticks[box.line] = True
-                ticked.append(box.text)
-            elif known is not None and State.REPRODUCED in known:
-                ticks[box.line] = False
-        return document.with_ticks(ticks)
-
     with folder.writing():
-        folder.change(found.ticket, edit)
+        before = folder.read(found.ticket)
+        known = {box: states.get(box.probe, set()) for box in before.ticket.boxes}
+        proven = [box for box, its in known.items() if its == {State.PROVEN}]
+        failed = [box for box, its in known.items() if State.REPRODUCED in its]
+        folder.save(before.with_ticks({box.line: box in proven for box in (*proven, *failed)}), before)
         evidence = folder.evidence(found.ticket) or Evidence(ticket=found.ticket)
         folder.save_evidence(msgspec.structs.replace(evidence, proof=proof))
-    return replace(found, ticked=tuple(ticked))
+    return replace(found, ticked=tuple(box.text for box in proven))
 
 
 # A patch, or the code that the ticket recommends.
 
 
-def verify_patch(folder: TicketFolder, request: VerifyRequest, patch: Path | None = None) -> Verification:
+def verify_patch(folder: TicketFolder, request: VerifyRequest, file: Path | None = None) -> Verification:
     """Run the checkout with a patch (None: with the ticket's recommended code) in a copy; write nothing.
 
     Raises BadInputError if there is no code to try, TargetNotLoadedError if the base cannot be loaded, and
@@ -279,62 +315,77 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, patch: Path | Non
     """
     document = folder.read(request.ticket)
     evidence = folder.evidence(document.ticket.id)
-    blocks = [_patch_block(patch)] if patch is not None else recommended_blocks(document, evidence)
-    spec = _spec(request)
+    codes = [_code_in(file)] if file is not None else recommended(document, evidence)
+    spec = request.spec()
     with request.options.open(spec) as opened:
-        targets = _targets(document, evidence, request, opened)
-        grounds = [_ground(document, evidence, request, spec, opened, target, blocks) for target in targets]
-    arms = [try_block(block, ground) for ground in grounds for block in blocks]
-    worst = min(arms, key=lambda arm: _WORST_ARMS.index(arm.judgement.verdict))
-    findings = tuple(
-        Checked(f"{probe}/1/{ground.target.call}", State.PROVEN, "reproduced", "not_reproduced", "")
-        if arm.judgement.verdict is FixVerdict.SUFFICIENT
-        else Checked(f"{probe}/1/{ground.target.call}", State.REPRODUCED, "reproduced", _after(arm, probe), "")
-        for ground, arm in zip(grounds, arms[:: len(blocks)], strict=True)
-        for probe in ground.findings
-    )
-    revision = grounds[0].base.environment.revision
+        bases = [
+            _measured_base(document, evidence, request, opened, target, codes)
+            for target in _targets(document, evidence, request, opened)
+        ]
+    tried = [(base, _attempt(code, base, request, spec)) for base in bases for code in codes]
+    worst = min((one.judgement for _, one in tried), key=lambda one: _WORST.index(one.verdict))
+    findings = {
+        f"{probe}/1/{base.target.call}": _after(attempt.judgement, probe)
+        for base, attempt in reversed(tried)
+        for probe in base.findings
+    }
+    environment = bases[0].run.environment
     return Verification(
         ticket=document.ticket.id,
-        verdict=worst.judgement.text,
-        base=revision,
+        verdict=worst.text,
+        base=environment.revision,
         fix="",
-        is_dirty=grounds[0].base.environment.dirty,
-        findings=findings,
-        reason=worst.judgement.reason,
-        arms=tuple(arms),
-        difference="\n".join(dict.fromkeys(arm.difference for arm in arms if arm.difference)),
+        is_dirty=environment.dirty,
+        findings=tuple(
+            Checked(name, State.PROVEN if after == Outcome.NOT_REPRODUCED else State.REPRODUCED, "reproduced", after)
+            for name, after in findings.items()
+        ),
+        reason=worst.reason,
+        arms=tuple(attempt for _, attempt in tried),
     )
 
 
-_FIX_TIME_S = 120.0
-_WORST_ARMS = (FixVerdict.DOES_NOT_RUN, FixVerdict.INSUFFICIENT, FixVerdict.TRADES, FixVerdict.SUFFICIENT)
+_WORST = (FixVerdict.INSUFFICIENT, FixVerdict.TRADES, FixVerdict.DOES_NOT_RUN, FixVerdict.SUFFICIENT)
 
 
-def _after(arm: TriedArm, probe: str) -> str:
-    results = arm.run.results if arm.run is not None else ()
-    return next((one.outcome.value for one in results if one.probe == probe), "error")
+def _after(judgement: Judgement, probe: str) -> str:
+    if judgement.verdict is FixVerdict.SUFFICIENT:
+        return Outcome.NOT_REPRODUCED.value
+    return next((one.arm.value for one in judgement.changes if one.probe == probe), Outcome.ERROR.value)
 
 
-def _patch_block(path: Path) -> FixBlock:
+def _code_in(path: Path) -> FixCode:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path} cannot be read: {error}", "--patch names a diff or a Python file") from None
-    is_diff = any(line.startswith(("+++ ", "@@ ")) for line in text.split("\n"))
-    return FixBlock(path.name, 1, 1, text, "diff" if is_diff else "python")
+    return FixCode(path.name, text, any(line.startswith(("+++ ", "@@ ")) for line in text.split("\n")))
 
 
-def recommended_blocks(document: Document, evidence: Evidence | None) -> list[FixBlock]:
-    """Return the code that the ticket recommends: the blocks of its section Fix, else the diff of its evidence."""
-    blocks = blocks_of(document, RECOMMENDED)
-    if not blocks and evidence is not None:
-        diffs = [str(fix.get("difference", "")) for fix in evidence.fixes]
-        blocks = [FixBlock(FIX, number, 0, text, "diff") for number, text in enumerate(filter(None, diffs), 1)]
-    if not blocks:
+def codes_of(document: Document, sections: Sequence[str]) -> list[FixCode]:
+    """Return the fenced Python and diffs of the named sections, in the order of the file."""
+    names, found = {name.casefold() for name in sections}, []
+    for section in document.sections:
+        if section.title.casefold() in names:
+            text = "\n".join(document.lines[section.first : section.end]) + "\n"
+            blocks = [match for match in _FENCED.finditer(text) if match[2].casefold() in _PYTHON | DIFF]
+            found += [
+                FixCode(f"{section.title}, block {number}", textwrap.dedent(match[3]), match[2].casefold() in DIFF)
+                for number, match in enumerate(blocks, 1)
+            ]
+    return found
+
+
+def recommended(document: Document, evidence: Evidence | None) -> list[FixCode]:
+    """Return the code that the ticket recommends: the blocks of its section Fix, else the diffs of its evidence."""
+    codes = codes_of(document, RECOMMENDED)
+    if not codes and evidence is not None:
+        diffs = filter(None, (str(fix.get("difference", "")) for fix in evidence.fixes))
+        codes = [FixCode(f"{FIX}, block {number}", text, True) for number, text in enumerate(diffs, 1)]
+    if not codes:
         hint = "show the fix in a block that begins with ```diff or ```python, or use --patch FILE"
         raise BadInputError(f"{document.ticket.id} recommends no code", hint)
-    return blocks
+    return codes
 
 
 def _targets(
@@ -342,86 +393,106 @@ def _targets(
 ) -> list[Target]:
     if request.target is not None:
         return [request.target]
-    config = request.options.config
-    questions = questions_of(document.ticket, evidence, config, catalog_of(config))
-    called = {one.target.call: one.target for one in questions if one.probe.scope == "target"}
-    return list(called.values()) or [_located(document.ticket, request, opened)]
+    called = {
+        one.target.call: one.target
+        for one in request.questions(document.ticket, evidence)
+        if one.probe.scope == "target"
+    }
+    return list(called.values()) or [request.located(document.ticket, opened)]
 
 
-def _ground(
+@dataclass(frozen=True)
+class _Base:
+    """The broken code of one target: the function that Python code replaces, and what every probe measured there."""
+
+    place: FunctionFile
+    target: Target
+    findings: tuple[str, ...]
+    run: Run
+    answers: Answers
+
+
+def _measured_base(
     document: Document,
     evidence: Evidence | None,
     request: VerifyRequest,
-    spec: CheckoutSpec,
     opened: OpenCheckout,
     target: Target,
-    blocks: Sequence[FixBlock],
-) -> Ground:
+    codes: Sequence[FixCode],
+) -> _Base:
     """Measure the base for one target: every stable probe, and the target's results, which must stay the same."""
-    ticket, options, progress = document.ticket, request.options, request.progress
-    catalog = catalog_of(options.config)
-    bound = [
-        one.probe.id
-        for one in questions_of(ticket, evidence, options.config, catalog)
-        if one.target.call == target.call and one.probe.scope == "target"
-    ]
-    chosen = {probe.id: probe for probe in select(dict(catalog), request.probes)} | {
-        name: catalog[name] for name in bound
-    }
-    probes = [probe for probe in chosen.values() if probe.scope == "target"]
-    progress.targets_known([target], len(probes) * (1 + len(blocks)))
-    run = ask(options, opened, [target], [*probes, answers_probe()], progress)
+    questions = request.questions(document.ticket, evidence)
+    bound = [one.probe for one in questions if one.target.call == target.call and one.probe.scope == "target"]
+    chosen = [*select(dict(catalog_of(request.options.config)), request.probes), *bound]
+    probes = list({probe.id: probe for probe in chosen if probe.scope == "target"}.values())
+    request.progress.targets_known([target], len(probes) * (1 + len(codes)))
+    run = ask(request.options, opened, [target], [*probes, answers_probe()], request.progress)
     failed = next((result for result in run.results if not result.loaded), None)
     if failed is not None:
         raise TargetNotLoadedError(f"the broken code cannot be loaded: {failed.message}", "--checkout DIR@REV")
-    base = without_answers(run)
-    place = _place(ticket, request, opened, base.targets[0].target, blocks)
-    return Ground(
-        spec=spec,
-        options=options,
-        place=place,
-        target=base.targets[0].target,
-        probes=probes,
-        findings=_red(document, bound, base, catalog),
-        base=base,
-        progress=progress,
-        answers=Answers.of(run, target),
-        prefix=prefix_of(spec),
-    )
+    answers, run = Answers.of(run, target), without_answers(run)
+    findings = _judging(document, [one.id for one in bound], run, request)
+    place = _place(document.ticket, request, opened, run.targets[0].target, codes)
+    return _Base(place, run.targets[0].target, findings, run, answers)
 
 
-def _red(document: Document, bound: Sequence[str], base: Run, catalog: Mapping[str, ProbeInfo]) -> tuple[str, ...]:
+def _judging(document: Document, bound: Sequence[str], base: Run, request: VerifyRequest) -> tuple[str, ...]:
     """Return the probes that judge the fix: each reproduces on the broken code. P4 findings beside worse may stay."""
     red = [one for one in base.results if one.outcome is Outcome.REPRODUCED]
-    if bound:
-        own = [one for one in red if one.probe in bound]
-        grave = [one for one in own if one.severity is not Severity.P4] or own
-        found = tuple(dict.fromkeys(one.probe for one in grave))
-    else:
+    own = [one for one in red if one.probe in bound]
+    grave = [one for one in own if one.severity is not Severity.P4] or own
+    found = tuple(dict.fromkeys(one.probe for one in grave))
+    if not bound:
+        catalog = catalog_of(request.options.config)
         found = probes_in_words(document.ticket, document.text, [one.probe for one in red], catalog)
     if not found:
-        told = (
-            f"{document.ticket.id}: {', '.join(bound) or 'no probe'} does not reproduce at {base.environment.checkout}"
+        names, checkout = ", ".join(bound) or "no probe", base.environment.checkout
+        raise NothingMeasuredError(
+            f"{document.ticket.id}: {names} does not reproduce at {checkout}",
+            "--checkout DIR@REV names the revision that has the defect",
         )
-        raise NothingMeasuredError(told, "--checkout DIR@REV names the revision that has the defect")
     return found
 
 
 def _place(
-    ticket: Ticket, request: VerifyRequest, opened: OpenCheckout, target: Target, blocks: Sequence[FixBlock]
+    ticket: Ticket, request: VerifyRequest, opened: OpenCheckout, target: Target, codes: Sequence[FixCode]
 ) -> FunctionFile:
     """Return the function that a block replaces: the target, or the one that the ticket names and a block defines."""
-    roots = request.options.import_roots(opened)
     calls = [target.call]
     with contextlib.suppress(BadInputError):
-        calls.append(_located(ticket, request, opened).call)
+        calls.append(request.located(ticket, opened).call)
+    roots = request.options.import_roots(opened)
     found = [one for call in dict.fromkeys(calls) if (one := find_function(opened.path, roots, call)) is not None]
     if not found:
         raise BadInputError(
             f"{ticket.id}: {opened.label} defines no function {target.call}", "--target MODULE:FUNCTION"
         )
-    defined = defined_in(blocks)
+    defined = {name for code in codes for name in re.findall(r"\bdef\s+(\w+)", code.text)}
     return next((one for one in found if one.function.name in defined), found[0])
+
+
+def _attempt(code: FixCode, base: _Base, request: VerifyRequest, spec: CheckoutSpec) -> Attempt:
+    """Run one code in a copy and judge it."""
+    options, checkout = request.options, base.run.environment.checkout
+    difference, added = code.text, tuple[str, ...]()
+    try:
+        with Bench.open(spec, options.interpreter) as bench, contextlib.ExitStack() as stack:
+            if code.is_diff:
+                changes = changes_of(code.text, bench.opened.path, prefix_of(spec))
+            else:
+                patched = patch(code.text, base.place)
+                changes = [FileChange(patched.file, base.place.data, patched.data)]
+                difference, added = patched.difference, patched.notes
+            opened = bench.opened
+            for change in changes:
+                opened = stack.enter_context(bench.holding(change))
+            probes = [catalog_of(options.config)[name] for name in dict.fromkeys(one.probe for one in base.run.results)]
+            label = f"{checkout} with {code.name}"
+            run = ask(options, opened, [base.target], [*probes, answers_probe()], request.progress, label)
+    except CannotComplete as error:
+        return Attempt(code, base.target.call, does_not_run(f"the block {error}"))
+    judgement = judged(base.findings, base.answers, Answers.of(run, base.target))
+    return Attempt(code, base.target.call, judgement, difference, added)
 
 
 # `ticket fix`.
@@ -434,16 +505,14 @@ def look_for_fix(folder: TicketFolder, request: VerifyRequest) -> None:
     """
     document = folder.read(request.ticket)
     evidence = folder.evidence(document.ticket.id)
-    if evidence is None or (blocks_of(document, RECOMMENDED) and not evidence.fixes):
+    if evidence is None or (codes_of(document, RECOMMENDED) and not evidence.fixes):
         return
-    config, findings = request.options.config, {*document.ticket.findings}
+    findings = {*document.ticket.findings}
     if evidence.fixes:
-        is_needed = not _applies(evidence, _spec(request))
+        is_needed = not _applies(evidence, request.spec())
     else:
         is_needed = any(was_not_searched(evidence.no_fix.get(name, "")) for name in findings)
-    if not is_needed:
-        return
-    bound = questions_of(document.ticket, evidence, config, catalog_of(config))
+    bound = request.questions(document.ticket, evidence) if is_needed else ()
     targets = {one.target.call: one.target for one in bound if one.probe.scope == "target"}
     if not targets:
         return
@@ -473,12 +542,12 @@ def apply_fix(folder: TicketFolder, request: VerifyRequest) -> tuple[Verificatio
     that git does not track or that have uncommitted changes.
     """
     document = folder.read(request.ticket)
-    blocks = [one for one in recommended_blocks(document, folder.evidence(document.ticket.id)) if one.language in DIFF]
-    if not blocks:
+    diffs = [one for one in recommended(document, folder.evidence(document.ticket.id)) if one.is_diff]
+    if not diffs:
         raise BadInputError(f"{document.ticket.id} recommends no diff", "only a diff can be applied")
     spec = parse_checkout(request.checkout)
     try:
-        changes = changes_of(blocks[0].code, spec.directory, prefix_of(spec))
+        changes = changes_of(diffs[0].text, spec.directory, prefix_of(spec))
     except CannotComplete as error:
         raise BadInputError(f"{document.ticket.id}: the diff {error}", "audit again for a new one") from None
     _check_work_tree(spec, changes)

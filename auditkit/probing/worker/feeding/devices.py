@@ -1,11 +1,10 @@
 """Where a target can be fed: on the host, or, where it asks for CUDA by name, on a real or the pretended device."""
 
-import inspect
 import re
 from typing import Any, Dict
 
 from ..simulated.device import on_device
-from .caller import Caller
+from .caller import Caller, file_of
 from .plan import Plan
 from .search import find_plan
 
@@ -35,13 +34,6 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
 
 def _names_a_device(caller: Caller, error: Exception) -> bool:
     """Whether the error speaks of CUDA; of a bare `assert`, whether the file that defines the target does."""
-    said = " ".join((str(error), *getattr(error, "attempts", ())))
-    if _NAMES_A_DEVICE.search(said):
-        return True
-    if "AssertionError" not in said:
-        return False
-    try:
-        with open(inspect.getsourcefile(inspect.unwrap(caller.function)) or "", encoding="utf-8") as file:
-            return "cuda" in file.read().lower()
-    except (OSError, TypeError, UnicodeDecodeError):
-        return False
+    text = " ".join((str(error), *getattr(error, "attempts", ())))
+    is_bare = "AssertionError" in text and "cuda" in file_of(caller.function).lower()
+    return is_bare or _NAMES_A_DEVICE.search(text) is not None

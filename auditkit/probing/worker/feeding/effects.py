@@ -63,14 +63,13 @@ class Effects(NamedTuple):
         return is_everywhere and max(factors) - min(factors) <= _TOLERANCE * max(factors)
 
     @property
-    def cleans(self) -> bool:
-        """Whether it changes gradients that are not finite, and no others."""
-        return not self.forms and self.nonfinite is not None and self.nonfinite.form != SAME
-
-    @property
     def is_an_answer(self) -> bool:
-        """Whether the effect can stand for the answer of a target that returns no number."""
-        return self.limits or self.scales or self.cleans
+        """Whether the effect can stand for the result of a target that returns no number.
+
+        It limits or scales, or changes gradients that are not finite and no others.
+        """
+        cleans = not self.forms and self.nonfinite is not None and self.nonfinite.form != SAME
+        return self.limits or self.scales or cleans
 
 
 def observe(apply: Apply) -> Effects:
@@ -88,38 +87,6 @@ def _effect(apply: Apply, grads: List[torch.Tensor]) -> Optional[Effect]:
         return None
 
 
-def purpose(
-    effects: Effects,
-    is_a_statistic: bool,
-    follows_an_argument: Callable[[], bool],
-    own_words: str,
-    is_named_one: bool,
-    only_measures: bool,
-) -> str:
-    """Why changing gradients is what a target is for, in words; "" where it changes none, or ought not to.
-
-    `is_a_statistic`: its answer says something of ordinary gradients. `only_measures`: name and docstring both say
-    that it measures, and neither says that it changes anything. What it says of itself is asked last otherwise: its
-    `own_words`, and whether it `is_named_one`.
-    """
-    forms = {*effects.forms, *([effects.nonfinite.form] if effects.nonfinite is not None else [])} - {SAME}
-    if not forms:
-        return ""
-    if is_a_statistic and only_measures and not own_words:
-        return ""
-    if effects.limits:
-        return "it limits them"
-    if effects.forms == [THINNED]:
-        return "it drops the small ones"
-    if effects.scales and follows_an_argument():
-        return "it scales them by what an argument says"
-    if not is_a_statistic and OTHER not in effects.forms:
-        return "its answer is no statistic of them"
-    if not effects.forms and not is_named_one:
-        return own_words or "it changes only what is not finite, and is not called a statistic"
-    return own_words
-
-
 def change(before: Grads, after: Grads) -> Effect:
     """Compare gradients before and after a call; both on the host, in the same order."""
     if len(before) != len(after) or any(second is None for second in after):
@@ -129,7 +96,7 @@ def change(before: Grads, after: Grads) -> Effect:
         return Effect(OTHER)
     old, new = (torch.cat(side) for side in zip(*pairs, strict=True))
     form = next(form for form, holds in _FORMS if all(holds(*pair) for pair in pairs))
-    if form == OTHER and all(_is_scaled(*pair) for pair in _rows(before, after)):
+    if form == OTHER and all(_factor(*row) is not None for row in _rows(before, after)):
         form = SCALED
     return Effect(form, float(new.norm() / old.norm()), _factor(old, new))
 
@@ -159,10 +126,6 @@ def _factor(old: torch.Tensor, new: torch.Tensor) -> Optional[float]:
     return factor if is_common and factor > 0 and math.isfinite(factor) else None
 
 
-def _is_scaled(old: torch.Tensor, new: torch.Tensor) -> bool:
-    return _factor(old, new) is not None
-
-
 def _is_clamped(old: torch.Tensor, new: torch.Tensor) -> bool:
     """Whether elements beyond a limit, one for either sign, became that limit, and the others stayed."""
     beyond = old != new
@@ -180,7 +143,7 @@ def _is_thinned(old: torch.Tensor, new: torch.Tensor) -> bool:
 
 _FORMS = (
     (SAME, _is_same),
-    (SCALED, _is_scaled),
+    (SCALED, lambda old, new: _factor(old, new) is not None),
     (CLAMPED, _is_clamped),
     (ZEROED, lambda old, new: not bool(new.any())),
     (THINNED, _is_thinned),

@@ -56,7 +56,7 @@ def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
 
 def handed_over(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], own: Any, slot: str) -> Any:
     """What the slot of a group is handed: the gradients of its `own` surroundings in the feed's way."""
-    handed = own.view(_KINDS[feed.takes], slot)
+    handed = own.made(_KINDS[feed.takes], slot)
     holder = None if feed.takes == "gradients" else own.module
     listed = handed if isinstance(handed, list) and feed.takes != "modules" else None
     given.append(GroupInput(holder, listed))

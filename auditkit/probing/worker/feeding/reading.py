@@ -1,6 +1,5 @@
 """From a feed that answers to its plan: what the answer says of gradients, and what the call does to them."""
 
-import inspect
 import math
 import re
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
@@ -11,8 +10,8 @@ from ..answers.answers import flatten, kind_of
 from ..answers.roles import count_roles, declared_roles, norm_role
 from ..base.torch_internals import raise_if_out_of_memory
 from ..gradients.gradients import benign, total_norm
-from .caller import CONSTRUCTOR, Caller
-from .effects import Effects, gradients_now, observe, purpose
+from .caller import CONSTRUCTOR, Caller, file_of
+from .effects import OTHER, SAME, THINNED, Effects, gradients_now, observe
 from .given import GroupInput
 from .guesses import FOUND_HOST, OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER, Guess
 from .plan import MADE, Feed, Groups, Plan
@@ -59,10 +58,16 @@ def depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) -
     if not flatten(answer):
         return False
     text = repr(flatten(answer))
-    larger = [grad * 4 for grad in benign(zeros=5)]
-    if repr(flatten(answer_of(caller, feed, larger, second))) != text:
+    if repr(flatten(answer_of(caller, feed, _larger(), second))) != text:
         return True
-    return any(_tells(caller, feed, second, text, odd) for odd in _odd_gradients())
+    for grads in _odd_gradients():
+        try:
+            if repr(flatten(answer_of(caller, feed, grads, second))) != text:
+                return True
+        except Exception as error:
+            raise_if_out_of_memory(error)
+            return True
+    return False
 
 
 def _odd_gradients() -> Iterator[List[torch.Tensor]]:
@@ -73,15 +78,6 @@ def _odd_gradients() -> Iterator[List[torch.Tensor]]:
             grads = benign()
             grads[index].view(-1)[:5] = bad
             yield grads
-
-
-def _tells(caller: Caller, feed: Feed, second: Any, text: str, grads: List[torch.Tensor]) -> bool:
-    """Whether these gradients are answered with another text, or refused."""
-    try:
-        return repr(flatten(answer_of(caller, feed, grads, second))) != text
-    except Exception as error:
-        raise_if_out_of_memory(error)
-        return True
 
 
 def effects_of(caller: Caller, feed: Feed, second: Any) -> Effects:
@@ -118,33 +114,46 @@ def switched_on(caller: Caller, feed: Feed, second: Any, effects: Effects) -> Di
 
 
 def _why_it_writes(caller: Caller, feed: Feed, second: Any, answer: Any, effects: Effects) -> str:
-    larger = [grad * 4 for grad in benign(zeros=5)]
-    is_a_statistic = repr(flatten(answer_of(caller, feed, larger, second))) != repr(flatten(answer))
-
-    def follows_an_argument() -> bool:
-        """Whether another value of a number that it is given or has as a default changes the factor."""
-        others = [caller.with_argument(name, 2 * value or 1) for name, value in caller.numbers().items()]
-        factors = [
-            each.ordinary[0].factor for each in (effects_of(one, feed, second) for one in others) if each.ordinary
-        ]
-        return any(factor != effects.ordinary[0].factor for factor in factors)
-
+    """Return why changing gradients is what a target is for, in words; "" where it changes none, or ought not to."""
+    function = caller.function
     if caller.needs_instance() and not effects.limits:
         effects = next((each for each in [_effects_once_warm(caller, feed, second)] if each.limits), effects)
-    function = caller.function
-    said = (writes_by_its_own_words(function), names_a_statistic(function), only_measures(function))
-    return purpose(effects, is_a_statistic, follows_an_argument, *said)
+    if not effects.forms and (effects.nonfinite is None or effects.nonfinite.form == SAME):
+        return ""
+    is_a_statistic = repr(flatten(answer_of(caller, feed, _larger(), second))) != repr(flatten(answer))
+    own_words = writes_by_its_own_words(function)
+    if is_a_statistic and only_measures(function) and not own_words:
+        return ""
+    if effects.limits:
+        return "it limits them"
+    if effects.forms == [THINNED]:
+        return "it drops the small ones"
+    if effects.scales and _follows_an_argument(caller, feed, second, effects):
+        return "it scales them by what an argument says"
+    if not is_a_statistic and OTHER not in effects.forms:
+        return "its answer is no statistic of them"
+    if not effects.forms and not names_a_statistic(function):
+        return own_words or "it changes only what is not finite, and is not called a statistic"
+    return own_words
+
+
+def _follows_an_argument(caller: Caller, feed: Feed, second: Any, effects: Effects) -> bool:
+    """Whether another value of a number that the target is given or has as a default changes the factor."""
+    for name, value in caller.numbers().items():
+        other = effects_of(caller.with_argument(name, 2 * value or 1), feed, second)
+        if other.ordinary and other.ordinary[0].factor != effects.ordinary[0].factor:
+            return True
+    return False
+
+
+def _larger() -> List[torch.Tensor]:
+    return [grad * 4 for grad in benign(zeros=5)]
 
 
 def found_devices(function: Callable) -> Dict[str, Guess]:
     """The calls by which a target's file asks its program for the device to compute on, where there is no CUDA."""
-    if torch.cuda.is_available():
-        return {}
-    try:
-        with open(inspect.getsourcefile(inspect.unwrap(function)) or "", encoding="utf-8") as file:
-            return {call: Guess(FOUND_HOST) for call in _ASKS_FOR_DEVICE.findall(file.read())}
-    except (OSError, TypeError, UnicodeDecodeError):
-        return {}
+    calls = [] if torch.cuda.is_available() else _ASKS_FOR_DEVICE.findall(file_of(function))
+    return {call: Guess(FOUND_HOST) for call in calls}
 
 
 def read_plan(
@@ -161,9 +170,9 @@ def read_plan(
     def ask(grads: Sequence[Any]) -> Dict[str, Any]:
         return {} if answer is None else flatten(answer_of(caller, feed, grads, second))
 
-    fields = flatten(answer)
+    fields, returns = flatten(answer), request.get("returns") or {}
     notes = ["it was called with {}={:g}: its default changes nothing".format(*each) for each in settings.items()]
-    roles = declared_roles(request.get("returns") or {}, fields, ask)
+    roles = declared_roles(returns, fields, ask)
     is_check = (
         not (effects.limits or effects.scales)
         and "norm" not in roles
@@ -171,11 +180,10 @@ def read_plan(
     )
     if "norm" not in roles:
         norm = None if is_check else norm_role(ask)
-        if norm is not None:
-            roles["norm"] = norm
-        else:
-            nothing = "it returns no number: its answer is what it does to the gradients"
-            notes.append("no field of the answer scales with the gradients: no norm to judge" if fields else nothing)
+        roles.update({} if norm is None else {"norm": norm})
+        no_norm = "no field of the answer scales with the gradients: no norm to judge"
+        nothing = "it returns no number: its answer is what it does to the gradients"
+        notes += [] if norm is not None else [no_norm if fields else nothing]
     roles.update({k: v for k, v in count_roles(ask).items() if k not in roles})
     groups = Groups.TWO if len(feed.setup_slots or feed.slots) == 2 else Groups.ONE
     of_one_sample = any(made.value == OF_ONE_SAMPLE for made in caller.around.read.values())
@@ -188,7 +196,7 @@ def read_plan(
         answer_kind=kind_of(answer),
         fields={path: type(value).__name__ for path, value in fields.items()},
         roles=roles,
-        health=_health_fields(fields, request.get("returns") or {}),
+        health=[path for path in fields if _is_health(path) or path == returns.get("health")],
         notes=notes,
         clips=effects.limits and bool(writes),
         writes=writes,
@@ -222,12 +230,7 @@ def _contract(feed: Feed, groups: Groups, answer: Any, is_check: bool, is_lone_n
     return "grad_norm" if not is_check and kind_of(answer) in ("number", "tensor", "nothing") else "grad_stats"
 
 
-def _health_fields(fields: Dict[str, Any], returns: Dict[str, str]) -> List[str]:
-    return [path for path in fields if _is_health(path) or path == returns.get("health")]
-
-
 def _is_health(path: str) -> bool:
     leaf = path.split(".")[-1].lower().rstrip("()")
-    if leaf in _HEALTH_WORDS or leaf.startswith("is_finite"):
-        return True
-    return "health" in leaf and "unhealth" not in leaf
+    is_named_so = leaf in _HEALTH_WORDS or leaf.startswith("is_finite")
+    return is_named_so or ("health" in leaf and "unhealth" not in leaf)

@@ -54,19 +54,6 @@ _MATRIX_FORMS: Dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def matrix_forms(slots: Sequence[str], align_first: bool) -> List[Tuple[str, ...]]:
-    """Combinations of forms worth trying for these arguments, likeliest first; none where they do not fit.
-
-    `align_first`: where factors are asked for, they are handed over aligned.
-    """
-    factors = "aligned" if align_first else "svds"
-    if len(slots) == 1:
-        whole: List[Tuple[str, ...]] = [("batch",), ("list",), ("mapping",)]
-        return [(factors,), *whole] if slot_names.is_factors(slots[0]) else whole
-    kinds = [slot_names.matrix_kind(slot) for slot in slots]
-    return [tuple(factors if kind == slot_names.SVDS else kind for kind in kinds)] if all(kinds) else []
-
-
 # --- shard plans -------------------------------------------------------------------------------------
 
 
@@ -128,19 +115,24 @@ _OTHER_FORMS: Dict[str, Callable[[ShardCase], Any]] = {
 }
 
 
-def shard_forms(slots: Sequence[str]) -> List[Tuple[str, ...]]:
-    """Combinations of forms for the arguments of a shard plan: its keys, and rank and world size where it asks."""
+def combinations(slots: Sequence[str], contract: str) -> List[Tuple[str, ...]]:
+    """Return combinations of forms worth trying for the arguments of a contract, likeliest first.
+
+    Spectral echoes get factors aligned. The arguments of a shard plan are its keys, and rank and world size.
+    """
+    if contract != "shard":
+        factors = "aligned" if contract == "spectral_echo" else "svds"
+        if len(slots) == 1:
+            whole: List[Tuple[str, ...]] = [("batch",), ("list",), ("mapping",)]
+            return [*([(factors,)] if slot_names.is_factors(slots[0]) else []), *whole]
+        kinds = [slot_names.matrix_kind(slot) for slot in slots]
+        return [tuple(factors if kind == slot_names.SVDS else kind for kind in kinds)] if all(kinds) else []
     kinds = [slot_names.shard_kind(slot) for slot in slots]
     if kinds.count("keys") != 1 or len(set(kinds)) != len(kinds):
         return []
     place = kinds.index("keys")
-    forms = ["count"] if slot_names.is_count(slots[place]) else ["texts", "tuples", "pairs", "tensors", "sizes"]
-    return [(*kinds[:place], form, *kinds[place + 1 :]) for form in forms]
-
-
-def is_shard_word(name: str) -> bool:
-    """Whether an argument is a rank or a number of ranks, by its name."""
-    return slot_names.shard_kind(name) != "keys"
+    keys = ["count"] if slot_names.is_count(slots[place]) else ["texts", "tuples", "pairs", "tensors", "sizes"]
+    return [(*kinds[:place], form, *kinds[place + 1 :]) for form in keys]
 
 
 def identity(key: Any, case: ShardCase) -> Any:

@@ -45,6 +45,16 @@ def is_count(slot: str) -> bool:
     return bool(_COUNT.search(slot))
 
 
+def is_shard_word(slot: str) -> bool:
+    """Whether an argument is a rank or a number of ranks."""
+    return shard_kind(slot) != "keys"
+
+
+def is_known(slot: str) -> bool:
+    """Whether the name says what an argument of these targets is."""
+    return is_shard_word(slot) or is_count(slot) or bool(matrix_kind(slot))
+
+
 def looks_like_matrices(slots: Sequence[str]) -> bool:
     """Whether these are the arguments of a function of replica gradients or of their factors."""
     kinds: Set[str] = {matrix_kind(slot) for slot in slots}

@@ -10,23 +10,12 @@ import torch
 from ..answers.answers import flatten, kind_of
 from ..base.refusals import CannotFeedError, CannotReadError
 from ..base.torch_internals import raise_if_out_of_memory
-from ..gradients.gradients import benign
 from ..process import placeholders
 from ..process.placeholders import PlaceholderTouched
 from . import groups, spectral_search
 from .caller import Caller
-from .guesses import GROUP_NORMS
-from .plan import MADE, NORMS, Feed, Plan
-from .reading import (
-    answer_of,
-    depends_on_gradients,
-    effects_of,
-    found_devices,
-    read_plan,
-    refusal,
-    switched_on,
-    with_fixed_norms,
-)
+from .plan import MADE, Feed, Plan
+from .reading import Trial, plan_of
 from .stub import Stub, UnknownValueError, no_value
 from .surroundings import Surroundings
 from .ways import possible_feeds
@@ -89,7 +78,8 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
         groups.leave()  # a group that one way was given would be missing from the plan of the next
         for second in _SECOND_GROUP if len(feed.setup_slots or feed.slots) == 2 else _SECOND_GROUP[:1]:
             try:
-                plan = _try_feed(caller, feed, second, request, obstacles)
+                trial, answer = _first_result(Trial(caller, feed, second))
+                plan = plan_of(trial, answer, request)
             except (CannotReadError, MemoryError):
                 raise
             except (Exception, PlaceholderTouched) as error:
@@ -103,6 +93,7 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
                 continue
             if plan is not None:
                 return plan
+            obstacles.add_silence(answer, _describe(feed))
     raise obstacles.reason()
 
 
@@ -113,69 +104,38 @@ def _was_called(caller: Caller, error: BaseException) -> bool:
     return any(frame.f_code is code for each in raised for frame, _ in traceback.walk_tb(each.__traceback__))
 
 
-def _try_feed(
-    caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], obstacles: "_Obstacles"
-) -> Optional[Plan]:
-    """Return the plan of one feed; None where its result does not follow the gradients. Raises what the target does."""
-    feed, answer = _first_answer(caller, feed, second)
-    read = caller.around.read
-    depends = answer is not None and depends_on_gradients(with_fixed_norms(caller), feed, second, answer)
-    effects = effects_of(caller, feed, second)
-    settings = switched_on(caller, feed, second, effects)
-    for name, value in settings.items():
-        caller = caller.with_argument(name, value)
-        answer, effects = answer_of(caller, feed, benign(), second), effects_of(caller, feed, second)
-    if not depends and not effects.is_an_answer and not flatten(answer):
-        feed = feed._replace(refusal=refusal(caller, feed, second))
-        answer = answer_of(caller, feed, benign(), second) if feed.refusal else answer
-        if not feed.refusal and answer is None:
-            keeping = feed._replace(keeps=True)
-            kept = answer_of(caller, keeping, benign(), second)
-            depends = depends_on_gradients(with_fixed_norms(caller), keeping, second, kept)
-            feed, answer = (keeping, kept) if depends else (feed, answer)
-    if not (depends or effects.is_an_answer or feed.refusal):
-        obstacles.add_silence(answer, _describe(feed))
-        return None
-    if not (depends or feed.refusal):  # what follows a total norm of ours alone is no result: the effect is
-        answer = None
-    plan = read_plan(caller, feed, second, answer, request, effects, settings)
-    if feed.container == NORMS or any(made.value == GROUP_NORMS for made in read.values()):
-        plan = plan._replace(clips=False)  # by norms of ours: nobody checked them before
-    return plan.with_filled({**read, **found_devices(caller.function)})
+def _first_result(trial: Trial) -> Tuple[Trial, Any]:
+    """Return the trial that makes what the target reads before its call, and the result.
 
-
-def _first_answer(caller: Caller, feed: Feed, second: Any) -> Tuple[Feed, Any]:
-    """Return the result, and the feed that makes what the target reads before its call. Raises what the target does."""
+    Raises what the target does.
+    """
     for _ in range(_MOST_REMEDIES):
         raised, path, wrong = None, "", []
         try:
-            answer = answer_of(caller, feed, benign(), second)
+            answer = trial.result()
         except Exception as error:
             raised = error
             try:
-                path = caller.around.remedy(error)
+                path = trial.caller.around.remedy(error)
             except UnknownValueError as unknown:
                 raised = unknown
-            if not path or path in feed.paths:
-                path, wrong = "", caller.around.explained_wrongly(error)
-        around = caller.around
-        feed = feed._replace(by_use={**around.told, **dict.fromkeys(wrong, "")})
-        if (
-            not wrong
-            and isinstance(raised, (UnknownValueError, AttributeError, TypeError, type(None)))
-            and around.waiting
-        ):
+            if not path or path in trial.feed.paths:
+                path, wrong = "", trial.caller.around.explained_wrongly(error)
+        around, paths = trial.caller.around, trial.feed.paths
+        is_of_a_value = isinstance(raised, (UnknownValueError, AttributeError, TypeError, type(None)))
+        if around.waiting and is_of_a_value and not wrong:
             raise no_value(next(iter(around.waiting))) from raised
         if raised is not None and not (path or wrong):
             raise raised
         if not wrong:
-            read = (each for each in around.read if "." in each and each not in feed.paths)
-            feed = feed._replace(paths=(*feed.paths, *read, *filter(None, [path])))
+            read = (each for each in around.read if "." in each and each not in paths)
+            paths = (*paths, *read, *filter(None, [path]))
+        trial = trial.with_feed(by_use={**around.told, **dict.fromkeys(wrong, "")}, paths=paths)
         if raised is None:
             placeholders.raise_if_touched()  # the target may have caught it
             if isinstance(answer, Stub):
                 raise no_value(vars(answer)["_path"])
-            return feed, answer
+            return trial, answer
     raise CannotFeedError("it reads more than {} things that have to be made up".format(_MOST_REMEDIES))
 
 

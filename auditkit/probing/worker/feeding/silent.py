@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import torch
 
+from ..answers.answers import leaves
 from . import guesses
 from .given import GroupInput
 from .plan import SINGLE, Feed
@@ -102,18 +103,9 @@ def _held(around: Surroundings, instance: Any) -> Iterator[Tuple[Tuple[str, Any]
             if isinstance(value, torch.Tensor):
                 yield (name, place), value
     for name, value in vars(instance).items() if hasattr(instance, "__dict__") else ():
-        for key, each in _leaves(value, ""):
+        for key, each in leaves(value, lambda held: list(held.items()) if isinstance(held, dict) else []):
             if isinstance(each, (bool, int, float)) or (isinstance(each, torch.Tensor) and each.numel() == 1):
                 yield (name, key), each
-
-
-def _leaves(value: Any, key: str) -> Iterator[Tuple[str, Any]]:
-    """Yield what mappings hold, also those in others, by its keys."""
-    if not isinstance(value, dict):
-        yield key, value
-        return
-    for name, each in value.items():
-        yield from _leaves(each, "{}.{}".format(key, name))
 
 
 def _one(values: List[Any]) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import torch
 
-from ..answers.answers import leaves
+from ..answers.answers import items_of, leaves
 from . import guesses
 from .given import GroupInput
 from .plan import SINGLE, Feed
@@ -103,9 +103,13 @@ def _held(around: Surroundings, instance: Any) -> Iterator[Tuple[Tuple[str, Any]
             if isinstance(value, torch.Tensor):
                 yield (name, place), value
     for name, value in vars(instance).items() if hasattr(instance, "__dict__") else ():
-        for key, each in leaves(value, lambda held: list(held.items()) if isinstance(held, dict) else []):
+        for key, each in leaves(value, _items_of_dicts):
             if isinstance(each, (bool, int, float)) or (isinstance(each, torch.Tensor) and each.numel() == 1):
                 yield (name, key), each
+
+
+def _items_of_dicts(value: Any) -> List[Tuple[str, Any]]:
+    return items_of(value) if isinstance(value, dict) else []
 
 
 def _one(values: List[Any]) -> Any:

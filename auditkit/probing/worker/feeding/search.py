@@ -130,7 +130,7 @@ def _first_result(trial: Trial) -> Tuple[Trial, Any]:
         if not wrong:
             read = (each for each in around.read if "." in each and each not in paths)
             paths = (*paths, *read, *filter(None, [path]))
-        trial = trial.with_feed(by_use={**around.told, **dict.fromkeys(wrong, "")}, paths=paths)
+        trial = trial.with_feed(by_use={**around.by_use, **dict.fromkeys(wrong, "")}, paths=paths)
         if raised is None:
             placeholders.raise_if_touched()  # the target may have caught it
             if isinstance(answer, Stub):

@@ -67,7 +67,7 @@ def _put_all_in_place(result: Any, handed: GroupInput) -> Any:
 
 
 def _or_logged(result: Any, around: Surroundings) -> Any:
-    return dict(around.said) if result is None and around.said else result
+    return dict(around.logged) if result is None and around.logged else result
 
 
 def _stored(function: Callable, call: Callable[[], Any], around: Surroundings, instance: Any) -> Any:

@@ -1,8 +1,8 @@
 """Stubs: objects that stand for what a target reads and record it, and the error for a value that nothing explains.
 
-A stub answers a read by the attribute's name first. What no name explains is told by its use: what is iterated holds
-one thing, what is called returns one, and an object whose methods are called is of the checkout's class that defines
-them. A value that is used as a truth, a number or a tensor stays unknown.
+A stub returns a value by the attribute's name first. What no name explains is inferred from its use: what is iterated
+holds one thing, what is called returns one, and an object is of the checkout's class that defines the methods called.
+A value that is used as a truth, a number or a tensor stays unknown.
 """
 
 import dis
@@ -57,8 +57,8 @@ def raised_at(error: BaseException) -> Tuple[FrameType, int]:
 class Recorder:
     """Fills what one call reads and records it in `read` by its dotted path; `given` are values that somebody gave.
 
-    What nothing explains is None where a recorder `has_none`; else it is told by its use: `told` holds what was found
-    so by path, the class of an object as `module:Class`, `CALLED`, or "", and `waiting` the paths whose use said
+    What no name explains is None where a recorder `has_none`; else it is inferred from its use: `by_use` holds what was
+    found so by path, the class of an object as `module:Class`, `CALLED`, or "", and `waiting` the paths whose use said
     nothing yet. While `is_preparing`, values are made before the target reads them.
     """
 
@@ -67,7 +67,7 @@ class Recorder:
     def __init__(self, given: Dict[str, Any]) -> None:
         self.given = given
         self.read: Dict[str, Guess] = {}
-        self.told: Dict[str, str] = {}
+        self.by_use: Dict[str, str] = {}
         self.waiting: Dict[str, None] = {}
         self.is_preparing = False
 
@@ -83,7 +83,7 @@ class Recorder:
         return None
 
     def wait_for(self, path: str) -> None:
-        """Record that a value was used whose use says nothing."""
+        """Record that a value was used in a way that says nothing of it."""
 
     def silences(self, _: str) -> bool:
         """Whether what a constructor stores under this name is replaced by an object that does nothing."""
@@ -113,7 +113,7 @@ class Stub:
 
     def _read(self, name: str, frame: FrameType) -> Any:
         around, path = self._around, "{}.{}".format(self._path, name)
-        found, is_method = self._find(name), is_called(frame) or around.told.get(path) == CALLED
+        found, is_method = self._find(name), is_called(frame) or around.by_use.get(path) == CALLED
         if is_method and not (guesses.is_callable(found) or around.has_none):
             found = None
         returns_gradients = is_method and name[:4] == "get_" and guesses.carrier(name[4:]) == guesses.GRADIENTS
@@ -122,7 +122,7 @@ class Stub:
         if made is not None:
             return getattr(made, name)
         if is_method and name == "clip_grad_norm":
-            around.told[path], found = CALLED, Guess(guesses.CLIPS)
+            around.by_use[path], found = CALLED, Guess(guesses.CLIPS)
         is_plain = around.is_preparing or is_plain_read(frame)
         if found is None and path not in around.given and not is_plain:
             raise no_value(path)

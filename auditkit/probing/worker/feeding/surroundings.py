@@ -38,7 +38,7 @@ _PLACE = re.compile(r"(\w+_)?id")
 class Surroundings(Recorder):
     """All values of one call on `grads`.
 
-    `said` holds the numbers that loggers got, `written` the tensors that a target is handed to write to. `code` is
+    `logged` holds the numbers that loggers got, `written` the tensors that a target is handed to write to. `code` is
     what is called: classes are looked for in its module; an object of `owner`, its own class, holds no other of it.
     """
 
@@ -47,13 +47,13 @@ class Surroundings(Recorder):
         given: Dict[str, Any],
         grads: Sequence[Optional[torch.Tensor]],
         device: str = "cpu",
-        told: Optional[Dict[str, str]] = None,
+        by_use: Optional[Dict[str, str]] = None,
         code: Any = None,
         owner: Optional[type] = None,
     ) -> None:
         super().__init__(given)
-        self.grads, self.device, self.told = grads, device, dict(told or {})
-        self.said: Dict[str, Any] = {}
+        self.grads, self.device, self.by_use = grads, device, dict(by_use or {})
+        self.logged: Dict[str, Any] = {}
         self.written: Dict[str, torch.Tensor] = {}
         self.is_preparing = True
         self._enclosing: Optional[type] = getattr(code, "enclosing", None)
@@ -80,8 +80,8 @@ class Surroundings(Recorder):
     def filled(self, path: str, found: Optional[Guess]) -> Any:
         if path in self.given:
             return self.given[path]
-        if found is None or self.told.get(path, CALLED) != CALLED:
-            self.told.setdefault(path, "")
+        if found is None or self.by_use.get(path, CALLED) != CALLED:
+            self.by_use.setdefault(path, "")
             self.read[path] = Guess(BY_USE)
             if not path.endswith(")"):  # what a call returns may be left alone
                 self.waiting[path] = None
@@ -98,17 +98,17 @@ class Surroundings(Recorder):
 
     def object_at(self, path: str, method: str = "") -> Any:
         if path not in self._objects:
-            found = _class_named(self.told.get(path, ""))
+            found = _class_named(self.by_use.get(path, ""))
             if path == SELF and self._enclosing is not None:
                 found = self._enclosing
             elif found is None and method:
                 found = _class_with(method, self._module_name, self._owner or self._enclosing)
-            told = "" if found is None else "{}:{}".format(found.__module__, found.__qualname__)
+            name = "" if found is None else "{}:{}".format(found.__module__, found.__qualname__)
             # What holds an object of its own class holds another, and that one another.
-            if found is None or any(path.startswith(at + ".") and each == told for at, each in self.told.items()):
+            if found is None or any(path.startswith(at + ".") and each == name for at, each in self.by_use.items()):
                 return None
             self.waiting.pop(path, None)
-            self.told[path] = told
+            self.by_use[path] = name
             self.read[path] = Guess("{} made without __init__".format(found.__qualname__))
             self._objects[path] = make(found, self, path)
         return self._objects[path]
@@ -389,7 +389,7 @@ _FAKES: Dict[Any, Callable[[Surroundings, str], Any]] = {
     guesses.CLIPS: lambda around, _: functools.partial(_clip, around),
     # Who makes pairs leaves out what has no gradient.
     guesses.PAIRS: lambda around, _: [(p, p.grad) for p in around.module.parameters() if p.grad is not None],
-    guesses.LOGGER: lambda around, _: Quiet(around.said),
+    guesses.LOGGER: lambda around, _: Quiet(around.logged),
     guesses.LOSS: lambda around, _: placed([torch.ones(())], around.device)[0].requires_grad_(),
     guesses.MODULE: lambda around, _: around.module,
     guesses.MODULES: lambda around, _: [around.module],

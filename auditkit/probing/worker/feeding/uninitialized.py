@@ -145,7 +145,7 @@ class Computed:
                 value = self._evaluated(made, around)
                 around.read[path] = Guess("{}, as __init__ stores it".format(ast.unparse(self._node)))
                 return value
-        if found == Guess(guesses.CONFIG) and not around.has_none and path not in around.told:
+        if found == Guess(guesses.CONFIG) and not around.has_none and path not in around.by_use:
             around.read[path], defaults = found, self._field_defaults()
             return Stub(around, path, lambda name: guesses.in_configuration(name) or defaults.get(name))
         return around.filled(path, found)

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import re
 import traceback
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -12,8 +13,9 @@ from ..base.refusals import CannotFeedError, CannotReadError
 from ..base.torch_internals import raise_if_out_of_memory
 from ..process import placeholders
 from ..process.placeholders import PlaceholderTouched
+from ..simulated.device import on_device
 from . import groups, spectral_search
-from .caller import Caller
+from .caller import Caller, file_of
 from .plan import MADE, Feed, Plan
 from .reading import Trial, plan_of
 from .stub import Stub, UnknownValueError, no_value
@@ -21,8 +23,32 @@ from .surroundings import Surroundings
 from .ways import possible_feeds
 
 _MOST_REMEDIES = 24
+_NAMES_A_DEVICE = re.compile(r"cuda|nvidia|device|gpu|accelerator", re.IGNORECASE)
 _SECOND_GROUP = ([None], [torch.ones(2, 3)])
 SAME = "its answer is the same for other gradients"
+
+
+def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) -> Plan:
+    """Return the plan on the host; where there is none and an error names CUDA, the plan on a device.
+
+    The device is a real one, or the simulated one. Raises what the search on the host raises where neither has a plan.
+    """
+    try:
+        return find_plan(caller, request)
+    except MemoryError:
+        raise
+    except Exception as error:
+        text = " ".join((str(error), *getattr(error, "attempts", ())))
+        is_bare = "AssertionError" in text and "cuda" in file_of(caller.function).lower()
+        if not (is_bare or _NAMES_A_DEVICE.search(text)):
+            raise
+        on_host = error
+    device = "cuda" if has_cuda else "simulated"
+    try:
+        with on_device(device):
+            return find_plan(caller.on(device), request)._replace(device=device)
+    except Exception:
+        raise on_host from None
 
 
 def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:

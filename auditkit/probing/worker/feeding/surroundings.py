@@ -30,9 +30,6 @@ _WRAPPED = {
     "optimizer": ("optimizer", "optim", "base_optimizer", "clip_grad_norm"),
 }
 """What wrappers of a module or an optimizer call the object itself, and their method that clips."""
-_NORM_OF_SAMPLE = re.compile(r"_?(norm_sample|per_sample_(grad(ient)?_)?norms?)")
-_SUM = re.compile(r"(summed|accumulated|acc)_grad")
-_PLACE = re.compile(r"(\w+_)?id")
 
 
 class Surroundings(Recorder):
@@ -142,22 +139,19 @@ class Surroundings(Recorder):
         self.is_preparing = False
 
     def _give_parameter(self, parameter: Any, name: str, place: int) -> None:
-        """Give a parameter an attribute: `main_grad` is the gradient, `grad_sample` that of one sample."""
+        """Give a parameter an attribute; one that came with the gradients stays."""
         path = "parameter." + name
-        if name in vars(parameter):  # it came with the gradients
+        made = None if path in self.given else _of_parameter(name)
+        if name in vars(parameter):
             return
-        follows = None if path in self.given else _following(name)
-        if follows is not None:
-            self.read[path], self.module.aliases[name] = Guess(follows[0]), follows[1]
-            setattr(parameter, name, follows[1](parameter))
-        elif path not in self.given and _SUM.fullmatch(name):
-            self.read[path] = Guess(None)  # what is added up has nothing in it yet
-            setattr(parameter, name, None)
-        elif path not in self.given and _PLACE.fullmatch(name):
-            self.read[path] = Guess("its place in the list")
-            setattr(parameter, name, place)
-        else:
+        if made is None:
             setattr(parameter, name, self.filled(path, guesses.known(name)))
+            return
+        words, make_one, follows = made
+        self.read[path] = Guess(words)
+        setattr(parameter, name, make_one(parameter, place))
+        if follows:
+            self.module.aliases[name] = functools.partial(make_one, place=0)
 
     def _give_wrapper(self, kind: str, name: str) -> None:
         """Give the module or the optimizer an attribute of its wrappers."""
@@ -225,9 +219,8 @@ class Surroundings(Recorder):
 def _is_explained(kind: str, name: str, is_method: bool) -> bool:
     """Whether an attribute of this kind of object has a value by its name, one that can be called for a method."""
     if kind == "parameter":
-        special = name == "grad_sample" or _NORM_OF_SAMPLE.fullmatch(name) or _PLACE.fullmatch(name)
         is_gradient = guesses.carrier(name) and not hasattr(torch.nn.Module, name)
-        return bool(special or is_gradient) or guesses.known(name) is not None
+        return bool(is_gradient or _of_parameter(name)) or guesses.known(name) is not None
     if name.strip("_") in _WRAPPED.get(kind, ()):
         return True
     if is_method and kind in _WRAPPED and not guesses.is_callable(guesses.of_object(name)):
@@ -247,14 +240,19 @@ def _part(made: Any, step: str) -> Any:
     return made[step] if isinstance(made, dict) else getattr(made, step)
 
 
-def _following(name: str) -> Optional[Tuple[str, Callable[[Any], Any]]]:
-    """Return what an attribute that follows a parameter's gradient is, and how it is made; None for any other."""
+def _of_parameter(name: str) -> Optional[Tuple[Optional[str], Callable[..., Any], bool]]:
+    """Return what an attribute of parameters is, how it is made, and whether it follows the gradient; else None."""
     if name == "grad_sample":
-        return guesses.OF_ONE_SAMPLE, lambda each: None if each.grad is None else each.grad[None]
-    if _NORM_OF_SAMPLE.fullmatch(name):
-        return "the norm of the gradient as that of one sample", lambda each: total_norm([each.grad])[None]
-    if (guesses.carrier(name) == guesses.GRADIENTS or name == "grad_accum") and not _SUM.fullmatch(name):
-        return "the gradient", _in_buffer
+        return guesses.OF_ONE_SAMPLE, lambda each, place: None if each.grad is None else each.grad[None], True
+    if re.fullmatch(r"_?(norm_sample|per_sample_(grad(ient)?_)?norms?)", name):
+        words = "the norm of the gradient as that of one sample"
+        return words, lambda each, place: total_norm([each.grad])[None], True
+    if re.fullmatch(r"(summed|accumulated|acc)_grad", name):
+        return None, lambda each, place: None, False  # what is added up has nothing in it yet
+    if re.fullmatch(r"(\w+_)?id", name):
+        return "its place in the list", lambda each, place: place, False
+    if guesses.carrier(name) == guesses.GRADIENTS or name == "grad_accum":
+        return "the gradient", lambda each, place: _in_buffer(each), True
     return None
 
 

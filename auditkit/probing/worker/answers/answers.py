@@ -51,7 +51,7 @@ def words(answer: Any, depth: int = _DEEPEST, path: str = "") -> Dict[str, str]:
 
 
 def host_numbers(answer: Any) -> Dict[str, Any]:
-    """The numbers that `answer` holds outside of tensors, by path: what was read back to make it."""
+    """Return the numbers that `answer` holds outside of tensors, by path: they were read back from the device."""
     return {path: leaf for path, leaf in leaves(answer) if not isinstance(leaf, torch.Tensor)}
 
 
@@ -62,7 +62,7 @@ def graph_tensors(answer: Any) -> Dict[str, torch.Tensor]:
 
 
 def kind_of(answer: Any) -> str:
-    """How people would name what was returned: number, tensor, mapping, dataclass, tuple, object."""
+    """Return the kind of a result: number, tensor, mapping, dataclass, tuple, object."""
     if isinstance(answer, torch.Tensor):
         return "tensor"
     if isinstance(answer, (bool, int, float)):
@@ -82,7 +82,7 @@ def differences(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
 
 
 def lost_fields(usual: Dict[str, Any], answer: Dict[str, Any]) -> str:
-    """In words, what an answer lacks of the usual one: some fields, or all; "" for nothing."""
+    """Return in words which fields of the usual result an answer lacks; "" for none."""
     lost = [path or "the number" for path in usual if path not in answer]
     if not lost:
         return ""
@@ -98,10 +98,10 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def _number_of(leaf: Any) -> Any:
-    """A leaf as a number; None for a tensor or an array that is more than one."""
+    """Return a leaf as a number; None for a tensor or an array that is more than one."""
     if isinstance(leaf, torch.Tensor):
         if hasattr(leaf, "full_tensor") and leaf.numel() == 1:
-            leaf = leaf.full_tensor()  # a sharded number stands for all of it; every rank asks
+            leaf = leaf.full_tensor()  # the whole of a sharded number; every rank calls this
         host = to_host(leaf.detach())
         return host.reshape(()).item() if host.numel() == 1 and not host.is_complex() else None
     if isinstance(leaf, (bool, int, float)):
@@ -158,7 +158,7 @@ def stored_items(value: Any) -> List[Tuple[str, Any]]:
 
 
 def questions(value: Any) -> List[Tuple[str, Callable[[], Any]]]:
-    """An object's properties, and its questions without arguments (`is_healthy()`), as calls that may raise."""
+    """Return an object's properties, and its methods `is_...()` and `has_...()`, as calls that may raise."""
     stored = {name for name, _ in stored_items(value)}
     found: List[Tuple[str, Callable[[], Any]]] = []
     for name in dir(type(value)):

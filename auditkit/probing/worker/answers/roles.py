@@ -1,4 +1,4 @@
-"""What the fields of an answer mean, told by behaviour, not by name.
+"""What the fields of a result mean, by their behaviour, not by name.
 
 A field is the norm where scaling every gradient by 4 scales it by 4 (or by 16: a squared norm, degree 2), where
 their sign and order change nothing, and where each of them alone can make it larger; it is a zero count where it

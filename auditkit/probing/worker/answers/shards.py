@@ -13,7 +13,7 @@ _LISTS: Tuple[type, ...] = (list, tuple, set, frozenset, range, type({}.keys()))
 
 
 class Share(NamedTuple):
-    """The keys of the asking rank, by their index where they are known; `kind` says what was returned."""
+    """The keys of one rank, by their index where they are known; `kind` says what was returned."""
 
     keys: List[Any]
     kind: str

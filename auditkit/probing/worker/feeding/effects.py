@@ -1,6 +1,6 @@
 """What a target does to the gradients that it is given, and whether that is what it is for.
 
-Told by what it does, see docs/design/effects.md: limiting makes gradients small the more the larger they are, and keeps
+Decided by behaviour, see docs/design/effects.md: limiting makes gradients smaller the larger they are, and keeps
 their direction, or the elements within the limit; scaling follows an argument; thinning drops the small ones. A
 statistic that is added up in the gradients' own memory does none of this: `abs_`, `square_`, `nan_to_num_`.
 """
@@ -19,7 +19,7 @@ from .given import GroupInput
 _SCALES = (2.0**0, 2.0**10, 2.0**30)
 _TOLERANCE = 1e-3
 AFTER = "gradients_after.norm"
-"""The field of the answer that stands for the effect of a target that returns no number."""
+"""The result's field for the effect of a target that returns no number."""
 
 SAME, SCALED, CLAMPED, THINNED, ZEROED, REMOVED, OTHER = (
     "same", "scaled", "clamped", "thinned", "zeroed", "removed", "other",
@@ -49,7 +49,7 @@ class Effects(NamedTuple):
 
     @property
     def limits(self) -> bool:
-        """Whether it makes gradients smaller, the more the larger they are, and leaves their direction."""
+        """Whether it makes gradients smaller, by more where they are larger, and leaves their direction."""
         if not self.forms or not {SCALED, CLAMPED}.issuperset(self.forms):
             return False
         first, last = self.ordinary[0].shrinking, self.ordinary[-1].shrinking
@@ -73,7 +73,7 @@ class Effects(NamedTuple):
 
 
 def observe(apply: Apply) -> Effects:
-    """The effects of a target; `apply` calls it on some gradients and returns them as they are afterwards."""
+    """Return the effects of a target; `apply` calls it on gradients and returns them as they are afterwards."""
     ordinary = [_effect(apply, [grad * scale for grad in benign()]) for scale in _SCALES]
     return Effects([each for each in ordinary if each is not None], _effect(apply, benign(nans=1, infs=1)))
 
@@ -102,7 +102,7 @@ def change(before: Grads, after: Grads) -> Effect:
 
 
 def _rows(before: Grads, after: Grads) -> List[Any]:
-    """The rows of matrices, and vectors whole: adaptive clipping limits each by itself."""
+    """Return the rows of matrices, and vectors whole: adaptive clipping limits each by itself."""
     pairs: List[Any] = [(first, second) for first, second in zip(before, after, strict=True) if first is not None]
     return [
         _flat(*row)
@@ -120,7 +120,7 @@ def _is_same(old: torch.Tensor, new: torch.Tensor) -> bool:
 
 
 def _factor(old: torch.Tensor, new: torch.Tensor) -> Optional[float]:
-    """The one factor above 0 by which every element changed; None where there is none."""
+    """Return the one factor above 0 by which every element changed; None where there is none."""
     factor = float(torch.dot(old, new) / torch.dot(old, old))
     is_common = bool(((new - factor * old).abs() <= _TOLERANCE * abs(factor) * old.abs()).all())
     return factor if is_common and factor > 0 and math.isfinite(factor) else None
@@ -152,14 +152,14 @@ _FORMS = (
 
 
 def gradients_now(given: GroupInput) -> List[Optional[torch.Tensor]]:
-    """The gradients of a group as they are now: of the module's parameters, or of the list that was handed over."""
+    """Return the gradients of a group as they are now: those of the module's parameters, or the list's items."""
     if given.module is not None:
         return [parameter.grad for parameter in given.module.parameters()]
     return list(given.listed or ())
 
 
 def on_host(grads: Grads) -> List[Optional[torch.Tensor]]:
-    """The gradients as dense tensors on the host, without their graph."""
+    """Return the gradients as dense tensors on the host, without their graph."""
     return [None if grad is None else _dense(to_host(grad.detach())).cpu() for grad in grads]
 
 
@@ -168,6 +168,6 @@ def _dense(grad: torch.Tensor) -> torch.Tensor:
 
 
 def effect(given: Sequence[GroupInput]) -> Dict[str, Any]:
-    """The norm of the first group's gradients after the call, as the answer of a target that returns no number."""
+    """Return the norm of the first group's gradients after the call: the result of a target that returns no number."""
     flat = [grad.double().reshape(-1) for grad in on_host(gradients_now(given[0])) if grad is not None]
     return {AFTER: float(torch.linalg.vector_norm(torch.cat(flat))) if flat else 0.0}

@@ -16,7 +16,7 @@ from ..base.namespaces import replace_held
 from .guesses import BACKEND, GROUP, Guess, known
 
 DISTRIBUTED = "torch.distributed"
-"""The path of what a target needs that asks for its rank or reduces without a group of its own."""
+"""The path of the default process group, which a target uses that reads its rank or reduces without a group."""
 _NO_GROUP = re.compile(
     r"(process group|dist|distributed)\b.* not (yet |been )*initialized|init_process_group|"
     r"(?-i:\b(LOCAL_RANK|RANK|WORLD_SIZE)\b)",
@@ -34,7 +34,7 @@ _environment: Dict[str, str] = {}
 
 
 def world() -> Any:
-    """The process group of all ranks: the one that runs, or else one of this process alone."""
+    """Return the process group of all ranks: the initialized one, or else one of this process alone."""
     import torch.distributed as dist
 
     if not dist.is_initialized():
@@ -49,13 +49,13 @@ def world() -> Any:
 
 
 def backend() -> Any:
-    """What a wrapper of torch.distributed may hold as its backend, of this process alone."""
+    """Return a fake for the backend that a wrapper of torch.distributed holds."""
     world()
     return Backend()
 
 
 def mesh() -> Any:
-    """A device mesh of all ranks on the host."""
+    """Return a device mesh of all ranks on the host."""
     from torch.distributed.device_mesh import init_device_mesh
 
     return init_device_mesh("cpu", (world().size(),))
@@ -80,8 +80,10 @@ def asks_hasattr(error: BaseException, owner: Any) -> bool:
 
 
 def missing(error: BaseException) -> str:
-    """Return the variable of a module that lacks its group or backend, or `DISTRIBUTED`, where that made a function
-    raise; "" where it did not."""
+    """Return what lacks a group or a backend where that made a function raise: a module's variable, or `DISTRIBUTED`.
+
+    "" for any other error.
+    """
     frame = _raising_frame(error)
     for name in () if frame is None else frame.f_code.co_names:
         if frame.f_globals.get(name, "") is None and known(name) == Guess(GROUP):  # type: ignore[union-attr]
@@ -148,7 +150,7 @@ def _with_own_reductions(function: Any, *values: Any, **named: Any) -> Any:
 
 
 def leave() -> None:
-    """End the group of this process alone, where there is one: real ranks are about to be forked, or nobody asks."""
+    """End the group of this process alone, if there is one: real ranks are about to be forked, or the call is over."""
     while _global_groups:
         put_back = _global_groups.pop().rpartition(".")
         setattr(sys.modules[put_back[0]], put_back[2], None)

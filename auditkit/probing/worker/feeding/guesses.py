@@ -1,4 +1,4 @@
-"""The vocabulary: what the names that a target reads stand for where nobody gave a value.
+"""The vocabulary: the values of names that a target reads, where nobody gave one.
 
 A finding that depends on a guess alone is none: `other` is a second value that is as plausible, and that keeps to what
 the first one does (a limit that clips ordinary gradients, a step on which something is logged). Where there is no
@@ -179,7 +179,7 @@ def _first(table: _Patterns, word: str) -> Any:
 
 
 def guess(name: str, annotation: str) -> Optional[Guess]:
-    """A value for the argument `name`, declared as `annotation` ("" where it is not); None where none is known."""
+    """Return a value for the argument `name`, declared as `annotation` ("" for none); None where none is known."""
     if name == "device" and annotation == "str":
         return Guess(DEVICE_NAME)
     if name in ("total_norm", "global_norm", "grad_norm") and _OPTIONAL.fullmatch(annotation) is None:
@@ -200,14 +200,14 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
 
 @functools.lru_cache(maxsize=None)
 def known(name: str) -> Optional[Guess]:
-    """A value for what is called `name`, an argument or an attribute; None where the name says nothing."""
+    """Return a value for what is called `name`, an argument or an attribute; None where the name says nothing."""
     found: Optional[Guess] = _first(_BY_NAME, name.strip("_").lower())
     return Guess(CLIPS) if name == "clip_grad_norm_" else found
 
 
 @functools.lru_cache(maxsize=None)
 def of_object(name: str) -> Optional[Guess]:
-    """A value for an attribute of an object that code belongs to, its methods of logging and reducing too."""
+    """Return a value for an attribute of an object that code belongs to, its methods of logging and reducing too."""
     kind = carrier(name)
     return _first(_OF_OBJECTS, name) or known(name) or (Guess(kind) if kind else None)
 
@@ -229,7 +229,7 @@ def is_limit(name: str) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def carrier(name: str, annotation: str = "") -> str:
-    """Which view of the gradients an argument or an attribute of this name is (`PARAMETERS`, ...); "" for none."""
+    """Return which view of the gradients a name stands for (`PARAMETERS`, ...); "" for none."""
     found = _first(_CARRIERS_BY_NAME, name.strip("_").lower()) or ""
     if found or "Callable" in annotation:
         return str(found)
@@ -239,20 +239,20 @@ def carrier(name: str, annotation: str = "") -> str:
 
 
 def last_name(path: str) -> str:
-    """The last name of a path; of a method that returns something the name of what it returns."""
+    """Return the last name of a path; of a method that returns something the name of what it returns."""
     name = path.rpartition(".")[2].partition("[")[0].partition("(")[0]
     return re.sub(r"^(get_)?(compute_)?", "", name)
 
 
 def in_configuration(name: str) -> Optional[Guess]:
-    """A value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
+    """Return a value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
     word, found = name.strip("_").lower(), known(name)
     is_value = found is not None and not isinstance(found.value, str) and word != "clip_gradients"
     return Guess(CONFIG) if not is_value and _SECTIONS.fullmatch(word) else found
 
 
 def _of_literal(annotation: str) -> Optional[Guess]:
-    """The first two values of a `Literal[...]`."""
+    """Return the first two values of a `Literal[...]`."""
     found = _LITERAL.fullmatch(annotation)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What a target says of itself: how often it synchronises, and that it writes to what it is given.
+"""What a target's name and docstring promise: how often it synchronises, and that it writes to its arguments.
 
 A promise is no behaviour: "asynchronous" is what returns before it has read, whatever it is called. Only a
 sentence that can be held against a count is read: no synchronisation, one, two, not one per tensor.
@@ -25,7 +25,7 @@ _PROMISES = re.compile(
     ),
     re.IGNORECASE,
 )
-# What a sentence with one of these says before it is said of something else, or is no limit.
+# A sentence with one of these words before the promise speaks of another function, or gives no limit.
 _OF_ANOTHER = re.compile(r"\b(?:unlike|instead of|than|least|otherwise|avoids?|may|not|n't)\b", re.IGNORECASE)
 _STATISTIC = re.compile(
     r"norm|stat|health|metric|monitor|telemetry|collect|measure|comput|summar|record|report|track|log|get|check|observe|"
@@ -57,7 +57,7 @@ class Promise(NamedTuple):
 
 
 def sync_promise(function: Callable) -> Optional[Promise]:
-    """What the docstring says of synchronisations, else that the name ends in `_async`; None where nothing is said."""
+    """Return the promise of the docstring, else of a name that ends in `_async`; None where there is none."""
     doc = inspect.getdoc(function) or ""
     for found in _PROMISES.finditer(doc):
         if not _is_of_another(doc, found):
@@ -72,7 +72,7 @@ def _is_of_another(doc: str, found: Any) -> bool:
 
 
 def writes_by_its_own_words(function: Callable) -> str:
-    """Where a target says that it writes to what it is given, as torch does (`clip_`); "" where it does not."""
+    """Return how a target says that it writes to its arguments, as torch does (`clip_`); "" where it does not."""
     if getattr(function, "__name__", "").endswith("_"):
         return "its name ends in an underscore"
     doc = inspect.getdoc(function) or ""
@@ -95,7 +95,7 @@ def only_measures(function: Callable) -> bool:
 
 
 def own_words(function: Callable) -> str:
-    """The name and the docstring of a target."""
+    """Return the name and the docstring of a target."""
     return "{} {}".format(getattr(function, "__qualname__", ""), inspect.getdoc(function) or "")
 
 

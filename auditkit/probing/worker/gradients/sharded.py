@@ -57,7 +57,7 @@ def stage(number: int, device: str = "cpu") -> List[torch.Tensor]:
 def placed(placement: str, rank: int, world_size: int, device: str = "cpu") -> List[Any]:
     """This rank's gradients in a placement. Needs the default process group, except for the plain ones."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the model and the meshes, which are nobody's finding
+        warnings.simplefilter("ignore")  # of the model and the meshes: no target causes them
         return _MAKERS[placement](rank, world_size, device)
 
 

@@ -1,4 +1,4 @@
-"""What the arguments of targets of spectra and of shard plans are called. Needs no torch: discovery asks, too."""
+"""What the arguments of targets of spectra and of shard plans are called. Discovery uses this, too: no torch here."""
 
 import re
 from typing import Sequence, Set
@@ -41,7 +41,7 @@ def shard_kind(slot: str) -> str:
 
 
 def is_count(slot: str) -> bool:
-    """Whether keys are asked for as a number of them."""
+    """Whether an argument is the number of keys."""
     return bool(_COUNT.search(slot))
 
 

@@ -58,25 +58,24 @@ class Caller:
         self.around = Surroundings(self.given, ())
         self._module_state = ModuleState(function, owner)
 
+    def _replaced(self, **changes: Any) -> "Caller":
+        other = copy.copy(self)
+        vars(other).update(changes)
+        return other
+
     def on(self, device: str) -> "Caller":
         """Return the same target, which is fed on another device."""
-        other = copy.copy(self)
-        other.device = device
-        return other
+        return self._replaced(device=device)
 
     def with_argument(self, name: str, value: Any) -> "Caller":
         """Return the same target with another value of one argument."""
-        other = copy.copy(self)
-        other.given = {**self.given, name: value}
-        return other
+        return self._replaced(given={**self.given, name: value})
 
     def that_remembers(self) -> "Caller":
         """Return the same target, whose module keeps from now on what the target leaves there."""
         if self.starts_fresh:
             self._module_state.put_back()
-        other = copy.copy(self)
-        other.starts_fresh = False
-        return other
+        return self._replaced(starts_fresh=False)
 
     # --- arguments ----------------------------------------------------------------------------------
 

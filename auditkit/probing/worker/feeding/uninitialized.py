@@ -24,6 +24,7 @@ from .signatures import guessed
 from .stub import Recorder, Stub, UnknownValueError, is_called, is_plain_read
 
 SELF = "self"
+_COMPUTED = object()
 _PLAIN = (bool, int, float, str, type(None))
 _TENSORS = frozenset("torch." + name for name in ("tensor", "zeros", "ones", "full", "empty"))
 
@@ -42,22 +43,21 @@ def make(owner: type, around: Recorder, at: str = SELF) -> Any:
         frame = sys._getframe(1)
         if name.startswith("__") or not (around.is_preparing or name in stored or is_plain_read(frame)):
             raise AttributeError("'{}' object has no attribute '{}'".format(owner.__name__, name))
-        found = _guess(name, stored)
+        own = stored.get(name)
+        found = guesses.of_object(name) if own is None else own.guess(name)
         if is_called(frame) and not (around.has_none or guesses.is_callable(found)):
             found = None
         path = "{}.{}".format(at, name)
         is_given = path in around.given
-        method, computed = _method_of_subclass(owner, name), stored.get(name)
-        value: Any = None
+        method = _method_of_subclass(owner, name)
         if method is not None and not is_given:
             around.read[path] = _of_subclass(method)
-            value = types.MethodType(method, self)
-        elif isinstance(computed, Computed) and not is_given:
-            value = computed.value(self, path, found, around)
+            self.__dict__[name] = types.MethodType(method, self)
+        elif own is not None and own.literal is _COMPUTED and not is_given:
+            self.__dict__[name] = own.value(self, path, found, around)
         else:
-            value = around.filled(path, found)
-        self.__dict__[name] = value
-        return value
+            self.__dict__[name] = around.filled(path, found)
+        return self.__dict__[name]
 
     left_open = _left_open(owner)
     members = {name: method for name, method in left_open.items() if method is not None}
@@ -90,21 +90,6 @@ def _of_subclass(method: Any) -> Guess:
     return Guess("{} of a class that derives from it".format(method.__qualname__))
 
 
-def _guess(name: str, stored: Dict[str, Any]) -> Optional[Guess]:
-    """Return what the constructor's literal and the name say; a flag that is off is taken as on."""
-    found, literal = guesses.of_object(name), stored.get(name, Computed)
-    if literal is Computed or isinstance(literal, Computed):
-        return found
-    if literal is None:
-        return found or Guess(None)
-    if found is not None:
-        is_object = isinstance(found.value, str)
-        is_off = not (literal or is_object) and isinstance(literal, (bool, float)) and bool(found.value)
-        if is_off or (is_object and not isinstance(literal, bool)) or guesses.is_limit(name):
-            return found
-    return Guess(copy.copy(literal))
-
-
 def _method_of_subclass(owner: type, name: str) -> Any:
     """Return the method that an abstract class or a mixin leaves to its subclasses; None where no subclass has it."""
     subclasses: List[type] = owner.__subclasses__()
@@ -130,13 +115,33 @@ def _left_open(owner: type) -> Dict[str, Any]:
     }
 
 
-class Computed:
-    """What a constructor stores that is no literal: an expression over its module's names, its arguments and locals."""
+class _Stored:
+    """What a constructor stores: a literal, or an expression over its module's names, its arguments and locals."""
 
     def __init__(self, node: ast.expr, constructor: Any, local: Dict[str, ast.expr]) -> None:
         self._node, self._globals, self._local = node, constructor.__globals__, local
         self._arguments = inspect.signature(constructor).parameters
         self.is_tensor = isinstance(node, ast.Call) and ast.unparse(node.func) in _TENSORS
+        self.literal: Any = _COMPUTED
+        argument = self._arguments.get(node.id) if isinstance(node, ast.Name) and node.id not in local else None
+        if argument is not None and type(argument.default) in (bool, int, float, str):
+            self.literal = argument.default
+        with contextlib.suppress(ValueError, TypeError):
+            self.literal = ast.literal_eval(node)
+
+    def guess(self, name: str) -> Optional[Guess]:
+        """Return what the literal and the name say; a flag that is off is taken as on."""
+        found, literal = guesses.of_object(name), self.literal
+        if literal is _COMPUTED:
+            return found
+        if literal is None:
+            return found or Guess(None)
+        if found is not None:
+            is_object = isinstance(found.value, str)
+            is_off = not (literal or is_object) and isinstance(literal, (bool, float)) and bool(found.value)
+            if is_off or (is_object and not isinstance(literal, bool)) or guesses.is_limit(name):
+                return found
+        return Guess(copy.copy(literal))
 
     def value(self, made: Any, path: str, found: Optional[Guess], around: Recorder) -> Any:
         """Return the value as `__init__` computes it where that says more than the name; else the name's."""
@@ -199,15 +204,15 @@ class Computed:
 
 
 @functools.lru_cache(maxsize=None)
-def _stored(owner: type, with_setup: bool) -> Dict[str, Any]:
+def _stored(owner: type, with_setup: bool) -> Dict[str, _Stored]:
     """The attributes that the constructors of a class store, with the literals among them; of a mixin its users'.
 
     `with_setup` adds the tensors that a method `setup` stores, which a program calls after the constructor.
     """
-    found: Dict[str, Any] = {}
+    found: Dict[str, _Stored] = {}
     for method in [vars(each).get("setup") for each in reversed(owner.__mro__) if with_setup]:
         stored = _stored_by(method) if inspect.isfunction(method) else {}
-        found.update({name: each for name, each in stored.items() if isinstance(each, Computed) and each.is_tensor})
+        found.update({name: each for name, each in stored.items() if each.is_tensor})
     constructors = [vars(each).get("__init__") for each in reversed(owner.__mro__)]
     if not any(map(inspect.isfunction, constructors)):
         subclasses: List[type] = owner.__subclasses__()
@@ -218,7 +223,7 @@ def _stored(owner: type, with_setup: bool) -> Dict[str, Any]:
     return found
 
 
-def _stored_by(constructor: Any) -> Dict[str, Any]:
+def _stored_by(constructor: Any) -> Dict[str, _Stored]:
     try:
         tree: Any = ast.parse(textwrap.dedent(inspect.getsource(constructor)))
     except (OSError, TypeError, SyntaxError):
@@ -228,12 +233,14 @@ def _stored_by(constructor: Any) -> Dict[str, Any]:
     local = {target.id: value for target, value in assigned if isinstance(target, ast.Name)}
     local = {name: value for name, value in local.items() if names.count(name) == 1}
     own = [(target.attr, value) for target, value in assigned if _is_own(target)]
-    found = {name: _literal(value, constructor, local) for name, value in own}
+    found = {name: _Stored(value, constructor, local) for name, value in own}
     # A flag is as it is set at first, not as a condition changes it.
     plain = [each for each in tree.body[0].body if isinstance(each, (ast.Assign, ast.AnnAssign))]
     first = {id(value) for _, value in _assignments(ast.Module(plain, []))}
-    set_first = {name: value.value for name, value in own if id(value) in first and isinstance(value, ast.Constant)}
-    return {**found, **{name: value for name, value in set_first.items() if isinstance(value, bool)}}
+    for name, value in own:
+        if id(value) in first and isinstance(value, ast.Constant) and isinstance(value.value, bool):
+            found[name].literal = value.value
+    return found
 
 
 def _is_own(target: Any) -> bool:
@@ -249,14 +256,3 @@ def _assignments(tree: ast.AST) -> Iterator[Tuple[Any, Any]]:
                     yield from zip(target.elts, node.value.elts, strict=False)
                 else:
                     yield target, node.value
-
-
-def _literal(node: Any, constructor: Any, local: Dict[str, ast.expr]) -> Any:
-    if isinstance(node, ast.Name) and node.id not in local:
-        argument = inspect.signature(constructor).parameters.get(node.id)
-        value = None if argument is None else argument.default
-        return value if type(value) in (bool, int, float, str) else Computed(node, constructor, local)
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError):
-        return Computed(node, constructor, local)

@@ -226,7 +226,7 @@ def test_ranks_that_clip_by_their_own_norm_scale_by_another_factor() -> None:
 
 def test_every_placement_holds_the_gradients_of_one_process() -> None:
     """What is handed to targets is right before they are asked; plain shards are put together by hand."""
-    placements = list(sharded._MAKERS)[1:]
+    placements = list(sharded._MAKERS)[1:8]
 
     def gather(rank: int) -> Iterator[dict]:
         for placement in placements:

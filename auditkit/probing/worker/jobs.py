@@ -65,7 +65,7 @@ def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loade
 def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -> None:
     from .base.refusals import CannotFeedError, CannotReadError
     from .context.torch_calls import torch_calls
-    from .feeding.devices import find_plan_anywhere
+    from .feeding.search import find_plan_anywhere
     from .steps import search as step_search
 
     try:

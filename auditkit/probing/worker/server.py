@@ -76,10 +76,10 @@ def preload(asked: List[Dict[str, Any]]) -> None:
     """What the children of these jobs need, but for the compiler, imported once before the forks."""
     from .base import torch_internals
     from .context import context, torch_calls
-    from .feeding import devices
+    from .feeding import search
     from .instruments import selfcheck
 
-    del context, devices, selfcheck, torch_calls
+    del context, search, selfcheck, torch_calls
     torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in asked):
         torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator

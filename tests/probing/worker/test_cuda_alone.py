@@ -11,8 +11,8 @@ import torch
 from auditkit.model.enums import DeviceChoice, Evidence, Outcome, Reason
 from auditkit.probing.worker.base.refusals import CannotFeedError
 from auditkit.probing.worker.feeding.caller import Caller
-from auditkit.probing.worker.feeding.devices import find_plan_anywhere
 from auditkit.probing.worker.feeding.plan import Plan
+from auditkit.probing.worker.feeding.search import find_plan_anywhere
 from tests.probing_helpers import EMPTY, OVERFLOW, SHARDING, SYNCS, TARGETS, by_probe, load_target, run_probes
 
 DEVICES = TARGETS / "devices"

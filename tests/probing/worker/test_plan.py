@@ -18,7 +18,7 @@ from auditkit.probing.worker.answers.answers import flatten, kind_of
 from auditkit.probing.worker.answers.roles import Role
 from auditkit.probing.worker.base.refusals import CannotFeedError, CannotReadError
 from auditkit.probing.worker.feeding.caller import Caller
-from auditkit.probing.worker.feeding.plan import Feed, Plan
+from auditkit.probing.worker.feeding.plan import Plan
 from auditkit.probing.worker.feeding.search import find_plan
 from auditkit.probing.worker.gradients.gradients import benign
 
@@ -385,16 +385,3 @@ def test_health_is_told_by_its_name() -> None:
         lambda grads: {"health_score": 1.0, "is_finite": True, "norm": norm_of(grads), "unhealthy_layers": 0}
     )
     assert plan.health == ["health_score", "is_finite"]
-
-
-def test_a_plan_survives_its_journey_as_json() -> None:
-    import json
-
-    plan = plan_of(counts)
-    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-
-
-def test_prepare_feeds_what_the_feed_says() -> None:
-    caller = Caller(of_parameters, None, "", {})
-    call = caller.prepare(Feed("parameters", "iterator", ["params"], None, []), (benign(), [None]))
-    assert call() == pytest.approx(BENIGN_NORM)

@@ -13,7 +13,7 @@ from auditkit.probing.worker.base.refusals import CannotFeedError, NotApplicable
 from auditkit.probing.worker.context.context import Context
 from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.plan import Plan
-from auditkit.probing.worker.feeding.uses import BY_USE
+from auditkit.probing.worker.feeding.surroundings import BY_USE
 from auditkit.probing.worker.gradients.gradients import benign
 from tests.probing.worker.test_plan import BENIGN_NORM, method_plan, norm_of, plan_of
 

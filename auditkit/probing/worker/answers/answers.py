@@ -4,11 +4,11 @@ A field is a dotted path: `gradient_norm`, `1.host_grad_norm` (second item of a 
 string for an answer that is itself a number.
 """
 
-import contextlib
 import dataclasses
 import enum
 import functools
 import inspect
+import itertools
 import math
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
@@ -25,45 +25,33 @@ Parts = Callable[[Any], List[Tuple[str, Any]]]
 
 def flatten(answer: Any) -> Dict[str, Any]:
     """Every number and truth value in `answer` by its path. Reads tensors: never call it while counting."""
-    fields: Dict[str, Any] = {}
-    for path, leaf in leaves(answer):
-        if len(fields) >= _MOST_ITEMS:
-            break
-        number = _number_of(leaf)
-        if number is not None:
-            fields[path] = number
-    return fields
+    numbers = ((path, _number_of(leaf)) for path, leaf in leaves(answer))
+    return dict(itertools.islice(((path, number) for path, number in numbers if number is not None), _MOST_ITEMS))
 
 
 def types_of(answer: Any) -> Dict[str, str]:
     """The type of every number, truth value and tensor in `answer` by its path; of a tensor its dtype and device."""
-    found: Dict[str, str] = {}
-    for path, leaf in leaves(answer):
-        if len(found) >= _MOST_ITEMS:
-            break
-        if isinstance(leaf, torch.Tensor):
-            found[path] = "{} tensor on {}".format(str(leaf.dtype).replace("torch.", ""), leaf.device)
-        else:
-            found[path] = type(leaf).__name__
-    return found
+    return {path: _type_of(leaf) for path, leaf in itertools.islice(leaves(answer), _MOST_ITEMS)}
+
+
+def _type_of(leaf: Any) -> str:
+    if isinstance(leaf, torch.Tensor):
+        return "{} tensor on {}".format(str(leaf.dtype).replace("torch.", ""), leaf.device)
+    return type(leaf).__name__
 
 
 def words(answer: Any, depth: int = _DEEPEST, path: str = "") -> Dict[str, str]:
     """Every text, member of an enumeration and None in `answer` by its path."""
-    if isinstance(answer, enum.Enum):
-        return {path: answer.name}
-    if answer is None or isinstance(answer, str):
-        return {path: str(answer)}
-    if depth == 0 or isinstance(answer, (torch.Tensor, bool, int, float)) or type(answer).__module__ == "numpy":
-        return {}
+    if answer is None or isinstance(answer, (str, enum.Enum)):
+        return {path: answer.name if isinstance(answer, enum.Enum) else str(answer)}
     found: Dict[str, str] = {}
-    for name, item in items_of(answer):
+    for name, item in [] if depth == 0 or _is_leaf(answer) else items_of(answer):
         found.update(words(item, depth - 1, joined(path, name)))
     return found
 
 
 def host_numbers(answer: Any) -> Dict[str, Any]:
-    """The numbers that `answer` holds outside of tensors, by path: what was read back to make it."""
+    """Return the numbers that `answer` holds outside of tensors, by path: they were read back from the device."""
     return {path: leaf for path, leaf in leaves(answer) if not isinstance(leaf, torch.Tensor)}
 
 
@@ -74,7 +62,7 @@ def graph_tensors(answer: Any) -> Dict[str, torch.Tensor]:
 
 
 def kind_of(answer: Any) -> str:
-    """How people would name what was returned: number, tensor, mapping, dataclass, tuple, object."""
+    """Return the kind of a result: number, tensor, mapping, dataclass, tuple, object."""
     if isinstance(answer, torch.Tensor):
         return "tensor"
     if isinstance(answer, (bool, int, float)):
@@ -94,11 +82,11 @@ def differences(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
 
 
 def lost_fields(usual: Dict[str, Any], answer: Dict[str, Any]) -> str:
-    """In words, what an answer lacks of the usual one: some fields, or all; "" for nothing."""
+    """Return in words which fields of the usual result an answer lacks; "" for none."""
     lost = [path or "the number" for path in usual if path not in answer]
-    if not answer and lost:
-        return "the answer is empty"
-    return "the answer lacks " + ", ".join(lost[:3]) if lost else ""
+    if not lost:
+        return ""
+    return "the answer lacks " + ", ".join(lost[:3]) if answer else "the answer is empty"
 
 
 def _same(value: Any, other: Any) -> bool:
@@ -110,10 +98,10 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def _number_of(leaf: Any) -> Any:
-    """A leaf as a number; None for a tensor or an array that is more than one."""
+    """Return a leaf as a number; None for a tensor or an array that is more than one."""
     if isinstance(leaf, torch.Tensor):
         if hasattr(leaf, "full_tensor") and leaf.numel() == 1:
-            leaf = leaf.full_tensor()  # a sharded number stands for all of it; every rank asks
+            leaf = leaf.full_tensor()  # the whole of a sharded number; every rank calls this
         host = to_host(leaf.detach())
         return host.reshape(()).item() if host.numel() == 1 and not host.is_complex() else None
     if isinstance(leaf, (bool, int, float)):
@@ -126,11 +114,15 @@ def leaves(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST, pa
 
     `parts` names what a container or an object consists of, `items_of` unless given.
     """
-    if isinstance(answer, (torch.Tensor, bool, int, float)) or type(answer).__module__ == "numpy":
+    if _is_leaf(answer):
         yield path, answer
     elif depth > 0:
         for name, item in (parts or items_of)(answer):
             yield from leaves(item, parts, depth - 1, joined(path, name))
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, (torch.Tensor, bool, int, float)) or type(value).__module__ == "numpy"
 
 
 def joined(path: str, name: str) -> str:
@@ -138,8 +130,8 @@ def joined(path: str, name: str) -> str:
     return path + "." + name if path else name
 
 
-def items_of(value: Any) -> List[Tuple[str, Any]]:
-    """The named parts of a container or an object; a property that raises is left out."""
+def items_of(value: Any, broken: Optional[Dict[str, Exception]] = None) -> List[Tuple[str, Any]]:
+    """The named parts of a container or an object; properties that raise are left out, and put into `broken`."""
     if isinstance(value, Mapping):
         return [(str(key), item) for key, item in value.items()]
     if hasattr(value, "_asdict"):
@@ -148,14 +140,13 @@ def items_of(value: Any) -> List[Tuple[str, Any]]:
         return [(str(index), item) for index, item in enumerate(value)]
     if isinstance(value, (str, bytes, type)) or value is None or inspect.ismodule(value):
         return []
-    return _object_items(value)
-
-
-def _object_items(value: Any) -> List[Tuple[str, Any]]:
     found = stored_items(value)
     for name, question in questions(value):
-        with contextlib.suppress(Exception):
+        try:
             found.append((name, question()))
+        except Exception as error:
+            if broken is not None:
+                broken[name] = error
     return found
 
 
@@ -167,7 +158,7 @@ def stored_items(value: Any) -> List[Tuple[str, Any]]:
 
 
 def questions(value: Any) -> List[Tuple[str, Callable[[], Any]]]:
-    """An object's properties, and its questions without arguments (`is_healthy()`), as calls that may raise."""
+    """Return an object's properties, and its methods `is_...()` and `has_...()`, as calls that may raise."""
     stored = {name for name, _ in stored_items(value)}
     found: List[Tuple[str, Callable[[], Any]]] = []
     for name in dir(type(value)):
@@ -182,9 +173,8 @@ def questions(value: Any) -> List[Tuple[str, Callable[[], Any]]]:
 
 
 def read_properties(answer: Any, depth: int = _DEEPEST) -> Any:
-    """The answer, each of its properties asked for, as its user does; what it holds in tensors stays where it is."""
-    is_plain = isinstance(answer, (torch.Tensor, bool, int, float)) or type(answer).__module__ == "numpy"
-    for _, item in [] if depth == 0 or is_plain else items_of(answer):
+    """Read each property of the answer, as its user does; what it holds in tensors stays where it is."""
+    for _, item in [] if depth == 0 or _is_leaf(answer) else items_of(answer):
         read_properties(item, depth - 1)
     return answer
 

@@ -1,4 +1,4 @@
-"""What annotations promise: that an answer may be None, that an argument must be a list.
+"""What annotations promise: that a result may be None, that an argument must be a list.
 
 An annotation is an object, or text where the module postpones evaluation; text is parsed, not evaluated.
 """
@@ -16,28 +16,19 @@ _ANY_ITERABLE = re.compile(r"\b(Iterable|Iterator|Generator|Any)\b")
 
 def declares_none(annotation: Any) -> bool:
     """Whether `annotation` allows None anywhere: `float | None`, `Optional[float]`, `dict[str, float | None]`."""
-    if annotation is None or annotation is type(None):
-        return True
-    if isinstance(annotation, str):
-        return _text_declares_none(annotation)
-    return any(declares_none(part) for part in typing.get_args(annotation))
-
-
-def _text_declares_none(annotation: str) -> bool:
+    if not isinstance(annotation, str):
+        is_none = annotation is None or annotation is type(None)
+        return is_none or any(declares_none(part) for part in typing.get_args(annotation))
     try:
-        tree = ast.parse(annotation.strip(), mode="eval")
+        nodes = list(ast.walk(ast.parse(annotation.strip(), mode="eval")))
     except SyntaxError:
         return False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node.value is None:
-            return True
-        if isinstance(node, (ast.Name, ast.Attribute)) and getattr(node, "id", getattr(node, "attr", "")) == "Optional":
-            return True
-    return False
+    names = {getattr(node, "id", getattr(node, "attr", "")) for node in nodes}
+    return "Optional" in names or any(isinstance(node, ast.Constant) and node.value is None for node in nodes)
 
 
 def return_declaration(function: Callable) -> Any:
-    """The annotation of what `function` returns; the empty text where there is none."""
+    """Return the annotation of what `function` returns; "" where there is none."""
     with contextlib.suppress(TypeError, ValueError):
         annotation = inspect.signature(function).return_annotation
         return "" if annotation is inspect.Signature.empty else annotation
@@ -45,11 +36,11 @@ def return_declaration(function: Callable) -> Any:
 
 
 def field_declaration(value: Any, name: str) -> Any:
-    """The annotation of an attribute or a property of `value`; the empty text where there is none."""
+    """Return the annotation of an attribute or a property of `value`; "" where there is none."""
     member = inspect.getattr_static(type(value), name.rstrip("()"), None)
-    asked = member.fget if isinstance(member, property) else member
-    if inspect.isfunction(asked):
-        return return_declaration(asked)
+    member = member.fget if isinstance(member, property) else member
+    if inspect.isfunction(member):
+        return return_declaration(member)
     for owner in type(value).__mro__:
         with contextlib.suppress(Exception):
             annotations = inspect.get_annotations(owner)

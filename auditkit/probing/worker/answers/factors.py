@@ -5,7 +5,7 @@ A column u of an (R, N, K) tensor is a left singular vector where |G^T u| is a s
 transposed or not, in tuples, mappings, records, and in lists of one entry for each replica.
 """
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 import torch
 
@@ -20,30 +20,26 @@ _CLOSE = 1e-2
 
 
 def tensor_parts(answer: Any, replica_count: int, path: str = "", depth: int = _DEEPEST) -> Dict[str, torch.Tensor]:
-    """Every array of an answer by its path; one for each replica, in a list, is a batch of them."""
+    """Every array of an answer by its path; one for each replica, in a list, is a batch of them at `path.*`."""
     tensor = _as_tensor(answer)
     if tensor is not None:
         return {path: tensor}
     parts = [
-        tensor_parts(item, replica_count, joined(path, name), depth - 1)
+        (name, tensor_parts(item, replica_count, "", depth - 1))
         for name, item in (items_of(answer) if depth > 0 else [])
     ]
-    if isinstance(answer, (list, tuple)) and len(parts) == replica_count and _are_alike(parts):
-        stacked = [torch.stack(tensors) for tensors in zip(*(part.values() for part in parts), strict=True)]
-        places = [_in_every(place, path) for place in parts[0]]
-        return dict(zip(places, stacked, strict=True))
-    return {place: tensor for part in parts for place, tensor in part.items()}
-
-
-def _in_every(place: str, path: str) -> str:
-    """`0.left` of the first replica as `*.left` of all."""
-    rest = place[len(path) + 1 if path else 0 :].partition(".")
-    return ".".join(filter(None, (path, "*", rest[2])))
-
-
-def _are_alike(parts: List[Dict[str, torch.Tensor]]) -> bool:
-    shapes = [[tensor.shape for tensor in part.values()] for part in parts]
-    return bool(shapes) and bool(shapes[0]) and all(each == shapes[0] for each in shapes)
+    shapes = [[tensor.shape for tensor in part.values()] for _, part in parts]
+    if (
+        isinstance(answer, (list, tuple))
+        and len(parts) == replica_count
+        and shapes[0]
+        and len(set(map(str, shapes))) == 1
+    ):
+        names = list(parts[0][1])
+        stacked = [torch.stack(tensors) for tensors in zip(*(part.values() for _, part in parts), strict=True)]
+        parts = [("*", dict(zip(names, stacked, strict=True)))]
+    found = {joined(name, place) if place else name: tensor for name, part in parts for place, tensor in part.items()}
+    return {joined(path, place): tensor for place, tensor in found.items()}
 
 
 def _as_tensor(value: Any) -> Optional[torch.Tensor]:

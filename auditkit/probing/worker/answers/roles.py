@@ -1,4 +1,4 @@
-"""What the fields of an answer mean, told by behaviour, not by name.
+"""What the fields of a result mean, by their behaviour, not by name.
 
 A field is the norm where scaling every gradient by 4 scales it by 4 (or by 16: a squared norm, degree 2), where
 their sign and order change nothing, and where each of them alone can make it larger; it is a zero count where it
@@ -31,22 +31,20 @@ class Role(NamedTuple):
 
 
 def declared_roles(returns: Dict[str, str], fields: Dict[str, Any], ask: Callable) -> Dict[str, Role]:
-    """The roles that the target's `returns` states. Raises CannotReadError for a field that is not there."""
+    """Return the roles that the target's `returns` states. Raises CannotReadError for a field that is not there."""
     roles = {}
     for name, path in returns.items():
         if name not in _DECLARABLE:
-            known = ", ".join(difflib.get_close_matches(name, _DECLARABLE, 3, 0.4) or _DECLARABLE)
-            raise CannotReadError("no role is called '{}'; there are: {}".format(name, known))
+            near = ", ".join(difflib.get_close_matches(name, _DECLARABLE, 3, 0.4) or _DECLARABLE)
+            raise CannotReadError("no role is called '{}'; there are: {}".format(name, near))
         if path not in fields:
-            near = difflib.get_close_matches(path, list(fields), 3, 0.4)
-            known = ", ".join(near or list(fields)) or "none"
-            raise CannotReadError("its answer has no field '{}' for {}; it has: {}".format(path, name, known))
+            near = ", ".join(difflib.get_close_matches(path, list(fields), 3, 0.4) or list(fields)) or "none"
+            raise CannotReadError("its answer has no field '{}' for {}; it has: {}".format(path, name, near))
+        counted, _, kind = name.rpartition("_")
         if name == "norm":
             roles[name] = Role(path, _degrees(ask).get(path, 1))
-        elif name.endswith("_fraction"):
-            roles[name[: -len("_fraction")]] = Role(path, kind="fraction")
-        elif name.endswith("_count"):
-            roles[name[: -len("_count")]] = Role(path, kind="count")
+        elif kind in ("count", "fraction"):
+            roles[counted] = Role(path, kind=kind)
     return roles
 
 
@@ -70,21 +68,17 @@ def _positive(value: Any) -> bool:
 
 
 def norm_role(ask: Callable) -> Optional[Role]:
-    """The field that is a norm of all gradients; None where none is: one layer's norm, a mean, a clamped value."""
+    """Return the field that is a norm of all gradients; None where none is: one layer's norm, a clamped value."""
     norms = _norms_of_all(ask)
     degrees = {path: degree for path, degree in _degrees(ask).items() if path in norms}
-    if not degrees:
-        return None
-    lesser = _lesser_twins(ask, degrees)
+    lesser = _lesser_twins(ask, degrees) if len(degrees) > 1 else set()
     known = [path for path in degrees if path not in lesser]
-    best = min(known, key=lambda path: (_norm_rank(path), degrees[path]))
-    return Role(best, degrees[best])
+    best = min(known, key=lambda path: (_norm_rank(path), degrees[path]), default=None)
+    return None if best is None else Role(best, degrees[best])
 
 
 def _lesser_twins(ask: Callable, degrees: Dict[str, int]) -> Set[str]:
-    """Fields that overflow where another one, equal for ordinary gradients, holds: that one is meant."""
-    if len(degrees) == 1:
-        return set()
+    """Return fields that overflow where another one, equal for ordinary gradients, holds: that one is meant."""
     usual = ask(benign())
     try:
         huge = ask([grad * 2.0**_HUGE for grad in benign()])
@@ -109,38 +103,25 @@ def _norms_of_all(ask: Callable) -> Set[str]:
     return found
 
 
-def _norm_rank(path: str) -> Tuple[int, int]:
+def _norm_rank(path: str) -> Tuple[bool, int]:
     leaf = path.split(".")[-1].lower()
-    partial = int(any(word in leaf for word in _PARTIAL_WORDS))
-    for rank, word in enumerate(_NORM_WORDS):
-        if word in leaf:
-            return partial, rank
-    return partial, len(_NORM_WORDS)
+    rank = next((rank for rank, word in enumerate(_NORM_WORDS) if word in leaf), len(_NORM_WORDS))
+    return any(word in leaf for word in _PARTIAL_WORDS), rank
 
 
 def count_roles(ask: Callable) -> Dict[str, Role]:
-    roles = {}
+    """Return the fields that read 5 of 46 and then 9 of 46 planted values, as a count or as a fraction."""
+    total, roles = sum(grad.numel() for grad in benign()), {}
     for role, plant in (("zero", "zeros"), ("nan", "nans"), ("inf", "infs")):
-        found = _field_that_counts(ask, plant)
-        if found is not None:
-            roles[role] = found
+        try:
+            first, second = ask(benign(**{plant: 5})), ask(benign(**{plant: 9}))
+        except Exception:
+            continue
+        for path, kind, divisor in ((path, *each) for path in first for each in (("count", 1), ("fraction", total))):
+            if _close(first[path], 5 / divisor) and _close(second.get(path), 9 / divisor):
+                roles[role] = Role(path, kind=kind)
+                break
     return roles
-
-
-def _field_that_counts(ask: Callable, plant: str) -> Optional[Role]:
-    """The field that reads 5 of 46 and then 9 of 46 planted values, as a count or as a fraction."""
-    total = sum(grad.numel() for grad in benign())
-    try:
-        first, second = ask(benign(**{plant: 5})), ask(benign(**{plant: 9}))
-    except Exception:
-        return None
-    kinds = (("count", 1), ("fraction", total))
-    for path, value in first.items():
-        other = second.get(path)
-        for kind, divisor in kinds:
-            if _close(value, 5 / divisor) and _close(other, 9 / divisor):
-                return Role(path, kind=kind)
-    return None
 
 
 def _close(value: Any, expected: float, tolerance: float = 1e-6) -> bool:

@@ -13,7 +13,7 @@ _LISTS: Tuple[type, ...] = (list, tuple, set, frozenset, range, type({}.keys()))
 
 
 class Share(NamedTuple):
-    """The keys of the asking rank, by their index where they are known; `kind` says what was returned."""
+    """The keys of one rank, by their index where they are known; `kind` says what was returned."""
 
     keys: List[Any]
     kind: str
@@ -24,34 +24,28 @@ class Share(NamedTuple):
 
 
 def owned_keys(answer: Any, case: ShardCase) -> Share:
-    """The share of `case.rank`. Raises CannotReadError where the answer is no plan."""
+    """Return the share of `case.rank`. Raises CannotReadError where the answer is no plan."""
+    ranks = range(case.world_size)
     if isinstance(answer, slice):
         answer = range(case.key_count)[answer]
     if isinstance(answer, torch.Tensor) and not answer.is_floating_point() and answer.dim() == 1:
         answer = answer.tolist()
-    if isinstance(answer, Mapping):
-        return _of_mapping(answer, case)
+    if isinstance(answer, Mapping):  # key to owner, or rank to keys, or the share itself
+        values = list(answer.values())
+        if values and all(isinstance(value, _LISTS) for value in values):
+            return Share([identity(key, case) for key in answer.get(case.rank, ())], ALL)
+        if len(answer) == case.key_count and all(_is_rank(value, ranks) for value in values):
+            return Share([identity(key, case) for key, value in answer.items() if value == case.rank], OWNERS)
+        return Share([identity(key, case) for key in answer], OWN)
     if not isinstance(answer, _LISTS) and not hasattr(answer, "__next__"):
         raise CannotReadError("its answer ({}) is no collection of keys".format(type(answer).__name__))
     items = list(answer)
     is_sequence = isinstance(answer, (list, tuple))
     if is_sequence and len(items) == case.world_size and all(_is_share(item, case) for item in items):
         return Share([identity(key, case) for key in items[case.rank]], ALL)
-    ranks = range(case.world_size)
     if len(items) == case.key_count > case.world_size and all(_is_rank(item, ranks) for item in items):
         return Share([index for index, owner in enumerate(items) if owner == case.rank], OWNERS)
     return Share([identity(key, case) for key in items], OWN)
-
-
-def _of_mapping(answer: Mapping, case: ShardCase) -> Share:
-    """Key to owner, or rank to keys, or the share itself as a mapping."""
-    values = list(answer.values())
-    if values and all(isinstance(value, _LISTS) for value in values):
-        return Share([identity(key, case) for key in answer.get(case.rank, ())], ALL)
-    ranks = range(case.world_size)
-    if len(answer) == case.key_count and all(_is_rank(value, ranks) for value in values):
-        return Share([identity(key, case) for key, value in answer.items() if value == case.rank], OWNERS)
-    return Share([identity(key, case) for key in answer], OWN)
 
 
 def _is_rank(value: Any, ranks: range) -> bool:
@@ -60,8 +54,5 @@ def _is_rank(value: Any, ranks: range) -> bool:
 
 def _is_share(item: Any, case: ShardCase) -> bool:
     """Whether an item of a list is itself a collection of keys, and not one key that is a tuple."""
-    if isinstance(item, Mapping):
-        return True
-    if not isinstance(item, _LISTS):
-        return False
-    return not (isinstance(item, tuple) and isinstance(identity(item, case), int))
+    is_key = isinstance(item, tuple) and isinstance(identity(item, case), int)
+    return isinstance(item, (Mapping, *_LISTS)) and not is_key

@@ -18,7 +18,7 @@ from ..base.torch_internals import OperatorMode, import_first
 from ..feeding import groups as process_groups
 from ..feeding.effects import gradients_now
 from ..feeding.given import GroupInput
-from ..gradients import matrices, meshes, sharded
+from ..gradients import matrices, sharded
 from ..gradients.forms import ShardCase
 from ..gradients.gradients import exact_norm
 from ..instruments import ranks
@@ -97,9 +97,9 @@ class RankCalls:
     @property
     def shard_marks(self) -> List[str]:
         """The attributes by which the package tells parameters' shards and copies; none for a list of gradients."""
-        known = (meshes.SHARD_MARK, meshes.COPY_MARK)
+        known = (sharded.SHARD_MARK, sharded.COPY_MARK)
         reads = {mark: re.compile(r"[.\"']{}\b".format(mark).encode()) for mark in known}
-        if self._calls.plan.feed.takes == "gradients" or not self.package_mentions(reads[meshes.SHARD_MARK]):
+        if self._calls.plan.feed.takes == "gradients" or not self.package_mentions(reads[sharded.SHARD_MARK]):
             return []
         return [mark for mark in known if self.package_mentions(reads[mark])]
 
@@ -125,7 +125,7 @@ class RankCalls:
 
         On the host: CUDA must not begin before the ranks are forked.
         """
-        grads = sharded.one_process() if stage is None else meshes.stage(stage)
+        grads = sharded.one_process() if stage is None else sharded.stage(stage)
         return _report(self._calls.on("cpu"), grads, needs_answer=True)
 
     def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Report]]:
@@ -138,8 +138,8 @@ class RankCalls:
             import torch.distributed as dist
 
             for placement in placements:
-                grads = meshes.placed(placement, rank, world_size, self.device)
-                with _Collectives() if placement in meshes.MARKED else nullcontext() as seen:
+                grads = sharded.placed(placement, rank, world_size, self.device)
+                with _Collectives() if placement in sharded.MARKED else nullcontext() as seen:
                     report = _report(self._calls.on(self.device), grads)
                 if seen is not None and not seen.count and not report.raised:
                     report = Report()

@@ -14,15 +14,15 @@ import torch
 from ..base.refusals import CannotFeedError
 from ..gradients import forms
 from ..gradients.gradients import placed
-from . import guesses, made_objects
+from . import groups, guesses, uninitialized
 from .given import GroupInput, Wrap, end_to_end, handed_over
 from .guesses import Guess
 from .module_state import ModuleState
 from .plan import MADE, SINGLE, Feed
 from .signatures import VARIADIC, guessed, required_parameters, shared, with_own_signature
-from .silent_answers import answering
-from .stand_ins import SELF, Surroundings
-from .uses import Uses
+from .silent import with_result
+from .surroundings import Surroundings
+from .uninitialized import SELF
 
 CONSTRUCTOR = "__init__"
 """The set-up step of a class that is built with the modules it watches."""
@@ -58,88 +58,84 @@ class Caller:
         self.around = Surroundings(self.given, ())
         self._module_state = ModuleState(function, owner)
 
-    def on(self, device: str) -> "Caller":
-        """The same target, which gets what it is fed on another device."""
+    def _replaced(self, **changes: Any) -> "Caller":
         other = copy.copy(self)
-        other.device = device
+        vars(other).update(changes)
         return other
+
+    def on(self, device: str) -> "Caller":
+        """Return the same target, which is fed on another device."""
+        return self._replaced(device=device)
+
+    def with_argument(self, name: str, value: Any) -> "Caller":
+        """Return the same target with another value of one argument."""
+        return self._replaced(given={**self.given, name: value})
+
+    def that_remembers(self) -> "Caller":
+        """Return the same target, whose module keeps from now on what the target leaves there."""
+        if self.starts_fresh:
+            self._module_state.put_back()
+        return self._replaced(starts_fresh=False)
+
+    # --- arguments ----------------------------------------------------------------------------------
+
+    @property
+    def _called(self) -> List[Callable]:
+        return [each for each in (self.owner, self.function) if each is not None]
 
     @property
     def guesses(self) -> Dict[str, Guess]:
-        """Guesses for the required arguments of the target and of its class, but for one that brings the gradients."""
+        """Guesses for the required arguments of the target and of its class, except one that carries the gradients."""
         found: Dict[str, Guess] = {}
-        for called in filter(callable, (self.owner, self.function)):
-            names = [
-                name for name in required_parameters(called, list(self.given)) if name != "self" or self.owner is None
-            ]
+        for called in self._called:
+            names = required_parameters(called, self.given)
+            names = [name for name in names if name != SELF or self.owner is None]
             parameters = inspect.signature(called).parameters
             values = {name: guessed(name, parameters[name], called is self.owner) for name in names}
             if called is self.function and all(values.values()) and not self.needs_instance():
                 carriers = [name for name, made in values.items() if made and made.value in tuple(guesses.CARRIERS)]
-                carriers += self._read_for_gradients(list(values))
+                carriers = carriers or [name for name in values if self._reads_gradients_of(name)]
                 values = {name: made for name, made in values.items() if carriers and name != carriers[0]}
             found.update({name: made for name, made in values.items() if made is not None})
         return found
 
-    def _read_for_gradients(self, names: Sequence[str]) -> List[str]:
-        """The arguments whose gradients or parameters the source of the target reads."""
-        try:
-            source = inspect.getsource(inspect.unwrap(self.function))
-        except (OSError, TypeError):
-            return []
-        return [name for name in names if re.search(r"\b{}\.(\w*grad\w*|parameters)\b".format(name), source)]
+    def _reads_gradients_of(self, name: str) -> bool:
+        """Whether the source of the target reads gradients or parameters of an argument."""
+        return re.search(r"\b{}\.(\w*grad\w*|parameters)\b".format(name), source_of(self.function)) is not None
 
     @property
     def arguments(self) -> Dict[str, Any]:
         """The given and the guessed arguments with their values, or the words for them."""
         return {**{name: made.value for name, made in self.guesses.items()}, **self.given}
 
+    @property
+    def _defaults(self) -> Dict[str, Any]:
+        return {
+            name: each.default for one in self._called[::-1] for name, each in inspect.signature(one).parameters.items()
+        }
+
     def numbers(self) -> Dict[str, float]:
         """The numbers among the arguments of the target and of its class, and among what it read: also by default."""
-        found: Dict[str, Any] = {}
-        for called in filter(callable, (self.function, self.owner)):
-            found.update({name: each.default for name, each in inspect.signature(called).parameters.items()})
-        found.update({path: made.value for path, made in self.around.read.items()})
-        found.update(self.given)
+        read = {path: made.value for path, made in self.around.read.items()}
+        found = {**self._defaults, **read, **self.given}
         return {name: value for name, value in found.items() if type(value) in (int, float)}
 
     def neutral_numbers(self) -> Dict[str, float]:
         """The defaults of the target and of its class that may switch off what it does: 1, 1.0 and 0.0."""
-        found = {
-            name: each.default
-            for called in filter(callable, (self.function, self.owner))
-            for name, each in inspect.signature(called).parameters.items()
-        }
-        return {
-            name: value
-            for name, value in found.items()
-            if name not in self.given and (type(value), value) in ((int, 1), (float, 1.0), (float, 0.0))
-        }
-
-    def with_argument(self, name: str, value: Any) -> "Caller":
-        """The same target with another value of one argument."""
-        other = copy.copy(self)
-        other.given = {**self.given, name: value}
-        return other
-
-    def that_remembers(self) -> "Caller":
-        """The same target, whose module keeps from now on what the target leaves there."""
-        if self.starts_fresh:
-            self._module_state.put_back()
-        other = copy.copy(self)
-        other.starts_fresh = False
-        return other
+        neutral = ((int, 1), (float, 1.0), (float, 0.0))
+        found = {name: value for name, value in self._defaults.items() if name not in self.given}
+        return {name: value for name, value in found.items() if (type(value), value) in neutral}
 
     def refuse_unknown_arguments(self) -> None:
         """Raise CannotFeedError for an argument that neither the target nor its class has."""
         known: Dict[str, Any] = {}
-        for function in (self.function, self.owner):
-            known.update(inspect.signature(function).parameters if function is not None else {})
+        for called in self._called[::-1]:
+            known.update(inspect.signature(called).parameters)
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
             return
         for name in self.given:
-            if name.split(".")[0] not in known and "." not in name:
-                named = ", ".join(other for other in known if other != "self") or "none"
+            if "." not in name and name not in known:
+                named = ", ".join(other for other in known if other != SELF) or "none"
                 raise CannotFeedError("it has no argument '{}'; it has: {}".format(name, named))
 
     def annotation(self, setup: Optional[str], slot: str) -> Any:
@@ -150,9 +146,26 @@ class Caller:
         parameter = inspect.signature(function).parameters.get(slot)
         return "" if parameter is None or parameter.annotation is parameter.empty else parameter.annotation
 
-    def bound(self) -> Callable:
-        """The function, or the method of a new instance: collectors with state start fresh each time."""
-        return getattr(self.new_instance(), self.method) if self.needs_instance() else self.function
+    def _keywords(
+        self, called: Callable, slots: Sequence[str], paths: Sequence[str], around: Surroundings
+    ) -> Dict[str, Any]:
+        """Fill the arguments of `called` that are no `slots`: given, guessed, or another view of the same gradients.
+
+        Optional ones are filled where `paths` has them.
+        """
+        parameters = inspect.signature(called).parameters
+        of_class = called is self.owner
+        filled: Dict[str, Any] = {}
+        for name, parameter in parameters.items():
+            is_open = parameter.default is parameter.empty and parameter.kind not in VARIADIC
+            if name not in slots and (is_open or name in self.given or name in paths):
+                filled[name] = around.filled(name, guessed(name, parameter, of_class) or shared(name, parameter))
+        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            owned = inspect.signature(self.owner).parameters if self.owner and not of_class else {}
+            filled.update({k: v for k, v in self.given.items() if "." not in k and k not in owned and k not in slots})
+        return filled
+
+    # --- objects ------------------------------------------------------------------------------------
 
     def needs_instance(self) -> bool:
         """Whether the target is a method that needs an object of its class."""
@@ -162,7 +175,7 @@ class Caller:
 
     def constructor_slots(self) -> List[str]:
         """What the class must be given that nothing else fills: a model to watch, for example."""
-        return required_parameters(self.owner, list(self.arguments)) if self.owner is not None else []
+        return required_parameters(self.owner, self.arguments) if self.owner is not None else []
 
     def new_instance(
         self,
@@ -170,60 +183,39 @@ class Caller:
         around: Optional[Surroundings] = None,
         paths: Sequence[str] = (),
     ) -> Any:
-        """An object of the target's class. Raises CannotFeedError where its constructor needs more."""
+        """Return an object of the target's class. Raises CannotFeedError where its constructor needs more."""
         assert self.owner is not None
-        missing = [name for name in self.constructor_slots() if name not in (inputs or {})]
+        inputs = inputs or {}
+        missing = [name for name in self.constructor_slots() if name not in inputs]
         if missing:
-            raise CannotFeedError(
-                "{}() needs {}: give a value with --argument {}=VALUE".format(
-                    self.owner.__name__, " and ".join(missing), missing[0]
-                )
-            )
-        around = around or Surroundings(self.given, ())
-        filled = self._keywords(self.owner, list(inputs or ()), paths, around)
-        return self.owner(**filled, **(inputs or {}))
+            text = "{}() needs {}: give a value with --argument {}=VALUE"
+            raise CannotFeedError(text.format(self.owner.__name__, " and ".join(missing), missing[0]))
+        filled = self._keywords(self.owner, list(inputs), paths, around or Surroundings(self.given, ()))
+        return self.owner(**filled, **inputs)
 
     def instance_for(self, feed: Feed, like: Sequence[Any]) -> Any:
-        """The one object that is asked again and again with new gradients in its arguments; None for a function."""
-        if not self.needs_instance():
-            return None
-        around = self._surroundings(feed, like)
-        return self.made_object(feed, around) if feed.setup == MADE else self.new_instance(None, around, feed.paths)
+        """Return the one object that is called again and again with new gradients; None for a function."""
+        return self._set_up(feed, lambda _: {}, self._surroundings(feed, like)) if self.needs_instance() else None
 
     def _surroundings(self, feed: Feed, grads: Sequence[Optional[torch.Tensor]]) -> Surroundings:
-        around = Surroundings(self.given, grads, self.device)
-        if feed.by_use is not None:
-            around.uses = Uses(around, feed.by_use, inspect.unwrap(self.function), self.owner)
-        return around
+        code = inspect.unwrap(self.function)
+        return Surroundings(self.given, grads, self.device, feed.by_use, code, self.owner)
 
-    def made_object(self, feed: Feed, around: Surroundings) -> Any:
-        """An object of the target's class without its constructor's work, with what the target reads of it."""
+    def _set_up(self, feed: Feed, fill: Callable[[List[str]], Dict[str, Any]], around: Surroundings) -> Any:
+        """Return a new instance that has been handed what it watches, where it watches something."""
         assert self.owner is not None
-        made = made_objects.make(self.owner, around)
-        around.read[SELF] = Guess(guesses.OBJECT)
-        around.prepare([path for path in feed.paths if path.startswith("self.")], {"self": made})
-        return made
+        if feed.setup == MADE:
+            made = uninitialized.make(self.owner, around)
+            around.read[SELF] = Guess(guesses.OBJECT)
+            around.prepare([path for path in feed.paths if path.startswith("self.")], {SELF: made})
+            return made
+        instance = self.new_instance(fill(feed.setup_slots) if feed.setup == CONSTRUCTOR else None, around, feed.paths)
+        if feed.setup not in (None, CONSTRUCTOR):
+            setup = getattr(instance, str(feed.setup))
+            setup(**self._keywords(setup, feed.setup_slots, (), around), **fill(feed.setup_slots))
+        return instance
 
-    def _keywords(
-        self, called: Callable, slots: Sequence[str], paths: Sequence[str], around: Surroundings
-    ) -> Dict[str, Any]:
-        """The arguments of `called` that are no `slots`: given, guessed, or another view of the same gradients.
-
-        Optional ones are filled where `paths` has them. Raises CannotFeedError where nothing is known.
-        """
-        parameters = inspect.signature(called).parameters
-        of_class = called is self.owner
-        filled: Dict[str, Any] = {}
-        for name, parameter in parameters.items():
-            is_open = parameter.default is parameter.empty and parameter.kind not in VARIADIC
-            if name in slots or not (is_open or name in self.given or name in paths):
-                continue
-            found = guessed(name, parameter, of_class) or shared(name, parameter)
-            filled[name] = around.filled(name, found)
-        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            owned = inspect.signature(self.owner).parameters if self.owner and not of_class else {}
-            filled.update({k: v for k, v in self.given.items() if "." not in k and k not in owned and k not in slots})
-        return filled
+    # --- calls --------------------------------------------------------------------------------------
 
     def prepare(
         self,
@@ -234,81 +226,82 @@ class Caller:
         wrap: Optional[Wrap] = None,
         instance: Any = None,
     ) -> Callable[[], Any]:
-        """A call without arguments on `groups` (gradients of the first and the second group).
+        """Return a call without arguments on `groups` (gradients of the first and the second group).
 
         `whole` adds the step that finishes an asynchronous answer.
         What the target is handed is appended to `given`; `wrap` turns a list into what is handed instead;
         `instance` is used instead of a new one, as it is.
         """
         collect, finish = self.steps(feed, [placed(group, self.device) for group in groups], given, wrap, instance)
-        if not whole or finish is None:
-            return collect
-        finishing = finish
-        return lambda: finishing(collect())
-
-    def _set_up(self, feed: Feed, fill: Callable[[List[str]], Dict[str, Any]], around: Surroundings) -> Any:
-        """A new instance that has been handed what it watches, where it watches something."""
-        if feed.setup == MADE:
-            return self.made_object(feed, around)
-        instance = self.new_instance(fill(feed.setup_slots) if feed.setup == CONSTRUCTOR else None, around, feed.paths)
-        if feed.setup not in (None, CONSTRUCTOR):
-            setup = getattr(instance, str(feed.setup))
-            setup(**self._keywords(setup, feed.setup_slots, (), around), **fill(feed.setup_slots))
-        return instance
+        return collect if not whole or finish is None else lambda: finish(collect())
 
     def steps(
         self,
         feed: Feed,
-        groups: Sequence[Sequence[Optional[torch.Tensor]]],
+        grads_of_groups: Sequence[Sequence[Optional[torch.Tensor]]],
         given: Optional[List[GroupInput]] = None,
         wrap: Optional[Wrap] = None,
         instance: Any = None,
     ) -> Tuple[Callable[[], Any], Optional[Callable[[Any], Any]]]:
-        """The collecting step as a call, and the one that finishes its answer, of the same instance if a method."""
+        """Return the collecting step as a call, and the one that finishes its answer, of the same instance."""
         if self.starts_fresh:
             self._module_state.put_back()
+        first, *others = grads_of_groups
         handed = [] if given is None else given
-        single = end_to_end(groups[0]) if feed.container == SINGLE else None
-        around = self._surroundings(feed, groups[0] if single is None else [single.joined])
+        single = end_to_end(first) if feed.container == SINGLE else None
+        around = self._surroundings(feed, first if single is None else [single.joined])
         if self.is_searched:  # a measured call is not kept alive
             self.around = around
-            around.is_searched = True
 
         def fill(slots: List[str]) -> Dict[str, Any]:
-            owns = [around, *(Surroundings({}, group, self.device) for group in groups[1:])]
+            owns = [around, *(Surroundings({}, group, self.device) for group in others)]
             return {name: handed_over(feed, handed, wrap, owns[index], name) for index, name in enumerate(slots)}
 
-        around.join_groups(feed.paths)
+        groups.join(feed.paths, around.filled)
         if instance is None and self.needs_instance():
             instance = self._set_up(feed, fill, around)
         function = self.function if instance is None else getattr(instance, self.method)
         keywords = self._keywords(function, feed.slots, feed.paths, around)
-        keywords.update(forms.arguments_of(feed.slots, feed.forms, groups[0][0]) if feed.forms else fill(feed.slots))
+        keywords.update(forms.arguments_of(feed.slots, feed.forms, first[0]) if feed.forms else fill(feed.slots))
         if not handed and not feed.forms:
             handed.append(GroupInput(around.module, None))
         if single is not None:
             handed[0] = handed[0]._replace(module=None, listed=single.parts)
         around.prepare(feed.paths, keywords if instance is None else {**keywords, SELF: instance})
-        positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]
         finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
-        counted = {name: value for name, value in self._counted(function, keywords).items() if name not in feed.slots}
+        parameters = inspect.signature(function).parameters
+        first_steps = {
+            name: value
+            for name, value in ((name, keywords.get(name, each.default)) for name, each in parameters.items())
+            if type(value) is int and guesses.known(name) == guesses.STEP and name not in (*self.given, *feed.slots)
+        }
+        positional = [
+            keywords.pop(name)
+            for name, each in parameters.items()
+            if each.kind is each.POSITIONAL_ONLY and name in keywords
+        ]
 
         def called() -> Any:
-            counts = {name: first + self.turn * guesses.STEPS_OF_A_CALL for name, first in counted.items()}
-            return function(*positional, **{**keywords, **(counts if self.turn else {})})
+            if self.turn:  # arguments that count steps advance with every call
+                advance = self.turn * guesses.STEPS_OF_A_CALL
+                return function(*positional, **{**keywords, **{n: v + advance for n, v in first_steps.items()}})
+            return function(*positional, **keywords)
 
-        return answering(feed, function, called, around, handed, instance), finish
-
-    def _counted(self, function: Callable, keywords: Dict[str, Any]) -> Dict[str, int]:
-        """The arguments that count steps, with their first values; none that somebody gave."""
-        parameters = inspect.signature(function).parameters
-        found = {name: keywords.get(name, each.default) for name, each in parameters.items()}
-        return {
-            name: value
-            for name, value in found.items()
-            if type(value) is int and name not in self.given and guesses.known(name) == guesses.STEP
-        }
+        return with_result(feed, function, called, around, handed, instance), finish
 
 
-def _positional_only(function: Callable) -> List[str]:
-    return [n for n, p in inspect.signature(function).parameters.items() if p.kind is p.POSITIONAL_ONLY]
+def source_of(function: Callable) -> str:
+    """Return the source of a function; "" where it cannot be read."""
+    try:
+        return inspect.getsource(inspect.unwrap(function))
+    except (OSError, TypeError):
+        return ""
+
+
+def file_of(function: Callable) -> str:
+    """Return the text of the file that defines a function; "" where it cannot be read."""
+    try:
+        with open(inspect.getsourcefile(inspect.unwrap(function)) or "", encoding="utf-8") as file:
+            return file.read()
+    except (OSError, TypeError, UnicodeDecodeError):
+        return ""

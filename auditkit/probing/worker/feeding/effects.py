@@ -1,6 +1,6 @@
 """What a target does to the gradients that it is given, and whether that is what it is for.
 
-Told by what it does, see docs/design/effects.md: limiting makes gradients small the more the larger they are, and keeps
+Decided by behaviour, see docs/design/effects.md: limiting makes gradients smaller the larger they are, and keeps
 their direction, or the elements within the limit; scaling follows an argument; thinning drops the small ones. A
 statistic that is added up in the gradients' own memory does none of this: `abs_`, `square_`, `nan_to_num_`.
 """
@@ -19,7 +19,7 @@ from .given import GroupInput
 _SCALES = (2.0**0, 2.0**10, 2.0**30)
 _TOLERANCE = 1e-3
 AFTER = "gradients_after.norm"
-"""The field of the answer that stands for the effect of a target that returns no number."""
+"""The result's field for the effect of a target that returns no number."""
 
 SAME, SCALED, CLAMPED, THINNED, ZEROED, REMOVED, OTHER = (
     "same", "scaled", "clamped", "thinned", "zeroed", "removed", "other",
@@ -49,7 +49,7 @@ class Effects(NamedTuple):
 
     @property
     def limits(self) -> bool:
-        """Whether it makes gradients smaller, the more the larger they are, and leaves their direction."""
+        """Whether it makes gradients smaller, by more where they are larger, and leaves their direction."""
         if not self.forms or not {SCALED, CLAMPED}.issuperset(self.forms):
             return False
         first, last = self.ordinary[0].shrinking, self.ordinary[-1].shrinking
@@ -63,18 +63,17 @@ class Effects(NamedTuple):
         return is_everywhere and max(factors) - min(factors) <= _TOLERANCE * max(factors)
 
     @property
-    def cleans(self) -> bool:
-        """Whether it changes gradients that are not finite, and no others."""
-        return not self.forms and self.nonfinite is not None and self.nonfinite.form != SAME
-
-    @property
     def is_an_answer(self) -> bool:
-        """Whether the effect can stand for the answer of a target that returns no number."""
-        return self.limits or self.scales or self.cleans
+        """Whether the effect can stand for the result of a target that returns no number.
+
+        It limits or scales, or changes gradients that are not finite and no others.
+        """
+        cleans = not self.forms and self.nonfinite is not None and self.nonfinite.form != SAME
+        return self.limits or self.scales or cleans
 
 
 def observe(apply: Apply) -> Effects:
-    """The effects of a target; `apply` calls it on some gradients and returns them as they are afterwards."""
+    """Return the effects of a target; `apply` calls it on gradients and returns them as they are afterwards."""
     ordinary = [_effect(apply, [grad * scale for grad in benign()]) for scale in _SCALES]
     return Effects([each for each in ordinary if each is not None], _effect(apply, benign(nans=1, infs=1)))
 
@@ -88,38 +87,6 @@ def _effect(apply: Apply, grads: List[torch.Tensor]) -> Optional[Effect]:
         return None
 
 
-def purpose(
-    effects: Effects,
-    is_a_statistic: bool,
-    follows_an_argument: Callable[[], bool],
-    own_words: str,
-    is_named_one: bool,
-    only_measures: bool,
-) -> str:
-    """Why changing gradients is what a target is for, in words; "" where it changes none, or ought not to.
-
-    `is_a_statistic`: its answer says something of ordinary gradients. `only_measures`: name and docstring both say
-    that it measures, and neither says that it changes anything. What it says of itself is asked last otherwise: its
-    `own_words`, and whether it `is_named_one`.
-    """
-    forms = {*effects.forms, *([effects.nonfinite.form] if effects.nonfinite is not None else [])} - {SAME}
-    if not forms:
-        return ""
-    if is_a_statistic and only_measures and not own_words:
-        return ""
-    if effects.limits:
-        return "it limits them"
-    if effects.forms == [THINNED]:
-        return "it drops the small ones"
-    if effects.scales and follows_an_argument():
-        return "it scales them by what an argument says"
-    if not is_a_statistic and OTHER not in effects.forms:
-        return "its answer is no statistic of them"
-    if not effects.forms and not is_named_one:
-        return own_words or "it changes only what is not finite, and is not called a statistic"
-    return own_words
-
-
 def change(before: Grads, after: Grads) -> Effect:
     """Compare gradients before and after a call; both on the host, in the same order."""
     if len(before) != len(after) or any(second is None for second in after):
@@ -129,13 +96,13 @@ def change(before: Grads, after: Grads) -> Effect:
         return Effect(OTHER)
     old, new = (torch.cat(side) for side in zip(*pairs, strict=True))
     form = next(form for form, holds in _FORMS if all(holds(*pair) for pair in pairs))
-    if form == OTHER and all(_is_scaled(*pair) for pair in _rows(before, after)):
+    if form == OTHER and all(_factor(*row) is not None for row in _rows(before, after)):
         form = SCALED
     return Effect(form, float(new.norm() / old.norm()), _factor(old, new))
 
 
 def _rows(before: Grads, after: Grads) -> List[Any]:
-    """The rows of matrices, and vectors whole: adaptive clipping limits each by itself."""
+    """Return the rows of matrices, and vectors whole: adaptive clipping limits each by itself."""
     pairs: List[Any] = [(first, second) for first, second in zip(before, after, strict=True) if first is not None]
     return [
         _flat(*row)
@@ -153,14 +120,10 @@ def _is_same(old: torch.Tensor, new: torch.Tensor) -> bool:
 
 
 def _factor(old: torch.Tensor, new: torch.Tensor) -> Optional[float]:
-    """The one factor above 0 by which every element changed; None where there is none."""
+    """Return the one factor above 0 by which every element changed; None where there is none."""
     factor = float(torch.dot(old, new) / torch.dot(old, old))
     is_common = bool(((new - factor * old).abs() <= _TOLERANCE * abs(factor) * old.abs()).all())
     return factor if is_common and factor > 0 and math.isfinite(factor) else None
-
-
-def _is_scaled(old: torch.Tensor, new: torch.Tensor) -> bool:
-    return _factor(old, new) is not None
 
 
 def _is_clamped(old: torch.Tensor, new: torch.Tensor) -> bool:
@@ -180,7 +143,7 @@ def _is_thinned(old: torch.Tensor, new: torch.Tensor) -> bool:
 
 _FORMS = (
     (SAME, _is_same),
-    (SCALED, _is_scaled),
+    (SCALED, lambda old, new: _factor(old, new) is not None),
     (CLAMPED, _is_clamped),
     (ZEROED, lambda old, new: not bool(new.any())),
     (THINNED, _is_thinned),
@@ -189,14 +152,14 @@ _FORMS = (
 
 
 def gradients_now(given: GroupInput) -> List[Optional[torch.Tensor]]:
-    """The gradients of a group as they are now: of the module's parameters, or of the list that was handed over."""
+    """Return the gradients of a group as they are now: those of the module's parameters, or the list's items."""
     if given.module is not None:
         return [parameter.grad for parameter in given.module.parameters()]
     return list(given.listed or ())
 
 
 def on_host(grads: Grads) -> List[Optional[torch.Tensor]]:
-    """The gradients as dense tensors on the host, without their graph."""
+    """Return the gradients as dense tensors on the host, without their graph."""
     return [None if grad is None else _dense(to_host(grad.detach())).cpu() for grad in grads]
 
 
@@ -205,6 +168,6 @@ def _dense(grad: torch.Tensor) -> torch.Tensor:
 
 
 def effect(given: Sequence[GroupInput]) -> Dict[str, Any]:
-    """The norm of the first group's gradients after the call, as the answer of a target that returns no number."""
+    """Return the norm of the first group's gradients after the call: the result of a target that returns no number."""
     flat = [grad.double().reshape(-1) for grad in on_host(gradients_now(given[0])) if grad is not None]
     return {AFTER: float(torch.linalg.vector_norm(torch.cat(flat))) if flat else 0.0}

@@ -1,4 +1,4 @@
-"""What a target is handed for one group of gradients, so that they can be looked at and replaced after the call."""
+"""The arguments that carry one group of gradients, kept so that they can be read and replaced after the call."""
 
 import itertools
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
@@ -28,14 +28,14 @@ class GroupInput(NamedTuple):
 
 
 class EndToEnd(NamedTuple):
-    """All gradients of a group in one tensor (None: no parameter has one), and the parts of it that they are."""
+    """All gradients of a group in one tensor (None: no parameter has one), and its parts."""
 
     joined: Optional[torch.Tensor]
     parts: List[torch.Tensor]
 
 
 def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
-    """Gradients for a target that takes one tensor: a single one as it is, several one after another.
+    """Join gradients for a target that takes one tensor: a single one as it is, several one after another.
 
     Raises NotApplicable where one tensor cannot hold them.
     """
@@ -55,8 +55,8 @@ def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
 
 
 def handed_over(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], own: Any, slot: str) -> Any:
-    """What the slot of a group is handed: the gradients of its `own` surroundings in the feed's way."""
-    handed = own.view(_KINDS[feed.takes], slot)
+    """Return the argument for the slot of a group: the gradients of its `own` surroundings in the feed's container."""
+    handed = own.made(_KINDS[feed.takes], slot)
     holder = None if feed.takes == "gradients" else own.module
     listed = handed if isinstance(handed, list) and feed.takes != "modules" else None
     given.append(GroupInput(holder, listed))
@@ -76,5 +76,5 @@ _KINDS = {word: kind for kind, word in guesses.CARRIERS.items()}
 
 
 def generator(listed: List[Any]) -> Iterator[Any]:
-    """One pass over the items, as `module.parameters()` is one."""
+    """Return one pass over the items, as `module.parameters()` is one."""
     return (item for item in listed)

@@ -6,13 +6,25 @@ import functools
 import importlib
 import inspect
 import os
+import re
 import sys
 from traceback import walk_tb
 from types import FrameType, FunctionType, ModuleType
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..base.namespaces import replace_held
-from .guesses import GROUP, known
+from .guesses import BACKEND, GROUP, Guess, known
+
+DISTRIBUTED = "torch.distributed"
+"""The path of the default process group, which a target uses that reads its rank or reduces without a group."""
+_NO_GROUP = re.compile(
+    r"(process group|dist|distributed)\b.* not (yet |been )*initialized|init_process_group|"
+    r"(?-i:\b(LOCAL_RANK|RANK|WORLD_SIZE)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+_NO_BACKEND = re.compile(
+    r"'NoneType' object has no attribute '(all_reduce|all_gather|broadcast|barrier|new_group|get_\w+|is_initialized)'"
+)
 
 _ours: List[Any] = []
 _global_groups: List[str] = []
@@ -22,7 +34,7 @@ _environment: Dict[str, str] = {}
 
 
 def world() -> Any:
-    """The process group of all ranks: the one that runs, or else one of this process alone."""
+    """Return the process group of all ranks: the initialized one, or else one of this process alone."""
     import torch.distributed as dist
 
     if not dist.is_initialized():
@@ -37,13 +49,13 @@ def world() -> Any:
 
 
 def backend() -> Any:
-    """What a wrapper of torch.distributed may hold as its backend, of this process alone."""
+    """Return a fake for the backend that a wrapper of torch.distributed holds."""
     world()
     return Backend()
 
 
 def mesh() -> Any:
-    """A device mesh of all ranks on the host."""
+    """Return a device mesh of all ranks on the host."""
     from torch.distributed.device_mesh import init_device_mesh
 
     return init_device_mesh("cpu", (world().size(),))
@@ -54,38 +66,66 @@ def _raising_frame(error: BaseException) -> Optional[FrameType]:
     return frames[-1] if frames else None
 
 
-def asks_for(error: BaseException, attribute: str) -> bool:
-    """Whether the function that raised names an attribute as text, as `hasattr` does."""
+def constants(error: BaseException) -> List[str]:
+    """Return the names that the function which raised holds as text, as `hasattr` takes them."""
     frame = _raising_frame(error)
-    return frame is not None and attribute in frame.f_code.co_consts
+    found = [] if frame is None else frame.f_code.co_consts
+    return [each for each in found if isinstance(each, str) and each.isidentifier()]
 
 
-def looked_for(error: BaseException, owner: Any) -> Iterator[str]:
-    """The attributes that a method of `owner` asks `hasattr` for and raises where there is none."""
-    frame = _raising_frame(error) if owner is not None else None
-    if frame is not None and "hasattr" in frame.f_code.co_names and frame.f_locals.get("self") is owner:
-        names = (each for each in frame.f_code.co_consts if isinstance(each, str) and each.isidentifier())
-        yield from (name for name in names if name not in vars(owner))
+def asks_hasattr(error: BaseException, owner: Any) -> bool:
+    """Whether a method of `owner` raised that calls `hasattr`."""
+    frame = _raising_frame(error)
+    return frame is not None and "hasattr" in frame.f_code.co_names and frame.f_locals.get("self") is owner
 
 
-def backend_missing(error: BaseException) -> str:
-    """The variable of a wrapper of torch.distributed that lacks its backend where that made a function raise."""
+def missing(error: BaseException) -> str:
+    """Return what lacks a group or a backend where that made a function raise: a module's variable, or `DISTRIBUTED`.
+
+    "" for any other error.
+    """
+    frame = _raising_frame(error)
+    for name in () if frame is None else frame.f_code.co_names:
+        if frame.f_globals.get(name, "") is None and known(name) == Guess(GROUP):  # type: ignore[union-attr]
+            return "{}.{}".format(frame.f_globals["__name__"], name)  # type: ignore[union-attr]
+    if _NO_GROUP.search(str(error)) or _NO_BACKEND.match(str(error)):
+        return ("" if frame is None else _without_backend(frame)) or DISTRIBUTED
+    return ""
+
+
+def _without_backend(frame: FrameType) -> str:
+    """Return the variable of a wrapper of torch.distributed that lacks its backend; "" for none."""
     import torch.distributed as dist
 
-    frame = _raising_frame(error)
-    if frame is None:
-        return ""
     names = frame.f_code.co_names
     held = [frame.f_globals.get(name) for name in names]
-    asked = [getattr(each, name, None) for each in held if isinstance(each, ModuleType) for name in names]
-    functions = [inspect.unwrap(each) for each in asked if isinstance(each, FunctionType)]
-    reads = [*((each.__code__, each.__globals__) for each in functions), (frame.f_code, frame.f_globals)]
-    for code, space in reads:
+    called = [getattr(each, name, None) for each in held if isinstance(each, ModuleType) for name in names]
+    functions = [inspect.unwrap(each) for each in called if isinstance(each, FunctionType)]
+    for code, space in [*((each.__code__, each.__globals__) for each in functions), (frame.f_code, frame.f_globals)]:
         if any(hasattr(dist, name) for name in code.co_names) and not str(space["__name__"]).startswith("torch."):
             for name in code.co_names:
                 if space.get(name, "") is None:
                     return "{}.{}".format(space["__name__"], name)
     return ""
+
+
+def join(paths: Sequence[str], filled: Callable[[str, Guess], Any]) -> None:
+    """Make the groups that a target reads without being handed one, where `paths` names them."""
+    for path in paths:
+        module, _, name = path.rpartition(".")
+        if path == DISTRIBUTED:
+            filled(path, Guess(GROUP))
+        elif _is_loaded(module) and name in vars(sys.modules[module]):
+            is_group = known(name) == Guess(GROUP)
+            setattr(sys.modules[module], name, filled(path, Guess(GROUP if is_group else BACKEND)))
+            _global_groups.append(path)
+
+
+def _is_loaded(module: str) -> bool:
+    if module not in sys.modules and module.partition(".")[0] in sys.modules:
+        with contextlib.suppress(Exception):  # what was cut out of its file imports it when it is called
+            importlib.import_module(module)
+    return module in sys.modules
 
 
 class Backend:
@@ -109,52 +149,17 @@ def _with_own_reductions(function: Any, *values: Any, **named: Any) -> Any:
     return function(*map(own, values), **{name: own(value) for name, value in named.items()})
 
 
-def global_without_group(error: BaseException) -> str:
-    """The variable of a module that lacks its group where that made a function raise; "" for none."""
-    frame = _raising_frame(error)
-    if frame is None:
-        return ""
-    for name in frame.f_code.co_names:
-        found = known(name) if frame.f_globals.get(name, "") is None else None
-        if found is not None and found.value == GROUP:
-            return "{}.{}".format(frame.f_globals["__name__"], name)
-    return ""
-
-
-def is_global(path: str) -> bool:
-    """Whether a path names a variable of a module that is loaded."""
-    module, _, name = path.rpartition(".")
-    if module not in sys.modules and module.partition(".")[0] in sys.modules:
-        with contextlib.suppress(Exception):  # what was cut out of its file imports it when it is called
-            importlib.import_module(module)
-    return module in sys.modules and name in vars(sys.modules[module])
-
-
-def put_global(path: str, group: Any) -> None:
-    """Let a variable of a module hold a group or a backend, until nobody asks any more."""
-    module, _, name = path.rpartition(".")
-    setattr(sys.modules[module], name, group)
-    _global_groups.append(path)
-
-
 def leave() -> None:
-    """End the group of this process alone, where there is one: real ranks are about to be forked, or nobody asks."""
+    """End the group of this process alone, if there is one: real ranks are about to be forked, or the call is over."""
     while _global_groups:
         put_back = _global_groups.pop().rpartition(".")
         setattr(sys.modules[put_back[0]], put_back[2], None)
     if _ours:
         import torch.distributed as dist
 
-        _forget_copies()
+        replace_held(dist.ProcessGroup, lambda _: None)  # what modules made beside ours would answer no rank
         _ours.clear()
         for name in _environment:
             os.environ.pop(name, None)
         _environment.clear()
         dist.destroy_process_group()
-
-
-def _forget_copies() -> None:
-    """Let modules that keep a group which they made beside ours make another: this one answers no rank."""
-    import torch.distributed as dist
-
-    replace_held(dist.ProcessGroup, lambda _: None)

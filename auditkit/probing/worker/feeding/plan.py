@@ -1,4 +1,4 @@
-"""What a plan is: how a target is fed, what its answer means, and what it does to gradients; found by `search.py`."""
+"""What a plan is: how a target is fed, what its result means, and what it does to gradients; found by `search.py`."""
 
 import enum
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Tuple
@@ -7,7 +7,7 @@ from ..answers.roles import Role
 from .guesses import BACKEND, FOUND_HOST, Guess
 
 MADE = "__new__"
-"""The set-up step of an object that is made without its constructor, see `made_objects.py`."""
+"""The set-up step of an object that is made without its constructor, see `uninitialized.py`."""
 _OF_COSTS = frozenset(("devices", "graph_capture", "graphs", "launches", "memory", "syncs", "transfers"))
 _PLAIN = (type(None), bool, int, float, str)
 SINGLE = "single"
@@ -20,8 +20,8 @@ class Feed(NamedTuple):
     """`slots` take a group of gradients each, first group first, in a `container`; or one of the `forms` each.
 
     `paths` is what the target reads beyond its required arguments, `cfg.max_norm`, made before each call. `refusal` is
-    the type of exception that is its answer to gradients which are not finite; `keeps`: its answer is what it stores.
-    `by_use` is what uses tell where names do not, see `uses.py`; None where names do.
+    the type of exception by which it refuses gradients that are not finite; `keeps`: its result is what it stores.
+    `by_use` is what uses say where names do not, by path, see `stub.py`.
     """
 
     takes: str
@@ -33,7 +33,7 @@ class Feed(NamedTuple):
     paths: Tuple[str, ...] = ()
     refusal: str = ""
     keeps: bool = False
-    by_use: Optional[Dict[str, str]] = None
+    by_use: Dict[str, str] = {}  # noqa: RUF012
 
 
 class Groups(enum.IntEnum):
@@ -48,8 +48,8 @@ class Plan(NamedTuple):
     """Everything a probe needs to know about a target: found once, given to every probe.
 
     `clips`: it makes the gradients small, the more the larger they are. `writes` says in words why changing
-    gradients is what it is for, "" where it is not; such a target without `fields` returns no number: its answer
-    is what it does to the gradients. `starts_fresh`: its module keeps its first answer, and is put back before each
+    gradients is what it is for, "" where it is not; such a target without `fields` returns no number: its result
+    is what it does to the gradients. `starts_fresh`: its module keeps its first result, and is put back before each
     call. `filled` is what nobody gave and was made up, by the path that the target reads it by; `others` are second
     guesses for some of it. `device` is where the plan was found: a device where the target does not run on the host.
     `torch_calls` says which of torch's own functions it calls, where (see `context/torch_calls.py`). `step` is how a
@@ -75,40 +75,36 @@ class Plan(NamedTuple):
     step: Dict[str, Any] = {}  # noqa: RUF012
 
     def with_filled(self, read: Dict[str, Guess]) -> "Plan":
-        """The plan with what was made up for the call that it was found by, as JSON has it."""
+        """Return the plan with what was made up for the call that it was found by, as JSON has it."""
         plain = {path: made.value if type(made.value) in _PLAIN else repr(made.value) for path, made in read.items()}
-        return self._replace(
-            filled=plain, others={path: made.other for path, made in read.items() if made.other is not None}
-        )
+        others = {path: made.other for path, made in read.items() if made.other is not None}
+        return self._replace(filled=plain, others=others)
 
     def why_not_asked(self, instrument: str) -> str:
-        """Why an instrument's answer would not be about the target, by what was made up for it; "" where it would."""
-        if self.feed.setup is not None and "torch.distributed" in self.filled and instrument == "ranks":
-            return "its object shares parameters out over ranks by itself: what each would be handed is not known"
+        """Return why an instrument would not measure the target, by what was made up for it; "" where it would."""
         backend = next((path for path, made in self.filled.items() if made == BACKEND), "")
-        if backend and instrument == "ranks":
+        if instrument == "ranks" and self.feed.setup is not None and "torch.distributed" in self.filled:
+            return "its object shares parameters out over ranks by itself: what each would be handed is not known"
+        if instrument == "ranks" and backend:
             return "its package reduces through {}, which its own program makes over its ranks".format(backend)
         if instrument == "ranks" and any("of one sample" in str(made) for made in self.filled.values()):
             return "it reads gradients of single samples: what a rank holds of each is not known"
-        if self.feed.keeps and instrument == "ranks":
+        if instrument == "ranks" and self.feed.keeps:
             return "what it stores is a rank's own, for others to join"
         if instrument == "transfers" and FOUND_HOST in self.filled.values():
             return "it asks its program for the device, which was the host where it was loaded"
-        if self.feed.keeps and instrument in _OF_COSTS:
+        if instrument in _OF_COSTS and self.feed.keeps:
             return "it returns nothing, and reading back what it stores would be counted as its own cost"
-        if (self.feed.setup == MADE or self.feed.paths) and instrument == "graphs":
+        if instrument == "graphs" and (self.feed.setup == MADE or self.feed.paths):
             return "parts of what it reads are made up, and torch.compile would trace those"
         return ""
 
     def to_json(self) -> Dict[str, Any]:
-        raw = dict(self._asdict())
-        raw["feed"] = dict(self.feed._asdict())
-        raw["roles"] = {name: dict(role._asdict()) for name, role in self.roles.items()}
-        return raw
+        roles = {name: dict(role._asdict()) for name, role in self.roles.items()}
+        return {**self._asdict(), "feed": dict(self.feed._asdict()), "roles": roles}
 
     @classmethod
     def from_json(cls, raw: Dict[str, Any]) -> "Plan":
         feed = Feed(**{**raw["feed"], **{name: tuple(raw["feed"].get(name, ())) for name in ("forms", "paths")}})
-        values = dict(raw, feed=feed, groups=Groups(raw["groups"]))
-        values["roles"] = {name: Role(**role) for name, role in raw["roles"].items()}
-        return cls(**values)
+        roles = {name: Role(**role) for name, role in raw["roles"].items()}
+        return cls(**{**raw, "feed": feed, "groups": Groups(raw["groups"]), "roles": roles})

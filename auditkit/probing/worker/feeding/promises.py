@@ -1,13 +1,11 @@
-"""What a target says of itself: how often it synchronises, and that it writes to what it is given.
+"""What a target's name and docstring promise: how often it synchronises, and that it writes to its arguments.
 
 A promise is no behaviour: "asynchronous" is what returns before it has read, whatever it is called. Only a
 sentence that can be held against a count is read: no synchronisation, one, two, not one per tensor.
 """
 
-import ast
 import inspect
 import re
-import textwrap
 from typing import Any, Callable, NamedTuple, Optional
 
 _COUNTS = {"no": 0, "without": 0, "zero": 0, "never": 0, "one": 1, "single": 1, "1": 1, "two": 2, "2": 2}
@@ -27,7 +25,7 @@ _PROMISES = re.compile(
     ),
     re.IGNORECASE,
 )
-# What a sentence with one of these says before it is said of something else, or is no limit.
+# A sentence with one of these words before the promise speaks of another function, or gives no limit.
 _OF_ANOTHER = re.compile(r"\b(?:unlike|instead of|than|least|otherwise|avoids?|may|not|n't)\b", re.IGNORECASE)
 _STATISTIC = re.compile(
     r"norm|stat|health|metric|monitor|telemetry|collect|measure|comput|summar|record|report|track|log|get|check|observe|"
@@ -59,24 +57,27 @@ class Promise(NamedTuple):
 
 
 def sync_promise(function: Callable) -> Optional[Promise]:
-    """What the docstring says of synchronisations, else that the name ends in `_async`; None where nothing is said."""
+    """Return the promise of the docstring, else of a name that ends in `_async`; None where there is none."""
     doc = inspect.getdoc(function) or ""
     for found in _PROMISES.finditer(doc):
-        before = re.split(r"[.;:]\s", doc[: found.start()])[-1]
-        if not _OF_ANOTHER.search(before):
+        if not _is_of_another(doc, found):
             count = _COUNTS[found["count"].lower()] if found["count"] else 0
             return Promise(count, " ".join(found[0].split()), "its docstring", _line_of(function, found[0]))
     name = getattr(function, "__name__", "")
-    return Promise(0, name, "its name", _first_line(function)) if name.endswith("_async") else None
+    return Promise(0, name, "its name", _line_of(function)) if name.endswith("_async") else None
+
+
+def _is_of_another(doc: str, found: Any) -> bool:
+    return _OF_ANOTHER.search(re.split(r"[.;:]\s", doc[: found.start()])[-1]) is not None
 
 
 def writes_by_its_own_words(function: Callable) -> str:
-    """Where a target says that it writes to what it is given, as torch does (`clip_`); "" where it does not."""
+    """Return how a target says that it writes to its arguments, as torch does (`clip_`); "" where it does not."""
     if getattr(function, "__name__", "").endswith("_"):
         return "its name ends in an underscore"
-    found = _IN_PLACE.search(inspect.getdoc(function) or "")
-    before = "" if found is None else re.split(r"[.;:]\s", (inspect.getdoc(function) or "")[: found.start()])[-1]
-    return "" if found is None or _OF_ANOTHER.search(before) else 'its docstring says "{}"'.format(found[0])
+    doc = inspect.getdoc(function) or ""
+    found = _IN_PLACE.search(doc)
+    return "" if found is None or _is_of_another(doc, found) else 'its docstring says "{}"'.format(found[0])
 
 
 def names_a_statistic(function: Callable) -> bool:
@@ -94,22 +95,15 @@ def only_measures(function: Callable) -> bool:
 
 
 def own_words(function: Callable) -> str:
-    """The name and the docstring of a target."""
+    """Return the name and the docstring of a target."""
     return "{} {}".format(getattr(function, "__qualname__", ""), inspect.getdoc(function) or "")
 
 
-def _first_line(function: Any) -> int:
-    return int(getattr(getattr(inspect.unwrap(function), "__code__", None), "co_firstlineno", 0))
-
-
-def _line_of(function: Any, words: str) -> int:
-    """The line of the file on which `words` of the docstring begin; the function's own where they are not found."""
+def _line_of(function: Any, words: str = "") -> int:
+    """Return the line of the file on which `words` of the docstring begin, or the function; 0 without a source."""
     try:
         lines, start = inspect.getsourcelines(inspect.unwrap(function))
-        (defined,) = ast.parse(textwrap.dedent("".join(lines))).body
-        docstring: Any = defined.body[0].value  # type: ignore[attr-defined]
-    except (OSError, TypeError, ValueError, SyntaxError, AttributeError):
-        return _first_line(function)
-    text = "".join(lines[docstring.lineno - 1 : docstring.end_lineno])
-    place = text.find(words)
-    return int(start) + docstring.lineno - 1 + text[: max(place, 0)].count("\n")
+    except (OSError, TypeError):
+        return 0
+    text = "".join(lines)
+    return start + text[: max(text.find(words), 0)].count("\n")

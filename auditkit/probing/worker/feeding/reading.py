@@ -1,9 +1,8 @@
-"""From a feed that answers to its plan: what the answer says of gradients, and what the call does to them."""
+"""From a feed that works to its plan: what the result says of gradients, and what the call does to them."""
 
-import inspect
 import math
 import re
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -11,11 +10,11 @@ from ..answers.answers import flatten, kind_of
 from ..answers.roles import count_roles, declared_roles, norm_role
 from ..base.torch_internals import raise_if_out_of_memory
 from ..gradients.gradients import benign, total_norm
-from .caller import CONSTRUCTOR, Caller
-from .effects import Effects, gradients_now, observe, purpose
+from .caller import CONSTRUCTOR, Caller, file_of
+from .effects import OTHER, SAME, THINNED, Effects, gradients_now, observe
 from .given import GroupInput
-from .guesses import FOUND_HOST, OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER, Guess
-from .plan import MADE, Feed, Groups, Plan
+from .guesses import FOUND_HOST, GROUP_NORMS, OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER, Guess
+from .plan import MADE, NORMS, Feed, Groups, Plan
 from .promises import names_a_statistic, only_measures, writes_by_its_own_words
 from .repeated import RepeatedCall
 
@@ -25,48 +24,131 @@ _WARM_UP = 64
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
 
 
-def answer_of(caller: Caller, feed: Feed, grads: Sequence[Any], second: Sequence[Any]) -> Any:
-    """What the target, fed in this way, returns for these gradients."""
-    return caller.prepare(feed, (grads, second))()
+class Trial(NamedTuple):
+    """One way to feed a target; `second` is the second group of gradients."""
+
+    caller: Caller
+    feed: Feed
+    second: Sequence[Any]
+
+    def result(self, grads: Optional[Sequence[Any]] = None) -> Any:
+        """Return what the target returns for these gradients, `benign` ones without any."""
+        return self.caller.prepare(self.feed, (benign() if grads is None else grads, self.second))()
+
+    def numbers(self, grads: Sequence[Any]) -> str:
+        """Return the numbers of the result as one text, which can be compared."""
+        return repr(flatten(self.result(grads)))
+
+    def with_argument(self, name: str, value: Any) -> "Trial":
+        """Return the same trial with another value of one argument."""
+        return self._replace(caller=self.caller.with_argument(name, value))
+
+    def with_feed(self, **changes: Any) -> "Trial":
+        """Return the same trial with another feed."""
+        return self._replace(feed=self.feed._replace(**changes))
+
+    def effects(self) -> Effects:
+        """Return what the target does to gradients."""
+
+        def apply(grads: List[torch.Tensor]) -> List[Optional[torch.Tensor]]:
+            given: List[GroupInput] = []
+            self.caller.prepare(self.feed, (grads, self.second), given=given)()
+            return gradients_now(given[0])
+
+        return observe(apply)
+
+    def effects_once_warm(self) -> Effects:
+        """Return what one object does to gradients after many calls: a limit may follow those before."""
+        repeated = RepeatedCall(self.caller, self.feed, benign(), self.second)
+        for _ in range(_WARM_UP):
+            repeated.call(benign())
+
+        def apply(grads: List[torch.Tensor]) -> List[Optional[torch.Tensor]]:
+            repeated.call(grads)
+            return repeated.left()
+
+        return observe(apply)
 
 
-def refusal(caller: Caller, feed: Feed, second: Any) -> str:
-    """The type of the exception by which the target refuses what is not finite, in any tensor; "" for none."""
+def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan]:
+    """Return the plan of a trial with its first result; None where the result does not follow the gradients.
+
+    Raises what the target does, and CannotReadError where `returns` names no field.
+    """
+    read = trial.caller.around.read
+    depends = answer is not None and _depends_on_gradients(trial, answer)
+    effects, settings = trial.effects(), {}
+    for name, value in {} if effects.forms else trial.caller.neutral_numbers().items():
+        other = trial.with_argument(name, 2 * value or 1.0)
+        changed = other.effects()
+        if changed.forms:  # a default of 1 or 0.0 had switched the change off
+            trial, effects, settings = other, changed, {name: 2 * value or 1.0}
+            answer = trial.result()
+            break
+    if not depends and not effects.is_an_answer and not flatten(answer):
+        refusal = _refusal(trial)
+        if refusal:
+            trial = trial.with_feed(refusal=refusal)
+            answer = trial.result()
+        elif answer is None:
+            keeping = trial.with_feed(keeps=True)
+            kept = keeping.result()
+            depends = _depends_on_gradients(keeping, kept)
+            trial, answer = (keeping, kept) if depends else (trial, answer)
+    if not (depends or effects.is_an_answer or trial.feed.refusal):
+        return None
+    if not (depends or trial.feed.refusal):  # what follows a total norm of ours alone is no result: the effect is
+        answer = None
+    plan = _read_plan(trial, answer, request, effects, settings)
+    if plan.feed.container == NORMS or any(made.value == GROUP_NORMS for made in read.values()):
+        plan = plan._replace(clips=False)  # by norms of ours: nobody checked them before
+    # The calls by which the target's file reads from its program which device to compute on.
+    calls = [] if torch.cuda.is_available() else _ASKS_FOR_DEVICE.findall(file_of(trial.caller.function))
+    return plan.with_filled({**read, **{call: Guess(FOUND_HOST) for call in calls}})
+
+
+def _depends_on_gradients(trial: Trial, answer: Any) -> bool:
+    """Whether other gradients give another result: larger ones, none but zeros, or some that are not finite.
+
+    A health check may see only the latter, each of the tensors by itself; refusing them is a result too.
+    """
+    if not flatten(answer):
+        return False
+    for path, made in trial.caller.around.read.items():  # what follows a total norm of ours alone follows our own value
+        if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER):
+            norm = total_norm(benign())
+            trial = trial.with_argument(path, norm if made.value == TOTAL_NORM else float(norm))
+    text = repr(flatten(answer))
+    if trial.numbers(_larger()) != text:
+        return True
+    for grads in _odd_gradients():
+        try:
+            if trial.numbers(grads) != text:
+                return True
+        except Exception as error:
+            raise_if_out_of_memory(error)
+            return True
+    return False
+
+
+def _refusal(trial: Trial) -> str:
+    """Return the type of the exception by which the target refuses what is not finite, in any tensor; "" for none."""
     refused = set()
     for grads in list(_odd_gradients())[1:]:
         try:
-            answer_of(caller, feed, grads, second)
+            trial.result(grads)
         except Exception as error:
             raise_if_out_of_memory(error)
             refused.add(type(error).__name__)
     return refused.pop() if len(refused) == 1 else ""
 
 
-def with_fixed_norms(caller: Caller) -> Caller:
-    """The same target with the same total norm at each call: what follows that alone follows our own value."""
-    for path, made in caller.around.read.items():
-        if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER):
-            norm = total_norm(benign())
-            caller = caller.with_argument(path, norm if made.value == TOTAL_NORM else float(norm))
-    return caller
-
-
-def depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) -> bool:
-    """Whether other gradients give another answer: larger ones, none but zeros, or some that are not finite.
-
-    A health check may see only the latter, each of the tensors by itself; refusing them is an answer too.
-    """
-    if not flatten(answer):
-        return False
-    text = repr(flatten(answer))
-    larger = [grad * 4 for grad in benign(zeros=5)]
-    if repr(flatten(answer_of(caller, feed, larger, second))) != text:
-        return True
-    return any(_tells(caller, feed, second, text, odd) for odd in _odd_gradients())
+def _larger() -> List[torch.Tensor]:
+    return [grad * 4 for grad in benign(zeros=5)]
 
 
 def _odd_gradients() -> Iterator[List[torch.Tensor]]:
-    """None but zeros; then one of the tensors with elements that are not finite."""
+    """Yield none but zeros; then one of the tensors with elements that are not finite."""
     yield [torch.zeros_like(grad) for grad in benign()]
     for index in range(len(benign())):
         for bad in (math.nan, math.inf):
@@ -75,120 +157,77 @@ def _odd_gradients() -> Iterator[List[torch.Tensor]]:
             yield grads
 
 
-def _tells(caller: Caller, feed: Feed, second: Any, text: str, grads: List[torch.Tensor]) -> bool:
-    """Whether these gradients are answered with another text, or refused."""
-    try:
-        return repr(flatten(answer_of(caller, feed, grads, second))) != text
-    except Exception as error:
-        raise_if_out_of_memory(error)
-        return True
+def _why_it_writes(trial: Trial, answer: Any, effects: Effects) -> str:
+    """Return why changing gradients is what a target is for, in words; "" where it changes none, or ought not to."""
+    function = trial.caller.function
+    if trial.caller.needs_instance() and not effects.limits:
+        effects = next((each for each in [trial.effects_once_warm()] if each.limits), effects)
+    if not effects.forms and (effects.nonfinite is None or effects.nonfinite.form == SAME):
+        return ""
+    is_a_statistic = trial.numbers(_larger()) != repr(flatten(answer))
+    own_words = writes_by_its_own_words(function)
+    if is_a_statistic and only_measures(function) and not own_words:
+        return ""
+    if effects.limits:
+        return "it limits them"
+    if effects.forms == [THINNED]:
+        return "it drops the small ones"
+    if effects.scales and _follows_an_argument(trial, effects):
+        return "it scales them by what an argument says"
+    if not is_a_statistic and OTHER not in effects.forms:
+        return "its answer is no statistic of them"
+    if not effects.forms and not names_a_statistic(function):
+        return own_words or "it changes only what is not finite, and is not called a statistic"
+    return own_words
 
 
-def effects_of(caller: Caller, feed: Feed, second: Any) -> Effects:
-    """What the target, fed in this way, does to gradients."""
-
-    def apply(grads: List[torch.Tensor]) -> List[Optional[torch.Tensor]]:
-        given: List[GroupInput] = []
-        caller.prepare(feed, (grads, second), given=given)()
-        return gradients_now(given[0])
-
-    return observe(apply)
+def _follows_an_argument(trial: Trial, effects: Effects) -> bool:
+    """Whether another value of a number that the target is given or has as a default changes the factor."""
+    for name, value in trial.caller.numbers().items():
+        other = trial.with_argument(name, 2 * value or 1).effects().ordinary
+        if other and other[0].factor != effects.ordinary[0].factor:
+            return True
+    return False
 
 
-def _effects_once_warm(caller: Caller, feed: Feed, second: Any) -> Effects:
-    """What one object of a target's class does to gradients after many calls: a limit may follow those before."""
-    repeated = RepeatedCall(caller, feed, benign(), second)
-    for _ in range(_WARM_UP):
-        repeated.call(benign())
-
-    def apply(grads: List[torch.Tensor]) -> List[Optional[torch.Tensor]]:
-        repeated.call(grads)
-        return repeated.left()
-
-    return observe(apply)
-
-
-def switched_on(caller: Caller, feed: Feed, second: Any, effects: Effects) -> Dict[str, float]:
-    """The argument by which a target changes finite gradients where its default of 1 or 0.0 changes none."""
-    for name, value in {} if effects.forms else caller.neutral_numbers().items():
-        other = 2 * value or 1.0
-        if effects_of(caller.with_argument(name, other), feed, second).forms:
-            return {name: other}
-    return {}
-
-
-def _why_it_writes(caller: Caller, feed: Feed, second: Any, answer: Any, effects: Effects) -> str:
-    larger = [grad * 4 for grad in benign(zeros=5)]
-    is_a_statistic = repr(flatten(answer_of(caller, feed, larger, second))) != repr(flatten(answer))
-
-    def follows_an_argument() -> bool:
-        """Whether another value of a number that it is given or has as a default changes the factor."""
-        others = [caller.with_argument(name, 2 * value or 1) for name, value in caller.numbers().items()]
-        factors = [
-            each.ordinary[0].factor for each in (effects_of(one, feed, second) for one in others) if each.ordinary
-        ]
-        return any(factor != effects.ordinary[0].factor for factor in factors)
-
-    if caller.needs_instance() and not effects.limits:
-        effects = next((each for each in [_effects_once_warm(caller, feed, second)] if each.limits), effects)
-    function = caller.function
-    said = (writes_by_its_own_words(function), names_a_statistic(function), only_measures(function))
-    return purpose(effects, is_a_statistic, follows_an_argument, *said)
-
-
-def found_devices(function: Callable) -> Dict[str, Guess]:
-    """The calls by which a target's file asks its program for the device to compute on, where there is no CUDA."""
-    if torch.cuda.is_available():
-        return {}
-    try:
-        with open(inspect.getsourcefile(inspect.unwrap(function)) or "", encoding="utf-8") as file:
-            return {call: Guess(FOUND_HOST) for call in _ASKS_FOR_DEVICE.findall(file.read())}
-    except (OSError, TypeError, UnicodeDecodeError):
-        return {}
-
-
-def read_plan(
-    caller: Caller,
-    feed: Feed,
-    second: Any,
-    answer: Any,
-    request: Dict[str, Any],
-    effects: Effects,
-    settings: Dict[str, float],
+def _read_plan(
+    trial: Trial, answer: Any, request: Dict[str, Any], effects: Effects, settings: Dict[str, float]
 ) -> Plan:
-    """The plan of a feed by which the target answers. Raises CannotReadError where `returns` names no field."""
+    caller, feed = trial.caller, trial.feed
 
     def ask(grads: Sequence[Any]) -> Dict[str, Any]:
-        return {} if answer is None else flatten(answer_of(caller, feed, grads, second))
+        return {} if answer is None else flatten(trial.result(grads))
 
-    fields = flatten(answer)
+    fields, returns, read = flatten(answer), request.get("returns") or {}, caller.around.read
     notes = ["it was called with {}={:g}: its default changes nothing".format(*each) for each in settings.items()]
-    roles = declared_roles(request.get("returns") or {}, fields, ask)
-    is_check = (
-        not (effects.limits or effects.scales)
-        and "norm" not in roles
-        and _is_check(ask, fields, bool(caller.around.read))
-    )
+    roles = declared_roles(returns, fields, ask)
+    is_check = not (effects.limits or effects.scales or "norm" in roles) and _is_check(ask, fields, bool(read))
     if "norm" not in roles:
         norm = None if is_check else norm_role(ask)
-        if norm is not None:
-            roles["norm"] = norm
-        else:
-            nothing = "it returns no number: its answer is what it does to the gradients"
-            notes.append("no field of the answer scales with the gradients: no norm to judge" if fields else nothing)
+        roles.update({} if norm is None else {"norm": norm})
+        no_norm = "no field of the answer scales with the gradients: no norm to judge"
+        nothing = "it returns no number: its answer is what it does to the gradients"
+        notes += [] if norm is not None else [no_norm if fields else nothing]
     roles.update({k: v for k, v in count_roles(ask).items() if k not in roles})
-    groups = Groups.TWO if len(feed.setup_slots or feed.slots) == 2 else Groups.ONE
-    of_one_sample = any(made.value == OF_ONE_SAMPLE for made in caller.around.read.values())
-    is_lone_norm = "norm" in roles and list(fields) == [roles["norm"].path] and not of_one_sample
-    writes = _why_it_writes(caller, feed, second, answer, effects)
+    is_lone_norm = "norm" in roles and list(fields) == [roles["norm"].path]
+    is_lone_norm = is_lone_norm and all(made.value != OF_ONE_SAMPLE for made in read.values())
+    is_number = kind_of(answer) in ("number", "tensor", "nothing") and not is_check
+    has_two = len(feed.setup_slots or feed.slots) == 2
+    contract = "grad_norm" if is_number or (feed.keeps and is_lone_norm) else "grad_stats"
+    if feed.setup not in (None, MADE) and (feed.setup != CONSTRUCTOR or has_two):
+        contract = "monitor"
+    elif has_two:
+        contract = "dual_stats"
+    two = Groups.TWO if trial.second == [None] else Groups.TWO_WITH_GRADIENTS
+    writes = _why_it_writes(trial, answer, effects)
     return Plan(
         feed=feed,
-        groups=groups if second == [None] or groups is Groups.ONE else Groups.TWO_WITH_GRADIENTS,
-        contract=request.get("contract") or _contract(feed, groups, answer, is_check, is_lone_norm),
+        groups=two if has_two else Groups.ONE,
+        contract=request.get("contract") or contract,
         answer_kind=kind_of(answer),
         fields={path: type(value).__name__ for path, value in fields.items()},
         roles=roles,
-        health=_health_fields(fields, request.get("returns") or {}),
+        health=[path for path in fields if _is_health(path) or path == returns.get("health")],
         notes=notes,
         clips=effects.limits and bool(writes),
         writes=writes,
@@ -197,7 +236,7 @@ def read_plan(
     )
 
 
-def _is_check(ask: Callable[[Sequence[Any]], Dict[str, Any]], fields: Dict[str, Any], has_guessed_values: bool) -> bool:
+def _is_check(ask: Any, fields: Dict[str, Any], has_guessed_values: bool) -> bool:
     """Whether a single number is no norm: a yes or no, a count, or the same for gradients of twice the size.
 
     A clip factor stays the same below its limit, which we have guessed; so does a norm that has a floor.
@@ -212,22 +251,7 @@ def _is_check(ask: Callable[[Sequence[Any]], Dict[str, Any]], fields: Dict[str, 
     )
 
 
-def _contract(feed: Feed, groups: Groups, answer: Any, is_check: bool, is_lone_norm: bool) -> str:
-    if feed.setup not in (None, MADE) and (feed.setup != CONSTRUCTOR or groups is Groups.TWO):
-        return "monitor"
-    if groups is Groups.TWO:
-        return "dual_stats"
-    if feed.keeps and is_lone_norm:
-        return "grad_norm"
-    return "grad_norm" if not is_check and kind_of(answer) in ("number", "tensor", "nothing") else "grad_stats"
-
-
-def _health_fields(fields: Dict[str, Any], returns: Dict[str, str]) -> List[str]:
-    return [path for path in fields if _is_health(path) or path == returns.get("health")]
-
-
 def _is_health(path: str) -> bool:
     leaf = path.split(".")[-1].lower().rstrip("()")
-    if leaf in _HEALTH_WORDS or leaf.startswith("is_finite"):
-        return True
-    return "health" in leaf and "unhealth" not in leaf
+    is_named_so = leaf in _HEALTH_WORDS or leaf.startswith("is_finite")
+    return is_named_so or ("health" in leaf and "unhealth" not in leaf)

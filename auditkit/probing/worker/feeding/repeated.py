@@ -21,26 +21,24 @@ class RepeatedCall:
 
     def __init__(self, caller: Caller, feed: Feed, like: Sequence[torch.Tensor], second: Sequence[Any]) -> None:
         self._caller = caller = caller.that_remembers()
-        self._feed = feed
-        self._second = second
+        self._feed, self._second = feed, second
         self._given: List[GroupInput] = []
-        self._iterators: List[_RestartingIterator] = []
-        # Gradients come in a new list each time; a module and its parameters are the same ones.
-        in_arguments = feed.takes == "gradients" or feed.container == SINGLE
-        self._takes_lists = in_arguments and feed.setup in (None, MADE)
+        self._iterators: List[_Restarting] = []
         self._again: Any = None
+        # Gradients come in a new list each time; a module and its parameters are the same ones.
+        self._takes_lists = (feed.takes == "gradients" or feed.container == SINGLE) and feed.setup in (None, MADE)
         self._instance = caller.instance_for(feed, like) if self._takes_lists else None
         if not self._takes_lists:
-            wrap = self._restarting if feed.container == "iterator" and feed.takes != "module" else None
+            wrap = self._iterator if feed.container == "iterator" and feed.takes != "module" else None
             self._again = caller.prepare(feed, (like, second), True, self._given, wrap)
             self.forget()
 
-    def _restarting(self, listed: List[Any]) -> "_RestartingIterator":
-        self._iterators.append(_RestartingIterator(listed))
+    def _iterator(self, listed: List[Any]) -> Any:
+        self._iterators.append(_Restarting(listed))
         return self._iterators[-1]
 
     def call(self, grads: Sequence[torch.Tensor]) -> Any:
-        """The target's answer to `grads`, which take the place of those before."""
+        """Return the target's result for `grads`, which take the place of those before."""
         if self._takes_lists:
             self._given.clear()
             pair = (grads, self._second)
@@ -48,13 +46,13 @@ class RepeatedCall:
         else:
             self._given[0].put(grads)
         for iterator in self._iterators:
-            iterator.restart()
+            iterator.items = iter(iterator.listed)
         answer = self._again()
         self._caller.turn += 1
         return answer
 
     def left(self) -> List[Optional[torch.Tensor]]:
-        """The gradients of the last call as they are now."""
+        """Return the gradients of the last call as they are now."""
         return gradients_now(self._given[0])
 
     def forget(self) -> None:
@@ -66,18 +64,15 @@ class RepeatedCall:
             self._given[0].put(None)
 
 
-class _RestartingIterator:
+class _Restarting:
     """An iterator over the same items at every call."""
 
     def __init__(self, listed: List[Any]) -> None:
-        self._listed = listed
-        self._items: Iterator[Any] = iter(())
-
-    def restart(self) -> None:
-        self._items = iter(self._listed)
+        self.listed = listed
+        self.items: Iterator[Any] = iter(())
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        return next(self._items)
+        return next(self.items)

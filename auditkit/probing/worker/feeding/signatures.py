@@ -2,7 +2,7 @@
 
 import inspect
 from types import FunctionType
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Container, List, Optional
 
 import torch
 
@@ -10,34 +10,24 @@ from ..base.refusals import CannotFeedError
 from . import guesses
 from .guesses import Guess, guess
 
-SETUP_NAMES = (
-    "register",
-    "attach",
-    "watch",
-    "setup",
-    "set_modules",
-    "track",
-    "add_module",
-    "register_modules",
-)
-
+_SETUP_NAMES = ("register", "attach", "watch", "setup", "set_modules", "track", "add_module", "register_modules")
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def with_own_signature(function: Callable) -> Callable:
-    """The function; where a decorator without functools.wraps hides what it wraps behind `*args`, it says so now."""
+    """Let a decorator without functools.wraps that hides what it wraps behind `*args` name it; return the function."""
     if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
         code = function.__code__
         takes_anything = code.co_flags & inspect.CO_VARARGS and not code.co_argcount + code.co_kwonlyargcount
-        wrapped = [cell.cell_contents for cell in function.__closure__ or () if takes_anything]
-        wrapped = [each for each in wrapped if isinstance(each, FunctionType)]
+        held = [cell.cell_contents for cell in function.__closure__ or () if takes_anything]
+        wrapped = [each for each in held if isinstance(each, FunctionType)]
         if len(wrapped) == 1:
             function.__wrapped__ = wrapped[0]  # type: ignore[attr-defined]
     return function
 
 
-def required_parameters(function: Callable, given: Sequence[str]) -> List[str]:
-    """Names of the arguments that a caller must provide, without those in `given` and without `self`."""
+def required_parameters(function: Callable, given: Container[str]) -> List[str]:
+    """Return the arguments that a caller must provide, without those in `given`."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
@@ -45,31 +35,27 @@ def required_parameters(function: Callable, given: Sequence[str]) -> List[str]:
     return [p.name for p in parameters if p.default is p.empty and p.kind not in VARIADIC and p.name not in given]
 
 
-def optional_first_parameter(function: Callable, given: Sequence[str]) -> List[str]:
-    """The first argument of a function all of whose arguments have defaults; one that is called is none."""
-    for name, parameter in inspect.signature(function).parameters.items():
-        has_default = parameter.default is not parameter.empty
-        has_default = has_default and not guesses.is_callable(guesses.known(name))
-        if has_default and name not in given and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+def optional_first_parameter(function: Callable, given: Container[str]) -> List[str]:
+    """Return the first argument of a function all of whose arguments have defaults; one that is called is none."""
+    for name, each in inspect.signature(function).parameters.items():
+        has_default = each.default is not each.empty and each.kind is each.POSITIONAL_OR_KEYWORD
+        if has_default and name not in given and not guesses.is_callable(guesses.known(name)):
             return [name]
     return []
 
 
 def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str]:
-    """The method that takes the modules before `method` is asked: the named one, or one found by name."""
+    """Return the method that takes the modules before `method` is called: the named one, or one found by name."""
     if named is not None:
         if not callable(getattr(owner, named, None)):
             raise CannotFeedError("{} has no method '{}' to set it up".format(owner.__name__, named))
         return named
-    for name in SETUP_NAMES:
-        candidate = next((vars(each)[name] for each in owner.__mro__ if name in vars(each)), None)
-        if callable(candidate) and name != method and not hasattr(torch.nn.Module, name):
-            return name
-    return None
+    names = (name for name in _SETUP_NAMES if name != method and not hasattr(torch.nn.Module, name))
+    return next((name for name in names if callable(inspect.getattr_static(owner, name, None))), None)
 
 
 def annotation_text(annotation: Any) -> str:
-    """An annotation as it stands in the source; "" for none."""
+    """Return an annotation as it stands in the source; "" for none."""
     if annotation is inspect.Parameter.empty:
         return ""
     return annotation.strip("'\"") if isinstance(annotation, str) else inspect.formatannotation(annotation)

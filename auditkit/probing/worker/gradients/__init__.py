@@ -1,1 +1,1 @@
-"""The gradients that targets are asked with: patterns, known norms, matrices, shards, and the forms of each."""
+"""The gradients that targets are called with: patterns, known norms, matrices, shards, and the forms of each."""

@@ -1,4 +1,4 @@
-"""What targets of spectra and of shard plans are handed: one form for each argument, told by trying.
+"""The arguments of targets of spectra and of shard plans: one form for each argument, found by trying.
 
 A `Feed` names the `forms` in the order of its `slots`. The case that a form
 is made from is the only item of the first group: a batch of replicas as (R, N, M), or a `ShardCase`.
@@ -54,24 +54,11 @@ _MATRIX_FORMS: Dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def matrix_forms(slots: Sequence[str], align_first: bool) -> List[Tuple[str, ...]]:
-    """Combinations of forms worth trying for these arguments, likeliest first; none where they do not fit.
-
-    `align_first`: where factors are asked for, they are handed over aligned.
-    """
-    factors = "aligned" if align_first else "svds"
-    if len(slots) == 1:
-        whole: List[Tuple[str, ...]] = [("batch",), ("list",), ("mapping",)]
-        return [(factors,), *whole] if slot_names.is_factors(slots[0]) else whole
-    kinds = [slot_names.matrix_kind(slot) for slot in slots]
-    return [tuple(factors if kind == slot_names.SVDS else kind for kind in kinds)] if all(kinds) else []
-
-
 # --- shard plans -------------------------------------------------------------------------------------
 
 
 class ShardCase(NamedTuple):
-    """Keys to share out, and which rank of how many asks. `salt` changes how the keys hash, and nothing else."""
+    """Keys to share out, the rank, and the number of ranks. `salt` changes how the keys hash, and nothing else."""
 
     key_count: int
     rank: int
@@ -92,7 +79,7 @@ class SaltedText(str):
 
 
 def names(case: ShardCase) -> List[SaltedText]:
-    """The keys as names of parameters, in a fixed order that is not the alphabet's."""
+    """Return the keys as names of parameters, in a fixed order that is not the alphabet's."""
     made = []
     for index in range(case.key_count):
         name = SaltedText("layers.{}.{}.weight".format(index // 4, ("query", "key", "mlp", "norm")[index % 4]))
@@ -102,7 +89,7 @@ def names(case: ShardCase) -> List[SaltedText]:
 
 
 def work(index: int) -> int:
-    """The elements of the matrix behind a key: they differ by up to 16."""
+    """Return the number of elements of the matrix behind a key: they differ by up to 16."""
     return (64, 64, 1024, 128)[index % 4]
 
 
@@ -128,23 +115,28 @@ _OTHER_FORMS: Dict[str, Callable[[ShardCase], Any]] = {
 }
 
 
-def shard_forms(slots: Sequence[str]) -> List[Tuple[str, ...]]:
-    """Combinations of forms for the arguments of a shard plan: its keys, and rank and world size where it asks."""
+def combinations(slots: Sequence[str], contract: str) -> List[Tuple[str, ...]]:
+    """Return combinations of forms worth trying for the arguments of a contract, likeliest first.
+
+    Spectral echoes get factors aligned. The arguments of a shard plan are its keys, and rank and world size.
+    """
+    if contract != "shard":
+        factors = "aligned" if contract == "spectral_echo" else "svds"
+        if len(slots) == 1:
+            whole: List[Tuple[str, ...]] = [("batch",), ("list",), ("mapping",)]
+            return [*([(factors,)] if slot_names.is_factors(slots[0]) else []), *whole]
+        kinds = [slot_names.matrix_kind(slot) for slot in slots]
+        return [tuple(factors if kind == slot_names.SVDS else kind for kind in kinds)] if all(kinds) else []
     kinds = [slot_names.shard_kind(slot) for slot in slots]
     if kinds.count("keys") != 1 or len(set(kinds)) != len(kinds):
         return []
     place = kinds.index("keys")
-    forms = ["count"] if slot_names.is_count(slots[place]) else ["texts", "tuples", "pairs", "tensors", "sizes"]
-    return [(*kinds[:place], form, *kinds[place + 1 :]) for form in forms]
-
-
-def is_shard_word(name: str) -> bool:
-    """Whether an argument is a rank or a number of ranks, by its name."""
-    return slot_names.shard_kind(name) != "keys"
+    keys = ["count"] if slot_names.is_count(slots[place]) else ["texts", "tuples", "pairs", "tensors", "sizes"]
+    return [(*kinds[:place], form, *kinds[place + 1 :]) for form in keys]
 
 
 def identity(key: Any, case: ShardCase) -> Any:
-    """The index of a key in whatever form it came back, or the thing itself where it is none of them."""
+    """Return the index of a key in whatever form it came back, or `key` itself where it is none of them."""
     if isinstance(key, bool):
         return key
     if isinstance(key, int):
@@ -161,14 +153,14 @@ _FORMS: Dict[str, Callable[[Any], Any]] = {**_MATRIX_FORMS, **_KEY_FORMS, **_OTH
 
 
 def takes_of(forms: Sequence[str]) -> str:
-    """What a target takes, in a word of the command line."""
+    """Return what a target takes, in the command line's word."""
     if set(forms) & set(_KEY_FORMS):
         return KEYS
     return GRADIENTS if {"batch", "mapping"} & set(forms) or set(forms) == {"list"} else FACTORS
 
 
 def arguments_of(slots: Sequence[str], forms: Sequence[str], case: Any) -> Dict[str, Any]:
-    """The values of the arguments, by name, for one case."""
+    """Return the values of the arguments, by name, for one case."""
     made = case.batch if isinstance(case, WideBatch) else case
     values = {slot: _FORMS[form](made) for slot, form in zip(slots, forms, strict=True)}
     return map_leaves(_wide, values) if isinstance(case, WideBatch) else values

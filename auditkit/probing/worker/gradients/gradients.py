@@ -82,7 +82,7 @@ def benign(seed: int = 0, zeros: int = 0, nans: int = 0, infs: int = 0) -> List[
 
 
 def small_gradients(tensors: int, seed: int = 0) -> List[torch.Tensor]:
-    """Those of `benign` from as many seeds as it takes: of two, one and three dimensions by turns."""
+    """Return gradients of `benign` from as many seeds as needed: of two, one and three dimensions by turns."""
     return [grad for turn in range(-(-tensors // 3)) for grad in benign(seed + turn)][:tensors]
 
 
@@ -109,7 +109,7 @@ def whole_numbers(shape: Sequence[int]) -> torch.Tensor:
 
 
 def contiguous_copy(grad: torch.Tensor) -> torch.Tensor:
-    """The same values in memory of their own."""
+    """Return the same values in memory of their own."""
     return grad.clone(memory_format=torch.contiguous_format)
 
 
@@ -139,7 +139,7 @@ def total_norm(grads: Sequence[Optional[torch.Tensor]]) -> torch.Tensor:
 
 
 def placed(grads: Sequence[Any], device: str) -> List[Any]:
-    """Each tensor of the host on `device` (`cpu`, `cuda` or `simulated`); what is no tensor stays as it is."""
+    """Move each tensor of the host to `device` (`cpu`, `cuda` or `simulated`); other items stay as they are."""
     kept: List[Any] = copy.copy(grads) if isinstance(grads, list) else list(grads)  # a list may know its module
     if device != "cpu":
         place = to_simulated if device == "simulated" else lambda grad: grad.to("cuda")
@@ -148,7 +148,7 @@ def placed(grads: Sequence[Any], device: str) -> List[Any]:
 
 
 def holder_of(grads: Sequence[Any]) -> Any:
-    """The module that gradients come from where they know it; else one that is made to carry them."""
+    """Return the module that gradients come from if they have one; else a new one that carries them."""
     module = getattr(grads, "module", None)
     return GradientHolder(grads) if module is None else module
 

@@ -5,7 +5,7 @@ All elements are positive, so that a mean, a sum or a largest element of them is
 
 import math
 from fractions import Fraction
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Callable, Dict, List, NamedTuple
 
 import torch
 
@@ -14,9 +14,6 @@ from .gradients import DTYPES, empty
 _MIXED = ("float32", "bfloat16")
 _SEED = 20
 _BLOCK_ELEMENTS = 1 << 16
-Draw = Callable[[int, torch.Generator], torch.Tensor]
-Run = Tuple[int, float]
-"""So many elements of this value, one after another."""
 
 
 class KnownNorm(NamedTuple):
@@ -36,26 +33,25 @@ def known_norm(pattern: str, tensors: int, elements: int, dtype: str, magnitude:
     dtypes = [dtype if dtype != "mixed" else _MIXED[index % 2] for index in range(tensors)]
     if pattern in _DISTRIBUTIONS:
         return _drawn(_DISTRIBUTIONS[pattern], dtypes, elements, magnitude)
-    runs = _PATTERNS[pattern](tensors, elements, magnitude)
-    squares = Fraction(0)
-    grads = []
-    for own_runs, own_dtype in zip(runs, dtypes, strict=True):
+    leading = {"equal": 0, "outlier_element": 1, "outlier_tensor": elements}[pattern]  # elements of the outlier
+    outlier = magnitude * math.sqrt((tensors * elements - leading) / leading) if leading else magnitude
+    squares, grads = Fraction(0), []
+    for index, own_dtype in enumerate(dtypes):
         grad, flat = empty(elements, DTYPES[own_dtype])
-        start = 0
-        for count, value in own_runs:
-            flat[start : start + count] = value
-            squares += count * Fraction(flat[start].item()) ** 2
-            start += count
+        flat.fill_(magnitude)
+        count = 0 if index else leading
+        flat[:count] = outlier
         grads.append(grad)
+        squares += sum(n * Fraction(v.item()) ** 2 for n, v in ((count, flat[0]), (elements - count, flat[-1])))
     return KnownNorm(grads, math.sqrt(squares))
 
 
-def _drawn(draw: Draw, dtypes: List[str], elements: int, magnitude: float) -> KnownNorm:
+def _drawn(draw: Callable[..., torch.Tensor], dtypes: List[str], elements: int, magnitude: float) -> KnownNorm:
     """The exact norm to 1e-15: squares of at most 53 bits, added by `math.fsum`. Large tensors repeat a block."""
     generator = torch.Generator().manual_seed(_SEED)
     grads, sums = [], []
     for dtype in dtypes:
-        block = draw(min(elements, _BLOCK_ELEMENTS), generator).mul_(magnitude)
+        block = draw(min(elements, _BLOCK_ELEMENTS), generator=generator, dtype=torch.float64).mul_(magnitude)
         grad, flat = empty(elements, DTYPES[dtype])
         for piece in flat.split(_BLOCK_ELEMENTS):
             piece.copy_(block[: piece.numel()])
@@ -66,35 +62,9 @@ def _drawn(draw: Draw, dtypes: List[str], elements: int, magnitude: float) -> Kn
     return KnownNorm(grads, math.sqrt(math.fsum(sums)))
 
 
-def _half_normal(elements: int, generator: torch.Generator) -> torch.Tensor:
-    return torch.randn(elements, generator=generator, dtype=torch.float64).abs_()
-
-
-def _around_one(elements: int, generator: torch.Generator) -> torch.Tensor:
-    return torch.rand(elements, generator=generator, dtype=torch.float64).add_(0.5)
-
-
-_DISTRIBUTIONS: Dict[str, Draw] = {"random": _half_normal, "spread": _around_one}
-
-
-def _equal(tensors: int, elements: int, magnitude: float) -> List[List[Run]]:
-    return [[(elements, magnitude)]] * tensors
-
-
-def _outlier_element(tensors: int, elements: int, magnitude: float) -> List[List[Run]]:
-    outlier = magnitude * math.sqrt(tensors * elements - 1)
-    return [[(1, outlier), (elements - 1, magnitude)], *_equal(tensors - 1, elements, magnitude)]
-
-
-def _outlier_tensor(tensors: int, elements: int, magnitude: float) -> List[List[Run]]:
-    outlier = magnitude * math.sqrt(tensors - 1)
-    return [[(elements, outlier)], *_equal(tensors - 1, elements, magnitude)]
-
-
-_PATTERNS: Dict[str, Callable[[int, int, float], List[List[Run]]]] = {
-    "equal": _equal,
-    "outlier_element": _outlier_element,
-    "outlier_tensor": _outlier_tensor,
+_DISTRIBUTIONS: Dict[str, Callable[..., torch.Tensor]] = {
+    "random": lambda elements, **how: torch.randn(elements, **how).abs_(),
+    "spread": lambda elements, **how: torch.rand(elements, **how).add_(0.5),
 }
 
 

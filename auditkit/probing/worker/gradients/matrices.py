@@ -30,7 +30,7 @@ def replicas(
     generator = torch.Generator().manual_seed(seed)
     rank = min(rows, columns)
     left, right = (_orthonormal(size, rank, generator) for size in (rows, columns))
-    signal = left * _ladder(rank, gap) @ right.T
+    signal = left * _falling(rank, gap) @ right.T
     errors = torch.randn(count, rows, columns, generator=generator, dtype=torch.float64)
     return (signal + errors * (noise / (rows**0.5 + columns**0.5))).to(DTYPES[dtype])
 
@@ -46,14 +46,14 @@ def orthogonal(count: int, columns: int, dtype: str = "float32") -> torch.Tensor
     rows = count * columns
     basis = _orthonormal(rows, rows, generator).reshape(rows, count, columns).permute(1, 0, 2)
     rights = torch.stack([_orthonormal(columns, columns, generator) for _ in range(count)])
-    return (basis * _ladder(columns, 0.5) @ rights.mT).to(DTYPES[dtype])
+    return (basis * _falling(columns, 0.5) @ rights.mT).to(DTYPES[dtype])
 
 
 def _orthonormal(rows: int, columns: int, generator: torch.Generator) -> torch.Tensor:
     return torch.linalg.qr(torch.randn(rows, columns, generator=generator, dtype=torch.float64))[0]
 
 
-def _ladder(rank: int, gap: float) -> torch.Tensor:
+def _falling(rank: int, gap: float) -> torch.Tensor:
     """`rank` singular values down to 1, in steps of `gap`."""
     return 1 + gap * torch.arange(rank - 1, -1, -1, dtype=torch.float64)
 
@@ -76,47 +76,32 @@ def best_assignment(scores: torch.Tensor) -> List[int]:
     """The row for every column of a square matrix, each row once, that makes the sum of scores largest.
 
     The shortest augmenting path method (Jonker and Volgenant 1987) in O(D^3) steps of Python: 1 ms at 12, for
-    the few directions that probes ask with. An audited interpreter need not have SciPy.
+    the few directions that probes call with. An audited interpreter need not have SciPy.
     """
-    size = scores.shape[0]
-    costs = (-scores).tolist()
-    row_price, column_price = [0.0] * (size + 1), [0.0] * (size + 1)
+    size, costs = scores.shape[0], (-scores).tolist()
+    row_price, column_price = [0.0] * size, [0.0] * (size + 1)
     row_of = [-1] * (size + 1)  # of each column; the last one is where a path starts
     for row in range(size):
-        _augment(row, costs, row_price, column_price, row_of)
-    return row_of[:size]
-
-
-def _augment(
-    row: int, costs: List[List[float]], row_price: List[float], column_price: List[float], row_of: List[int]
-) -> None:
-    """Give `row` a column along the cheapest path of changes to the assignment so far."""
-    size = len(costs)
-    row_of[size] = row
-    distance, came_from, done = [float("inf")] * size, [size] * size, [False] * (size + 1)
-    column = size
-    while row_of[column] != -1:
-        done[column] = True
-        current, nearest = row_of[column], -1
-        for other in range(size):
-            if done[other]:
-                continue
-            length = costs[current][other] - row_price[current] - column_price[other]
-            if length < distance[other]:
-                distance[other], came_from[other] = length, column
-            if nearest == -1 or distance[other] < distance[nearest]:
-                nearest = other
-        step = distance[nearest]
-        for other in range(size + 1):
-            if done[other]:
+        row_of[size], column = row, size
+        distance, came_from, rest = [float("inf")] * size, [size] * size, set(range(size))
+        while row_of[column] != -1:
+            current, done = row_of[column], [each for each in range(size + 1) if each not in rest]
+            for other in rest:
+                length = costs[current][other] - row_price[current] - column_price[other]
+                if length < distance[other]:
+                    distance[other], came_from[other] = length, column
+            column = min(sorted(rest), key=lambda other: distance[other])
+            step = distance[column]
+            for other in done:
                 row_price[row_of[other]] += step
                 column_price[other] -= step
-            elif other < size:
+            for other in rest:
                 distance[other] -= step
-        column = nearest
-    while column != size:
-        row_of[column] = row_of[came_from[column]]
-        column = came_from[column]
+            rest.discard(column)
+        while column != size:  # change the assignment along the cheapest path
+            row_of[column] = row_of[came_from[column]]
+            column = came_from[column]
+    return row_of[:size]
 
 
 def aligned(raw: Svd, reference: Svd) -> Svd:

@@ -1,9 +1,9 @@
-"""The gradients of one small model as trainers shard them: replicated, in plain shards, FSDP2, HSDP, tensor parallel.
-
-FSDP2 wraps the root, its submodules, or both: only a wrapped root is an FSDPModule.
+"""The gradients of one small model as trainers shard them: replicated, in shards, on meshes of one kind or several.
 
 The sharded ones come from a real backward pass through `fully_shard` or `parallelize_module`, with the same
-inputs on every rank, so that they are the gradients of the one-process model.
+inputs on every rank, so that they are the gradients of the one-process model. FSDP2 wraps the root, its submodules, or
+both: only a wrapped root is an FSDPModule. What is made for `RANKS` ranks mixes what is sharded with what is not; its
+whole gradients are those of `one_process()`, in other shapes where shards are uneven.
 """
 
 import warnings
@@ -11,6 +11,12 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import torch
 
+from .gradients import GradientHolder
+
+RANKS = 4
+SHARD_MARK, COPY_MARK = "tensor_model_parallel", "shared"
+"""The attributes of parameters by which Megatron-LM and DeepSpeed tell shards, and copies on a second stage."""
+MARKED = ("marked_shards", "marked_copies")
 _BATCH, _TOKENS, _INPUTS, _HIDDEN, _OUTPUTS = 2, 4, 6, 12, 3
 
 
@@ -30,8 +36,8 @@ def _model(device: str) -> torch.nn.Module:
     return torch.nn.Sequential(*layers).to(device)
 
 
-def backward(model: torch.nn.Module, device: str) -> torch.nn.Module:
-    """The same model, whose parameters have gradients now."""
+def _backward(model: torch.nn.Module, device: str) -> torch.nn.Module:
+    """Return the same model, whose parameters have gradients now."""
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randn(_BATCH, _TOKENS, _INPUTS, generator=generator).to(device)
     model(inputs).square().sum().backward()
@@ -40,18 +46,47 @@ def backward(model: torch.nn.Module, device: str) -> torch.nn.Module:
 
 def one_process(device: str = "cpu") -> List[Any]:
     """The gradients as a run without ranks has them."""
-    return [parameter.grad for parameter in backward(_model(device), device).parameters()]
+    return [parameter.grad for parameter in _backward(_model(device), device).parameters()]
+
+
+def stage(number: int, device: str = "cpu") -> List[torch.Tensor]:
+    """The whole gradients of one of the two pipeline stages."""
+    return one_process(device)[3 * number : 3 * number + 3]
 
 
 def placed(placement: str, rank: int, world_size: int, device: str = "cpu") -> List[Any]:
     """This rank's gradients in a placement. Needs the default process group, except for the plain ones."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the model, which is nobody's finding
+        warnings.simplefilter("ignore")  # of the model and the meshes: no target causes them
         return _MAKERS[placement](rank, world_size, device)
 
 
-def _replicated(rank: int, world_size: int, device: str) -> List[Any]:
-    return one_process(device)
+def whole(grads: Sequence[Any]) -> List[torch.Tensor]:
+    """Sharded tensors in full, on the host; every rank of their mesh must call this."""
+    full = [grad.full_tensor() if hasattr(grad, "full_tensor") else grad for grad in grads if grad is not None]
+    return [grad.detach().cpu() for grad in full]
+
+
+def _mesh(device: str, *size: int, **sizes: int) -> Any:
+    """A mesh of one unnamed dimension, or one whose dimensions have the names by which trainers tell them apart."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    return init_device_mesh(device, size or tuple(sizes.values()), mesh_dim_names=tuple(sizes) or None)
+
+
+def _as_shards(grad: torch.Tensor, mesh: Any) -> Any:
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    return distribute_tensor(grad, mesh, [Shard(0)])
+
+
+def _replicated(grad: torch.Tensor, mesh: Any) -> Any:
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    return distribute_tensor(grad, mesh, [Replicate()])
+
+
+# --- one kind of mesh -------------------------------------------------------------------------------
 
 
 def _plain_shards(rank: int, world_size: int, device: str) -> List[Any]:
@@ -62,21 +97,7 @@ def _plain_shards(rank: int, world_size: int, device: str) -> List[Any]:
 
 def _fsdp2(*wraps: str) -> Callable[[int, int, str], List[Any]]:
     """Sharded over all ranks, where `wraps` says what is wrapped: submodules, root."""
-
-    def make(rank: int, world_size: int, device: str) -> List[Any]:
-        from torch.distributed.device_mesh import init_device_mesh
-
-        return _fully_sharded(init_device_mesh(device, (world_size,)), device, wraps)
-
-    return make
-
-
-def _hsdp(rank: int, world_size: int, device: str) -> List[Any]:
-    """Two replicas of a sharded model."""
-    from torch.distributed.device_mesh import init_device_mesh
-
-    shape = (2, world_size // 2)
-    return _fully_sharded(init_device_mesh(device, shape, mesh_dim_names=("replicate", "shard")), device, ["root"])
+    return lambda rank, size, device: _fully_sharded(_mesh(device, size), device, wraps)
 
 
 def _fully_sharded(mesh: Any, device: str, wraps: Sequence[str]) -> List[Any]:
@@ -85,16 +106,19 @@ def _fully_sharded(mesh: Any, device: str, wraps: Sequence[str]) -> List[Any]:
     model = _model(device)
     for module in [*(model.children() if "submodules" in wraps else ()), *([model] if "root" in wraps else ())]:
         fully_shard(module, mesh=mesh)
-    return Sharded(backward(model, device))
+    return Sharded(_backward(model, device))
+
+
+def _hsdp(rank: int, world_size: int, device: str) -> List[Any]:
+    """Two replicas of a sharded model."""
+    return _fully_sharded(_mesh(device, replicate=2, shard=world_size // 2), device, ["root"])
 
 
 def _tensor_parallel(rank: int, world_size: int, device: str) -> List[Any]:
-    from torch.distributed.device_mesh import init_device_mesh
-
-    return Sharded(backward(tensor_parallel_model(init_device_mesh(device, (world_size,)), device), device))
+    return Sharded(_backward(_tensor_parallel_model(_mesh(device, world_size), device), device))
 
 
-def tensor_parallel_model(mesh: Any, device: str) -> Any:
+def _tensor_parallel_model(mesh: Any, device: str) -> Any:
     """Columns, then rows; the norm between them works on parts of the sequence, with replicated weights."""
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import (
@@ -114,18 +138,79 @@ def tensor_parallel_model(mesh: Any, device: str) -> Any:
 
 def _partial(rank: int, world_size: int, device: str) -> List[Any]:
     """Each rank holds a summand of every gradient, not reduced yet."""
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Partial
 
-    mesh = init_device_mesh(device, (world_size,))
+    mesh = _mesh(device, world_size)
     # The weights of the summands add to 1 and are not equal.
     weight = 2 * (rank + 1) / (world_size * (world_size + 1))
-    grads = one_process(device)
-    return [DTensor.from_local(grad * weight, mesh, [Partial()], run_check=False) for grad in grads]
+    return [DTensor.from_local(grad * weight, mesh, [Partial()], run_check=False) for grad in one_process(device)]
+
+
+# --- several kinds at once, on `RANKS` ranks --------------------------------------------------------
+
+
+def _beside(vector: Callable[[torch.Tensor, Any], Any]) -> Callable[[int, int, str], List[Any]]:
+    """The matrices in shards, the vectors as `vector` has them."""
+
+    def make(rank: int, world_size: int, device: str) -> List[Any]:
+        mesh = _mesh(device, fsdp=RANKS)
+        return [(_as_shards if grad.dim() > 1 else vector)(grad, mesh) for grad in one_process(device)]
+
+    return make
+
+
+def _uneven_and_empty(rank: int, world_size: int, device: str) -> List[Any]:
+    """18 rows on 4 ranks are 5, 5, 5 and 3; of 3 rows the last rank has none."""
+    mesh, grads = _mesh(device, fsdp=RANKS), one_process(device)
+    return [_as_shards(grad.reshape(18 if grad.numel() % 18 == 0 else 3, -1), mesh) for grad in grads]
+
+
+def _fsdp_and_tensor_parallel(rank: int, world_size: int, device: str) -> List[Any]:
+    """Real backward: sharded over two ranks, each of which is two that share matrices by columns and rows."""
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = _mesh(device, fsdp=2, tp=2)
+    model = _tensor_parallel_model(mesh["tp"], device)
+    return Sharded(_backward(fully_shard(model, mesh=mesh["fsdp"]), device))
+
+
+def _experts(rank: int, world_size: int, device: str) -> List[Any]:
+    """The first matrix is of experts: half of them on each rank of a pair, and two pairs hold the same."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    (experts, *rest), mesh = one_process(device), _mesh(device, fsdp=RANKS)
+    first = distribute_tensor(experts, _mesh(device, dp_replicate=2, ep=2), [Replicate(), Shard(0)])
+    return [first, *(_as_shards(grad, mesh) for grad in rest)]
+
+
+def _pipeline(rank: int, world_size: int, device: str) -> List[Any]:
+    """Two stages of two ranks each: a rank's mesh is its stage, and it has no parameter of the other one."""
+    mesh = _mesh(device, pp=2, fsdp=2)["fsdp"]
+    return [_as_shards(grad, mesh) for grad in stage(rank // 2, device)]
+
+
+def _marked_shards(rank: int, world_size: int, device: str) -> List[Any]:
+    """Plain tensors: of matrices this rank's rows, marked as such; vectors in whole on every rank."""
+    grads = [grad.tensor_split(RANKS)[rank] if grad.dim() > 1 else grad for grad in one_process(device)]
+    return _marked(grads, [{SHARD_MARK: grad.dim() > 1} for grad in grads])
+
+
+def _marked_copies(rank: int, world_size: int, device: str) -> List[Any]:
+    """Plain tensors of four pipeline stages: the last one has a copy of the first one's matrix, marked as such."""
+    first, *rest = one_process(device)
+    grads = [rest[rank], *([first] if rank in (0, 3) else []), *(rest[4:] if rank == 1 else [])]
+    return _marked(grads, [{SHARD_MARK: True, COPY_MARK: rank == 3 and place == 1} for place in range(len(grads))])
+
+
+def _marked(grads: List[torch.Tensor], marks: List[Dict[str, bool]]) -> List[Any]:
+    holder = GradientHolder(grads)
+    for parameter, own in zip(holder.parameters(), marks, strict=True):
+        vars(parameter).update(own)
+    return Sharded(holder)
 
 
 _MAKERS: Dict[str, Callable[[int, int, str], List[Any]]] = {
-    "replicated": _replicated,
+    "replicated": lambda rank, world_size, device: one_process(device),
     "plain_shards": _plain_shards,
     "fsdp2_root": _fsdp2("root"),
     "fsdp2_submodules": _fsdp2("submodules"),
@@ -133,10 +218,13 @@ _MAKERS: Dict[str, Callable[[int, int, str], List[Any]]] = {
     "hsdp": _hsdp,
     "tensor_parallel": _tensor_parallel,
     "partial": _partial,
+    "sharded_alike": _beside(_as_shards),
+    "replicated_beside_sharded": _beside(_replicated),
+    "plain_beside_sharded": _beside(lambda grad, mesh: grad),
+    "uneven_and_empty": _uneven_and_empty,
+    "fsdp_and_tensor_parallel": _fsdp_and_tensor_parallel,
+    "experts": _experts,
+    "pipeline": _pipeline,
+    "marked_shards": _marked_shards,
+    "marked_copies": _marked_copies,
 }
-
-
-def whole(grads: Sequence[Any]) -> List[torch.Tensor]:
-    """Sharded tensors in full, on the host; every rank of their mesh must ask."""
-    full = [grad.full_tensor() if hasattr(grad, "full_tensor") else grad for grad in grads if grad is not None]
-    return [grad.detach().cpu() for grad in full]

@@ -1,4 +1,4 @@
-"""What the arguments of targets of spectra and of shard plans are called. Needs no torch: discovery asks, too."""
+"""What the arguments of targets of spectra and of shard plans are called. Discovery uses this, too: no torch here."""
 
 import re
 from typing import Sequence, Set
@@ -41,8 +41,18 @@ def shard_kind(slot: str) -> str:
 
 
 def is_count(slot: str) -> bool:
-    """Whether keys are asked for as a number of them."""
+    """Whether an argument is the number of keys."""
     return bool(_COUNT.search(slot))
+
+
+def is_shard_word(slot: str) -> bool:
+    """Whether an argument is a rank or a number of ranks."""
+    return shard_kind(slot) != "keys"
+
+
+def is_known(slot: str) -> bool:
+    """Whether the name says what an argument of these targets is."""
+    return is_shard_word(slot) or is_count(slot) or bool(matrix_kind(slot))
 
 
 def looks_like_matrices(slots: Sequence[str]) -> bool:

@@ -5,7 +5,7 @@ import sys
 from typing import Any, Iterable, Iterator
 
 from ..base.namespaces import replace_held
-from ..feeding.named_objects import Quiet
+from ..feeding.stub import Quiet
 from ..process import placeholders
 
 _BARS = re.compile(r"(tqdm|rich\.progress|progressbar|alive_progress|fastprogress)\b.*|.*\.(tqdm|trange|track)")

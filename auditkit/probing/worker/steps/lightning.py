@@ -16,7 +16,7 @@ from torch import nn
 
 from ..base.refusals import CannotFeedError
 from ..feeding.guesses import Guess
-from ..feeding.named_objects import Quiet
+from ..feeding.stub import Quiet
 from .launcher import Launcher
 from .toy_model import Batch, NamedBatch
 from .values import Values

@@ -11,7 +11,7 @@ from torch.amp import grad_scaler
 
 from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable, TargetRaised
-from ..feeding.named_objects import raised_at
+from ..feeding.stub import raised_at
 from ..instruments.syncs import count_syncs
 from . import readings
 from .adapters import adapter_of

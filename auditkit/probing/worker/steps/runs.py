@@ -18,11 +18,11 @@ from ..base.frames import SourceRoots, chain
 from ..base.lines import is_deliberate
 from ..base.refusals import CannotFeedError, TargetRaised
 from ..base.torch_internals import import_first, raise_if_out_of_memory
-from ..feeding import groups, guesses, made_objects
+from ..feeding import groups, guesses, uninitialized
 from ..feeding.caller import Caller
-from ..feeding.named_objects import raised_at
 from ..feeding.signatures import VARIADIC, annotation_text
-from ..feeding.stand_ins import SELF
+from ..feeding.stub import raised_at
+from ..feeding.uninitialized import SELF
 from ..process import placeholders
 from . import lightning, roles
 from .absent import stand_in
@@ -234,7 +234,7 @@ class StepRuns:
     def _instance(self, values: Values) -> Any:
         owner: Any = self.caller.owner
         if self.feed.is_made:
-            made = made_objects.make(owner, values)  # type: ignore[arg-type]
+            made = uninitialized.make(owner, values)  # type: ignore[arg-type]
             for name in filter(_SAVES.fullmatch, dir(owner)):
                 made.__dict__[name] = values.filled("{}.{}".format(SELF, name), guesses.Guess(roles.SILENT))
             return made

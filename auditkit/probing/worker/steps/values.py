@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-from types import FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import torch
@@ -10,7 +9,7 @@ import torch
 from ..base.refusals import CannotFeedError
 from ..feeding import groups, guesses
 from ..feeding.guesses import Guess
-from ..feeding.named_objects import Answering, Quiet, UnknownValueError, is_plain_read, no_value
+from ..feeding.stub import Quiet, Recorder, Stub, no_value
 from . import roles
 from .absent import Bar
 from .host import INITIAL_SCALE
@@ -101,16 +100,17 @@ def _width(source: str) -> int:
     return len(found.group(1).split(", ")) if found is not None else 0
 
 
-class Values:
+class Values(Recorder):
     """What is handed over in one run. `read` is all that was made up, by the path that the step reads it by.
 
     `returned` is what each call of the step came back with, `trained` is our model or the checkout's own.
     """
 
-    is_preparing, uses, has_none = False, None, True
+    has_none = True
 
     def __init__(self, given: Dict[str, Any], case: Case, returns: str, form: str, source: str = "") -> None:
-        self.given, self.case, self.source = given, case, source
+        super().__init__(given)
+        self.case, self.source = case, source
         self.model = ToyModel(returns, case.gain, case.poisoned)
         self.trained: torch.nn.Module = self.model
         # A frozen parameter is handed to the optimizer too: most programs hand it all that there is.
@@ -120,9 +120,6 @@ class Values:
         self.optimizer.param_groups = list(groups_of(self.optimizer))
         self.loader = Loader(form, case.batches, _width(source))
         self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE, enabled=case.scales)
-        self.read: Dict[str, Guess] = {}
-        self.unknown: List[str] = []
-        self.defaults: Dict[str, Any] = {}
         self.batch: Any = None
         self.returned: List[Any] = []
         self._optimizer_name = ""
@@ -133,7 +130,7 @@ class Values:
         return self.case.batches[(self.loader.drawn - 1) % len(self.case.batches)]
 
     @property
-    def module(self) -> ToyModel:
+    def module(self) -> ToyModel:  # type: ignore[override]
         """What a module of a class that is made without its constructor trains."""
         return self.model
 
@@ -183,22 +180,9 @@ def _scheduler(values: Values, _: str) -> Any:
     return _Schedule(values.optimizer, lambda _: 1.0)
 
 
-class _Settings(Answering):
-    """A configuration or an object, in which what no name explains is None."""
-
-    def _read(self, name: str, frame: FrameType) -> Any:
-        try:
-            return super()._read(name, frame)
-        except UnknownValueError:
-            if not is_plain_read(frame):
-                raise
-            values: Any = self._surroundings
-            values.read["{}.{}".format(self._path, name)] = Guess(None)
-            return None
-
-
 def _object(values: Values, path: str) -> Any:
-    return _Settings(values, path, roles.of_settings)
+    """A configuration or an object, in which what no name explains is None."""
+    return Stub(values, path, roles.of_settings)
 
 
 def _per_step(values: Values) -> int:

@@ -1,4 +1,4 @@
-"""Values that constructors compute, backends, per-sample gradients, and answers that are stored; checks are no norm."""
+"""Objects made without `__init__`: what constructors compute, backends, per-sample gradients, stored results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a target reads beside the gradients is filled by name and told by its path, and makes no collector of it."""
+"""What a target reads beside the gradients is filled by name and recorded by its path, and makes no collector of it."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -240,25 +241,7 @@ def test_an_object_is_made_without_its_constructor_where_that_needs_too_much() -
         method_plan(Trainer, "count")
 
 
-def test_what_was_read_is_made_before_a_measured_call() -> None:
-    """The control is a call of the same plan without its paths."""
-    plan = made(Trainer, "powers")
-    caller = Caller(Trainer.powers, Trainer, "powers", {})
-
-    def is_there_before(paths: tuple[str, ...]) -> bool:
-        caller.is_searched = True
-        call = caller.prepare(plan.feed._replace(paths=paths), (benign(), [None]))
-        before = set(caller.around.read)
-        call()
-        return before == set(caller.around.read)
-
-    assert is_there_before(plan.feed.paths)
-    assert not is_there_before(())
-
-
 def test_a_plan_of_a_made_object_survives_its_journey_as_json() -> None:
-    import json
-
     plan = made(Trainer, "clip")
     again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
     assert again == plan

@@ -1,0 +1,225 @@
+"""Stubs: objects that stand for what a target reads and record it, and the error for a value that nothing explains.
+
+A stub returns a value by the attribute's name first. What no name explains is inferred from its use: what is iterated
+holds one thing, what is called returns one, and an object is of the checkout's class that defines the methods called.
+A value that is used as a truth, a number or a tensor stays unknown.
+"""
+
+import dis
+import sys
+from types import FrameType
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+
+import torch
+
+from ..base.refusals import CannotFeedError
+from . import guesses
+from .guesses import Guess
+
+CALLED = "called"
+"""Recorded for a path whose name suggests a value, and which the target calls."""
+_PLAIN_READS = ("LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR", "BINARY_OP")
+
+
+class UnknownValueError(CannotFeedError, AttributeError, KeyError):
+    """A target reads a value that nothing explains; code that looks whether it is there sees that it is not."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def no_value(path: str) -> UnknownValueError:
+    """Return the error that names what is read, with the option that gives it."""
+    return UnknownValueError("{0}: no value is known: give --argument {0}=VALUE".format(path))
+
+
+def is_plain_read(frame: FrameType) -> bool:
+    """Whether code reads an attribute or an item directly: not by `getattr`, `hasattr` or `get`."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] in _PLAIN_READS
+
+
+def is_called(frame: FrameType, place: Optional[int] = None) -> bool:
+    """Whether code reads an attribute to call it, `x.name(...)`: where the frame is now, or at a `place` of it."""
+    code, place = frame.f_code.co_code, frame.f_lasti if place is None else place
+    name = dis.opname[code[place]]
+    return name == "LOAD_METHOD" or (name == "LOAD_ATTR" and sys.version_info >= (3, 12) and bool(code[place + 1] & 1))
+
+
+def raised_at(error: BaseException) -> Tuple[FrameType, int]:
+    """Return the frame that raised, and the place in its code."""
+    trace = error.__traceback__
+    assert trace is not None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame, trace.tb_lasti
+
+
+class Recorder:
+    """Fills what one call reads and records it in `read` by its dotted path; `given` are values that somebody gave.
+
+    What no name explains is None where a recorder `has_none`; else it is inferred from its use: `by_use` holds what was
+    found so by path, the class of an object as `module:Class`, `CALLED`, or "", and `waiting` the paths whose use said
+    nothing yet. While `is_preparing`, values are made before the target reads them.
+    """
+
+    has_none = False
+
+    def __init__(self, given: Dict[str, Any]) -> None:
+        self.given = given
+        self.read: Dict[str, Guess] = {}
+        self.by_use: Dict[str, str] = {}
+        self.waiting: Dict[str, None] = {}
+        self.is_preparing = False
+
+    module: Any = None
+    optimizer: Any = None
+
+    def filled(self, path: str, found: Optional[Guess]) -> Any:
+        """Return the value at `path`: given, or what `found` stands for."""
+        raise NotImplementedError
+
+    def object_at(self, path: str, method: str = "") -> Any:
+        """Return the object of a class of the checkout at a path; None where no class is known."""
+        return None
+
+    def wait_for(self, path: str) -> None:
+        """Record that a value was used in a way that says nothing of it."""
+
+    def silences(self, _: str) -> bool:
+        """Whether what a constructor stores under this name is replaced by an object that does nothing."""
+        return False
+
+
+class Stub:
+    """Stands for the value at `path`; `find` knows its attributes by name, None for a value of unknown kind."""
+
+    def __init__(self, around: Recorder, path: str, find: Optional[Callable[[str], Optional[Guess]]] = None) -> None:
+        self.__dict__.update(_around=around, _path=path, _find=find or guesses.of_object, _is_known=find is not None)
+
+    def _part(self, end: str, found: Optional[Guess] = None) -> Any:
+        around = self._around
+        around.waiting.pop(self._path, None)
+        if end not in self.__dict__:
+            self.__dict__[end] = around.filled(self._path + end, found)
+        return self.__dict__[end]
+
+    def _held(self) -> List[Any]:
+        """What it holds: the gradients or parameters that its name promises, else one thing."""
+        kind = guesses.carrier(guesses.last_name(self._path))
+        if kind not in (guesses.GRADIENTS, guesses.PARAMETERS):
+            return [self._part("[0]")]
+        held: List[Any] = self._part("[:]", Guess(kind))
+        return held
+
+    def _read(self, name: str, frame: FrameType) -> Any:
+        around, path = self._around, "{}.{}".format(self._path, name)
+        found, is_method = self._find(name), is_called(frame) or around.by_use.get(path) == CALLED
+        if is_method and not (guesses.is_callable(found) or around.has_none):
+            found = None
+        returns_gradients = is_method and name[:4] == "get_" and guesses.carrier(name[4:]) == guesses.GRADIENTS
+        is_unknown_method = is_method and found is None and not (self._is_known or returns_gradients)
+        made = None if path in around.given else around.object_at(self._path, name if is_unknown_method else "")
+        if made is not None:
+            return getattr(made, name)
+        if is_method and name == "clip_grad_norm":
+            around.by_use[path], found = CALLED, Guess(guesses.CLIPS)
+        is_plain = around.is_preparing or is_plain_read(frame)
+        if found is None and path not in around.given and not is_plain:
+            raise no_value(path)
+        if found is None and path not in around.given and around.has_none:
+            found = Guess(None)
+        value = self.__dict__[name] = self._part("." + name, found)
+        return value
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._read(name, sys._getframe(1))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        made = self._around.object_at(self._path)
+        (self.__dict__ if made is None else made.__dict__)[name] = value
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        name = guesses.last_name(self._path)
+        return self._part("()", guesses.guess(name, "") or guesses.of_object(name))
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self.__dict__[key] if key in self.__dict__ else self._read(key, sys._getframe(1))
+        held = self._held()
+        return held[key] if isinstance(key, (int, slice)) and len(held) > 1 else held[0]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.__dict__[key] = value
+
+    def __contains__(self, key: Any) -> bool:
+        if not isinstance(key, str):
+            return key in self.keys()
+        known = key in self.__dict__ or "{}.{}".format(self._path, key) in self._around.given
+        return known or (self._is_known and self._find(key) is not None)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the default of the code that asks: it is better than a guess."""
+        return self[key] if key in self and (default is None or key in self.__dict__) else default
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._held())
+
+    def __len__(self) -> int:
+        return len(self._held())
+
+    def keys(self) -> Iterable[Any]:
+        return range(len(self._held()))
+
+    def values(self) -> List[Any]:
+        return self._held()
+
+    def items(self) -> List[Tuple[int, Any]]:
+        return list(enumerate(self._held()))
+
+    def __bool__(self) -> bool:
+        self._is_used_as_a_value()
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        self._is_used_as_a_value()
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def _is_used_as_a_value(self) -> None:
+        if not self._is_known and not any(part[0] in ".[(" for part in self.__dict__):
+            self._around.wait_for(self._path)
+
+
+class Quiet:
+    """A logger or writer: any method accepts anything, records the numbers by their names, and returns None.
+
+    Writers (`add_scalar`, `wandb.log`, `logger.info`) copy a tensor to the host, and so does this.
+    """
+
+    def __init__(self, said: Dict[str, Any]) -> None:
+        self.__dict__["_said"] = said
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def debug(self, *_: Any, **__: Any) -> None:
+        """Do nothing: `logging` formats no message of a level that is off."""
+
+    def __call__(self, *values: Any, **named: Any) -> None:
+        names = [value for value in values if isinstance(value, str)]
+        for value in values:
+            if isinstance(value, dict):
+                named.update({str(key): each for key, each in value.items()})
+            elif names and isinstance(value, (int, float, torch.Tensor)) and names[0] not in named:
+                named[names[0]] = value
+        for name, value in named.items():
+            if isinstance(value, (int, float, torch.Tensor)):
+                self._said[name] = value.detach().cpu() if isinstance(value, torch.Tensor) else value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self(name, value)

@@ -350,6 +350,11 @@ def targets_of(node: ast.AST) -> list[ast.expr]:
     return [node.target] if isinstance(node, ast.AnnAssign) else []
 
 
+def changed_by(node: ast.AST) -> list[ast.expr]:
+    """What an assignment sets or changes: also the target of `x += 1`; nothing for anything else."""
+    return [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
+
+
 def is_constant(node: ast.AST, value: object) -> bool:
     """Whether a node is the literal `value`, of the same type: `0` is not `False`."""
     return isinstance(node, ast.Constant) and type(node.value) is type(value) and node.value == value

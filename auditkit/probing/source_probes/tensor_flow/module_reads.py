@@ -17,9 +17,9 @@ from auditkit.probing.source_code.modules import (
     Function,
     FunctionNode,
     Module,
+    changed_by,
     dotted_name,
     statements,
-    targets_of,
 )
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     HOST,
@@ -30,8 +30,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
     of_annotation,
     of_parameter,
 )
-from auditkit.probing.source_probes.tensor_flow.reads import HostRead, Summary
-from auditkit.probing.source_probes.tensor_flow.value_flow import ValueFlow
+from auditkit.probing.source_probes.tensor_flow.value_flow import HostRead, Summary, ValueFlow
 
 MOST_HELPERS_DEEP = 3
 
@@ -173,5 +172,4 @@ class ModuleReads:
 
 
 def _sets_self(node: ast.stmt) -> bool:
-    targets = [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
-    return any(dotted_name(target).startswith("self.") for target in targets)
+    return any(dotted_name(target).startswith("self.") for target in changed_by(node))

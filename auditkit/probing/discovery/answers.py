@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from auditkit.probing.discovery.gradient_facts import GradientFlow
+from auditkit.probing.discovery.gradient_flow import GradientFlow
 from auditkit.probing.discovery.gradient_names import is_about_figures, is_finite_check
 from auditkit.probing.source_code.modules import Class, Function, dotted_name, is_constant, targets_of, text_in
 

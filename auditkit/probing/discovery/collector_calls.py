@@ -11,7 +11,8 @@ from dataclasses import replace
 from auditkit.model.enums import Takes
 from auditkit.probing.discovery import gradient_names as names
 from auditkit.probing.discovery.answers import literal_keys
-from auditkit.probing.discovery.gradient_facts import (
+from auditkit.probing.discovery.feeding import gradient_parameters, parameter_kinds
+from auditkit.probing.discovery.gradient_flow import (
     GRADIENTS,
     NORM,
     NOTHING,
@@ -19,10 +20,10 @@ from auditkit.probing.discovery.gradient_facts import (
     GradientFlow,
     HelperAnswer,
     HelperMark,
+    trace,
+    trains,
 )
-from auditkit.probing.discovery.gradient_flow import trace, trains
-from auditkit.probing.discovery.signatures import gradient_parameters, parameter_kinds
-from auditkit.probing.source_code.modules import Class, Function, dotted_name, statements
+from auditkit.probing.source_code.modules import Class, Function, dotted_name, last_name, statements
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _MOST_ROUNDS = 4  # a collector called by a collector called by a collector, and one to spare
@@ -89,11 +90,11 @@ class CollectorCalls:
         for function in functions:
             nodes = function.nodes if _REGISTERS.search(function.text) else ()
             for call in (node for node in nodes if isinstance(node, ast.Call)):
-                first = _HOOKS.get(names.last_name(call.func))
+                first = _HOOKS.get(last_name(call.func))
                 if first is None or len(call.args) <= first:
                     continue
                 hook = call.args[first]
-                if isinstance(hook, ast.Call) and names.last_name(hook.func) == "partial" and hook.args:
+                if isinstance(hook, ast.Call) and last_name(hook.func) == "partial" and hook.args:
                     first += len(hook.args) - 1
                     hook = hook.args[0]
                 found = self.callee(function, ast.Call(hook, [], []))
@@ -157,7 +158,7 @@ class CollectorCalls:
 
     def _by_name(self, call: ast.Call) -> Function | None:
         """The method that a call on an unknown object means, where its name tells it from others."""
-        name = names.last_name(call.func)
+        name = last_name(call.func)
         is_known = name in names.REDUCTIONS or names.clips(name)  # `x.norm()` is a tensor's
         if not isinstance(call.func, ast.Attribute) or is_known or not names.speaks_of_gradients(name):
             return None

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_name
+from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_name, last_name
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _TRAINS = "trains"
@@ -162,7 +162,7 @@ def _calls(body: Iterable[ast.AST]) -> Iterator[ast.Call]:
 def _effects_of(module: Module, call: ast.Call, inside: frozenset[str]) -> Iterator[str]:
     """What a call does, also by way of functions of the same file."""
     name = dotted_name(call.func)
-    last = call.func.attr if isinstance(call.func, ast.Attribute) else name
+    last = last_name(call.func)
     if last == "system" and not call.args:  # platform.system() says a name
         return
     if last in _EFFECTS:

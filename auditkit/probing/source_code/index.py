@@ -10,9 +10,8 @@ from typing import TypeVar
 
 from auditkit.model.text import inert, inert_line
 from auditkit.probing.checkouts.checkout import import_roots
-from auditkit.probing.source_code.facts import ModuleFacts
+from auditkit.probing.source_code.facts import ModuleFacts, facts_of, load, parse
 from auditkit.probing.source_code.files import SourceFile, list_files
-from auditkit.probing.source_code.module_facts import facts_of, load, parse
 from auditkit.probing.source_code.modules import Module, SourceProblem, source_bytes
 from auditkit.probing.source_code.python_files import garbage_collection_paused
 

@@ -343,6 +343,11 @@ def dotted_name(node: ast.expr) -> str:
     return ".".join([node.id, *reversed(parts)]) if parts and isinstance(node, ast.Name) else ""
 
 
+def last_name(node: ast.expr) -> str:
+    """The last word of what is called: `norm` of `torch.norm` and of `f(x).norm`."""
+    return node.attr if isinstance(node, ast.Attribute) else dotted_name(node)
+
+
 def targets_of(node: ast.AST) -> list[ast.expr]:
     """What an assignment sets, with or without an annotation; nothing for anything else."""
     if isinstance(node, ast.Assign):

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 
 from auditkit.errors import nearest_names
 from auditkit.model.runs.target import TRAINING_STEP, split_call
-from auditkit.probing.discovery.blocks.functions import (
+from auditkit.probing.discovery.blocks.bodies import (
     BlockFunction,
     answering_function,
     block_function,
     named_function,
 )
-from auditkit.probing.discovery.blocks.handed_on import handed_on
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, Suite, own_statements, suites_of
-from auditkit.probing.discovery.blocks.runs import Run, Runs
+from auditkit.probing.discovery.blocks.runs import Run, Runs, handed_on
 from auditkit.probing.discovery.blocks.training_calls import TrainingCalls
 from auditkit.probing.discovery.blocks.training_loops import MAY_TRAIN, training_loops
 from auditkit.probing.patching.local_names import names_of

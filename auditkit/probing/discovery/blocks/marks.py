@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from auditkit.probing.discovery.gradient_facts import GRADIENTS, NOTHING, STATISTICS
-from auditkit.probing.discovery.gradient_flow import Tracer
-from auditkit.probing.discovery.gradient_names import gets_gradients, last_name
+from auditkit.probing.discovery.gradient_flow import GRADIENTS, NOTHING, STATISTICS, Tracer
+from auditkit.probing.discovery.gradient_names import gets_gradients
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.source_code.modules import FunctionNode, dotted_name, targets_of
+from auditkit.probing.source_code.modules import FunctionNode, changed_by, dotted_name, last_name
 from auditkit.probing.source_code.statements import head_of
 from auditkit.probing.source_code.walking import children, walk
 
@@ -106,13 +105,13 @@ class ScopeMarks:
 
     def rewrites(self, statement: ast.stmt) -> bool:
         """Whether the statement itself makes other gradients of them, and does not limit them."""
-        targets = [statement.target] if isinstance(statement, ast.AugAssign) else targets_of(statement)
+        targets = changed_by(statement)
         return any(map(_writes_gradient, targets)) and not self.limits(statement)
 
     def _limits_value(self, value: ast.expr) -> bool:
         """`p.grad = torch.clamp(p.grad, -1, 1)`, `p.grad = p.grad * clip_coef`."""
         if isinstance(value, ast.Call):
-            name = value.func.attr if isinstance(value.func, ast.Attribute) else dotted_name(value.func)
+            name = last_name(value.func)
             return name in _LIMITING_CALLS and any(map(self._is_gradient, (value.func, *value.args)))
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult | ast.Div):
             return self._is_gradient(value.left) and self.is_limit(value.right)
@@ -133,7 +132,7 @@ class ScopeMarks:
 
 
 def _is_collective(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)
+    name = last_name(call.func)
     return name.startswith("all_") or name.endswith("_") or name in ("reduce", "broadcast", "barrier")
 
 
@@ -213,7 +212,7 @@ class _ParameterGradients(Tracer):
     def call(self, node: ast.Call) -> int:
         before = len(self.flow.reduced)
         mark = super().call(node)
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
+        name = last_name(node.func)
         if mark == GRADIENTS and gets_gradients(name) and node.args:
             return NOTHING  # `predictor.get_gradients(instances)`: of inputs
         if len(self.flow.reduced) > before and (name in LIBRARY or self._compares_gradients(node)):

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.runs.target import TRAINING_STEP
-from auditkit.probing.discovery.blocks.bodies import with_suites
-from auditkit.probing.discovery.blocks.functions import BlockFunction, loop_function, reads_of
+from auditkit.probing.discovery.blocks.bodies import BlockFunction, loop_function, reads_of, with_suites
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
 from auditkit.probing.discovery.blocks.runs import Run
 from auditkit.probing.discovery.blocks.training_calls import TrainingCalls

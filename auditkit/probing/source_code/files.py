@@ -6,7 +6,7 @@ import fnmatch
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from auditkit.model.text import counted
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.reading import read_file, read_text
-from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, is_foreign
+from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, files_below, is_foreign
 
 _ARCHIVES = re.compile(r"_?(archived?|archives|old|deprecated|obsolete|attic|graveyard)")
 
@@ -70,7 +70,9 @@ def list_files(root: Path) -> list[SourceFile]:
     there. In both cases without hidden, vendored, built and environment folders, and hidden Python files.
     """
     names = _listed_by_git(root)
-    found = [_classified(root, name) for name in (names if names is not None else _walked(root))]
+    if names is None:
+        names = [path.relative_to(root).as_posix() for path in files_below(root, is_foreign)]
+    found = [_classified(root, name) for name in names]
     return sorted((file for file in found if file is not None), key=lambda file: file.name)
 
 
@@ -115,13 +117,6 @@ def _lies_in_foreign(root: Path, name: str, known: dict[str, bool]) -> bool:
     return known[folder]
 
 
-def _walked(root: Path) -> Iterator[str]:
-    for folder, subfolders, files in os.walk(root):
-        subfolders[:] = sorted(name for name in subfolders if not is_foreign(Path(folder, name)))
-        for name in files:
-            yield Path(folder, name).relative_to(root).as_posix()
-
-
 class LeftOut:
     """The files of a checkout that nobody is asked about: vendored and archived ones, and those of `exclude`.
 
@@ -145,7 +140,8 @@ class LeftOut:
 
         `collectors` are the files of what would have been asked.
         """
-        files = list(_python_files(self._root))
+        below = files_below(self._root, lambda folder: folder.name not in VENDORED_FOLDERS and is_foreign(folder))
+        files = [path.relative_to(self._root).as_posix() for path in below if path.suffix == ".py"]
         held = Counter(map(self.place_of, collectors))
         told = []
         for (place, why), count in sorted(Counter(map(self._place, files)).items()):
@@ -199,12 +195,3 @@ def _copyrights(folder: Path) -> frozenset[bytes]:
 
 def _submodules(root: Path) -> frozenset[str]:
     return frozenset(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", read_text(root / ".gitmodules"), re.MULTILINE))
-
-
-def _python_files(root: Path) -> Iterator[str]:
-    """Every Python file but those in hidden and built folders, and in environments; vendored ones, too."""
-    for folder, subfolders, files in os.walk(root):
-        subfolders[:] = [name for name in subfolders if name in VENDORED_FOLDERS or not is_foreign(Path(folder, name))]
-        for name in files:
-            if name.endswith(".py"):
-                yield Path(folder, name).relative_to(root).as_posix()

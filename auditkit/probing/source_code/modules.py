@@ -11,7 +11,7 @@ import sys
 import threading
 import tokenize
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -187,17 +187,24 @@ def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
     """The checkout's own Python files: no tests unless wanted, no hidden, vendored or generated folders.
 
     Links are not followed: what they lead to inside the checkout has a name of its own, and what lies
-    outside is not part of it. So a loop of links ends nothing. A name that no line can show is no module's.
+    outside is not part of it. A name that no line can show is not a module's.
     """
+
+    def is_left_out(folder: Path) -> bool:
+        is_test = not with_tests and folder.name in TEST_FOLDERS
+        return is_test or is_foreign(folder) or inert_line(folder.name) != folder.name
+
+    for path in files_below(root, is_left_out):
+        is_test = not with_tests and TEST_FILE.fullmatch(path.name)
+        if path.suffix == ".py" and not is_test and inert_line(path.name) == path.name and not path.is_symlink():
+            yield path
+
+
+def files_below(root: Path, is_left_out: Callable[[Path], bool]) -> Iterator[Path]:
+    """Every file below a folder, without those of the folders that are left out, each folder's in order."""
     for folder, subfolders, files in os.walk(root):
-        named = (name for name in subfolders if with_tests or name not in TEST_FOLDERS)
-        kept = (name for name in named if not is_foreign(Path(folder, name)))
-        subfolders[:] = sorted(name for name in kept if inert_line(name) == name)
-        for name in sorted(name for name in files if inert_line(name) == name):
-            path = Path(folder, name)
-            is_test = not with_tests and TEST_FILE.fullmatch(name)
-            if name.endswith(".py") and not is_test and not path.is_symlink():
-                yield path
+        subfolders[:] = sorted(name for name in subfolders if not is_left_out(Path(folder, name)))
+        yield from (Path(folder, name) for name in sorted(files))
 
 
 def is_foreign(folder: Path) -> bool:
@@ -274,7 +281,7 @@ def _imports(module: Module, is_package: bool) -> Iterator[Import]:
                     # `import package.module` binds `package`, and makes `package.module` loaded.
                     yield Import(alias.name, "", "", item.lineno)
         elif isinstance(item, ast.ImportFrom):
-            origin = _absolute_origin(module.name, item, is_package)
+            origin = absolute_origin(module.name, item.module or "", item.level, is_package)
             for alias in item.names:
                 yield Import(origin, alias.name, alias.asname or alias.name, item.lineno)
 
@@ -323,13 +330,13 @@ def _index_class(module: Module, node: ast.ClassDef, prefix: str) -> None:
             _index_class(module, item, owner.qualified_name + ".")
 
 
-def _absolute_origin(importer: str, item: ast.ImportFrom, is_package: bool) -> str:
-    """The module that `from ... import` in the module `importer` names, its leading dots resolved."""
-    if not item.level:
-        return item.module or ""
+def absolute_origin(importer: str, module: str, level: int, is_package: bool) -> str:
+    """The module that `from ..module import` in the module `importer` names; `level` counts the leading dots."""
+    if not level:
+        return module
     parts = importer.split(".")
-    kept = parts[: len(parts) - item.level + (1 if is_package else 0)]
-    return ".".join([*kept, item.module] if item.module else kept)
+    kept = parts[: len(parts) - level + (1 if is_package else 0)]
+    return ".".join([*kept, module] if module else kept)
 
 
 def dotted_name(node: ast.expr) -> str:

@@ -62,7 +62,8 @@ class LibraryMethods:
             return self._function(module, dotted_name(call.func))
         receiver = dotted_name(call.func.value)
         if name == "watch":
-            return "wandb:watch" if receiver != "self" and call.args and self._imports_wandb(module) else ""
+            is_wandb = "wandb" in module.origins.values() and not self._is_own(module, "wandb")
+            return "wandb:watch" if receiver != "self" and call.args and is_wandb else ""
         is_super = isinstance(call.func.value, ast.Call) and dotted_name(call.func.value.func) == "super"
         owner = module.named(inside.rpartition(".")[0]) if is_super or receiver == "self" else None
         if isinstance(owner, Class):
@@ -85,9 +86,6 @@ class LibraryMethods:
     def _parts(self) -> frozenset[str]:
         """The names of all folders and files of the checkout: a script may import any of them."""
         return frozenset(part for file in self._files.names for part in file.with_suffix("").parts)
-
-    def _imports_wandb(self, module: Module) -> bool:
-        return "wandb" in module.origins.values() and not self._is_own(module, "wandb")
 
     def _holder(self, module: Module, receiver: str, method: str) -> str:
         """The class of a library whose instance a name is: made of it, or the only class that has the method."""
@@ -215,25 +213,19 @@ def _candidate(calls: list[LibraryCall]) -> Candidate:
     first = calls[0]
     limits = ({name: call.arguments[name] for name in _LIMITS if name in call.arguments} for call in calls)
     places = tuple(call.place for call in calls)
-    contract, takes = _answer_and_feed(first.function)
+    package, _, name = first.function.partition(":")
+    torchs = Method(Contract.GRAD_NORM, (_FUNCTIONS[name][0],)) if package == _MODULE else None
+    known = torchs or METHODS.get(name.rpartition(".")[2], FUNCTION)
     return Candidate(
         call=first.function,
         file=first.file,
         line=first.line,
-        contract_guess=contract,
-        takes_guesses=takes,
+        contract_guess=known.contract,
+        takes_guesses=known.takes,
         arguments={**next(filter(None, limits), {}), **first.manner},
         evidence=(f"called at {counted(len(places), 'place')}: {', '.join(places)}",),
         places=places,
     )
-
-
-def _answer_and_feed(function: str) -> tuple[Contract, tuple[Takes, ...]]:
-    package, _, name = function.partition(":")
-    if package == _MODULE:
-        return Contract.GRAD_NORM, (_FUNCTIONS[name][0],)
-    method = METHODS.get(name.rpartition(".")[2], FUNCTION)
-    return method.contract, method.takes
 
 
 def _calls(module: Module) -> list[tuple[ast.Call, str]]:

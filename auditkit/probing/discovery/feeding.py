@@ -218,7 +218,6 @@ def required_by_constructor(owner: Class, constructor: Function | None) -> tuple
     """The names of the arguments that making an instance needs; `constructor` may be a base's."""
     if constructor is not None:
         return tuple(item.arg for item in constructor.required)
-    decorators = {dotted_name(item.func if isinstance(item, ast.Call) else item) for item in owner.node.decorator_list}
-    if {"dataclass", "dataclasses.dataclass"} & decorators:
+    if "dataclass" in owner.decorators:
         return tuple(ast.unparse(item.target) for item in owner.fields if item.value is None)
     return ()

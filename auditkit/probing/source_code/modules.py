@@ -55,6 +55,12 @@ class Import:
     line: int
 
 
+def _decorators(node: FunctionNode | ast.ClassDef) -> frozenset[str]:
+    """The last words of decorators: `staticmethod`, `property`, `no_grad`."""
+    called = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
+    return frozenset(dotted_name(item).rpartition(".")[2] for item in called)
+
+
 @dataclass(eq=False)
 class Function:
     """A function of the checkout that can be called by a name: at module level, or in a class."""
@@ -74,9 +80,7 @@ class Function:
 
     @property
     def decorators(self) -> frozenset[str]:
-        """The last words of its decorators: `staticmethod`, `property`, `no_grad`."""
-        called = (item.func if isinstance(item, ast.Call) else item for item in self.node.decorator_list)
-        return frozenset(dotted_name(item).rpartition(".")[2] for item in called)
+        return _decorators(self.node)
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
@@ -125,6 +129,10 @@ class Class:
     qualified_name: str
     node: ast.ClassDef
     methods: dict[str, Function] = field(default_factory=dict)
+
+    @property
+    def decorators(self) -> frozenset[str]:
+        return _decorators(self.node)
 
     @property
     def fields(self) -> list[ast.AnnAssign]:

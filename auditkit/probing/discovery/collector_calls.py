@@ -23,7 +23,7 @@ from auditkit.probing.discovery.gradient_flow import (
     trace,
     trains,
 )
-from auditkit.probing.source_code.modules import Class, Function, dotted_name, last_name, statements
+from auditkit.probing.source_code.modules import Class, Function, dotted_name, instances_in, last_name
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _MOST_ROUNDS = 4  # a collector called by a collector called by a collector, and one to spare
@@ -101,10 +101,6 @@ class CollectorCalls:
                 if found is not None and first < len(found.parameters):
                     self._hooks[found] = {found.parameters[first].arg: GRADIENTS}
 
-    def _tells_as_hook(self, function: Function, flow: GradientFlow) -> bool:
-        """What a hook gives back goes into the gradients, compressed or scaled: only what it keeps is told."""
-        return bool(flow.stores or flow.reports or (flow.clips and names.is_named_for_clipping(function.name)))
-
     def names(self) -> set[str]:
         """What collectors are called, and joiners that are named for it, also where modules import them."""
         joiners = (function.name for function in self.joiners if names.speaks_of_gradients(function.name))
@@ -124,7 +120,12 @@ class CollectorCalls:
         for function in functions:
             marked = marked_parameters(function) | self._hooks.get(function, {})
             flow = trace(function.node, marked, self._helper_mark(function))
-            tells = self._tells_as_hook(function, flow) if function in self._hooks else flow.tells
+            tells = flow.tells
+            if function in self._hooks:
+                # What a hook gives back goes into the gradients, compressed or scaled: only what it keeps is told.
+                tells = bool(flow.stores or flow.reports) or bool(
+                    flow.clips and names.is_named_for_clipping(function.name)
+                )
             if tells and not flow.differentiates:
                 if function not in self.collectors:
                     found[function] = None
@@ -190,22 +191,9 @@ class CollectorCalls:
     def callee(self, function: Function, call: ast.Call) -> Function | None:
         """The function of the checkout that a call reaches, where that can be told."""
         if function not in self._instances:
-            self._instances[function] = self._local_instances(function)
+            own = function.owner.methods.get("__init__") if function.owner is not None else None
+            self._instances[function] = instances_in((function, own), self.files.resolve)
         return self.files.callee(function, call, self._instances[function])
-
-    def _local_instances(self, function: Function) -> dict[str, Class]:
-        """Names that hold an instance of a class of the checkout, `self.x` set in `__init__` included."""
-        found: dict[str, Class] = {}
-        bodies = [function]
-        if function.owner is not None and "__init__" in function.owner.methods:
-            bodies.append(function.owner.methods["__init__"])
-        for body in bodies:
-            for node in statements(body.node.body):
-                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                    made = self.files.resolve(function.module, dotted_name(node.value.func))
-                    if isinstance(made, Class):
-                        found |= {name: made for target in node.targets if (name := dotted_name(target))}
-        return found
 
     def trains(self, function: Function) -> bool:
         """Whether a function runs a part of training itself: a step, a backward pass."""
@@ -281,11 +269,8 @@ def may_read_gradients(function: Function) -> bool:
 
 def marked_parameters(function: Function) -> dict[str, int]:
     """What a function's parameters hold by their names."""
-    return _norms(function) | dict.fromkeys(gradient_parameters(function), GRADIENTS)
-
-
-def _norms(function: Function) -> dict[str, int]:
-    return {item.arg: NORM for item in function.parameters if names.holds_norm(item.arg)}
+    norms = {item.arg: NORM for item in function.parameters if names.holds_norm(item.arg)}
+    return norms | dict.fromkeys(gradient_parameters(function), GRADIENTS)
 
 
 def _answer(function: Function, flow: GradientFlow) -> HelperAnswer:

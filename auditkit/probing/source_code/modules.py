@@ -34,6 +34,7 @@ PARSER = threading.Lock()
 another thread parse in the middle of `ast.parse` (github.com/python/cpython/issues/106905)."""
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_MOST_BASES = 8
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,29 @@ class Module:
         yield from self.functions.values()
         for owner in self.classes.values():
             yield from owner.methods.values()
+
+
+def method_of(
+    owner: Class | None, name: str, resolve: Callable[[Module, str], object], depth: int = 0
+) -> Function | None:
+    """The method of a class, or of the first of its bases that has one; `resolve` says what a base's name means."""
+    if owner is None or name in owner.methods or depth >= _MOST_BASES:
+        return owner.methods.get(name) if owner is not None else None
+    bases = (resolve(owner.module, dotted_name(base)) for base in owner.node.bases)
+    inherited = (method_of(base, name, resolve, depth + 1) for base in bases if isinstance(base, Class))
+    return next((found for found in inherited if found is not None), None)
+
+
+def instances_in(functions: Iterable[Function | None], resolve: Callable[[Module, str], object]) -> dict[str, Class]:
+    """The names that functions give an instance of a class to, `self.x` in `__init__` included."""
+    found: dict[str, Class] = {}
+    for function in filter(None, functions):
+        for node in statements(function.node.body):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                made = resolve(function.module, dotted_name(node.value.func))
+                if isinstance(made, Class):
+                    found |= {name: made for target in node.targets if (name := dotted_name(target))}
+    return found
 
 
 @functools.cache

@@ -63,6 +63,11 @@ _MODULES = frozenset(("Module", "Linear", "Conv2d", "DistributedDataParallel"))
 _CONTAINER_METHODS = frozenset(("append", "add", "insert", "appendleft"))
 _WRAPPERS = frozenset(("tqdm", "track", "deque", "islice", "chain", "cycle"))
 """Functions of others that give the elements of what they are given, whatever they are imported from."""
+_BUILTINS = frozenset((
+    "float", "int", "bool", "complex", "str", "repr", "format", "print", "any", "all", "max", "min", "sorted", "map",
+    "filter", "list", "tuple", "iter", "reversed", "set", "frozenset", "len", "isinstance", "hasattr", "id", "type",
+    "range", "callable", "issubclass", "abs", "round", "sum", "next", "enumerate", "zip", "getattr", "dict",
+))  # fmt: skip
 
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 Narrowed = tuple[dict[str, Kind], dict[str, Kind]]
@@ -116,18 +121,12 @@ class Loop:
     def is_over_gradients(self, value: ast.expr, function: Function) -> bool:
         """Whether reading `value` in it is about gradients, or their like in a function that deals with gradients."""
         parts = [value, *([] if self.over is None else [self.over])]
-        if any(map(names_gradients, parts)) or self._reads_gradients():
+        reads = (part for part in walk([self.body]) if isinstance(part, ast.Attribute)) if self.body else ()
+        if any(map(names_gradients, parts)) or any(
+            part.attr == "grad" and dotted_name(part).partition(".")[0] in self.names for part in reads
+        ):
             return True
         return any(names_gradients(part, _THEIR_LIKE) for part in parts) and names_gradients(function.node)
-
-    def _reads_gradients(self) -> bool:
-        """Whether its turns read the `.grad` of what changes with them."""
-        return self.body is not None and any(
-            isinstance(part, ast.Attribute)
-            and part.attr == "grad"
-            and dotted_name(part).partition(".")[0] in self.names
-            for part in walk([self.body])
-        )
 
     def tests(self, name: str) -> bool:
         """Whether a `while` loop's test names `name`, or names nothing (`while True`)."""
@@ -397,12 +396,12 @@ class ValueFlow(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> Kind:
         written = dotted_name(node.func)
         full = self.helpers.full_name(written)
-        if isinstance(node.func, ast.Name) and not full:
-            builtin = _BUILTINS.get(written)
-            if builtin is not None:
-                return builtin(self, node, written)
+        if not full and written in _BUILTINS:
+            return self.builtin(node, written)
         if written.rpartition(".")[2] in _WRAPPERS and node.args:
-            return self.keeps(node, written)
+            kinds = [self.kind(item) for item in node.args]
+            # `itertools.chain` gives the elements of all.
+            return items(join_all(map(element, kinds if written.endswith("chain") else kinds[:1])))
         given = [self.kind(item) for item in node.args]
         keywords = {item.arg or "": self.kind(item.value) for item in node.keywords}
         if full.startswith("torch."):
@@ -453,29 +452,52 @@ class ValueFlow(ast.NodeVisitor):
             return TENSOR if _is_sent_away(node) else HOST
         return torch_kinds.of_method(base, name, given)
 
-    def number_or_text(self, node: ast.Call, name: str) -> Kind:
-        """`float(norm)` and `str(norm)` read a tensor back."""
-        for item in node.args:
-            if self.kind(item) == TENSOR:
-                self.read(node, f"{name}()", item)
-        return HOST
-
-    def tests_each(self, node: ast.Call, name: str) -> Kind:
-        """`any(...)` and `all(...)` ask every element for its truth."""
-        for item in node.args[:1]:
-            if isinstance(item, ast.GeneratorExp | ast.ListComp | ast.SetComp):
-                # The element is asked where the loop runs; its source says whether that is over tensors.
-                self.test_each_of(item, f"{name}()")
-                continue
-            kind = self.kind(item)
-            if element(kind) == TENSOR and kind != HOST:
-                with self.loop(node.lineno, item, kind):
-                    self.read(node, f"{name}()", item)
-        return HOST
-
-    def compares_each(self, node: ast.Call, name: str) -> Kind:
-        """`max(norms)`, `min(norms)` and `sorted(norms)` compare one by one, and ask for the truth of each."""
+    def builtin(self, node: ast.Call, name: str) -> Kind:
+        """What a built-in function gives; `float(norm)` reads a tensor back, `all(norms)` and `max(norms)` each."""
+        first = node.args[0] if node.args else None
+        if name in ("any", "all") and isinstance(first, ast.GeneratorExp | ast.ListComp | ast.SetComp):
+            # The element is tested where the loop runs; its source says whether that is over tensors.
+            self.test_each_of(first, f"{name}()")
+            return HOST
+        if name in ("map", "filter"):
+            return self.maps(node, name)
         kinds = [self.kind(item) for item in node.args]
+        inner = element(kinds[0]) if kinds else NONE
+        match name:
+            case "float" | "int" | "bool" | "complex" | "str" | "repr" | "format" | "print":
+                for item, kind in zip(node.args, kinds, strict=True):
+                    if kind == TENSOR:
+                        self.read(node, f"{name}()", item)
+            case "any" | "all" if first is not None and inner == TENSOR:
+                with self.loop(node.lineno, first, kinds[0]):
+                    self.read(node, f"{name}()", first)
+            case "max" | "min" | "sorted":
+                return self.compares_each(node, name, kinds)
+            case "list" | "tuple" | "iter" | "reversed" | "set" | "frozenset":
+                return items(inner)
+            case "enumerate":
+                return items(row((HOST, inner)))
+            case "zip":
+                return items(row(map(element, kinds)))
+            case "sum" | "next":
+                if name == "next" and first is not None:
+                    self.note_taken(first, kinds[0])
+                return inner if kinds else None
+            case "abs" | "round":
+                return kinds[0] if kinds else None
+            case "getattr":
+                return torch_kinds.of_attribute(kinds[0], text_in(node.args[1])) if text_in(node.args[1]) else None
+            case "dict":
+                kinds += [self.kind(word.value) for word in node.keywords]
+                if kinds and shape(kinds[0]) == "table":
+                    return kinds[0]
+                if kinds and shape(element(kinds[0])) == "row":
+                    return table(element(kinds[0])[1][-1])
+                return table(NONE) if not kinds else None
+        return HOST
+
+    def compares_each(self, node: ast.Call, name: str, kinds: list[Kind]) -> Kind:
+        """`max(norms)`, `min(norms)` and `sorted(norms)` compare one by one, and ask for the truth of each."""
         keys = [item.value for item in node.keywords if item.arg == "key"]
         if len(kinds) == 1:
             inner = element(kinds[0])
@@ -512,46 +534,6 @@ class ValueFlow(ast.NodeVisitor):
             self.read(node, f"{name}()", node.args[-1])
             return HOST
         return self.call_helper(node, function, [given])[1]
-
-    def keeps(self, node: ast.Call, name: str) -> Kind:
-        """The elements of the first; `itertools.chain` gives those of all."""
-        kinds = [self.kind(item) for item in node.args]
-        return items(join_all(map(element, kinds if name.endswith("chain") else kinds[:1])))
-
-    def enumerates(self, node: ast.Call, _: str) -> Kind:
-        return items(row((HOST, element(self.kind(node.args[0]))))) if node.args else None
-
-    def zips(self, node: ast.Call, _: str) -> Kind:
-        return items(row(element(self.kind(item)) for item in node.args))
-
-    def one_of(self, node: ast.Call, name: str) -> Kind:
-        """`sum(norms)` and `next(norms)` are what the elements are."""
-        kinds = [self.kind(item) for item in node.args]
-        if kinds and name == "next":
-            self.note_taken(node.args[0], kinds[0])
-        return element(kinds[0]) if kinds else None
-
-    def gets_attribute(self, node: ast.Call, _: str) -> Kind:
-        kinds = [self.kind(item) for item in node.args]
-        return torch_kinds.of_attribute(kinds[0], text_in(node.args[1])) if text_in(node.args[1]) else None
-
-    def makes_table(self, node: ast.Call, _: str) -> Kind:
-        kinds = [self.kind(item) for item in (*node.args, *(word.value for word in node.keywords))]
-        if kinds and shape(kinds[0]) == "table":
-            return kinds[0]
-        if kinds and shape(element(kinds[0])) == "row":
-            return table(element(kinds[0])[1][-1])
-        return table(NONE) if not kinds else None
-
-    def on_host(self, node: ast.Call, _: str) -> Kind:
-        for item in node.args:
-            self.kind(item)
-        return HOST
-
-    def same(self, node: ast.Call, _: str) -> Kind:
-        """`abs(norm)` is a tensor where the norm is one."""
-        kinds = [self.kind(item) for item in node.args]
-        return kinds[0] if kinds else None
 
     # --- statements ---
 
@@ -775,24 +757,6 @@ class ValueFlow(ast.NodeVisitor):
         if asked & _MODULES:
             return {name: MODULE}, {}
         return ({name: HOST} if asked and asked <= _ONLY_ON_HOST else {}), {}
-
-
-_BUILTINS: dict[str, Callable[[ValueFlow, ast.Call, str], Kind]] = {
-    **dict.fromkeys(("float", "int", "bool", "complex", "str", "repr", "format", "print"), ValueFlow.number_or_text),
-    **dict.fromkeys(("any", "all"), ValueFlow.tests_each),
-    **dict.fromkeys(("max", "min", "sorted"), ValueFlow.compares_each),
-    **dict.fromkeys(("map", "filter"), ValueFlow.maps),
-    **dict.fromkeys(("list", "tuple", "iter", "reversed", "set", "frozenset"), ValueFlow.keeps),
-    **dict.fromkeys(
-        ("len", "isinstance", "hasattr", "id", "type", "range", "callable", "issubclass"), ValueFlow.on_host
-    ),
-    **dict.fromkeys(("abs", "round"), ValueFlow.same),
-    **dict.fromkeys(("sum", "next"), ValueFlow.one_of),
-    "enumerate": ValueFlow.enumerates,
-    "zip": ValueFlow.zips,
-    "getattr": ValueFlow.gets_attribute,
-    "dict": ValueFlow.makes_table,
-}
 
 
 def _goes_to_cpu(node: ast.Call) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from auditkit.model.enums import Takes
 from auditkit.probing.discovery import gradient_names as names
-from auditkit.probing.discovery.answers import literal_keys
+from auditkit.probing.discovery.answers import literal_keys, values_of
 from auditkit.probing.discovery.feeding import gradient_parameters, parameter_kinds
 from auditkit.probing.discovery.gradient_flow import (
     GRADIENTS,
@@ -237,15 +237,7 @@ class CollectorCalls:
 
     def returned_calls(self, function: Function, value: ast.expr) -> list[Function]:
         """The functions of the checkout whose answer a returned expression is, by one name at most."""
-        name = dotted_name(value)
-        expressions = [value]
-        if name:
-            expressions += [
-                node.value
-                for node in function.nodes
-                if isinstance(node, ast.Assign) and name in map(dotted_name, node.targets)
-            ]
-        calls = [item for item in expressions if isinstance(item, ast.Call)]
+        calls = [item for item in values_of(function, value) if isinstance(item, ast.Call)]
         return [found for call in calls if (found := self.callee(function, call)) and found is not function]
 
     def produced_keys(self, function: Function, depth: int = 0) -> list[str]:

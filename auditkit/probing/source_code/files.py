@@ -72,16 +72,9 @@ def list_files(root: Path) -> list[SourceFile]:
     names = _listed_by_git(root)
     if names is None:
         names = [path.relative_to(root).as_posix() for path in files_below(root, is_foreign)]
-    found = [_classified(root, name) for name in names]
-    return sorted((file for file in found if file is not None), key=lambda file: file.name)
-
-
-def _classified(root: Path, name: str) -> SourceFile | None:
-    path = root / name
-    kind = _kind(path.name)
-    if not kind or path.is_symlink() or not path.is_file():
-        return None
-    return SourceFile(path, name, kind)
+    found = (SourceFile(root / name, name, _kind(name.rpartition("/")[2])) for name in names)
+    own = (file for file in found if file.kind and not file.path.is_symlink() and file.path.is_file())
+    return sorted(own, key=lambda file: file.name)
 
 
 def _kind(name: str) -> str:
@@ -128,11 +121,12 @@ class LeftOut:
         self._root = root
         self._exclude = {pattern: pattern.removeprefix("./").rstrip("/") for pattern in exclude}
         self._copyrights = _copyrights(root)
-        self._submodules = _submodules(root)
+        modules = read_text(root / ".gitmodules")
+        self._submodules = set(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", modules, re.MULTILINE))
         self._folders: dict[str, tuple[str, str]] = {"": ("", "")}
 
     def place_of(self, file: str) -> str:
-        """The outermost folder (or pattern) for which a file of the checkout is left out; "" where it is asked."""
+        """The outermost folder (or pattern) for which a file of the checkout is left out; "" where it is checked."""
         return self._place(file)[0]
 
     def sentences(self, collectors: Iterable[str] = ()) -> list[str]:
@@ -170,16 +164,12 @@ class LeftOut:
 
     def _why(self, folder: str) -> str:
         """Why a folder is left out that lies in none that is; "" where it is not."""
-        name = folder.rpartition("/")[2]
-        if name in VENDORED_FOLDERS or folder in self._submodules or self._is_copy(self._root / folder):
+        name, path = folder.rpartition("/")[2], self._root / folder
+        # A copy can be installed by itself, and its licence names others than the checkout's does.
+        is_copy = bool(self._copyrights) and any((path / file).is_file() for file in _SETUP_FILES)
+        if name in VENDORED_FOLDERS or folder in self._submodules or (is_copy and _copyrights(path) - self._copyrights):
             return "vendored"
         return "archived" if _ARCHIVES.fullmatch(name) or _DATED_FOLDER.fullmatch(name) else ""
-
-    def _is_copy(self, folder: Path) -> bool:
-        """Whether a folder can be installed by itself and its licence names others than the checkout's does."""
-        if not self._copyrights or not any((folder / name).is_file() for name in _SETUP_FILES):
-            return False
-        return not _copyrights(folder) <= self._copyrights
 
 
 def _matches(file: str, pattern: str) -> bool:
@@ -191,7 +181,3 @@ def _copyrights(folder: Path) -> frozenset[bytes]:
     licences = [path for path in sorted(folder.iterdir()) if _LICENCE.fullmatch(path.name) and path.is_file()]
     lines = (line for path in licences for line in _COPYRIGHT.findall(read_file(path) or b""))
     return frozenset(re.sub(rb"[\W\d]+", b" ", line).strip() for line in lines)
-
-
-def _submodules(root: Path) -> frozenset[str]:
-    return frozenset(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", read_text(root / ".gitmodules"), re.MULTILINE))

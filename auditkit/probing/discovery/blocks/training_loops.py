@@ -48,7 +48,13 @@ def _runs(scope: Scope, calls: TrainingCalls) -> list[Run]:
         if joined:
             deepest = max(joined, key=lambda run: sum(1 for _ in scope.around(run.statements[0])))
             found.append(_widened(scope, deepest, calls))
-    return [run for run in _merged(found) if not any(_holds(other, run) for other in found if other is not run)]
+    merged = _merged(found)
+    inside = [(run, set(own_nodes(run.statements))) for run in found]
+    return [
+        run
+        for run in merged
+        if not any(run.suite is not other.suite and run.statements[0] in nodes for other, nodes in inside)
+    ]
 
 
 def _merged(runs: Sequence[Run]) -> list[Run]:
@@ -61,11 +67,6 @@ def _merged(runs: Sequence[Run]) -> list[Run]:
         else:
             before.first, before.last = min(before.first, run.first), max(before.last, run.last)
     return merged
-
-
-def _holds(outer: Run, inner: Run) -> bool:
-    inside = {node for node in own_nodes(outer.statements) if isinstance(node, ast.stmt)}
-    return inner.suite is not outer.suite and inner.statements[0] in inside
 
 
 def _joining(scope: Scope, backward: ast.stmt, step: ast.stmt) -> Run | None:

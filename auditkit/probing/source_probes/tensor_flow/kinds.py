@@ -252,7 +252,7 @@ _FACTORIES = frozenset((
     "tensor", "as_tensor", "zeros", "ones", "full", "empty", "arange", "linspace", "logspace", "eye", "rand",
     "randn", "randint", "randperm", "from_numpy", "scalar_tensor", "range", "tril_indices", "triu_indices",
 ))  # fmt: skip
-_READ_FUNCTIONS = frozenset(("equal", "allclose", "is_nonzero"))
+READ_FUNCTIONS = frozenset(("equal", "allclose", "is_nonzero"))
 _NO_TENSORS = frozenset((
     "numel", "is_tensor", "is_storage", "is_complex", "is_floating_point", "is_grad_enabled", "result_type",
     "promote_types", "can_cast", "device", "dtype", "load", "save", "compile", "manual_seed", "seed", "no_grad",
@@ -302,17 +302,6 @@ def of_function(name: str, given: Sequence[Kind], keywords: Mapping[str, Kind], 
     # An operator of torch on a value of unknown kind: it would not be called on anything but a tensor.
     made = TENSOR if made is None and flat and flat[0] is None else made
     return items(made) if last in _SEVERAL else made
-
-
-def reads_to_host(name: str) -> bool:
-    """Whether a function of torch waits for the device by itself."""
-    part, _, last = name.rpartition(".")
-    return part == "torch" and (last in _READ_FUNCTIONS or last in WAITING)
-
-
-def answers_on_host(name: str) -> bool:
-    """Whether a function of torch waits and gives a bool: `torch.equal`."""
-    return name.rpartition(".")[2] in _READ_FUNCTIONS
 
 
 def of_method(base: Kind, name: str, given: Sequence[Kind]) -> Kind:

@@ -419,10 +419,12 @@ class ValueFlow(ast.NodeVisitor):
         return TENSOR if self.kind(node.func) == MODULE else None
 
     def torch_call(self, node: ast.Call, full: str, given: list[Kind], keywords: dict[str, Kind]) -> Kind:
-        waits = torch_kinds.reads_to_host(full) or (full == "torch.where" and len(given) == 1)
+        part, _, last = full.rpartition(".")
+        waits = part == "torch" and (last in torch_kinds.READ_FUNCTIONS or last in torch_kinds.WAITING)
+        waits = waits or (full == "torch.where" and len(given) == 1)
         if waits and TENSOR in given:
             self.read(node, f"{full}()", node.args[given.index(TENSOR)])
-            if torch_kinds.answers_on_host(full):
+            if last in torch_kinds.READ_FUNCTIONS:
                 return HOST
             return torch_kinds.of_function(full, given, keywords, False)
         if full in ("torch.tensor", "torch.as_tensor") and given and given[0] == items(TENSOR):

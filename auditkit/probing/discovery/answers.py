@@ -5,55 +5,39 @@ from __future__ import annotations
 import ast
 import re
 
-from auditkit.probing.discovery.gradient_facts import GradientFlow
+from auditkit.probing.discovery.gradient_flow import GradientFlow
 from auditkit.probing.discovery.gradient_names import is_about_figures, is_finite_check
 from auditkit.probing.source_code.modules import Class, Function, dotted_name, is_constant, targets_of, text_in
 
 
+def values_of(function: Function, value: ast.expr) -> list[ast.expr]:
+    """A returned expression, and what its name was given before."""
+    name = dotted_name(value)
+    given = [getattr(node, "value", None) for node in function.nodes if name in map(dotted_name, targets_of(node))]
+    return [value, *(item for item in given if name and isinstance(item, ast.expr))]
+
+
 def literal_keys(function: Function, value: ast.expr) -> list[str]:
     """The text keys of a returned dict: written where it is returned, or stored under its name before."""
-    keys: list[str] = []
-    dicts = [node for node in ast.walk(value) if isinstance(node, ast.Dict)]
     name = dotted_name(value)
-    if name:
-        for node in function.nodes:
-            targets = targets_of(node)
-            if any(dotted_name(target) == name for target in targets):
-                made = getattr(node, "value", None)
-                dicts += [made] if isinstance(made, ast.Dict) else []
-            keys += [
-                key
-                for target in targets
-                if isinstance(target, ast.Subscript) and dotted_name(target.value) == name
-                for key in [text_in(target.slice)]
-                if key
-            ]
-    keys = [key for node in dicts for item in node.keys if item and (key := text_in(item))] + keys
-    return list(dict.fromkeys(keys))
+    dicts = [node for node in (*ast.walk(value), *values_of(function, value)[1:]) if isinstance(node, ast.Dict)]
+    keys = [text_in(item) for node in dicts for item in node.keys]
+    stored = (target for node in function.nodes for target in targets_of(node) if isinstance(target, ast.Subscript))
+    keys += [text_in(target.slice) for target in stored if name and dotted_name(target.value) == name]
+    return list(dict.fromkeys(filter(None, keys)))
 
 
 def consumed_keys(function: Function, name: str) -> list[str]:
     """The text keys that a function demands of its parameter `name`: `stats["n"]`, not `stats.get("n")`."""
-    return list(
-        dict.fromkeys(
-            key
-            for node in function.nodes
-            if isinstance(node, ast.Subscript) and dotted_name(node.value) == name
-            if (key := text_in(node.slice))
-        )
-    )
+    read = (node for node in function.nodes if isinstance(node, ast.Subscript) and dotted_name(node.value) == name)
+    return list(dict.fromkeys(filter(None, (text_in(node.slice) for node in read))))
 
 
 def returns_several(function: Function, value: ast.expr, record: Class | None) -> bool:
     """Whether a returned expression is a mapping, a record or a sequence rather than one number."""
-    if record is not None or isinstance(value, ast.Dict | ast.DictComp | ast.Tuple | ast.List | ast.ListComp):
-        return True
-    name = dotted_name(value)
-    if not name:
-        return False
-    made = [getattr(node, "value", None) for node in function.nodes if name in map(dotted_name, targets_of(node))]
-    containers = ast.Dict | ast.DictComp | ast.List | ast.ListComp | ast.Tuple
-    return any(
+    containers = ast.Dict | ast.DictComp | ast.Tuple | ast.List | ast.ListComp
+    made = values_of(function, value)
+    return record is not None or any(
         isinstance(item, containers)
         or (isinstance(item, ast.Call) and dotted_name(item.func).rpartition(".")[2] in ("dict", "list", "defaultdict"))
         for item in made
@@ -78,18 +62,14 @@ def return_flags(function: Function) -> list[str]:
 
 
 def _returns_under(node: ast.AST, flag: str) -> bool:
-    if isinstance(node, ast.If):
-        return _asks(node.test, flag) and any(
-            isinstance(item, ast.Return) and item.value is not None for item in node.body
-        )
-    value = node.value if isinstance(node, ast.Return) else None
-    return isinstance(value, ast.IfExp) and _asks(value.test, flag)
-
-
-def _asks(test: ast.expr, flag: str) -> bool:
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test = test.operand
-    return dotted_name(test) == flag
+    """Whether a branch under the flag, or under its opposite, returns a value."""
+    test = node.test if isinstance(node, ast.If | ast.IfExp) else None
+    if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
+        test = node.value.test
+    elif not isinstance(node, ast.If) or not any(isinstance(item, ast.Return) and item.value for item in node.body):
+        return False
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    return test is not None and dotted_name(test.operand if isinstance(test, ast.UnaryOp) and negated else test) == flag
 
 
 def default_returns(function: Function) -> list[ast.expr]:
@@ -113,7 +93,7 @@ def flag_value(function: Function, flag: str) -> ast.expr | None:
             for item in node.body:
                 if isinstance(item, ast.Return):
                     return item.value
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp) and _asks(node.value.test, flag):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp) and _returns_under(node, flag):
             return node.value.body
     return None
 

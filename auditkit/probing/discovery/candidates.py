@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery import answers
+from auditkit.probing.discovery.answers import consumed_keys
 from auditkit.probing.discovery.collector_calls import CollectorCalls, marked_parameters, may_read_gradients
-from auditkit.probing.discovery.finishers import find_finishers, pair
-from auditkit.probing.discovery.gradient_facts import GradientFlow
-from auditkit.probing.discovery.gradient_flow import trace
+from auditkit.probing.discovery.feeding import Feeding, feeding, required_by_constructor, setup_method
+from auditkit.probing.discovery.gradient_flow import GradientFlow, trace
 from auditkit.probing.discovery.gradient_names import (
     clips,
     holds_gradients,
     is_about_figures,
     is_named_for_clipping,
 )
-from auditkit.probing.discovery.owners import required_by_constructor, setup_method
-from auditkit.probing.discovery.signatures import Feeding, feeding
 from auditkit.probing.source_code.files import is_in_side_folder
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
 
@@ -127,8 +125,10 @@ class Candidates:
         why = why_excluded(function, flow)
         if not why and self.calls.trains_through(function):
             why = _TRAINS
-        if not why and _only_keeps(function, flow):
-            why = "it only stores the result of another function"
+        # `self.bad = self.has_overflow()` in a private method puts the result of another function away.
+        if not why and _is_private(function):
+            tells = flow.returns_statistics or flow.clips or flow.reports or flow.reductions
+            why = "" if tells else "it only stores the result of another function"
         return why
 
     def _callers(self, function: Function) -> Iterator[str]:
@@ -146,28 +146,48 @@ class Candidates:
                         yield caller.call
 
     def _candidate(self, function: Function, flow: GradientFlow) -> Candidate:
-        kinds = {item.arg: self.calls.kinds_of(function, item) for item in function.parameters}
-        fed = feeding(function, kinds)
-        setup = None
-        if function.is_bound and not fed.groups:
-            setup = setup_method(function, self.calls.kinds_of)
-        needs = self._constructor_needs(function)
-        holds_modules = setup is not None or (
-            bool(needs) and not _is_private(function) and self._is_handed_modules(function)
+        kinds_of, owner = self.calls.kinds_of, function.owner if function.is_bound else None
+        fed = feeding(function, {item.arg: kinds_of(function, item) for item in function.parameters})
+        constructor = self.calls.files.method(owner, "__init__") if owner is not None else None
+        given = {item.arg: kinds_of(constructor, item) for item in constructor.required} if constructor else {}
+        needs = required_by_constructor(owner, constructor) if owner is not None else ()
+        setup = setup_method(function, kinds_of) if owner is not None and not fed.groups else None
+        # An object that is made of modules alone watches them, and reports later.
+        watches = (
+            bool(given) and not _is_private(function) and all(kind[:1] == (Takes.MODULE,) for kind in given.values())
         )
-        takes = self._takes(function, fed, setup)
-        pairing = pair(function, self.finishers, self.calls)
+        takes = fed.takes
+        if owner is not None and not fed.groups:
+            giver = setup or constructor
+            takes = kinds_of(giver, giver.required[0]) if giver and giver.required else ()
+        finishers, fits = pair(function, self.finishers, self.calls)
+        evidence = list(self._evidence(function, flow))
+        if setup is not None:
+            names = ", ".join(item.arg for item in setup.required)
+            evidence.append(f"{setup.name}({names}) at line {setup.node.lineno} hands it what it reads")
+        if needs:
+            evidence.append(f"making its object needs {', '.join(needs)}")
+        obstacles = []
+        if isinstance(function.node, ast.AsyncFunctionDef):
+            obstacles.append("it is a coroutine, which only an event loop can run")
+        if fed.missing:
+            obstacles.append(f"nothing is known to fit its arguments {', '.join(fed.missing)}")
+        unfit = [name for name in needs if not given.get(name)]
+        if unfit and owner is not None:
+            obstacles.append(f"making a {owner.qualified_name} needs {', '.join(unfit)}")
+        if not (fed.groups or fed.missing or setup or needs):
+            obstacles.append("no argument and no public method gives it a module, parameters or gradients")
         candidate = Candidate(
             call=self.public_names.get(function, function.call),
             file=function.module.file,
             line=function.node.lineno,
-            contract_guess=self._contract(function, flow, fed, holds_modules),
+            contract_guess=self._contract(function, flow, fed, setup is not None or watches),
             takes_guesses=takes,
-            finish_candidates=tuple(item.call for item in pairing.fitting),
+            finish_candidates=tuple(item.call for item in finishers),
             setup_guess=setup.name if setup else None,
             init_arguments=needs,
-            evidence=(*self._evidence(function, flow), *_holder_evidence(setup, needs), *pairing.evidence),
-            obstacles=tuple(self._obstacles(function, fed, setup, needs)),
+            evidence=(*evidence, *fits),
+            obstacles=tuple(obstacles),
             covered_by=tuple(self._callers(function)),
         )
         return replace(candidate, score=self._score(function, flow, candidate))
@@ -181,25 +201,6 @@ class Candidates:
             contract = Contract.GRAD_STATS if several else Contract.GRAD_NORM
         evidence = (*plain.evidence, f"returns something else with {flag}=True")
         return replace(plain, arguments={**plain.arguments, flag: True}, contract_guess=contract, evidence=evidence)
-
-    def _takes(self, function: Function, fed: Feeding, setup: Function | None) -> tuple[Takes, ...]:
-        """How the function is fed, or else its setup method, or else its class's constructor."""
-        if fed.groups or not function.is_bound or function.owner is None:
-            return fed.takes
-        giver = setup or self.calls.files.method(function.owner, "__init__")
-        return self.calls.kinds_of(giver, giver.required[0]) if giver and giver.required else ()
-
-    def _constructor_needs(self, function: Function) -> tuple[str, ...]:
-        if function.owner is None or not function.is_bound:
-            return ()
-        return required_by_constructor(function.owner, self.calls.files.method(function.owner, "__init__"))
-
-    def _is_handed_modules(self, function: Function) -> bool:
-        """Whether all that making its object needs are modules: it watches them, and reports later."""
-        constructor = self.calls.files.method(function.owner, "__init__") if function.owner is not None else None
-        given = constructor.required if constructor is not None else []
-        kinds = [self.calls.kinds_of(constructor, item) for item in given] if constructor is not None else []
-        return bool(kinds) and all(kind[:1] == (Takes.MODULE,) for kind in kinds)
 
     def _contract(self, function: Function, flow: GradientFlow, fed: Feeding, holds_modules: bool) -> Contract:
         if flow.clips:
@@ -239,26 +240,6 @@ class Candidates:
             return None
         made = self.calls.files.resolve(function.module, dotted_name(value.func))
         return made if isinstance(made, Class) else None
-
-    def _obstacles(
-        self, function: Function, fed: Feeding, setup: Function | None, needs: tuple[str, ...]
-    ) -> Iterator[str]:
-        if isinstance(function.node, ast.AsyncFunctionDef):
-            yield "it is a coroutine, which only an event loop can run"
-        if fed.missing:
-            yield f"nothing is known to fit its arguments {', '.join(fed.missing)}"
-        if needs and function.owner is not None:
-            constructor = self.calls.files.method(function.owner, "__init__")
-            fitting = {
-                item.arg
-                for item in (constructor.required if constructor else ())
-                if constructor and self.calls.kinds_of(constructor, item)
-            }
-            unfit = [name for name in needs if name not in fitting]
-            if unfit:
-                yield f"making a {function.owner.qualified_name} needs {', '.join(unfit)}"
-        if not (fed.groups or fed.missing or setup or needs):
-            yield "no argument and no public method gives it a module, parameters or gradients"
 
     def _evidence(self, function: Function, flow: GradientFlow) -> Iterator[str]:
         for line in sorted(flow.grad_reads)[:3]:
@@ -319,16 +300,6 @@ def why_excluded(function: Function, flow: GradientFlow) -> str:
     return "it updates parameters" if updates_parameters(function) else ""
 
 
-def _adds_gradients(changed: ast.expr, given: Sequence[ast.expr]) -> bool:
-    """Whether gradients go into a tensor that holds none: `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)`."""
-    holds = any(holds_gradients(_last(node)) for node in ast.walk(changed))
-    return not holds and any(holds_gradients(_last(node)) for node in given)
-
-
-def _last(node: ast.AST) -> str:
-    return dotted_name(node).rpartition(".")[2] if isinstance(node, ast.expr) else ""
-
-
 def updates_parameters(function: Function) -> bool:
     """Whether a function changes parameters in place, as an optimizer does.
 
@@ -336,9 +307,8 @@ def updates_parameters(function: Function) -> bool:
     """
     if not _MAY_UPDATE.search(function.text):
         return False
-    holders = {
-        dotted_name(node.value) for node in function.nodes if isinstance(node, ast.Attribute) and node.attr == "grad"
-    } - {""}
+    reads = (node for node in function.nodes if isinstance(node, ast.Attribute) and node.attr == "grad")
+    holders = {dotted_name(node.value) for node in reads} - {""}
 
     def is_parameter(node: ast.expr) -> bool:
         while isinstance(node, ast.Subscript | ast.Call) or (isinstance(node, ast.Attribute) and node.attr == "data"):
@@ -351,39 +321,30 @@ def updates_parameters(function: Function) -> bool:
         name = dotted_name(node)
         return name in holders or _PARAMETER.fullmatch(name.rpartition(".")[2]) is not None
 
+    def is_gradient(node: ast.AST) -> bool:
+        return isinstance(node, ast.expr) and holds_gradients(dotted_name(node).rpartition(".")[2])
+
     for node in function.nodes:
         match node:
-            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args):
-                if name in _CHANGES and (is_parameter(value) or _adds_gradients(value, args)):
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in _CHANGES:
+                # `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)`: gradients go into a tensor that holds none.
+                adds = any(map(is_gradient, args)) and not any(map(is_gradient, ast.walk(value)))
+                if is_parameter(value) or adds:
                     return True
-                if name in _CHANGE_ALL and args and is_parameter(args[0]):
+            case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _CHANGE_ALL:
+                if is_parameter(first):
                     return True
             case ast.AugAssign(target=target) if dotted_name(target).removesuffix(".data") in holders:
                 return True
             case ast.Assign(targets=targets):
-                if any(
-                    isinstance(each, ast.Attribute) and each.attr == "data" and is_parameter(each) for each in targets
-                ):
+                data = (each for each in targets if isinstance(each, ast.Attribute) and each.attr == "data")
+                if any(map(is_parameter, data)):
                     return True
     return False
 
 
-def _only_keeps(function: Function, flow: GradientFlow) -> bool:
-    """Whether a private method does no more than put another one's answer away: `self.bad = self.has_overflow()`."""
-    tells = flow.returns_statistics or flow.clips or flow.reports or flow.reductions
-    return _is_private(function) and not tells
-
-
 def _is_private(function: Function) -> bool:
     return any(part.startswith("_") for part in function.qualified_name.split("."))
-
-
-def _holder_evidence(setup: Function | None, needs: tuple[str, ...]) -> Iterator[str]:
-    if setup is not None:
-        names = ", ".join(item.arg for item in setup.required)
-        yield f"{setup.name}({names}) at line {setup.node.lineno} hands it what it reads"
-    if needs:
-        yield f"making its object needs {', '.join(needs)}"
 
 
 def _public_names(calls: CollectorCalls) -> dict[Function, str]:
@@ -397,3 +358,99 @@ def _public_names(calls: CollectorCalls) -> dict[Function, str]:
             if isinstance(target, Function) and target in calls.collectors:
                 found.setdefault(target, f"{module.name}:{name}")
     return found
+
+
+_FINISH_NAME = re.compile(r"(materiali[sz]e|finali[sz]e|finish|resolve|reali[sz]e|to_python|to_host|to_cpu|sync)(_.*)?")
+_COLLECT_WORDS = re.compile(r"^(collect|compute|get|gather|measure)_|_async$")
+_READS_TO_HOST = re.compile(r"\.(item|tolist|cpu|numpy)\(")
+
+
+@dataclass(frozen=True)
+class Finisher:
+    """A function of one argument, an answer; `keys` are the text keys that it demands of it."""
+
+    function: Function
+    keys: tuple[str, ...]
+    is_named: bool
+    record: str
+
+
+def find_finishers(calls: CollectorCalls) -> list[Finisher]:
+    """The functions that could finish a collection: named so, or taking tensors of a mapping to the host."""
+    found = []
+    for function in calls.files.functions():
+        if function in calls.collectors or len(function.required) != 1 or function.name.startswith("__"):
+            continue
+        named = bool(_FINISH_NAME.fullmatch(function.name.lstrip("_")))
+        if not named and not _READS_TO_HOST.search(function.text):
+            continue
+        item = function.required[0]
+        keys = tuple(consumed_keys(function, item.arg))
+        if named or keys:
+            found.append(Finisher(function, keys, named, _record(item.annotation)))
+    return found
+
+
+def pair(collector: Function, finishers: list[Finisher], calls: CollectorCalls) -> tuple[list[Function], list[str]]:
+    """The finishers that fit one collector, best first, by keys, type and name; and sentences on what fits."""
+    produced = set(calls.produced_keys(collector))
+    scored, evidence = [], []
+    for finisher in finishers:
+        function = finisher.function
+        if function is collector or (function.is_bound and function.owner is not collector.owner):
+            continue
+        if calls.calls(collector, function):
+            continue  # it finishes by itself
+        missing = [key for key in finisher.keys if key not in produced]
+        points, reason = _fit(collector, finisher, produced)
+        if points and not missing:
+            scored.append((points, function))
+            evidence.append(f"{function.call} finishes it: {reason}")
+        elif finisher.is_named and finisher.keys and len(missing) < len(finisher.keys):
+            evidence.append(f"{function.call} does not finish it alone: it also needs {', '.join(missing)}")
+    scored.sort(key=lambda entry: -entry[0])
+    return [function for _, function in scored], evidence
+
+
+def _fit(collector: Function, finisher: Finisher, produced: set[str]) -> tuple[int, str]:
+    """Points and the reason in words; 0 points where nothing speaks for the pair."""
+    points, reasons = 0, []
+    shared = [key for key in finisher.keys if key in produced]
+    if shared:
+        points += 3
+        reasons.append(f"it reads the keys {', '.join(shared[:4])}{', ...' if len(shared) > 4 else ''}")
+    if finisher.record and finisher.record == _record(collector.node.returns):
+        points += 2
+        reasons.append(f"it takes a {finisher.record}")
+    if points == 0 and not finisher.is_named:
+        return 0, ""
+    if re.search(rf"\b{re.escape(finisher.function.name)}\b", ast.get_docstring(collector.node) or ""):
+        points += 2
+        reasons.append("the docstring names it")
+    if finisher.is_named and _words(finisher.function.name) & _words(collector.name):
+        same = _subject(finisher.function.name) == _subject(collector.name)
+        # Shared words alone are too little: every name here has "grad" in it.
+        points += 1 if points or same else 0
+        reasons += ["the names match"] if same else []
+    return points, " and ".join(reasons) or "the names match"
+
+
+def _subject(name: str) -> str:
+    """`collect_norms_async` and `materialize_norms` are both about `norms`."""
+    stem = _COLLECT_WORDS.sub("", name.lstrip("_").removesuffix("_async"))
+    match = _FINISH_NAME.fullmatch(stem)
+    return (match.group(2) or "").strip("_") if match else stem
+
+
+def _words(name: str) -> set[str]:
+    return {word.removesuffix("s").replace("gradient", "grad") for word in _subject(name).split("_") if word}
+
+
+def _record(annotation: ast.expr | None) -> str:
+    """The class that an annotation names, where it is one of somebody's own."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        name = annotation.value
+    else:
+        name = dotted_name(annotation) if annotation is not None else ""
+    name = name.rpartition(".")[2]
+    return name if name[:1].isupper() and name not in ("Any", "Tensor", "Dict", "Mapping", "Optional") else ""

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from auditkit.model.enums import Takes
 from auditkit.probing.discovery import gradient_names as names
-from auditkit.probing.discovery.answers import literal_keys
-from auditkit.probing.discovery.gradient_facts import (
+from auditkit.probing.discovery.answers import literal_keys, values_of
+from auditkit.probing.discovery.feeding import gradient_parameters, parameter_kinds
+from auditkit.probing.discovery.gradient_flow import (
     GRADIENTS,
     NORM,
     NOTHING,
@@ -19,10 +20,10 @@ from auditkit.probing.discovery.gradient_facts import (
     GradientFlow,
     HelperAnswer,
     HelperMark,
+    trace,
+    trains,
 )
-from auditkit.probing.discovery.gradient_flow import trace, trains
-from auditkit.probing.discovery.signatures import gradient_parameters, parameter_kinds
-from auditkit.probing.source_code.modules import Class, Function, dotted_name, statements
+from auditkit.probing.source_code.modules import Class, Function, dotted_name, instances_in, last_name
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _MOST_ROUNDS = 4  # a collector called by a collector called by a collector, and one to spare
@@ -89,20 +90,16 @@ class CollectorCalls:
         for function in functions:
             nodes = function.nodes if _REGISTERS.search(function.text) else ()
             for call in (node for node in nodes if isinstance(node, ast.Call)):
-                first = _HOOKS.get(names.last_name(call.func))
+                first = _HOOKS.get(last_name(call.func))
                 if first is None or len(call.args) <= first:
                     continue
                 hook = call.args[first]
-                if isinstance(hook, ast.Call) and names.last_name(hook.func) == "partial" and hook.args:
+                if isinstance(hook, ast.Call) and last_name(hook.func) == "partial" and hook.args:
                     first += len(hook.args) - 1
                     hook = hook.args[0]
                 found = self.callee(function, ast.Call(hook, [], []))
                 if found is not None and first < len(found.parameters):
                     self._hooks[found] = {found.parameters[first].arg: GRADIENTS}
-
-    def _tells_as_hook(self, function: Function, flow: GradientFlow) -> bool:
-        """What a hook gives back goes into the gradients, compressed or scaled: only what it keeps is told."""
-        return bool(flow.stores or flow.reports or (flow.clips and names.is_named_for_clipping(function.name)))
 
     def names(self) -> set[str]:
         """What collectors are called, and joiners that are named for it, also where modules import them."""
@@ -123,7 +120,12 @@ class CollectorCalls:
         for function in functions:
             marked = marked_parameters(function) | self._hooks.get(function, {})
             flow = trace(function.node, marked, self._helper_mark(function))
-            tells = self._tells_as_hook(function, flow) if function in self._hooks else flow.tells
+            tells = flow.tells
+            if function in self._hooks:
+                # What a hook gives back goes into the gradients, compressed or scaled: only what it keeps is told.
+                tells = bool(flow.stores or flow.reports) or bool(
+                    flow.clips and names.is_named_for_clipping(function.name)
+                )
             if tells and not flow.differentiates:
                 if function not in self.collectors:
                     found[function] = None
@@ -157,7 +159,7 @@ class CollectorCalls:
 
     def _by_name(self, call: ast.Call) -> Function | None:
         """The method that a call on an unknown object means, where its name tells it from others."""
-        name = names.last_name(call.func)
+        name = last_name(call.func)
         is_known = name in names.REDUCTIONS or names.clips(name)  # `x.norm()` is a tensor's
         if not isinstance(call.func, ast.Attribute) or is_known or not names.speaks_of_gradients(name):
             return None
@@ -189,22 +191,9 @@ class CollectorCalls:
     def callee(self, function: Function, call: ast.Call) -> Function | None:
         """The function of the checkout that a call reaches, where that can be told."""
         if function not in self._instances:
-            self._instances[function] = self._local_instances(function)
+            own = function.owner.methods.get("__init__") if function.owner is not None else None
+            self._instances[function] = instances_in((function, own), self.files.resolve)
         return self.files.callee(function, call, self._instances[function])
-
-    def _local_instances(self, function: Function) -> dict[str, Class]:
-        """Names that hold an instance of a class of the checkout, `self.x` set in `__init__` included."""
-        found: dict[str, Class] = {}
-        bodies = [function]
-        if function.owner is not None and "__init__" in function.owner.methods:
-            bodies.append(function.owner.methods["__init__"])
-        for body in bodies:
-            for node in statements(body.node.body):
-                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                    made = self.files.resolve(function.module, dotted_name(node.value.func))
-                    if isinstance(made, Class):
-                        found |= {name: made for target in node.targets if (name := dotted_name(target))}
-        return found
 
     def trains(self, function: Function) -> bool:
         """Whether a function runs a part of training itself: a step, a backward pass."""
@@ -248,15 +237,7 @@ class CollectorCalls:
 
     def returned_calls(self, function: Function, value: ast.expr) -> list[Function]:
         """The functions of the checkout whose answer a returned expression is, by one name at most."""
-        name = dotted_name(value)
-        expressions = [value]
-        if name:
-            expressions += [
-                node.value
-                for node in function.nodes
-                if isinstance(node, ast.Assign) and name in map(dotted_name, node.targets)
-            ]
-        calls = [item for item in expressions if isinstance(item, ast.Call)]
+        calls = [item for item in values_of(function, value) if isinstance(item, ast.Call)]
         return [found for call in calls if (found := self.callee(function, call)) and found is not function]
 
     def produced_keys(self, function: Function, depth: int = 0) -> list[str]:
@@ -280,11 +261,8 @@ def may_read_gradients(function: Function) -> bool:
 
 def marked_parameters(function: Function) -> dict[str, int]:
     """What a function's parameters hold by their names."""
-    return _norms(function) | dict.fromkeys(gradient_parameters(function), GRADIENTS)
-
-
-def _norms(function: Function) -> dict[str, int]:
-    return {item.arg: NORM for item in function.parameters if names.holds_norm(item.arg)}
+    norms = {item.arg: NORM for item in function.parameters if names.holds_norm(item.arg)}
+    return norms | dict.fromkeys(gradient_parameters(function), GRADIENTS)
 
 
 def _answer(function: Function, flow: GradientFlow) -> HelperAnswer:

@@ -6,7 +6,7 @@ import ast
 import re
 from functools import cache
 
-from auditkit.probing.source_code.modules import dotted_name
+from auditkit.probing.source_code.modules import dotted_name, last_name
 
 REDUCTIONS = frozenset({
     "norm", "vector_norm", "matrix_norm", "get_total_norm", "sum", "nansum", "mean", "nanmean", "std",
@@ -72,11 +72,6 @@ _LOGS = re.compile(
 )
 _NO_LOGGERS = frozenset(("torch", "math", "np", "numpy", "F"))
 _GETTERS = frozenset(("get", "collect", "gather", "fetch", "flatten", "list", "iter", "named", "main", "master", "all"))
-
-
-def last_name(node: ast.expr) -> str:
-    """The last word of what is called: `norm` of `torch.norm` and of `f(x).norm`."""
-    return node.attr if isinstance(node, ast.Attribute) else dotted_name(node)
 
 
 @cache

@@ -6,15 +6,148 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.text import counted
+from auditkit.probing.discovery import gradient_names as names
 from auditkit.probing.discovery.candidates import Candidate
-from auditkit.probing.discovery.library_methods import FUNCTION, METHODS, LibraryMethods
-from auditkit.probing.source_code.modules import Module, dotted_name
+from auditkit.probing.source_code.modules import Class, Module, dotted_name, last_name, targets_of
 from auditkit.probing.source_code.python_files import PythonFiles
-from auditkit.probing.source_code.walking import children
+from auditkit.probing.source_code.walking import children, walk
+
+
+@dataclass(frozen=True)
+class Method:
+    """What is known of a method by its name: its answer, its first argument, and the class that alone has it."""
+
+    contract: Contract
+    takes: tuple[Takes, ...] = ()
+    only_of: str = ""
+
+
+METHODS = {
+    "clip_grad_norm_": Method(Contract.GRAD_NORM, (Takes.PARAMETERS,)),
+    "clip_grad_value_": Method(Contract.GRAD_NORM, (Takes.PARAMETERS,)),
+    "clip_gradients": Method(Contract.GRAD_NORM, (Takes.MODULE, Takes.OPTIMIZER)),
+    "get_global_grad_norm": Method(Contract.GRAD_NORM, (), "deepspeed.runtime.engine:DeepSpeedEngine"),
+    "_check_inf_per_device": Method(Contract.GRAD_STATS, (Takes.OPTIMIZER,), "torch.amp.grad_scaler:GradScaler"),
+    "_unscale_grads_": Method(Contract.GRAD_STATS, (Takes.OPTIMIZER,)),
+    "watch": Method(Contract.MONITOR, (Takes.MODULE,)),
+}
+FUNCTION = Method(Contract.GRAD_NORM, (Takes.PARAMETERS, Takes.MODULE))
+"""What is known of a function of an imported package, whose name says that it clips or gives a norm of gradients."""
+_MOST_BASES = 8
+_SHARDED = "FullyShardedDataParallel"
+_KNOWN_AS = {
+    "accelerator.clip_grad_norm_": "accelerate:Accelerator",
+    "accelerator.clip_grad_value_": "accelerate:Accelerator",
+    "fabric.clip_gradients": "lightning:Fabric",
+}
+"""The names under which a library's object is handed on, where nothing says what it is."""
+
+
+class LibraryMethods:
+    """Tells of the calls of one checkout which are methods of a library."""
+
+    def __init__(self, files: PythonFiles) -> None:
+        self._files = files
+        self._holders: dict[Module, dict[str, str]] = {}
+
+    def called(self, module: Module, call: ast.Call, inside: str) -> str:
+        """`accelerate:Accelerator.clip_grad_norm_` for a call of it; "" for what is no library's."""
+        name = last_name(call.func)
+        if name not in METHODS or not isinstance(call.func, ast.Attribute):
+            return self._function(module, dotted_name(call.func))
+        receiver = dotted_name(call.func.value)
+        if name == "watch":
+            is_wandb = "wandb" in module.origins.values() and not self._is_own(module, "wandb")
+            return "wandb:watch" if receiver != "self" and call.args and is_wandb else ""
+        is_super = isinstance(call.func.value, ast.Call) and dotted_name(call.func.value.func) == "super"
+        owner = module.named(inside.rpartition(".")[0]) if is_super or receiver == "self" else None
+        if isinstance(owner, Class):
+            is_own = receiver == "self" and self._files.method(owner, name) is not None
+            holder = "" if is_own else self._base(owner)
+        else:
+            holder = self._holder(module, receiver, name)
+        return f"{holder}.{name}" if holder else self._function(module, dotted_name(call.func))
+
+    def _function(self, module: Module, written: str) -> str:
+        """`timm.utils:dispatch_clip_grad` for a function of an imported package that no file here can be."""
+        package, _, name = module.full_name(written).rpartition(".")
+        top = package.partition(".")[0]
+        is_plain = package.replace(".", "").isidentifier() and package == package.lower()
+        is_own = not is_plain or top == "torch" or top in self._parts
+        is_known = names.clips(name) or names.gets_norm(name) or name == "grad_norm"
+        return "" if is_own or not is_known else f"{package}:{name}"
+
+    @cached_property
+    def _parts(self) -> frozenset[str]:
+        """The names of all folders and files of the checkout: a script may import any of them."""
+        return frozenset(part for file in self._files.names for part in file.with_suffix("").parts)
+
+    def _holder(self, module: Module, receiver: str, method: str) -> str:
+        """The class of a library whose instance a name is: made of it, or the only class that has the method."""
+        if module not in self._holders:
+            self._holders[module] = dict(self._made(module))
+        known = self._holders[module].get(receiver)
+        if known or not receiver:
+            return known or ""
+        only_of = METHODS[method].only_of
+        if only_of:
+            return "" if self._is_defined_here(only_of, method) else only_of
+        if module.origins.get(receiver.partition(".")[0]):
+            return ""
+        known_as = _KNOWN_AS.get(f"{receiver.rpartition('.')[2].strip('_')}.{method}", "")
+        if known_as:
+            return "" if self._is_defined_here(known_as, method) else known_as
+        sharded = (self._foreign(module, local) for local in module.origins if method == "clip_grad_norm_")
+        return next((each for each in sharded if each.endswith(_SHARDED)), "")
+
+    def _is_own(self, module: Module, package: str) -> bool:
+        """Whether an import of it reaches a file of the checkout, if only another one beside a script."""
+        top, file = package.partition(".")[0], self._files.path / module.file
+        own = {file.parent / f"{top}.py", file.parent / top / "__init__.py"} - {file}
+        return self._files.file_of(top) is not None or not self._files.names.keys().isdisjoint(own)
+
+    def _is_defined_here(self, known: str, method: str) -> bool:
+        """Whether the checkout is that library, or has a class of its own with that method."""
+        package = re.split("[.:]", known)[0]
+        methods = (function.name for function in self._files.functions() if function.owner is not None)
+        return self._files.file_of(package) is not None or method in methods
+
+    def _made(self, module: Module) -> Iterator[tuple[str, str]]:
+        """The names that are given an instance of a library's class, by an assignment or an annotation."""
+        for node in walk([module.tree]):
+            if isinstance(node, ast.arg) and node.annotation is not None:
+                yield node.arg, self._foreign(module, dotted_name(node.annotation))
+            value = getattr(node, "value", None)
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(value, ast.Call):
+                made = self._foreign(module, dotted_name(value.func))
+                yield from ((dotted_name(target), made) for target in targets_of(node))
+
+    def _base(self, owner: Class, depth: int = 0) -> str:
+        """The first base of a library that a class has, or one of its bases in the checkout."""
+        for base in map(dotted_name, owner.node.bases):
+            own = self._files.resolve(owner.module, base) if depth < _MOST_BASES else None
+            found = self._base(own, depth + 1) if isinstance(own, Class) else self._foreign(owner.module, base)
+            if found:
+                return found
+        return ""
+
+    def _foreign(self, module: Module, written: str) -> str:
+        """`package:Class` of a class that a module imports from what is not the checkout's; "" for others.
+
+        And for torch's Module: it is one of its heirs that has the method.
+        """
+        head, _, rest = written.partition(".")
+        package, _, name = module.origins.get(head, "").partition(":")
+        if not package or self._is_own(module, package) or module.full_name(written) == "torch.nn.Module":
+            return ""
+        *inner, last = [part for part in (*name.split("."), *rest.split(".")) if part] or [""]
+        return f"{'.'.join((package, *inner))}:{last}" if last[:1].isupper() else ""
+
 
 _MODULE = "torch.nn.utils"
 _NAMED = re.compile(rb"clip_\w*grad|grad_norm\(|get_total_norm|\.(" + "|".join(METHODS).encode() + rb")\(")
@@ -80,25 +213,19 @@ def _candidate(calls: list[LibraryCall]) -> Candidate:
     first = calls[0]
     limits = ({name: call.arguments[name] for name in _LIMITS if name in call.arguments} for call in calls)
     places = tuple(call.place for call in calls)
-    contract, takes = _answer_and_feed(first.function)
+    package, _, name = first.function.partition(":")
+    torchs = Method(Contract.GRAD_NORM, (_FUNCTIONS[name][0],)) if package == _MODULE else None
+    known = torchs or METHODS.get(name.rpartition(".")[2], FUNCTION)
     return Candidate(
         call=first.function,
         file=first.file,
         line=first.line,
-        contract_guess=contract,
-        takes_guesses=takes,
+        contract_guess=known.contract,
+        takes_guesses=known.takes,
         arguments={**next(filter(None, limits), {}), **first.manner},
         evidence=(f"called at {counted(len(places), 'place')}: {', '.join(places)}",),
         places=places,
     )
-
-
-def _answer_and_feed(function: str) -> tuple[Contract, tuple[Takes, ...]]:
-    package, _, name = function.partition(":")
-    if package == _MODULE:
-        return Contract.GRAD_NORM, (_FUNCTIONS[name][0],)
-    method = METHODS.get(name.rpartition(".")[2], FUNCTION)
-    return method.contract, method.takes
 
 
 def _calls(module: Module) -> list[tuple[ast.Call, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from auditkit.model.enums import Contract
 from auditkit.probing.discovery.blocks.blocks import Block, blocks_that_train
@@ -61,14 +61,18 @@ def _is_given_all(function: Function) -> bool:
 
 def _parts(function: Function, calls: TrainingCalls) -> Iterator[Function]:
     """The helpers that it hands a loss, and theirs."""
+    within = calls.inside(function.owner)
     for node in function.nodes:
-        helper = calls.helper(node, function.owner) if isinstance(node, ast.Call) else None
+        helper = within.helper(node) if isinstance(node, ast.Call) else None
         if helper is not None and helper is not function and is_handed_loss(helper):
             yield helper
 
 
 def _candidate(function: Function, calls: TrainingCalls, score: int) -> Candidate:
-    backward, step = _first_lines(function, calls)
+    within = calls.inside(function.owner)
+    made = [node for node in function.nodes if isinstance(node, ast.Call)]
+    parts = (within.is_backward, within.is_step)
+    backward, step = (min((node.lineno for node in made if is_part(node)), default=0) for is_part in parts)
     return Candidate(
         call=function.call,
         file=function.module.file,
@@ -109,13 +113,3 @@ def _library_of(files: PythonFiles, owner: Class, depth: int = 0) -> tuple[str, 
         names.append(owner.module.full_name(base))
     keys = [(name.partition(".")[0], name.rpartition(".")[2]) for name in names]
     return next((key for key in keys if key in roles.TRAINERS), None)
-
-
-def _first_lines(function: Function, calls: TrainingCalls) -> tuple[int, int]:
-    """The first line that goes backward, and the first that makes an optimizer's step; 0 for none."""
-
-    def first(wanted: Callable[[ast.Call, Class | None], bool]) -> int:
-        made = (node for node in function.nodes if isinstance(node, ast.Call))
-        return min((node.lineno for node in made if wanted(node, function.owner)), default=0)
-
-    return first(calls.is_backward), first(calls.is_step)

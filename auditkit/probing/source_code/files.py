@@ -6,7 +6,7 @@ import fnmatch
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from auditkit.model.text import counted
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.reading import read_file, read_text
-from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, is_foreign
+from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, files_below, is_foreign
 
 _ARCHIVES = re.compile(r"_?(archived?|archives|old|deprecated|obsolete|attic|graveyard)")
 
@@ -70,16 +70,11 @@ def list_files(root: Path) -> list[SourceFile]:
     there. In both cases without hidden, vendored, built and environment folders, and hidden Python files.
     """
     names = _listed_by_git(root)
-    found = [_classified(root, name) for name in (names if names is not None else _walked(root))]
-    return sorted((file for file in found if file is not None), key=lambda file: file.name)
-
-
-def _classified(root: Path, name: str) -> SourceFile | None:
-    path = root / name
-    kind = _kind(path.name)
-    if not kind or path.is_symlink() or not path.is_file():
-        return None
-    return SourceFile(path, name, kind)
+    if names is None:
+        names = [path.relative_to(root).as_posix() for path in files_below(root, is_foreign)]
+    found = (SourceFile(root / name, name, _kind(name.rpartition("/")[2])) for name in names)
+    own = (file for file in found if file.kind and not file.path.is_symlink() and file.path.is_file())
+    return sorted(own, key=lambda file: file.name)
 
 
 def _kind(name: str) -> str:
@@ -115,13 +110,6 @@ def _lies_in_foreign(root: Path, name: str, known: dict[str, bool]) -> bool:
     return known[folder]
 
 
-def _walked(root: Path) -> Iterator[str]:
-    for folder, subfolders, files in os.walk(root):
-        subfolders[:] = sorted(name for name in subfolders if not is_foreign(Path(folder, name)))
-        for name in files:
-            yield Path(folder, name).relative_to(root).as_posix()
-
-
 class LeftOut:
     """The files of a checkout that nobody is asked about: vendored and archived ones, and those of `exclude`.
 
@@ -133,11 +121,12 @@ class LeftOut:
         self._root = root
         self._exclude = {pattern: pattern.removeprefix("./").rstrip("/") for pattern in exclude}
         self._copyrights = _copyrights(root)
-        self._submodules = _submodules(root)
+        modules = read_text(root / ".gitmodules")
+        self._submodules = set(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", modules, re.MULTILINE))
         self._folders: dict[str, tuple[str, str]] = {"": ("", "")}
 
     def place_of(self, file: str) -> str:
-        """The outermost folder (or pattern) for which a file of the checkout is left out; "" where it is asked."""
+        """The outermost folder (or pattern) for which a file of the checkout is left out; "" where it is checked."""
         return self._place(file)[0]
 
     def sentences(self, collectors: Iterable[str] = ()) -> list[str]:
@@ -145,7 +134,8 @@ class LeftOut:
 
         `collectors` are the files of what would have been asked.
         """
-        files = list(_python_files(self._root))
+        below = files_below(self._root, lambda folder: folder.name not in VENDORED_FOLDERS and is_foreign(folder))
+        files = [path.relative_to(self._root).as_posix() for path in below if path.suffix == ".py"]
         held = Counter(map(self.place_of, collectors))
         told = []
         for (place, why), count in sorted(Counter(map(self._place, files)).items()):
@@ -174,16 +164,12 @@ class LeftOut:
 
     def _why(self, folder: str) -> str:
         """Why a folder is left out that lies in none that is; "" where it is not."""
-        name = folder.rpartition("/")[2]
-        if name in VENDORED_FOLDERS or folder in self._submodules or self._is_copy(self._root / folder):
+        name, path = folder.rpartition("/")[2], self._root / folder
+        # A copy can be installed by itself, and its licence names others than the checkout's does.
+        is_copy = bool(self._copyrights) and any((path / file).is_file() for file in _SETUP_FILES)
+        if name in VENDORED_FOLDERS or folder in self._submodules or (is_copy and _copyrights(path) - self._copyrights):
             return "vendored"
         return "archived" if _ARCHIVES.fullmatch(name) or _DATED_FOLDER.fullmatch(name) else ""
-
-    def _is_copy(self, folder: Path) -> bool:
-        """Whether a folder can be installed by itself and its licence names others than the checkout's does."""
-        if not self._copyrights or not any((folder / name).is_file() for name in _SETUP_FILES):
-            return False
-        return not _copyrights(folder) <= self._copyrights
 
 
 def _matches(file: str, pattern: str) -> bool:
@@ -195,16 +181,3 @@ def _copyrights(folder: Path) -> frozenset[bytes]:
     licences = [path for path in sorted(folder.iterdir()) if _LICENCE.fullmatch(path.name) and path.is_file()]
     lines = (line for path in licences for line in _COPYRIGHT.findall(read_file(path) or b""))
     return frozenset(re.sub(rb"[\W\d]+", b" ", line).strip() for line in lines)
-
-
-def _submodules(root: Path) -> frozenset[str]:
-    return frozenset(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", read_text(root / ".gitmodules"), re.MULTILINE))
-
-
-def _python_files(root: Path) -> Iterator[str]:
-    """Every Python file but those in hidden and built folders, and in environments; vendored ones, too."""
-    for folder, subfolders, files in os.walk(root):
-        subfolders[:] = [name for name in subfolders if name in VENDORED_FOLDERS or not is_foreign(Path(folder, name))]
-        for name in files:
-            if name.endswith(".py"):
-                yield Path(folder, name).relative_to(root).as_posix()

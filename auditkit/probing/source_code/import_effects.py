@@ -1,18 +1,19 @@
-"""What a module does when it is imported, beyond defining things: it trains, writes files, reads a command line."""
+"""What a module does when it is imported besides defining things: it trains, writes files, reads a command line."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_name
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.source_code.modules import FunctionNode, Module, absolute_origin, dotted_name, last_name
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _TRAINS = "trains"
-# By the last word of what is called; the first words are whatever the file calls its objects and modules.
+# By the last word of what is called.
 _EFFECTS = {
     "backward": _TRAINS,
     "parse_args": "reads the command line", "parse_known_args": "reads the command line",
@@ -27,8 +28,8 @@ _EFFECTS = {
 _SAYS_EFFECT = re.compile(rb"\b(?:" + "|".join([*_EFFECTS, "subprocess", "open"]).encode() + rb")\b")
 _IMPORT = re.compile(rb"^(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))", re.MULTILINE)
 _MOST_FILES = 500
-# By what a file says that imports it. The first takes 1.6 s of processor time, the next 0.4.
-_DEAR = {
+# What a file that imports them says. The first takes 1.6 s of processor time, the next 0.4.
+_SLOW = {
     "torch.distributed.fsdp": re.compile(rb"torch\.distributed\.(?:fsdp|_?tensor|optim|checkpoint|_composable)\b"),
     "torch.distributed.optim": re.compile(rb"torch\.distributed\.optim\b"),
 }
@@ -36,7 +37,7 @@ _DEAR = {
 
 @dataclass(frozen=True)
 class ImportEffect:
-    """One file that does more than define things when it is imported, and at which lines."""
+    """One file with effects when it is imported, and the line of each."""
 
     file: str
     effects: dict[str, int]
@@ -48,8 +49,8 @@ class ImportEffect:
 
     def describe(self) -> str:
         """A sentence, with what to do where it trains."""
-        told = [f"{what} (line {line})" for what, line in self.effects.items()]
-        listed = " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
+        parts = [f"{what} (line {line})" for what, line in self.effects.items()]
+        listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
         advice = ': put that under `if __name__ == "__main__":`, or name targets of other files' if self.trains else ""
         return f"{self.file} {listed} when it is imported{advice}"
 
@@ -57,31 +58,29 @@ class ImportEffect:
 def import_effects(files: PythonFiles, calls: Iterable[str]) -> list[ImportEffect]:
     """Of the files that are imported for `calls` (`module:function`), those that do more than define things.
 
-    One that trains is not imported itself: what is asked about is cut out of it.
+    The file of a target that trains is not imported: auditkit cuts the target out of it.
     """
-    asked = _places(calls)
+    targets = {call.partition(":")[0]: None for call in calls}
     found: list[ImportEffect] = []
-    for name, source in _imported_files(files, asked):
+    for name, source in _imported_files(files, targets):
         module = files.module_of(f"{name}:") if _SAYS_EFFECT.search(source) else None
-        if isinstance(module, Module) and (effects := _effects(module)) and not (name in asked and _TRAINS in effects):
+        effects = _effects(module) if isinstance(module, Module) else {}
+        if isinstance(module, Module) and effects and not (name in targets and _TRAINS in effects):
             found.append(ImportEffect(module.file, effects))
     return found
 
 
 def dear_imports(files: PythonFiles, calls: Iterable[str]) -> list[str]:
-    """The parts of torch that take long to import and that importing the files of `calls` seems to ask for."""
-    # Of a script only what is asked about runs.
-    sources = [source for name, source in _imported_files(files, _places(calls)) if not name.endswith(".py")]
-    return [module for module, pattern in _DEAR.items() if any(map(pattern.search, sources))]
+    """The slow parts of torch that importing the files of `calls` seems to import."""
+    # Of a script only the target runs.
+    targets = {call.partition(":")[0]: None for call in calls}
+    sources = [source for name, source in _imported_files(files, targets) if not name.endswith(".py")]
+    return [module for module, pattern in _SLOW.items() if any(map(pattern.search, sources))]
 
 
-def _places(calls: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(call.partition(":")[0] for call in calls))
-
-
-def _imported_files(files: PythonFiles, places: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """The modules at `places` and those that their statements at module level import, with their source."""
-    waiting, seen, count = deque(places), set(places), 0
+def _imported_files(files: PythonFiles, targets: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """The modules `targets` and those that their statements at module level import, with their source."""
+    waiting, seen, count = deque(targets), set(targets), 0
     while waiting and count < _MOST_FILES:
         name = waiting.popleft()
         file = files.file_of(name)
@@ -89,69 +88,41 @@ def _imported_files(files: PythonFiles, places: Sequence[str]) -> Iterator[tuple
             continue
         source, count = files.source(file), count + 1
         yield name, source
-        package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-        new = [other for other in dict.fromkeys(_imported(source, package)) if other not in seen]
-        seen.update(new)
-        waiting += new
+        imported = dict.fromkeys(_imported(source, name, file.name == "__init__.py"))
+        waiting += [other for other in imported if other not in seen]
+        seen.update(imported)
 
 
-def _imported(source: bytes, package: str) -> Iterator[str]:
+def _imported(source: bytes, importer: str, is_package: bool) -> Iterator[str]:
     """The modules that the unindented imports of a file name, with the packages around them; no file is parsed.
 
-    `package` is the one that its relative imports begin at. A name that is imported from a module may be one, too.
+    A name that is imported from a module may be a module, too.
     """
     for match in _IMPORT.finditer(source):
         origin, names, modules = (group.decode("utf-8", "replace") if group else "" for group in match.groups())
-        words = [
-            item.split()[0] for item in (names or modules).partition("#")[0].strip("() \t\n").split(",") if item.split()
-        ]
-        for word in words:
-            name = f"{_absolute(origin, package)}.{word}" if origin else word
-            parts = name.split(".")
+        listed = (names or modules).partition("#")[0].strip("() \t\n").split(",")
+        module = origin.lstrip(".")
+        above = absolute_origin(importer, module, len(origin) - len(module), is_package)
+        for word in (item.split()[0] for item in listed if item.split()):
+            parts = f"{above}.{word}".split(".") if origin else word.split(".")
             yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
-
-
-def _absolute(origin: str, package: str) -> str:
-    """The module that `origin` of `from origin import name` means, where it is written with dots."""
-    name = origin.lstrip(".")
-    above = len(origin) - len(name) - 1
-    if above < 0:
-        return name
-    base = package.split(".")
-    return ".".join([*base[: len(base) - above], *([name] if name else [])])
 
 
 def _effects(module: Module) -> dict[str, int]:
     """What the module's own statements do, each with the first line that does it."""
     found: dict[str, int] = {}
-    for call in _calls(_run_on_import(module.tree.body)):
+    for call in _calls(module.tree.body):
         for effect in _effects_of(module, call, frozenset()):
             found.setdefault(effect, call.lineno)
     return dict(sorted(found.items(), key=lambda item: (item[0] != _TRAINS, item[1])))
 
 
-def _run_on_import(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that an import runs; not the bodies of functions, nor what only a script runs."""
-    for statement in body:
-        if isinstance(statement, ast.ClassDef):
-            yield from _run_on_import(statement.body)
-        elif isinstance(statement, ast.If) and _is_main_guard(statement.test):
-            yield from _run_on_import(statement.orelse)
-        elif not isinstance(statement, FunctionNode):
-            yield statement
-
-
-def _is_main_guard(test: ast.expr) -> bool:
-    names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
-    return bool(names & {"__name__", "TYPE_CHECKING"})
-
-
 def _calls(body: Iterable[ast.AST]) -> Iterator[ast.Call]:
-    """The calls in statements, in order, without those of functions that are defined in them."""
+    """The calls that running statements makes, in order; not those of functions defined in them, nor of a script."""
     for node in body:
         if isinstance(node, FunctionNode | ast.Lambda):
             continue
-        if isinstance(node, ast.If) and _is_main_guard(node.test):
+        if isinstance(node, ast.If) and {"__name__", "TYPE_CHECKING"} & names_of(node.test).loads:
             yield from _calls(node.orelse)
             continue
         if isinstance(node, ast.Call):
@@ -161,23 +132,19 @@ def _calls(body: Iterable[ast.AST]) -> Iterator[ast.Call]:
 
 def _effects_of(module: Module, call: ast.Call, inside: frozenset[str]) -> Iterator[str]:
     """What a call does, also by way of functions of the same file."""
-    name = dotted_name(call.func)
-    last = call.func.attr if isinstance(call.func, ast.Attribute) else name
+    name, last = dotted_name(call.func), last_name(call.func)
     if last == "system" and not call.args:  # platform.system() says a name
         return
     if last in _EFFECTS:
         yield _EFFECTS[last]
     elif name.startswith("subprocess."):
         yield "starts processes"
-    elif last == "open" and _opens_to_write(call):
-        yield "writes files"
+    elif last == "open":
+        # `open(path, mode)` or `path.open(mode)`.
+        modes = call.args[1:2] if isinstance(call.func, ast.Name) else call.args[:1]
+        modes += [keyword.value for keyword in call.keywords if keyword.arg == "mode"]
+        if any(isinstance(mode, ast.Constant) and set(str(mode.value)) & set("wax+") for mode in modes):
+            yield "writes files"
     elif name in module.functions and name not in inside:
         for within in _calls(module.functions[name].node.body):
             yield from _effects_of(module, within, inside | {name})
-
-
-def _opens_to_write(call: ast.Call) -> bool:
-    """Whether the mode of `open(path, mode)` or `path.open(mode)` is one that writes."""
-    place = 1 if isinstance(call.func, ast.Name) else 0
-    modes = [*call.args[place : place + 1], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
-    return any(isinstance(mode, ast.Constant) and set(str(mode.value)) & set("wax+") for mode in modes)

@@ -10,9 +10,8 @@ from typing import TypeVar
 
 from auditkit.model.text import inert, inert_line
 from auditkit.probing.checkouts.checkout import import_roots
-from auditkit.probing.source_code.facts import ModuleFacts
+from auditkit.probing.source_code.facts import ModuleFacts, facts_of, load, parse
 from auditkit.probing.source_code.files import SourceFile, list_files
-from auditkit.probing.source_code.module_facts import facts_of, load, parse
 from auditkit.probing.source_code.modules import Module, SourceProblem, source_bytes
 from auditkit.probing.source_code.python_files import garbage_collection_paused
 
@@ -36,7 +35,6 @@ class SourceIndex:
         self.import_roots = import_roots(root, configured_roots)
         self._sources: dict[str, bytes] = {}
         self._trees: dict[str, Module] = {}
-        self._spare: Module | None = None
         self._kept_bytes = 0
         self.files = list_files(root)
         self.modules: list[ModuleFacts] = []
@@ -53,7 +51,12 @@ class SourceIndex:
 
     def _read(self, source: SourceFile) -> None:
         # Such a name fits no line of a ticket, and no import; a finding there could not be told from another one.
-        data = load(source) if inert_line(source.name) == source.name else _misnamed(source.name)
+        if inert_line(source.name) == source.name:
+            data = load(source)
+        else:
+            shown = inert(source.name).replace("\n", "\\n").replace("\t", "\\t")
+            why = "not read: its name holds a character that moves the cursor, or hides or turns text"
+            data = SourceProblem(shown, 1, why)
         parsed = data if isinstance(data, SourceProblem) else parse(source, data, self.root, self.import_roots)
         facts = parsed if isinstance(parsed, SourceProblem) else facts_of(source, parsed)
         if isinstance(facts, SourceProblem):
@@ -68,7 +71,7 @@ class SourceIndex:
             self._kept_bytes += len(data)
             self._trees[source.name] = parsed
         else:
-            _release(parsed)
+            self.let_go(parsed)
 
     @property
     def package(self) -> str:
@@ -90,10 +93,6 @@ class SourceIndex:
         kept = self._trees.get(module.file)
         if kept is not None:
             return kept
-        spare = self._spare
-        if spare is not None and spare.file == module.file:
-            self._spare = None
-            return spare
         again = parse(module.source, self._sources[module.file], self.root, self.import_roots)
         assert isinstance(again, Module), "it parsed before, from the same bytes"
         return again
@@ -110,15 +109,12 @@ class SourceIndex:
             self.let_go(tree)
 
     def let_go(self, tree: Module) -> None:
-        """Release a tree that is not kept, as the collector of garbage is paused: when the next one is let go of.
-
-        A finding's excerpt is cut right after its file was read; on torch 1,400 files are not parsed again for it.
-        """
-        if self._trees.get(tree.file) is tree or tree is self._spare:
-            return
-        if self._spare is not None:
-            _release(self._spare)
-        self._spare = tree
+        """Break the cycles of a tree that is not kept: the collector of garbage is paused."""
+        if self._trees.get(tree.file) is not tree:
+            for owner in tree.classes.values():
+                owner.methods.clear()
+            tree.functions.clear()
+            tree.classes.clear()
 
     def text_of(self, source: SourceFile) -> str:
         """The text of a settings or prose file, "" for one that is large or cannot be read."""
@@ -161,19 +157,6 @@ class SourceIndex:
                 for word in _words(source_bytes(source.path, _LARGEST_TEXT_BYTES)):
                     found.setdefault(word, source.name)
         return found
-
-
-def _misnamed(name: str) -> SourceProblem:
-    shown = inert(name).replace("\n", "\\n").replace("\t", "\\t")
-    return SourceProblem(shown, 1, "not read: its name holds a character that moves the cursor, or hides or turns text")
-
-
-def _release(module: Module) -> None:
-    """Break the cycles between a module, its classes and its functions: the collector of garbage is paused."""
-    for owner in module.classes.values():
-        owner.methods.clear()
-    module.functions.clear()
-    module.classes.clear()
 
 
 def _words(data: bytes) -> frozenset[str]:

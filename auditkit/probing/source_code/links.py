@@ -37,7 +37,11 @@ class Links:
     def __init__(self, modules: Iterable[Importing], is_partial: bool = False) -> None:
         self.modules = {module.name: module for module in modules}
         self._defined = {name: module.own_names for name, module in self.modules.items()}
-        self._imported = {name: _by_local(module) for name, module in self.modules.items()}
+        self._imported: dict[str, dict[str, list[Import]]] = {name: defaultdict(list) for name in self.modules}
+        for module in self.modules.values():
+            for item in module.imports:
+                if item.local:
+                    self._imported[module.name][item.local].append(item)
         self._by_last: dict[str, list[str]] = defaultdict(list)
         names = self.modules.keys()
         self._packages: set[str] = set()
@@ -65,17 +69,13 @@ class Links:
         for module in self.modules_called(item.module):
             if not item.name or item.name == "*":
                 yield module, item.name
-            elif (inner := self._submodule(module, item.name)) is not None:
+            elif (inner := f"{module}.{item.name}") in self.modules and item.name not in self._defined[module]:
                 yield inner, ""
             elif (found := self.resolve(module, item.name)) is not None:
                 yield found
         if item.name and not self.modules_called(item.module):
             for module in self.modules_called(f"{item.module}.{item.name}"):  # a folder without __init__.py
                 yield module, ""
-
-    def _submodule(self, module: str, name: str) -> str | None:
-        inner = f"{module}.{name}"
-        return inner if inner in self.modules and name not in self._defined[module] else None
 
     def resolve(self, module: str, name: str, steps: int = _MOST_STEPS) -> Key | None:
         """Where `name` of `module` is defined; None where that is not in the checkout."""
@@ -88,15 +88,10 @@ class Links:
     def _resolve(self, module: str, name: str, steps: int) -> Key | None:
         if name in self._defined[module]:
             return module, name
-        if steps == 0:
-            return None
-        for item in self._imported[module].get(name, ()):
-            for origin in self.modules_called(item.module):
-                if item.name and (found := self.resolve(origin, item.name, steps - 1)) is not None:
-                    return found
-        for item in self._imported[module].get("*", ()):
-            for origin in self.modules_called(item.module):
-                found = self.resolve(origin, name, steps - 1)
+        imports = self._imported[module]
+        for item in (*imports.get(name, ()), *imports.get("*", ())) if steps else ():
+            for origin in self.modules_called(item.module) if item.name else ():
+                found = self.resolve(origin, name if item.name == "*" else item.name, steps - 1)
                 if found is not None:
                     return found
         return None
@@ -134,11 +129,3 @@ class Links:
         found = self.resolve(module, first)
         if found is not None:
             yield (*found, others)
-
-
-def _by_local(module: Importing) -> dict[str, list[Import]]:
-    found: dict[str, list[Import]] = defaultdict(list)
-    for item in module.imports:
-        if item.local:
-            found[item.local].append(item)
-    return found

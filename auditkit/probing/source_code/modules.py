@@ -11,7 +11,7 @@ import sys
 import threading
 import tokenize
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ PARSER = threading.Lock()
 another thread parse in the middle of `ast.parse` (github.com/python/cpython/issues/106905)."""
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_MOST_BASES = 8
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,12 @@ class Import:
     line: int
 
 
+def _decorators(node: FunctionNode | ast.ClassDef) -> frozenset[str]:
+    """The last words of decorators: `staticmethod`, `property`, `no_grad`."""
+    called = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
+    return frozenset(dotted_name(item).rpartition(".")[2] for item in called)
+
+
 @dataclass(eq=False)
 class Function:
     """A function of the checkout that can be called by a name: at module level, or in a class."""
@@ -74,9 +81,7 @@ class Function:
 
     @property
     def decorators(self) -> frozenset[str]:
-        """The last words of its decorators: `staticmethod`, `property`, `no_grad`."""
-        called = (item.func if isinstance(item, ast.Call) else item for item in self.node.decorator_list)
-        return frozenset(dotted_name(item).rpartition(".")[2] for item in called)
+        return _decorators(self.node)
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
@@ -125,6 +130,10 @@ class Class:
     qualified_name: str
     node: ast.ClassDef
     methods: dict[str, Function] = field(default_factory=dict)
+
+    @property
+    def decorators(self) -> frozenset[str]:
+        return _decorators(self.node)
 
     @property
     def fields(self) -> list[ast.AnnAssign]:
@@ -176,6 +185,29 @@ class Module:
             yield from owner.methods.values()
 
 
+def method_of(
+    owner: Class | None, name: str, resolve: Callable[[Module, str], object], depth: int = 0
+) -> Function | None:
+    """The method of a class, or of the first of its bases that has one; `resolve` says what a base's name means."""
+    if owner is None or name in owner.methods or depth >= _MOST_BASES:
+        return owner.methods.get(name) if owner is not None else None
+    bases = (resolve(owner.module, dotted_name(base)) for base in owner.node.bases)
+    inherited = (method_of(base, name, resolve, depth + 1) for base in bases if isinstance(base, Class))
+    return next((found for found in inherited if found is not None), None)
+
+
+def instances_in(functions: Iterable[Function | None], resolve: Callable[[Module, str], object]) -> dict[str, Class]:
+    """The names that functions give an instance of a class to, `self.x` in `__init__` included."""
+    found: dict[str, Class] = {}
+    for function in filter(None, functions):
+        for node in statements(function.node.body):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                made = resolve(function.module, dotted_name(node.value.func))
+                if isinstance(made, Class):
+                    found |= {name: made for target in node.targets if (name := dotted_name(target))}
+    return found
+
+
 @functools.cache
 def is_written(root: Path, pattern: str) -> bool:
     """Return whether a Python file of a checkout or of its tests matches a regular expression."""
@@ -187,17 +219,24 @@ def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
     """The checkout's own Python files: no tests unless wanted, no hidden, vendored or generated folders.
 
     Links are not followed: what they lead to inside the checkout has a name of its own, and what lies
-    outside is not part of it. So a loop of links ends nothing. A name that no line can show is no module's.
+    outside is not part of it. A name that no line can show is not a module's.
     """
+
+    def is_left_out(folder: Path) -> bool:
+        is_test = not with_tests and folder.name in TEST_FOLDERS
+        return is_test or is_foreign(folder) or inert_line(folder.name) != folder.name
+
+    for path in files_below(root, is_left_out):
+        is_test = not with_tests and TEST_FILE.fullmatch(path.name)
+        if path.suffix == ".py" and not is_test and inert_line(path.name) == path.name and not path.is_symlink():
+            yield path
+
+
+def files_below(root: Path, is_left_out: Callable[[Path], bool]) -> Iterator[Path]:
+    """Every file below a folder, without those of the folders that are left out, each folder's in order."""
     for folder, subfolders, files in os.walk(root):
-        named = (name for name in subfolders if with_tests or name not in TEST_FOLDERS)
-        kept = (name for name in named if not is_foreign(Path(folder, name)))
-        subfolders[:] = sorted(name for name in kept if inert_line(name) == name)
-        for name in sorted(name for name in files if inert_line(name) == name):
-            path = Path(folder, name)
-            is_test = not with_tests and TEST_FILE.fullmatch(name)
-            if name.endswith(".py") and not is_test and not path.is_symlink():
-                yield path
+        subfolders[:] = sorted(name for name in subfolders if not is_left_out(Path(folder, name)))
+        yield from (Path(folder, name) for name in sorted(files))
 
 
 def is_foreign(folder: Path) -> bool:
@@ -274,7 +313,7 @@ def _imports(module: Module, is_package: bool) -> Iterator[Import]:
                     # `import package.module` binds `package`, and makes `package.module` loaded.
                     yield Import(alias.name, "", "", item.lineno)
         elif isinstance(item, ast.ImportFrom):
-            origin = _absolute_origin(module.name, item, is_package)
+            origin = absolute_origin(module.name, item.module or "", item.level, is_package)
             for alias in item.names:
                 yield Import(origin, alias.name, alias.asname or alias.name, item.lineno)
 
@@ -323,13 +362,13 @@ def _index_class(module: Module, node: ast.ClassDef, prefix: str) -> None:
             _index_class(module, item, owner.qualified_name + ".")
 
 
-def _absolute_origin(importer: str, item: ast.ImportFrom, is_package: bool) -> str:
-    """The module that `from ... import` in the module `importer` names, its leading dots resolved."""
-    if not item.level:
-        return item.module or ""
+def absolute_origin(importer: str, module: str, level: int, is_package: bool) -> str:
+    """The module that `from ..module import` in the module `importer` names; `level` counts the leading dots."""
+    if not level:
+        return module
     parts = importer.split(".")
-    kept = parts[: len(parts) - item.level + (1 if is_package else 0)]
-    return ".".join([*kept, item.module] if item.module else kept)
+    kept = parts[: len(parts) - level + (1 if is_package else 0)]
+    return ".".join([*kept, module] if module else kept)
 
 
 def dotted_name(node: ast.expr) -> str:
@@ -343,11 +382,21 @@ def dotted_name(node: ast.expr) -> str:
     return ".".join([node.id, *reversed(parts)]) if parts and isinstance(node, ast.Name) else ""
 
 
+def last_name(node: ast.expr) -> str:
+    """The last word of what is called: `norm` of `torch.norm` and of `f(x).norm`."""
+    return node.attr if isinstance(node, ast.Attribute) else dotted_name(node)
+
+
 def targets_of(node: ast.AST) -> list[ast.expr]:
     """What an assignment sets, with or without an annotation; nothing for anything else."""
     if isinstance(node, ast.Assign):
         return node.targets
     return [node.target] if isinstance(node, ast.AnnAssign) else []
+
+
+def changed_by(node: ast.AST) -> list[ast.expr]:
+    """What an assignment sets or changes: also the target of `x += 1`; nothing for anything else."""
+    return [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
 
 
 def is_constant(node: ast.AST, value: object) -> bool:

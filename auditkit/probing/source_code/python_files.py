@@ -18,12 +18,11 @@ from auditkit.probing.source_code.modules import (
     Module,
     SourceProblem,
     dotted_name,
+    method_of,
     module_name,
     parse_module,
     source_files,
 )
-
-_MOST_BASES = 8
 
 
 @contextlib.contextmanager
@@ -157,10 +156,6 @@ class PythonFiles:
         owner = self.resolve(function.module, head) if head else None
         return self.method(owner, method) if isinstance(owner, Class) else None
 
-    def method(self, owner: Class, name: str, depth: int = 0) -> Function | None:
+    def method(self, owner: Class, name: str) -> Function | None:
         """The method of a class, or of the first of its bases in the checkout that has one of that name."""
-        if name in owner.methods or depth >= _MOST_BASES:
-            return owner.methods.get(name)
-        bases = (self.resolve(owner.module, dotted_name(base)) for base in owner.node.bases)
-        inherited = (self.method(base, name, depth + 1) for base in bases if isinstance(base, Class))
-        return next((found for found in inherited if found is not None), None)
+        return method_of(owner, name, self.resolve)

@@ -10,7 +10,7 @@ import torch
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 
-from auditkit.probing.source_probes.tensor_flow import torch_names
+from auditkit.probing.source_probes.tensor_flow import kinds
 from tests.source_helpers import LOOP, context_of, found
 
 pytestmark = pytest.mark.process
@@ -146,7 +146,7 @@ def test_one_line_waits_for_nothing_or_once(body: str, tmp_path: Path) -> None:
 def test_methods_that_give_tensors_are_torchs_own() -> None:
     """The list names no method that tensors do not have; what is not on it is taken for the checkout's."""
     names = {name.rstrip("_") for name in (*dir(torch.Tensor), *dir(DTensor), *dir(AsyncCollectiveTensor))}
-    assert torch_names._TENSOR_METHODS - names == set()
+    assert kinds._TENSOR_METHODS - names == set()
 
 
 def test_every_line_of_a_loop_is_named(tmp_path: Path) -> None:

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.errors import nearest_names
 from auditkit.model.runs.target import TRAINING_STEP, split_call
-from auditkit.probing.discovery.blocks.functions import (
-    BlockFunction,
-    answering_function,
-    block_function,
-    named_function,
-)
-from auditkit.probing.discovery.blocks.handed_on import handed_on
-from auditkit.probing.discovery.blocks.marks import ScopeMarks, Suite, own_statements, suites_of
-from auditkit.probing.discovery.blocks.runs import Run, Runs
+from auditkit.probing.discovery.blocks.bodies import Body, function_of, handed_on_body, is_handed_over
+from auditkit.probing.discovery.blocks.marks import Scope, Suite, own_statements, suites_of
+from auditkit.probing.discovery.blocks.runs import Run, find_runs, handed_on
 from auditkit.probing.discovery.blocks.training_calls import TrainingCalls
 from auditkit.probing.discovery.blocks.training_loops import MAY_TRAIN, training_loops
 from auditkit.probing.patching.local_names import names_of
@@ -82,23 +77,6 @@ class Block(Function):
         return self.qualified_name.partition("#")[0]
 
 
-@dataclass(frozen=True)
-class Scope:
-    """The body of a function, or of a module: `node` is None for the latter; `outer` are the scopes around it."""
-
-    module: Module
-    qualified_name: str
-    body: Suite
-    node: FunctionNode | None = None
-    owner: Class | None = None
-    outer: tuple[Scope, ...] = ()
-
-    @property
-    def function(self) -> Function | None:
-        """The function of that name, also one inside another."""
-        return Function(self.module, self.qualified_name, self.node, self.owner) if self.node is not None else None
-
-
 def blocks_of(module: Module) -> list[Block]:
     """Every block of a file in its order; a second one of the same name in one function is `name.2`."""
     return sorted([*blocks_of_gradients(module), *blocks_that_train(module)], key=lambda block: block.node.lineno)
@@ -115,8 +93,10 @@ def blocks_that_train(module: Module) -> list[Block]:
     """The training steps of a file that are no functions."""
     if not MAY_TRAIN.search("\n".join(module.lines)):
         return []
-    calls = TrainingCalls(module)
-    found = (block for scope in _scopes(module) for block in _loops_in(scope, calls))
+    calls, found = TrainingCalls(module), list[Block]()
+    for scope in _scopes(module):
+        loops = training_loops(scope, calls.inside(scope.owner))
+        found += _named(scope, ((run, TRAINING_STEP, body) for run, body in loops), is_handed_over)
     return sorted(found, key=lambda one: one.node.lineno)
 
 
@@ -133,24 +113,13 @@ def block_in_lines(module: Module, call: str, lines: tuple[int, int], outputs: S
     scope = next((one for one in _scopes(module) if one.qualified_name == place), None)
     if scope is None:
         return None
-    marks = ScopeMarks(scope.body)
-    inside = [each for each in marks.places if lines[0] <= each.lineno and (each.end_lineno or 0) <= lines[1]]
+    inside = [each for each in scope.places if lines[0] <= each.lineno and (each.end_lineno or 0) <= lines[1]]
     if not inside:
         return None
-    suite = marks.places[inside[0]].suite
-    places = [marks.places[each].index for each in inside if marks.places[each].suite is suite]
+    suite = scope.places[inside[0]].suite
+    places = [scope.places[each].index for each in inside if scope.places[each].suite is suite]
     run = Run(suite, min(places), max(places))
-    name = statement.partition(".")[0]
-    made = named_function(run, marks, module, _functions_of(scope), (name, outputs))
-    return Block(
-        module,
-        f"{place}#{statement}",
-        made.node,
-        holder=scope.function,
-        around=tuple(_functions_of(scope)),
-        statements=tuple(run.statements),
-        names=made.names,
-    )
+    return _block(scope, run, statement, Body(run, scope).answering(outputs))
 
 
 def function_or_block(files: PythonFiles, call: str) -> Function | None:
@@ -178,73 +147,61 @@ def undefined_names(block: Block) -> list[str]:
 
 
 def _scopes(module: Module) -> Iterator[Scope]:
-    top = Scope(module, "", module.tree.body)
+    top = Scope(module, module.tree.body)
     yield top
-    yield from _scopes_inside(top, module.tree.body, "", None)
+    yield from _scopes_inside(top, top, module.tree.body, "", None)
 
 
-def _scopes_inside(outer: Scope, body: Suite, prefix: str, owner: Class | None) -> Iterator[Scope]:
-    around = (*outer.outer, outer) if outer.node is not None else ()
+def _scopes_inside(top: Scope, outer: Scope, body: Suite, prefix: str, owner: Class | None) -> Iterator[Scope]:
     for node in body:
         if isinstance(node, FunctionNode):
-            scope = Scope(outer.module, prefix + node.name, node.body, node, owner, around)
+            scope = Scope(top.module, node.body, prefix + node.name, node, owner, top, (*outer.functions, node))
             yield scope
-            yield from _scopes_inside(scope, node.body, f"{scope.qualified_name}.", None)
+            yield from _scopes_inside(top, scope, node.body, f"{scope.qualified_name}.", None)
         elif isinstance(node, ast.ClassDef):
-            inside = outer.module.classes.get(prefix + node.name)
-            yield from _scopes_inside(outer, node.body, f"{prefix}{node.name}.", inside)
+            inside = top.module.classes.get(prefix + node.name)
+            yield from _scopes_inside(top, outer, node.body, f"{prefix}{node.name}.", inside)
         else:
             for suite in suites_of(node):
-                yield from _scopes_inside(outer, suite, prefix, owner)
-
-
-def _functions_of(scope: Scope) -> list[FunctionNode]:
-    return [each.node for each in (*scope.outer, scope) if each.node]
-
-
-def _functions_in(scope: Scope, marks: ScopeMarks) -> Iterator[tuple[Run, BlockFunction]]:
-    """Each run with its function: first those that handle gradients, then what is done with their norms."""
-    functions, taken = _functions_of(scope), set[ast.stmt]()
-    for run in Runs(marks, scope.module).find():
-        taken.update(each for top in run.statements for each in own_statements(top))
-        made = block_function(run, marks, scope.module, functions)
-        if made is not None:
-            yield run, made
-    for found in handed_on(marks, taken):
-        yield found.run, answering_function(found, marks, scope.module, functions)
+                yield from _scopes_inside(top, outer, suite, prefix, owner)
 
 
 def _blocks_in(scope: Scope) -> Iterator[Block]:
-    function = scope.function
-    if function is not None and not _MAY_HOLD_BLOCKS.search(function.text):
+    """The blocks of one scope: first those that handle gradients, then what is done with their norms."""
+    if scope.function is not None and not _MAY_HOLD_BLOCKS.search(scope.function.text):
         return
-    marks = ScopeMarks(scope.body)
-    found = [
-        (run, made)
-        for run, made in _functions_in(scope, marks)
-        # else a figure of one tensor, for an optimizer's update of it
-        if scope.node is None or scope.node.name != "step" or _OF_ALL_GRADIENTS.search(made.node.name)
-    ]
-    yield from _named(scope, found)
+    found: list[tuple[Run, str, list[ast.stmt]]] = []
+    taken = set[ast.stmt]()
+    for run in find_runs(scope):
+        taken.update(each for top in run.statements for each in own_statements(top))
+        made = Body(run, scope).made()
+        found += [(run, *made)] if made is not None else []
+    found += [(each.run, each.name, handed_on_body(each, scope)) for each in handed_on(scope, taken)]
+    # In an optimizer's `step` other names are figures of one tensor, for its update.
+    is_step = scope.node is not None and scope.node.name == "step"
+    yield from _named(scope, (each for each in found if not is_step or _OF_ALL_GRADIENTS.search(each[1])))
 
 
-def _loops_in(scope: Scope, calls: TrainingCalls) -> Iterator[Block]:
-    yield from _named(scope, training_loops(ScopeMarks(scope.body), calls, scope.owner, _functions_of(scope)))
-
-
-def _named(scope: Scope, found: Iterable[tuple[Run, BlockFunction]]) -> Iterator[Block]:
+def _named(
+    scope: Scope, found: Iterable[tuple[Run, str, list[ast.stmt]]], is_given: Callable[[str], bool] = lambda _: False
+) -> Iterator[Block]:
     """The runs of one scope as blocks: a second one of the same name is `name.2`."""
-    counts: dict[str, int] = {}
-    for run, made in found:
-        name = made.node.name
-        counts[name] = counts.get(name, 0) + 1
-        ending = f".{counts[name]}" if counts[name] > 1 else ""
-        yield Block(
-            module=scope.module,
-            qualified_name=f"{scope.qualified_name}#{name}{ending}",
-            node=made.node,
-            holder=scope.function,
-            around=tuple(_functions_of(scope)),
-            statements=tuple(run.statements),
-            names=made.names,
-        )
+    counts = Counter[str]()
+    for run, name, body in found:
+        counts[name] += 1
+        yield _block(scope, run, f"{name}.{counts[name]}" if counts[name] > 1 else name, body, is_given)
+
+
+def _block(
+    scope: Scope, run: Run, statement: str, body: list[ast.stmt], is_given: Callable[[str], bool] = lambda _: False
+) -> Block:
+    node, names = function_of(run, scope, statement.partition(".")[0], body, is_given)
+    return Block(
+        scope.module,
+        f"{scope.qualified_name}#{statement}",
+        node,
+        holder=scope.function,
+        around=scope.functions,
+        statements=tuple(run.statements),
+        names=names,
+    )

@@ -1,18 +1,24 @@
-"""What is left of a run's statements in its function: all but what only tells people, and what gives its answer."""
+"""A run of statements as the function that it would be: its parameters, its statements, its answer."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
-from auditkit.probing.discovery.blocks.runs import Run, is_start
-from auditkit.probing.discovery.gradient_facts import STATISTICS
-from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.source_code.modules import dotted_name, targets_of, text_in
+from auditkit.probing.discovery.blocks.marks import Scope, own_nodes, suites_of
+from auditkit.probing.discovery.blocks.runs import HandedOn, Run, is_calm, is_start, plain_stores
+from auditkit.probing.discovery.gradient_flow import STATISTICS
+from auditkit.probing.patching.local_names import names_of, parameters
+from auditkit.probing.source_code.modules import (
+    changed_by,
+    last_name,
+    text_in,
+)
 from auditkit.probing.source_code.statements import head_of
+from auditkit.probing.worker.steps import roles
 
 CLIP = "clip_grad"
 """The name of a block that limits gradients and computes no statistic that has one."""
@@ -25,7 +31,7 @@ RECORDED = "recorded_"
 class Body:
     """The statements of a run without what only tells people, and with what gives its answer."""
 
-    def __init__(self, run: Run, scope: ScopeMarks) -> None:
+    def __init__(self, run: Run, scope: Scope) -> None:
         self._run, self._scope = run, scope
         inside = {node for node in own_nodes(run.statements) if isinstance(node, ast.stmt)}
         outside = [part for each in scope.places if each not in inside for part in head_of(each)]
@@ -45,7 +51,7 @@ class Body:
         for statement in self._run.statements:
             records = self._holds_kernel(statement) and not outputs and not is_limit
             body += self._with_records(statement, False) if records else self._silent(statement)
-        starts = [_at(self._run.statements[0], f"{name} = []") for name in self._recorded if self._is_listed(name)]
+        starts = [_at(self._run.statements[0], f"{name} = []") for name in self._recorded if name.endswith("s_")]
         outputs = outputs or list(self._recorded)
         named = [each for each in outputs if _SPEAKING.search(each)]
         if is_limit and not named:
@@ -56,12 +62,9 @@ class Body:
         return name if name.strip("_") else self._name_of(last), [*starts, *body, self._answer(outputs)]
 
     def answering(self, outputs: Sequence[str]) -> list[ast.stmt]:
-        """All statements as they are kept, with these names as their answer."""
+        """All statements as they are kept, with these names as their result."""
         body = [kept for each in self._run.statements for kept in self._silent(each)]
         return [*body, self._answer(outputs)] if outputs else body
-
-    def _is_listed(self, name: str) -> bool:
-        return name.startswith(RECORDED) and name.endswith("s_")
 
     def _answer(self, outputs: Sequence[str]) -> ast.stmt:
         if len(outputs) == 1:
@@ -88,18 +91,18 @@ class Body:
             for name in sorted(self._stored(node)):
                 if self._scope.marks.marks.get(name) != STATISTICS:
                     continue
-                adds_up = not _plain_stores(node) or name in names_of(node).loads
+                adds_up = not plain_stores(node) or name in names_of(node).loads
                 if not is_loop or adds_up or name in self._read_behind:
                     yield name
 
     def _stored(self, node: ast.stmt) -> frozenset[str]:
         """The names that a statement sets, or puts something into where the run has made them."""
-        roots = {_root(target) for target in _targets(node) if isinstance(target, ast.Subscript)}
+        roots = {_root(target) for target in changed_by(node) if isinstance(target, ast.Subscript)}
         return names_of(node).stores | (frozenset(roots) & self._own)
 
     def _is_foreign(self, node: ast.stmt) -> bool:
         """Whether it puts something into what the run has not made: `metrics["norm"] = x`, `history.append(x)`."""
-        targets = _targets(node)
+        targets = changed_by(node)
         if targets and all(isinstance(each, ast.Subscript) for each in targets):
             return not {_root(each) for each in targets} <= self._made
         is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
@@ -109,7 +112,7 @@ class Body:
     def _made(self) -> frozenset[str]:
         """What the run itself assigns, or what an accumulator was set to before."""
         return frozenset[str]().union(
-            *(_plain_stores(each) for each in self._scope.places if each in self._run.statements or is_start(each))
+            *(plain_stores(each) for each in self._scope.places if each in self._run.statements or is_start(each))
         )
 
     # --- statements as they are kept ---
@@ -134,7 +137,9 @@ class Body:
             return self._silent(statement)
         if not self._holds_kernel(statement):
             return self._silent(statement)
-        if isinstance(statement, ast.If) and in_loop and not self._asks_of_an_item(statement):
+        # `if p.grad is not None:` is about the loop's items; `if step % 100 == 0:` is about when to log.
+        is_when = isinstance(statement, ast.If) and not statement.orelse and not self._reads_own(statement.test)
+        if isinstance(statement, ast.If) and in_loop and is_when:
             return [kept for each in statement.body for kept in self._with_records(each, in_loop)]
         inside = in_loop or isinstance(statement, ast.For)
         needed = set(names_of([each for each in own_nodes([statement]) if each in self._run.kernels]).loads)
@@ -146,10 +151,6 @@ class Body:
 
     def _holds_kernel(self, statement: ast.stmt) -> bool:
         return any(node in self._run.kernels for node in own_nodes([statement]))
-
-    def _asks_of_an_item(self, choice: ast.If) -> bool:
-        """`if p.grad is not None:` is about what a loop goes through; `if step % 100 == 0:` is about when to tell."""
-        return bool(choice.orelse) or self._reads_own(choice.test)
 
     def _reads_own(self, test: ast.expr) -> bool:
         """Whether a condition reads what the run sets: the variable of its loop, `grad` after `grad = p.grad`."""
@@ -177,8 +178,8 @@ class Body:
             elif raises:
                 kept.append(_located(ast.If(last, list(raises), []), kernel))
             return kept
-        if _plain_stores(kernel):
-            stored = sorted(_plain_stores(kernel))
+        if plain_stores(kernel):
+            stored = sorted(plain_stores(kernel))
             return [
                 kernel,
                 *(self._set(self._note(name, in_loop), ast.Name(name, ast.Load()), kernel, in_loop) for name in stored),
@@ -211,33 +212,34 @@ class Body:
 
     def _name_of(self, statement: ast.stmt, told: ast.expr | None = None) -> str:
         """What a statement without a name computes: the word it is told under, else the reduction."""
-        for target in _targets(statement):
+        for target in changed_by(statement):
             if isinstance(target, ast.Attribute):
                 return target.attr
             key = re.sub(r"\W+", "_", text_in(target.slice)) if isinstance(target, ast.Subscript) else ""
             if key.isidentifier():
                 return key
         if isinstance(statement, ast.Return) and statement.value is not None:
-            names = [each for each in sorted(names_of(statement.value).loads) if self._is_named_statistic(each)]
+            marks = self._scope.marks.marks
+            names = [each for each in sorted(names_of(statement.value).loads) if marks.get(each) == STATISTICS]
             if names:
                 return names[0]
         named = [name for name, value in _named_values(statement) if value is told]
         if named:
             return named[0]
         calls = [node for node in ast.walk(told or statement) if node in self._scope.marks.flow.reduced]
-        names = [_last_name(node) for node in calls if isinstance(node, ast.Call)]
+        names = [last_name(node.func) for node in calls if isinstance(node, ast.Call)]
         return next((each for each in (*_CHECKS, *names) if each in names), "statistic").strip("_")
 
-    def _is_named_statistic(self, name: str) -> bool:
-        return self._scope.marks.marks.get(name) == STATISTICS
 
-
-def returning(answer: ast.expr, check: str, there: ast.stmt) -> list[ast.stmt]:
-    """Statements that return a value; the result of a check gets the name of the check."""
-    if not check:
-        return [_at(there, f"return {ast.unparse(answer)}", at_end=True)]
-    name = f"{RECORDED}{check}_"
-    return [_at(there, f"{name} = {ast.unparse(answer)}"), _at(there, f"return {name}", at_end=True)]
+def handed_on_body(found: HandedOn, scope: Scope) -> list[ast.stmt]:
+    """The statements of a norm that is handed on; up to a check its statements, then the result of the check."""
+    there, answer = found.run.statements[-1], ast.unparse(found.answer)
+    is_check = isinstance(found.answer, ast.Call | ast.BoolOp)
+    body = Body(Run(found.run.suite, found.run.first, found.run.last - is_check), scope).answering(())
+    if is_check:
+        name = f"{RECORDED}{found.name}_"
+        body, answer = [*body, _at(there, f"{name} = {answer}")], name
+    return [*body, _at(there, f"return {answer}", at_end=True)]
 
 
 def _read_attributes(expressions: Iterable[ast.expr]) -> frozenset[str]:
@@ -250,15 +252,6 @@ def _read_attributes(expressions: Iterable[ast.expr]) -> frozenset[str]:
 def _plain(name: str) -> str:
     """The name that was recorded."""
     return re.sub(r"s?_$", "", name.removeprefix(RECORDED)) if name.startswith(RECORDED) else name
-
-
-def _targets(node: ast.stmt) -> list[ast.expr]:
-    return [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
-
-
-def _plain_stores(node: ast.stmt) -> frozenset[str]:
-    targets = _targets(node)
-    return names_of(targets).stores if all(isinstance(each, ast.Name | ast.Tuple) for each in targets) else frozenset()
 
 
 def _root(node: ast.expr) -> str:
@@ -301,10 +294,6 @@ def _named_values(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
             yield from ((key, value) for key, value in zip(keys, node.values, strict=True) if key.isidentifier())
 
 
-def _last_name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)
-
-
 def with_suites(
     statement: ast.stmt,
     change: Callable[[ast.stmt], list[ast.stmt]],
@@ -343,3 +332,125 @@ def _at(there: ast.stmt, text: str, at_end: bool = False) -> ast.stmt:
             node.lineno = node.end_lineno = line
             node.col_offset = node.end_col_offset = 0
     return made
+
+
+_CHOSEN = frozenset((roles.ACCUMULATION, roles.LIMIT, roles.GIVES_BATCH, roles.GIVES_RATE))
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_LISTS = re.compile(r"parameters\(|param_groups|\.grad\b")
+
+
+def is_handed_over(name: str) -> bool:
+    """Whether a training step is handed it, whatever the script sets it to: its parts, and what probes choose."""
+    guess = roles.known(name)
+    return roles.is_part(name) or (guess is not None and guess.value in _CHOSEN)
+
+
+def function_of(
+    run: Run, scope: Scope, name: str, body: list[ast.stmt], is_given: Callable[[str], bool] = lambda _: False
+) -> tuple[ast.FunctionDef, tuple[str, ...]]:
+    """The function `name` that statements make, and the names that its module has to define.
+
+    `is_given` says which names are parameters whatever the script sets them to.
+    """
+    known = _Known(run, scope, is_given)
+    starts = [
+        each for each in sorted(run.maybe_unset & names_of(body).loads) if not is_given(each) and known.start(each)
+    ]
+    prelude, inputs, names = known.sorted_out(list(dict.fromkeys([*reads_of(body), *starts])))
+    text = "\n".join(map(ast.unparse, body))
+    gives = r"\b{0}(\.\w+)*\.((named_)?parameters|param_groups)\b|\bin {0}\b"
+    inputs.sort(key=lambda each: re.search(gives.format(each), text) is None)
+    first, last = run.statements[0], run.statements[-1]
+    node = ast.FunctionDef(
+        name=name,
+        args=ast.arguments([], [ast.arg(each) for each in inputs], None, [], [], None, []),
+        body=[*prelude, *body],
+        decorator_list=[],
+        returns=None,
+        lineno=first.lineno,
+        col_offset=first.col_offset,
+        end_lineno=last.end_lineno,
+        end_col_offset=last.end_col_offset,
+    )
+    return ast.fix_missing_locations(node), names
+
+
+def reads_of(body: Sequence[ast.stmt]) -> list[str]:
+    """The names that some statements read before they set them, in their order."""
+    found: dict[str, None] = {}
+    _reads(body, set(), found)
+    return list(found)
+
+
+def _reads(body: Iterable[ast.stmt], known: set[str], found: dict[str, None]) -> None:
+    for statement in body:
+        heads = head_of(statement) if suites_of(statement) else (statement,)
+        targets = [statement.target] if isinstance(statement, ast.For) else []
+        for part in heads:
+            if part not in targets:
+                found.update(dict.fromkeys(sorted(names_of(part).loads - known)))
+        known |= names_of([*targets, *heads]).stores
+        for suite in suites_of(statement):
+            _reads(suite, known, found)
+
+
+class _Known:
+    """What the names that a block reads are: constants beside it, its module's, or what has to be given."""
+
+    def __init__(self, run: Run, scope: Scope, is_given: Callable[[str], bool]) -> None:
+        self._is_given = is_given
+        self._inside, self._scope = set(own_nodes(run.statements)), scope
+        self._top = (scope.top or scope).setters
+        self._given = frozenset[str]().union(*(parameters(each.args) for each in scope.functions))
+        self._locals = self._given.union(*(names_of(each.body).stores for each in scope.functions))
+
+    def sorted_out(self, names: Sequence[str]) -> tuple[list[ast.stmt], list[str], tuple[str, ...]]:
+        """The statements that go before the block, its parameters, and the names that its module defines."""
+        prelude: list[ast.stmt] = []
+        inputs, others = [], []
+        waiting = list(names)
+        for name in waiting:
+            setters = self._top.get(name, ())
+            is_imported = any(isinstance(each, ast.Import | ast.ImportFrom) for each in setters)
+            beside = [each for each in self._beside(name) if not isinstance(each, _DEFINITIONS)]
+            if self._is_given(name) and not is_imported and not hasattr(builtins, name):
+                inputs.append(name)
+            elif name in self._locals or (not self._scope.functions and beside):
+                start = self.start(name)
+                if start is None:
+                    inputs.append(name)
+                elif start not in prelude:
+                    prelude.append(start)
+                    waiting += [each for each in reads_of([start]) if each not in waiting]
+            elif not all(isinstance(each, _DEFINITIONS) or _is_made_of_constants(each) for each in setters):
+                inputs.append(name)  # a model, an optimizer: what the module makes while it runs
+            elif not hasattr(builtins, name):
+                others.append(name)
+        return sorted(prelude, key=lambda each: each.lineno), inputs, tuple(others)
+
+    def _beside(self, name: str) -> list[ast.stmt]:
+        """The statements beside the block that set a name."""
+        return [each for each in self._scope.setters.get(name, ()) if each not in self._inside]
+
+    def start(self, name: str) -> ast.stmt | None:
+        """The one statement beside the block that gives a name its constant, its parameters, or imports it."""
+        if name in self._given or name == "device":
+            return None
+        setting = self._beside(name)
+        plain = [each for each in setting if self._is_plain(each)]
+        is_one = len({ast.dump(each) for each in plain}) == 1 and len(plain) == len(setting)
+        return plain[0] if is_one else None
+
+    def _is_plain(self, statement: ast.stmt) -> bool:
+        if isinstance(statement, ast.Assign) and _LISTS.search(ast.unparse(statement.value)):
+            return is_calm(self._scope, statement.value)
+        return is_start(statement) or isinstance(statement, ast.Import | ast.ImportFrom)
+
+
+def _is_made_of_constants(statement: ast.stmt) -> bool:
+    """`count = 0`, `EPS = 1e-6 * 2`, `logger = logging.getLogger(__name__)`, `DTYPE = torch.float32`."""
+    value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if is_start(statement) or not isinstance(value, ast.expr):
+        return is_start(statement)
+    calls = [last_name(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return all(name in ("getLogger", "get_logger", "float", "int", "dtype", "TypeVar", "compile") for name in calls)

@@ -1,4 +1,4 @@
-"""What the statements of one scope (a function, a script) do with gradients: reduce them, limit them, tell of them."""
+"""Scopes (a function, a script): what their statements do with gradients: reduce, limit or report them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from auditkit.probing.discovery.gradient_facts import GRADIENTS, NOTHING, STATISTICS
-from auditkit.probing.discovery.gradient_flow import Tracer
-from auditkit.probing.discovery.gradient_names import gets_gradients, last_name
+from auditkit.probing.discovery.gradient_flow import GRADIENTS, NOTHING, STATISTICS, Tracer
+from auditkit.probing.discovery.gradient_names import gets_gradients
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.source_code.modules import FunctionNode, dotted_name, targets_of
+from auditkit.probing.source_code.modules import (
+    Class,
+    Function,
+    FunctionNode,
+    Module,
+    changed_by,
+    dotted_name,
+    last_name,
+)
 from auditkit.probing.source_code.statements import head_of
 from auditkit.probing.source_code.walking import children, walk
 
@@ -40,10 +47,24 @@ class Place:
 
 
 @dataclass(eq=False)
-class ScopeMarks:
-    """One scope's statements with their places; `marks` answers what an expression holds of gradients."""
+class Scope:
+    """The body of a function, or of a module where `node` is None, and what its statements do with gradients.
 
+    `top` is the scope of the module; `functions` are those around the statements, the scope's own last.
+    """
+
+    module: Module
     body: Suite
+    qualified_name: str = ""
+    node: FunctionNode | None = None
+    owner: Class | None = None
+    top: Scope | None = None
+    functions: tuple[FunctionNode, ...] = ()
+
+    @cached_property
+    def function(self) -> Function | None:
+        """The function of that name, also one inside another."""
+        return Function(self.module, self.qualified_name, self.node, self.owner) if self.node is not None else None
 
     @cached_property
     def places(self) -> dict[ast.stmt, Place]:
@@ -62,7 +83,7 @@ class ScopeMarks:
     @cached_property
     def marks(self) -> Tracer:
         """The gradients that the scope reads itself, followed through it."""
-        marks = _ParameterGradients(_parameters(self.body))
+        marks = _ParameterGradients(self.body)
         marks.follow(self.body)
         return marks
 
@@ -90,51 +111,39 @@ class ScopeMarks:
                 return method not in _SCALING or any(map(self.is_limit, call.args))
             case ast.AugAssign(target=target, op=ast.Mult() | ast.Div(), value=factor):
                 return self._is_gradient(target) and self.is_limit(factor)
-            case ast.Assign(targets=[target], value=value):
-                return _writes_gradient(target) and self._limits_value(value)
+            case ast.Assign(targets=[target], value=ast.Call(func=called, args=args)) if _writes_gradient(target):
+                return last_name(called) in _LIMITING_CALLS and any(map(self._is_gradient, (called, *args)))
+            case ast.Assign(targets=[target], value=ast.BinOp(left=value, op=ast.Mult() | ast.Div(), right=factor)) if (
+                _writes_gradient(target)
+            ):
+                return self._is_gradient(value) and self.is_limit(factor)
         return False
 
     def tells(self, statement: ast.stmt) -> bool:
         """Whether it only tells people something: `print(...)`, `writer.add_scalar(name, norm)`."""
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             return False
-        call = statement.value
-        if names_of(statement).stores or _is_collective(call) or "clip" in last_name(call.func):
+        call, name = statement.value, last_name(statement.value.func)
+        is_collective = name.startswith("all_") or name.endswith("_") or name in ("reduce", "broadcast", "barrier")
+        if names_of(statement).stores or is_collective or "clip" in name:
             return False
         told = (*call.args, *(each.value for each in call.keywords))
         return bool(_TELLS.search(ast.unparse(call.func).lower())) or any(map(self.is_statistic, told))
 
     def rewrites(self, statement: ast.stmt) -> bool:
         """Whether the statement itself makes other gradients of them, and does not limit them."""
-        targets = [statement.target] if isinstance(statement, ast.AugAssign) else targets_of(statement)
+        targets = changed_by(statement)
         return any(map(_writes_gradient, targets)) and not self.limits(statement)
 
-    def _limits_value(self, value: ast.expr) -> bool:
-        """`p.grad = torch.clamp(p.grad, -1, 1)`, `p.grad = p.grad * clip_coef`."""
-        if isinstance(value, ast.Call):
-            name = value.func.attr if isinstance(value.func, ast.Attribute) else dotted_name(value.func)
-            return name in _LIMITING_CALLS and any(map(self._is_gradient, (value.func, *value.args)))
-        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult | ast.Div):
-            return self._is_gradient(value.left) and self.is_limit(value.right)
-        return False
-
     def _is_gradient(self, node: ast.expr) -> bool:
-        return self._mark_as_read(node) == GRADIENTS
-
-    def _mark_as_read(self, node: ast.expr) -> int:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             node = ast.Attribute(node.value, node.attr, ast.Load(), lineno=node.lineno, col_offset=node.col_offset)
-        return self.marks.mark(node)
+        return self.marks.mark(node) == GRADIENTS
 
     def is_limit(self, factor: ast.expr) -> bool:
         """Whether a factor, or a test, comes from a statistic or has the name of a limit."""
         words = (ast.unparse(node) for node in ast.walk(factor) if isinstance(node, ast.Name | ast.Attribute))
         return self.is_statistic(factor) or any(_LIMIT_WORDS.search(word.lower()) for word in words)
-
-
-def _is_collective(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)
-    return name.startswith("all_") or name.endswith("_") or name in ("reduce", "broadcast", "barrier")
 
 
 def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -176,17 +185,6 @@ def suites_of(statement: ast.stmt) -> list[Suite]:
     return [found for found in lists if isinstance(found, list) and found]
 
 
-def _parameters(body: Suite) -> frozenset[str]:
-    """The names that loops and comprehensions give to one parameter after another."""
-    found = []
-    for loop in own_nodes(body):
-        if isinstance(loop, ast.For | ast.comprehension):
-            over_parameters = _PARAMETERS.search(ast.unparse(loop.iter))
-            names = [node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
-            found += [name for name in names if over_parameters or _PARAMETER.fullmatch(name)]
-    return frozenset(found)
-
-
 def _writes_gradient(target: ast.expr) -> bool:
     """`p.grad = ...` and `p.grad.data = ...`."""
     inner = target.value if isinstance(target, ast.Attribute) and target.attr == "data" else target
@@ -196,9 +194,15 @@ def _writes_gradient(target: ast.expr) -> bool:
 class _ParameterGradients(Tracer):
     """Gradients of parameters that are gone through: `x.grad` of another variable is of an input, or of a test."""
 
-    def __init__(self, parameters: frozenset[str]) -> None:
+    def __init__(self, body: Suite) -> None:
         super().__init__(lambda _call, _given: None, {}, set())
-        self._parameters = parameters
+        self._parameters: set[str] = set()
+        """The names that loops and comprehensions give to one parameter after another."""
+        for loop in own_nodes(body):
+            if isinstance(loop, ast.For | ast.comprehension):
+                over_parameters = _PARAMETERS.search(ast.unparse(loop.iter))
+                names = (node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name))
+                self._parameters.update(name for name in names if over_parameters or _PARAMETER.fullmatch(name))
 
     def loop(self, target: ast.expr, source: ast.expr) -> None:
         """What a loop goes through, not what its variable is called: `for grad in received` may be of anything."""
@@ -213,10 +217,10 @@ class _ParameterGradients(Tracer):
     def call(self, node: ast.Call) -> int:
         before = len(self.flow.reduced)
         mark = super().call(node)
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
+        name = last_name(node.func)
         if mark == GRADIENTS and gets_gradients(name) and node.args:
             return NOTHING  # `predictor.get_gradients(instances)`: of inputs
-        if len(self.flow.reduced) > before and (name in LIBRARY or self._compares_gradients(node)):
+        if len(self.flow.reduced) > before and (name in LIBRARY or any(map(self._compares_gradients, ast.walk(node)))):
             self.flow.reduced.discard(node)
         return mark
 
@@ -227,18 +231,15 @@ class _ParameterGradients(Tracer):
             return dotted_name(owner.func) == "next"
         return isinstance(owner, ast.Name) and owner.id in self._parameters
 
-    def _compares_gradients(self, call: ast.Call) -> bool:
-        """`(p.grad - q.grad).abs().max()`, `(p.grad == expected).all()`: a test of somebody's, no statistic."""
-        return any(map(self._is_comparison, ast.walk(call)))
-
-    def _is_comparison(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-            is_of_gradients = GRADIENTS in (self.mark(node.left), self.mark(node.right))
-            return is_of_gradients and not _is_number(node.left, node.right)
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
-            return not _is_number(node.left, *node.comparators)
-        return False
-
-
-def _is_number(*parts: ast.expr) -> bool:
-    return any(isinstance(part, ast.Constant) for part in parts)
+    def _compares_gradients(self, node: ast.AST) -> bool:
+        """`p.grad - q.grad` and `p.grad == expected` are a test, not a statistic; with a number they are none."""
+        match node:
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                parts = [left, right]
+                if GRADIENTS not in map(self.mark, parts):
+                    return False
+            case ast.Compare(left=left, ops=[ast.Eq(), *_], comparators=others):
+                parts = [left, *others]
+            case _:
+                return False
+        return not any(isinstance(part, ast.Constant) for part in parts)

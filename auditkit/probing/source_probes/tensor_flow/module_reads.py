@@ -10,16 +10,17 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 from auditkit.probing.source_code.modules import (
     Class,
     Function,
     FunctionNode,
     Module,
+    changed_by,
     dotted_name,
+    instances_in,
+    method_of,
     statements,
-    targets_of,
 )
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     HOST,
@@ -30,8 +31,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
     of_annotation,
     of_parameter,
 )
-from auditkit.probing.source_probes.tensor_flow.reads import HostRead, Summary
-from auditkit.probing.source_probes.tensor_flow.value_flow import ValueFlow
+from auditkit.probing.source_probes.tensor_flow.value_flow import HostRead, Summary, ValueFlow
 
 MOST_HELPERS_DEEP = 3
 
@@ -101,26 +101,15 @@ class ModuleReads:
         node = next(defined, None)
         return Function(self.module, f"{function.qualified_name}.{name}", node) if node is not None else None
 
-    def _method(self, owner: Class | None, name: str, depth: int = 0) -> Function | None:
+    def _method(self, owner: Class | None, name: str) -> Function | None:
         """A method of a class, or of its bases in this module."""
-        if owner is None or depth > MOST_HELPERS_DEEP:
-            return None
-        bases = (self.module.classes.get(dotted_name(base)) for base in owner.node.bases)
-        inherited = (self._method(base, name, depth + 1) for base in bases)
-        return owner.methods.get(name) or next(filter(None, inherited), None)
+        return method_of(owner, name, lambda _, base: self.module.classes.get(base))
 
     def _objects(self, function: Function) -> dict[str, Class]:
         """The names of `function` that hold an object of a class of this module, those on `self` included."""
         if function.qualified_name not in self._made:
-            constructor = self._method(function.owner, "__init__")
-            bodies = [each.node.body for each in (constructor, function) if each is not None]
-            self._made[function.qualified_name] = {
-                dotted_name(target): made
-                for node in statements(chain.from_iterable(bodies))
-                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-                if (made := self.module.classes.get(dotted_name(node.value.func))) is not None
-                for target in node.targets
-            }
+            functions = (self._method(function.owner, "__init__"), function)
+            self._made[function.qualified_name] = instances_in(functions, lambda _, name: self.module.classes.get(name))
         return self._made[function.qualified_name]
 
     def full_name(self, name: str) -> str:
@@ -173,5 +162,4 @@ class ModuleReads:
 
 
 def _sets_self(node: ast.stmt) -> bool:
-    targets = [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
-    return any(dotted_name(target).startswith("self.") for target in targets)
+    return any(dotted_name(target).startswith("self.") for target in changed_by(node))

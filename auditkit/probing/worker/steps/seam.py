@@ -16,6 +16,7 @@ from torch.optim import optimizer as optimizers
 
 from ..base.frames import Site, SourceRoots
 from ..base.lines import profiled
+from ..instruments.selfcheck import expect
 
 Grads = Dict[str, torch.Tensor]
 
@@ -287,3 +288,26 @@ def cosine(left: Grads, right: Grads) -> float:
     """1 for gradients of one direction; 0 where either is nothing."""
     size = norm_of(left) * norm_of(right)
     return dot(left, right) / size if size > 0 else 0.0
+
+
+def self_check(device: str, roots: SourceRoots) -> None:
+    """The toy makes backwards of 5 and 10 that add up to 15, clipped to 3."""
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+
+    def one_step() -> None:
+        for scale in (1, 2):
+            (weight * torch.tensor([3.0, 4.0]) * scale).sum().backward()
+        torch.nn.utils.clip_grad_norm_([weight], 3.0)
+        optimizer.step()
+
+    trace = Trace(SourceRoots(__file__, (__file__,)))
+    trace.known[id(weight)] = ("weight", weight)
+    with trace.recording():
+        one_step()
+    step = trace.steps[0]
+    seen = [*(micro.added for micro in step.micros), *(clip.before for clip in step.clips), step.grads]
+    norms = [round(norm_of(grads), 3) for grads in seen]
+    expect("seam of the optimizer", norms, [5.0, 10.0, 15.0, 3.0], "one step")
+    line = one_step.__code__.co_firstlineno + 4
+    expect("line of a step", step.site.line if step.site is not None else 0, line, "the same step")

@@ -8,14 +8,12 @@ counts once, where CUDA packs up to about a hundred tensors into each launch.
 import sys
 from typing import Any, Callable, List, Optional
 
-import torch
-
 from ..base.frames import Site, SourceRoots
 from ..simulated.device import simulated_cuda
 from ..simulated.operators import computes
 from ..simulated.tensor import EachOperator, Observer
 from .selfcheck import expect, toy
-from .syncs import RANGE, Count, runtime_events
+from .syncs import Count, runtime_calls
 
 _LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
@@ -32,20 +30,14 @@ def count_launches(call: Callable[[], Any], device: str, roots: SourceRoots) -> 
             launched("")
         return func(*args, **kwargs)
 
-    total = _launches_on_cuda(call) if device == "cuda" else None
+    names: Optional[List[str]] = None
+    if device == "cuda":
+        with runtime_calls() as names:
+            call()
     with simulated_cuda(Observer(on_operator=launched)) if device == "simulated" else EachOperator(run):
         call()
-    return Count(len(sites) if total is None else total, sites)
-
-
-def _launches_on_cuda(call: Callable[[], Any]) -> int:
-    from torch.profiler import ProfilerActivity, profile, record_function
-
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        with record_function(RANGE):
-            call()
-        torch.cuda.synchronize()
-    return sum(name.startswith(_LAUNCH_PREFIXES) for name in runtime_events(profiler))
+    total = len(sites) if names is None else sum(name.startswith(_LAUNCH_PREFIXES) for name in names)
+    return Count(total, sites)
 
 
 def self_check(device: str, roots: SourceRoots) -> None:

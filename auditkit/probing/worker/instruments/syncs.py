@@ -24,7 +24,7 @@ from ..simulated.tensor import EachFunction, EachOperator, Observer
 from ..simulated.waits import waits
 from .selfcheck import expect, toy
 
-RANGE = "auditkit.measured"
+_RANGE = "auditkit.measured"
 _DATA_LOADERS = os.path.join(os.path.dirname(torch.utils.data.__file__), "")
 _SYNC_EVENTS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize")
 
@@ -52,8 +52,9 @@ def counting_syncs(device: str, roots: SourceRoots, of_block: bool = False) -> I
     found: List[Count] = []
     sites: List[Optional[Site]] = []
     if device == "cuda":
-        with _counting_on_cuda(roots, found):
+        with _sync_warnings(roots, sites), runtime_calls() as names:
             yield found
+        found.append(Count(sum(name in _SYNC_EVENTS for name in names), sites))
         return
     if device == "simulated":
         with simulated_cuda(Observer(on_sync=lambda _: sites.append(roots.innermost(sys._getframe(1))))):
@@ -179,27 +180,22 @@ def _tensors_of(*trees: Any) -> List[Any]:
 
 
 @contextlib.contextmanager
-def _counting_on_cuda(roots: SourceRoots, found: List[Count]) -> Iterator[None]:
+def runtime_calls() -> Iterator[List[str]]:
+    """Yield a list that holds the names of the CUDA runtime's calls of the block when it has ended."""
     from torch.profiler import ProfilerActivity, profile, record_function
 
-    sites: List[Optional[Site]] = []
-    with _sync_warnings(roots, sites):
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-            with record_function(RANGE):
-                yield
-            torch.cuda.synchronize()
-    found.append(Count(sum(name in _SYNC_EVENTS for name in runtime_events(profiler)), sites))
-
-
-def runtime_events(profiler: Any) -> List[str]:
-    """Return the names of the CUDA runtime's calls inside the marked range."""
+    names: List[str] = []
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        with record_function(_RANGE):
+            yield names
+        torch.cuda.synchronize()
     events = list(profiler.profiler.kineto_results.events())
-    marked = [event for event in events if event.name() == RANGE]
+    marked = [event for event in events if event.name() == _RANGE]
     if not marked:
         raise RuntimeError("the profiler lost the marked range")
     start = min(event.start_ns() for event in marked)
     end = max(event.end_ns() for event in marked)
-    return [event.name() for event in events if start <= event.start_ns() <= end]
+    names.extend(event.name() for event in events if start <= event.start_ns() <= end)
 
 
 @contextlib.contextmanager

@@ -5,15 +5,20 @@
     stats = pending.materialize()                     # one device-to-host copy per device
 
 Reading order: sources (which gradients), strided (how a tensor is cut into pieces), records (the numbers
-kept per gradient), cpu_pass, device_pass and triton_pass (how they are computed: by triton_kernels, over
-triton_tables), sharding (DTensor), pending (sets of gradients until they are read), statistics and collect
-(what a user sees), clip, dual and isolation (two groups).
+kept per gradient), cpu_pass, device_pass and triton_pass (how they are computed: by triton_kernels), sharding
+(DTensor), pending (sets of gradients until they are read), statistics and collect (what a user sees), clip, and dual
+(two groups, and the watch over one of them).
 """
 
 from .clip import clip_gradients
 from .collect import PendingGradientStats, collect_gradients, compute_total_norm
-from .dual import DualGradientStats, PendingDualGradientStats, collect_dual_gradients
-from .isolation import ISOLATION_NORM_THRESHOLD, GradientIsolationMonitor
+from .dual import (
+    ISOLATION_NORM_THRESHOLD,
+    DualGradientStats,
+    GradientIsolationMonitor,
+    PendingDualGradientStats,
+    collect_dual_gradients,
+)
 from .sources import GradientSource
 from .statistics import EXPLODING_NORM_THRESHOLD, VANISHING_NORM_THRESHOLD, GradientStats
 

@@ -208,45 +208,29 @@ def _judge(array_N: _Array, square_sum: float, nonzero_count: int, scratch: _Scr
     """Return the measure of one piece, looking again where the sum of its squares may not be accurate."""
     if scratch.smallest_sum <= square_sum < math.inf or nonzero_count == 0:
         return GradientMeasure(math.sqrt(square_sum), nonzero_count, 0, 0)
+    parts = list(_chunks(array_N, CONVERTED_ELEMENTS))
     if math.isfinite(square_sum):
-        parts = _chunks(array_N, CONVERTED_ELEMENTS)
         return GradientMeasure(math.hypot(*[_wide_norm(part, scratch) for part in parts]), nonzero_count, 0, 0)
-    norms, nan_counts, inf_counts = zip(*_measure_nonfinite(array_N, scratch), strict=True)
+    norms, nan_counts, inf_counts = zip(*[_measure_nonfinite(part, scratch) for part in parts], strict=True)
     return GradientMeasure(math.hypot(*norms), nonzero_count, sum(nan_counts), sum(inf_counts))
 
 
-def _measure_nonfinite(array_N: _Array, scratch: _Scratch) -> Iterator[tuple[float, int, int]]:
-    """Yield norms of finite elements and numbers of NaN and Inf of parts, looking only at rows with a bad sum."""
-    rows, rest = _rows(array_N)
-    sums_R = np.vecdot(rows, rows)
-    is_good_R = np.isfinite(sums_R)
-    good_sum = float(np.add.reduce(sums_R, where=is_good_R, dtype=np.float64))
-    if good_sum >= scratch.smallest_sum:
-        yield math.sqrt(good_sum), 0, 0
-    else:
-        is_good_R[:] = False
-    for bad in _chunks(np.flatnonzero(~is_good_R), len(scratch.spare) // ROW_ELEMENTS):
-        part = scratch.spare[: len(bad) * ROW_ELEMENTS]
-        np.take(rows, bad, axis=0, out=part.reshape(-1, ROW_ELEMENTS), mode="clip")  # "raise" would copy first
-        yield _measure_spare(len(part), scratch)
-    scratch.spare[: len(rest)] = rest
-    yield _measure_spare(len(rest), scratch)
-
-
-def _measure_spare(count: int, scratch: _Scratch) -> tuple[float, int, int]:
-    """Return the norm of the finite ones of the first elements of `spare`, and the numbers of NaN and Inf."""
-    array_N, mask_N = scratch.spare[:count], scratch.mask[:count]
+def _measure_nonfinite(array_N: _Array, scratch: _Scratch) -> tuple[float, int, int]:
+    """Return the norm of the finite elements of at most CONVERTED_ELEMENTS, and the numbers of NaN and Inf."""
+    count = len(array_N)
+    spare_N, mask_N = scratch.spare[:count], scratch.mask[:count]
     finite_count = int(np.count_nonzero(np.isfinite(array_N, out=mask_N)))
     nan_count = int(np.count_nonzero(np.isnan(array_N, out=mask_N))) if finite_count < count else 0
     inf_count = count - finite_count - nan_count
     if finite_count == 0:
         return 0.0, nan_count, inf_count
+    np.copyto(spare_N, array_N)
     if finite_count < count:
         # Not numpy's copyto or where with a mask, which are 10x slower where the mask is mixed.
         scratch.spare_values[:count].nan_to_num_(0.0, 0.0, 0.0)
-    square_sum = _square_sum(array_N)
+    square_sum = _square_sum(spare_N)
     is_accurate = scratch.smallest_sum <= square_sum < math.inf
-    return math.sqrt(square_sum) if is_accurate else _wide_norm(array_N, scratch), nan_count, inf_count
+    return math.sqrt(square_sum) if is_accurate else _wide_norm(spare_N, scratch), nan_count, inf_count
 
 
 def _chunks(array_N: _Array, length: int) -> Iterator[_Array]:

@@ -1,14 +1,14 @@
-"""Guards for tests: what a collector or a block of code must keep to, asked in the test's own process.
+"""Guards for tests: laws that a collector or a block of code must keep, checked in the test's own process.
 
-Nothing here imports torch before a guard is checked. Lines are looked for under `root`, without it the current folder.
+Nothing here imports torch before a guard is checked. Lines are those of files under `root`, by default the current
+folder.
 """
 
 from __future__ import annotations
 
+from auditkit.testing.blocks import no_allocation, no_sync
 from auditkit.testing.checks import Check, check
 from auditkit.testing.failures import GuardFailed, GuardUnavailable
-from auditkit.testing.memory_block import no_allocation
-from auditkit.testing.sync_block import no_sync
 from auditkit.testing.watching import watch
 
 __all__ = ["Check", "GuardFailed", "GuardUnavailable", "check", "no_allocation", "no_sync", "watch"]

@@ -1,4 +1,4 @@
-"""`check(collector)`: laws and bounds that a collector keeps to, each asked by the probe that knows it."""
+"""`check(collector)`: laws and bounds that a collector must keep, each measured by the probe that knows it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError, nearest_names
-from auditkit.model.enums import Outcome, Severity
+from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.hosts.catalog import load_catalog, probe_named, read_probe, select
@@ -19,7 +19,6 @@ from auditkit.testing.failures import (
     Unused,
     failure,
     in_words,
-    lines_of,
     number_above_zero,
     whole_number,
 )
@@ -50,28 +49,18 @@ def check(
     device: str = "auto",
     root: str | Path | None = None,
 ) -> Check:
-    """A collector to hold against laws: `check(grad_norm).finite_up_to(1e30).syncs(at_most=1)`.
+    """Return a collector to hold against laws: `check(grad_norm).finite_up_to(1e30).syncs(at_most=1)`.
 
-    `target` is a function, a method, or `package.module:function`; how it is fed is found by trying, and `arguments`
-    by their names are what it is given beside gradients. The other words are those of auditkit.yaml. `device` is
-    `auto` (a GPU where there is one, else a pretended one), `cpu`, `cuda` or `simulated`. Raises BadInputError.
+    `target` is a function, a method, or `package.module:function`. auditkit finds out by trying how to feed it;
+    `arguments` by their names are what it gets beside gradients. The other words are those of auditkit.yaml. `device`
+    is `auto` (a GPU if there is one, else the simulated one), `cpu`, `cuda` or `simulated`. Raises BadInputError.
     """
-    return Check(
-        Subject(
-            target,
-            Path(root or Path.cwd()),
-            contract=contract,
-            takes=takes,
-            arguments=arguments or {},
-            returns=returns or {},
-            finish=finish,
-            device=device,
-        )
-    )
+    words = {"contract": contract, "takes": takes, "arguments": arguments, "returns": returns}
+    return Check(Subject(target, Path(root or Path.cwd()), {**words, "finish": finish, "device": device}))
 
 
 class Check:
-    """Each method asks one question, returns the same check, or raises GuardFailed or GuardUnavailable."""
+    """Each method checks one law and returns the same check, or raises GuardFailed or GuardUnavailable."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -164,7 +153,7 @@ class Check:
         findings = [each for each in answers if _is_finding(each.result, bound)]
         if findings:
             head = f"{len(findings)} of {len(answers)} probes reproduce a finding of {bound.value} or worse"
-            raise failure(self._headline(head), *_told(findings, self._subject.root))
+            raise failure(self._headline(head), *_told(findings))
         unanswered = [each.result for each in answers if each.result.outcome in _UNANSWERED]
         if unanswered and (probes or len(unanswered) == len(answers)):
             raise GuardUnavailable("; ".join(f"{each.probe}: {each.message}" for each in unanswered))
@@ -180,7 +169,7 @@ class Check:
         return f"{self._call}: {text}"
 
     def _answered(self, asked: str) -> tuple[Answer, ProbeInfo]:
-        """The probe's answer. Raises GuardUnavailable where there is none, GuardFailed where the target raised."""
+        """Return the probe's result. Raises GuardUnavailable if there is none, GuardFailed if the target raised."""
         is_ours = asked == _PEAK  # it is in no list of probes
         probe = read_probe(bundled_dir("probes") / _PEAK) if is_ours else _probe(load_catalog(), asked)
         self._subject.contract()
@@ -189,8 +178,7 @@ class Check:
         if result.outcome in _UNANSWERED:
             raise GuardUnavailable(f"{self._call}: {result.message}")
         if result.outcome is Outcome.ERROR:
-            line = lines_of(answer.location, self._subject.root) if answer.location is not None else ()
-            raise failure(self._headline(result.message), ("line", line), ("asked", probe.title))
+            raise failure(self._headline(result.message), ("line", answer.line), ("asked", probe.title))
         return answer, probe
 
     def _count(
@@ -203,7 +191,7 @@ class Check:
         counts = answer.figures(name)
         most = max(counts)
         head = f"{counts[most]:,} {things} at {most:,} tensors"
-        text = answer.value(f"{name}_law").case["law"]
+        text = next(m for m in answer.measurements if m.name == f"{name}_law").case["law"]
         law = f"{text} {things} for n tensors: {laws.listed(counts)}"
         if at_most is not None and max(counts.values()) > at_most:
             raise self._failed(f"{head}; at most {at_most:,} allowed", law, answer, probe)
@@ -212,9 +200,10 @@ class Check:
         return self
 
     def _failed(self, head: str, law: str, answer: Answer, probe: ProbeInfo) -> GuardFailed:
-        line = lines_of(answer.location, self._subject.root) if answer.location is not None else ()
-        evidence = [in_words(_evidence(answer), answer.result.device), *answer.result.notes]
-        facts = (("law", law), ("line", line), ("evidence", evidence), ("to mend", probe.remediation))
+        kinds = {each.evidence for each in answer.measurements}
+        kind = max(kinds, key=lambda kind: kind is Evidence.SIMULATED) if kinds else None
+        evidence = [in_words(kind, answer.result.device), *answer.result.notes]
+        facts = (("law", law), ("line", answer.line), ("evidence", evidence), ("to mend", probe.remediation))
         return failure(self._headline(head), *facts)
 
 
@@ -225,11 +214,6 @@ def _probe(catalog: Mapping[str, ProbeInfo], name: str) -> ProbeInfo:
         raise BadInputError(error.message, error.hint) from None
 
 
-def _evidence(answer: Answer) -> Any:
-    kinds = {each.evidence for each in answer.measurements}
-    return max(kinds, key=lambda kind: kind.value == "simulated") if kinds else None
-
-
 def _severity(word: str) -> Severity:
     try:
         return Severity(word)
@@ -238,19 +222,18 @@ def _severity(word: str) -> Severity:
 
 
 def _is_finding(result: ProbeResult, bound: Severity) -> bool:
-    """A reproduced one as bad as the bound; an error is never a pass."""
+    """Whether a result is reproduced and as bad as the bound; an error is never a pass."""
     if result.outcome is Outcome.ERROR:
         return True
     return result.outcome is Outcome.REPRODUCED and (result.severity or Severity.P0).at_least(bound)
 
 
-def _told(findings: Sequence[Answer], root: Path) -> list[tuple[str, list[str]]]:
+def _told(findings: Sequence[Answer]) -> list[tuple[str, list[str]]]:
     told = []
     for answer in sorted(findings, key=lambda each: each.result.severity or Severity.P0):
         result = answer.result
         law = [f"law: {result.law}"] if result.law else []
-        line = lines_of(answer.location, root) if answer.location is not None else []
         evidence = [in_words(result.evidence, result.device)] if result.evidence is not None else []
-        said = [f"{result.probe}: {result.message}", *law, *line, *evidence]
+        said = [f"{result.probe}: {result.message}", *law, *answer.line, *evidence]
         told.append((result.severity.value if result.severity else "error", said))
     return told

@@ -1,4 +1,4 @@
-"""The jobs of a worker, done in this process, which is left as it was."""
+"""Do the jobs of a worker in this process, and leave it as it was."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 class Here(Session):
-    """A session whose jobs are done here, on a target that is loaded already.
+    """A session whose jobs run here, on a target that is loaded already.
 
-    `loaded` is that target as `worker/targets.py` has it; `plan` how it is fed, once that is known; `asked` the jobs
-    that ended, by their ids.
+    `loaded` is that target as `worker/targets.py` has it; `plan` says how to feed it, once that is known; `asked` holds
+    the jobs that ended, by their ids.
     """
 
     loaded: Any
@@ -46,7 +46,7 @@ class Here(Session):
         self._request = {"target": target.to_json() if target is not None else {}, "auto_device": auto_device}
 
     def jobs(self, started: Callable[[str], None] = lambda _: None) -> Iterator[Job]:
-        """Each job as it ends."""
+        """Yield each job as it ends."""
         with undisturbed(self.loaded.roots):
             self.hello = _hello()
             for request in self._jobs:
@@ -67,7 +67,7 @@ class Here(Session):
 
 
 def _run(request: dict[str, Any], of_all: dict[str, Any], job: Job, loaded: Any) -> None:
-    """What a worker's child does, whose messages `job` takes."""
+    """Do what a worker's child does; `job` takes the messages."""
     from auditkit.probing.worker import jobs
 
     class Messages:
@@ -91,9 +91,9 @@ def _hello() -> Hello:
 
 
 def has_cuda() -> bool:
-    """Whether torch finds a CUDA device. Raises GuardUnavailable where there is no torch, or one that is too old.
+    """Whether torch finds a CUDA device. Raises GuardUnavailable without torch, or with one that is too old.
 
-    Imports torch's compiler, too: any optimizer's constructor does, and in a guard's block that import would see the
+    Import torch's compiler, too: any optimizer's constructor does, and in a guard's block that import would see the
     functions of torch that the guard replaces. A failed one leaves `torch._dynamo` half loaded for the whole process.
     """
     from auditkit.probing.worker.process.loading import LoadError, import_torch
@@ -114,7 +114,7 @@ def has_cuda() -> bool:
 
 @contextlib.contextmanager
 def undisturbed(roots: Any) -> Iterator[None]:
-    """Meanwhile the pretended device knows the modules below `roots`, and warnings are no errors.
+    """Let the simulated device know the modules below `roots`, and let warnings be no errors.
 
     Afterwards torch, its random numbers and Python's are as they were.
     """
@@ -141,7 +141,7 @@ def undisturbed(roots: Any) -> Iterator[None]:
 
 @functools.cache
 def reads_its_toy(instrument: str, device: str) -> None:
-    """Raise GuardUnavailable where an instrument does not read its known toy in this process."""
+    """Raise GuardUnavailable if an instrument misreads its toy in this process."""
     from auditkit.probing.worker.base.frames import SourceRoots
     from auditkit.probing.worker.instruments.selfcheck import SelfCheckError, check
 

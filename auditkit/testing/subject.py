@@ -1,4 +1,4 @@
-"""What a guard is about: a function or a method of the test's process, asked as a target of a checkout is."""
+"""What a guard is about: a function or a method of the test's process, checked as a target of a checkout is."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, DeviceChoice, Takes
-from auditkit.model.runs.measurement import Location, Measurement
+from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.runner import run_target
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Job, Session
-from auditkit.testing.failures import GuardUnavailable
+from auditkit.testing.failures import GuardUnavailable, lines_of
 from auditkit.testing.here import Here, has_cuda
 
 __tracebackhide__ = True  # pytest shows the test's own line
@@ -31,54 +31,41 @@ _APART = ("ranks", "graphs", "graph_capture")
 
 
 class Answer(NamedTuple):
-    """What a probe said, with its figures and its line also where they are no finding."""
+    """The result of a probe; `line` is the place that it names, with its code, also if it is no finding."""
 
     result: ProbeResult
-    measurements: Sequence[Measurement]
-    location: Location | None
+    line: Sequence[str]
+
+    @property
+    def measurements(self) -> Sequence[Measurement]:
+        return self.result.measurements
 
     def figures(self, name: str) -> dict[int, Any]:
-        """A figure by the number of tensors."""
+        """Return a measurement by the number of tensors."""
         return {int(m.case["tensors"]): m.value for m in self.measurements if m.name == name}
-
-    def value(self, name: str) -> Measurement:
-        """The figure of that name."""
-        return next(m for m in self.measurements if m.name == name)
 
 
 class Subject:
-    """A target, its file's root, and where it is asked (`auto`, `cpu`, `cuda` or `simulated`).
+    """A target, its file's root, and the device that it runs on (`auto`, `cpu`, `cuda` or `simulated`).
 
-    Raises BadInputError for what is no function or method, and for words that are not known.
+    `words` are those of `check`. Raises BadInputError for what is no function or method, and for unknown words.
     """
 
-    def __init__(
-        self,
-        target: Callable[..., Any] | str,
-        root: Path,
-        *,
-        contract: str | None,
-        takes: str | None,
-        arguments: Mapping[str, Any],
-        returns: Mapping[str, str],
-        finish: Callable[..., Any] | None,
-        device: str,
-    ) -> None:
+    def __init__(self, target: Callable[..., Any] | str, root: Path, words: Mapping[str, Any]) -> None:
         function = _named(target) if isinstance(target, str) else target
         if inspect.isclass(function) or not callable(function):
             kind = "a class: name one of its methods" if inspect.isclass(function) else "no function"
             raise BadInputError(f"{target!r} is {kind}", "hand over the function itself, or its module:name")
-        self.root, self._function, self._finish = root, function, finish
-        contracts = _member(Contract, "contract", contract), _member(Takes, "way to be fed", takes)
-        module, name = _place(function)
-        called = f"{module}:{name}"
-        ends = ":".join(_place(finish)) if finish is not None else None
-        self.target = Target(called, "", *contracts, ends, None, dict(arguments), dict(returns))
-        self._device = _member(DeviceChoice, "device", device) or DeviceChoice.AUTO
+        self.root, self._function, self._finish = root, function, words["finish"]
+        contracts = _member(Contract, "contract", words["contract"]), _member(Takes, "way to be fed", words["takes"])
+        ends = ":".join(_place(self._finish)) if self._finish is not None else None
+        given = dict(words["arguments"] or {}), dict(words["returns"] or {})
+        self.target = Target(":".join(_place(function)), "", *contracts, ends, None, *given)
+        self._device = _member(DeviceChoice, "device", words["device"]) or DeviceChoice.AUTO
         self._here: type[Here] | None = None
 
     def ask(self, probes: Sequence[ProbeInfo]) -> list[Answer]:
-        """What each probe says, in this process where its instrument allows that, else in a worker."""
+        """Return the result of each probe, measured in this process if its instrument allows that, else in a worker."""
         here = self._session()
         apart = [probe for probe in probes if probe.instrument in _APART]
         found = self._results([probe for probe in probes if probe not in apart], here)
@@ -86,7 +73,7 @@ class Subject:
         return [self._answer(found[probe.id], here.asked.get(probe.id)) for probe in probes]
 
     def contract(self) -> Contract:
-        """What it is asked as. Raises BadInputError where nothing feeds it."""
+        """Return the contract of the target. Raises BadInputError if nothing feeds it."""
         self._results((), self._session())
         planned = self._session().plan
         if planned is None or planned.plan is None:
@@ -106,14 +93,14 @@ class Subject:
         return {result.probe: result for result in run_target(self.target, probes, setting, session=session).results}
 
     def _session(self) -> type[Here]:
-        """The session of this target; it remembers how the target is fed."""
+        """Return the session of this target, which remembers how to feed it."""
         if self._here is None:
             has_cuda()
             self._here = type("HereOf", (Here,), {"loaded": self._loaded(), "plan": None, "asked": {}})
         return self._here
 
     def _loaded(self) -> Any:
-        """The target bound as the worker binds it; a bound method is called on its own object."""
+        """Return the target bound as the worker binds it; a bound method is called on its own object."""
         from auditkit.probing.worker.base.frames import SourceRoots
         from auditkit.probing.worker.feeding.caller import Caller
         from auditkit.probing.worker.targets import LoadedTarget, outside_package
@@ -125,7 +112,7 @@ class Subject:
 
     def _answer(self, result: ProbeResult, job: Job | None) -> Answer:
         place = result.location or (job.location if job is not None else None)
-        return Answer(result, result.measurements, place)
+        return Answer(result, lines_of(place, self.root) if place is not None else ())
 
     def _can_travel(self) -> bool:
         """Whether another process finds the same functions by their names, and gets the same arguments."""
@@ -150,7 +137,7 @@ def _attribute(found: Any, name: str) -> Any:
 
 
 def _place(function: Any) -> tuple[str, str]:
-    """The module and the qualified name; of a partial those of what it calls, of an object those of its class."""
+    """Return module and qualified name: of what a partial calls, and of an object's class."""
     function = getattr(function, "func", function)
     named = function if hasattr(function, "__qualname__") else type(function)
     return str(named.__module__), str(named.__qualname__)
@@ -162,7 +149,7 @@ def _is_importable(function: Any) -> bool:
 
 
 def _owner(function: Any) -> tuple[type | None, str]:
-    """The class of a method that was taken from it, and the method's name; a bound one needs no class."""
+    """Return the class of a method that was taken from it, and the method's name; a bound method needs no class."""
     module, name = _place(function)
     if inspect.isfunction(function) and "." in name and not name.rpartition(".")[0].endswith("<locals>"):
         with contextlib.suppress(AttributeError, KeyError):
@@ -174,7 +161,7 @@ def _owner(function: Any) -> tuple[type | None, str]:
 
 
 def _import_root(module: ModuleType) -> Path:
-    """The folder that a module is imported from by its name."""
+    """Return the folder that a module is imported from by its name."""
     path = Path(module.__file__ or "")
     depth = module.__name__.count(".") + (path.name == "__init__.py")
     return path.parents[depth]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from auditkit.collectors import collect_gradients, pending, triton_pass, triton_tables
+from auditkit.collectors import collect_gradients, pending, triton_pass
 from auditkit.collectors.records import GradientMeasure, decode_record, shifts_for
 from auditkit.collectors.triton_kernels import BLOCK_BYTES
 from tests.collectors import oracle
@@ -39,8 +39,7 @@ SMALL_CHUNK = BLOCK_BYTES
 
 @pytest.fixture
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_tables, "CHUNK_ELEMENTS", SMALL_CHUNK)
-    monkeypatch.setattr(triton_pass, "_tables", triton_tables.TableCache())
+    monkeypatch.setattr(triton_pass, "CHUNK_ELEMENTS", SMALL_CHUNK)
 
 
 def assert_matches_oracle(measure: GradientMeasure, gradient: Tensor) -> None:
@@ -142,12 +141,13 @@ def test_triton_counts_subnormals() -> None:
 
 @pytest.mark.usefixtures("_small_chunks")
 def test_triton_runs_only_where_it_is_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPU tensors take the way of CUDA tensors; only a pass with the kernels makes a table of chunks."""
+    """CPU tensors take the way of CUDA tensors; only a pass with the kernels launches them."""
     monkeypatch.setattr(pending, "_reads_now", lambda key: False)
     monkeypatch.setattr(pending, "runs_on_triton", lambda tensors: True)
+    launch, launched = triton_pass._launch, []
+    monkeypatch.setattr(triton_pass, "_launch", lambda *given: launched.append(1) or launch(*given))
     gradients = [torch.arange(-3.0, 4.0), torch.ones(5)]
-    key = triton_pass._table_key(gradients)
     ours = collect_gradients(gradients).materialize()
-    assert key not in triton_pass._tables
+    assert launched == []
     assert collect_gradients(gradients, backend="triton").materialize() == ours
-    assert key in triton_pass._tables
+    assert launched == [1]

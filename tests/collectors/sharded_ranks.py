@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 from auditkit.collectors import GradientStats, clip_gradients, collect_gradients, pending
-from auditkit.collectors.spectral.gather import gather_replicas
+from auditkit.collectors.spectral.ranks import gather_replicas
 
 
 def whole_gradients() -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""The Triton pass without a GPU: its kernels interpreted and compiled, its tables, and when it is chosen."""
+"""The Triton pass without a GPU: its kernels interpreted and compiled, its chunks, and when it is chosen."""
 
 import importlib.util
 import os
@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditkit.collectors import collect_dual_gradients, collect_gradients
-from auditkit.collectors.triton_pass import runs_on_triton
-from auditkit.collectors.triton_tables import ALIGNMENT_BYTES, CHUNK_ELEMENTS, TableCache, TableKey, cut_into_chunks
+from auditkit.collectors.triton_pass import ALIGNMENT_BYTES, CHUNK_ELEMENTS, cut_into_chunks, runs_on_triton
 from tests.collectors.pretend_cuda import PretendCuda
 
 pytestmark = pytest.mark.acceptance
@@ -92,30 +91,6 @@ def test_chunks_cover_every_element_once(tensors: list[tuple[int, int]], element
             assert index == start or head == 0
             at += int(chunk_counts[index]) * element_bytes
         assert at == address + count * element_bytes
-
-
-def key(address: int) -> TableKey:
-    return (address, address + 4096), (5, 0), torch.float32, torch.device("cpu")
-
-
-def test_a_table_says_where_chunks_are() -> None:
-    table = TableCache().get(key(64))
-    assert (table.pointers.tolist(), table.counts.tolist(), table.starts.tolist()) == ([64], [5], [0, 1, 1])
-    assert table.pointers.dtype == torch.int64
-
-
-def test_tables_used_last_are_kept() -> None:
-    """A table is built once while it is used, goes when others were used since, and stays if a graph reads it."""
-    cache = TableCache(size=2)
-    first, captured = cache.get(key(16)), cache.get(key(32))
-    captured.captured = True
-    second = cache.get(key(48))
-    assert cache.get(key(16)) is first
-    cache.get(key(64))
-    assert cache.get(key(16)) is first
-    assert key(48) not in cache
-    assert cache.get(key(48)) is not second
-    assert cache.get(key(32)) is captured
 
 
 def test_the_pass_is_for_cuda_memory_only() -> None:

@@ -79,7 +79,7 @@ def gradients_of(count: int, dtype: torch.dtype = torch.float32) -> list[Tensor]
 @pytest.mark.parametrize("backend", ["torch", "triton"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_collect_waits_for_nothing_and_materialize_once(backend: Backend, dtype: torch.dtype) -> None:
-    """0 synchronizations whether the gradients' table is new or kept, then 1; NaN and Inf change nothing."""
+    """0 synchronizations, then 1; NaN and Inf change nothing."""
     gradients = gradients_of(300, dtype)
     gradients[7].fill_(torch.nan)
     gradients[8].fill_(torch.inf)
@@ -123,12 +123,10 @@ def test_a_group_takes_two_launches(dtype: torch.dtype, count: int) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_replayed_graph_gives_the_eager_bits(dtype: torch.dtype) -> None:
-    """Warmed up, the kernels are captured; without, ordinary operators are. Each gives what it gives eagerly."""
-    # 53 nowhere else: no table can be there
-    for captured, eager, count in (("torch", "torch", 40), ("triton", "triton", 50), ("triton", "torch", 53)):
-        gradients = gradients_of(count, dtype)
-        if captured == eager:
-            collect_gradients(gradients, backend=captured)
+    """A capture runs ordinary operators, also with the kernels as backend, and gives what they give eagerly."""
+    for captured in ("torch", "triton"):
+        gradients = gradients_of(40, dtype)
+        collect_gradients(gradients)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             pending = collect_gradients(gradients, backend=captured)
@@ -137,21 +135,7 @@ def test_a_replayed_graph_gives_the_eager_bits(dtype: torch.dtype) -> None:
             for gradient in gradients:
                 gradient.normal_()
             graph.replay()
-            assert pending.materialize() == collect_gradients(gradients, backend=eager).materialize()
-
-
-def test_a_table_serves_other_streams() -> None:
-    """A table made on one stream is read on others, behind work that is still running."""
-    for count in (100, 101, 102):
-        gradients = gradients_of(count)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        torch.cuda._sleep(100_000_000)  # the table's upload waits behind this
-        collect_gradients(gradients, backend="triton")
-        with torch.cuda.stream(stream):
-            pending = collect_gradients(gradients, backend="triton")
-        torch.cuda.synchronize()
-        assert pending.materialize() == collect_gradients(gradients, backend="triton").materialize()
+            assert pending.materialize() == collect_gradients(gradients).materialize()
 
 
 @pytest.mark.parametrize("backend", ["torch", "triton"])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from auditkit.collectors.spectral import aligned_svds, spectral_echoes
-from auditkit.collectors.spectral.chunking import replica_bytes
+from auditkit.collectors.spectral.svd import replica_bytes
 from tests.collectors.spectral.planted import plant
 
 pytestmark = pytest.mark.gpu

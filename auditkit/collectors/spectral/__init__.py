@@ -5,14 +5,13 @@
 
 Shapes in names: R replicas, N rows, M columns, D = min(N, M) singular directions, C replicas of one chunk.
 
-Reading order: replicas (what is accepted), chunking (how many at once, and how they reach the device), alignment
-(order, signs, repeated singular values), svd (what a user calls), echoes. With several ranks, `plan_shards` assigns
+Reading order: replicas (what is accepted), alignment (order, signs, repeated singular values), svd (what a user calls,
+and how many replicas it works on at once), echoes. With several ranks, `plan_shards` assigns
 each parameter to a rank, and `gather_replicas` brings that parameter's replicas to it.
 """
 
 from .echoes import LEAST_REPLICAS, SpectralEchoes, spectral_echoes
-from .gather import gather_replicas
-from .shards import ShardPlan, plan_shards, svd_work
+from .ranks import ShardPlan, gather_replicas, plan_shards, svd_work
 from .svd import AlignedSvds, aligned_svds
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Aligned singular value decompositions of replica gradients, a bounded number of replicas at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,8 +8,12 @@ import torch
 from torch import Tensor
 
 from .alignment import Assignment, align, available_assignment
-from .chunking import choose_chunk, free_memory_bytes, replica_bytes, replica_chunks
 from .replicas import checked_reference, checked_replicas
+
+MOST_REPLICAS = 8
+"""More at once gains nothing: LAPACK and cuSOLVER take matrices of these sizes one after the other."""
+CHUNK_BYTES = 512 * 2**20
+"""About the most memory that a chunk of several replicas takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ def aligned_svds(
     `grads_RNM` is one tensor or R matrices of one shape, dtype and device; float16 and bfloat16 are worked on
     in float32. `reference` is the mean gradient of the first half of the replicas, the first replica, or an
     N x M tensor of your own, which must not depend on the replicas if echoes are to be estimated.
-    `chunk` replicas are worked on at once: by default as many as a quarter of the free memory holds, at most 8.
+    `chunk` replicas are worked on at once: by default as many as half a GiB holds, 1 to 8.
     `device` is by default that of the gradients, or CUDA where there is one. The results lie on the gradients'
     device, or on the CPU when asked: each chunk then leaves the device before the next one is worked on.
 
@@ -53,15 +57,36 @@ def aligned_svds(
     rows_N, columns_M = replicas[0].shape
     results = _empty_results(len(replicas), rows_N, columns_M, dtype, replicas[0].device, results_on_cpu)
     if chunk is None:
-        per_replica = replica_bytes(rows_N, columns_M, dtype)
-        results_bytes = sum(result.nbytes for result in results if result.device == compute)
-        chunk = choose_chunk(len(replicas), per_replica, free_memory_bytes(compute) - results_bytes)
+        chunk = max(1, min(CHUNK_BYTES // replica_bytes(rows_N, columns_M, dtype), MOST_REPLICAS, len(replicas)))
     elif chunk < 1:
         raise ValueError(f"chunk is {chunk}: expected at least 1 replica")
     reference_NM, reference_count = _reference_gradient(replicas, reference, chunk, compute, dtype)
     how = available_assignment()
     _fill(results, replicas, reference_NM, chunk, how)
     return AlignedSvds(*results, assignment=how, reference_count=reference_count)
+
+
+def replica_bytes(rows_N: int, columns_M: int, dtype: torch.dtype) -> int:
+    """Return the bytes that one replica needs while it is worked on.
+
+    The promoted copy and the one that the SVD overwrites; U and V and their aligned copies; LAPACK's workspace of
+    4 D x D and the overlaps with the reference.
+    """
+    rank_D = min(rows_N, columns_M)
+    return dtype.itemsize * (2 * rows_N * columns_M + 2 * rank_D * (rows_N + columns_M) + 8 * rank_D**2)
+
+
+def _chunks(replicas: Sequence[Tensor], chunk: int, device: torch.device, dtype: torch.dtype) -> Iterator[Tensor]:
+    """Yield the replicas in order as `dtype` on `device`, shape (C, N, M) with C at most `chunk`.
+
+    What is yielded is a buffer, overwritten when the next one is asked for.
+    """
+    buffer_CNM = torch.empty((min(chunk, len(replicas)), *replicas[0].shape), dtype=dtype, device=device)
+    for start in range(0, len(replicas), chunk):
+        batch = replicas[start : start + chunk]
+        for row_NM, replica in zip(buffer_CNM, batch, strict=False):
+            row_NM.copy_(replica)
+        yield buffer_CNM[: len(batch)]
 
 
 def _compute_device(first: Tensor, device: torch.device | str | None) -> torch.device:
@@ -102,7 +127,7 @@ def _reference_gradient(
         raise ValueError(f"reference is {reference!r}: expected 'half', 'first' or a tensor")
     count = len(replicas) // 2 if reference == "half" else 1
     mean_NM = torch.zeros(replicas[0].shape, dtype=dtype, device=device)
-    for chunk_CNM in replica_chunks(replicas[:count], chunk, device, dtype):
+    for chunk_CNM in _chunks(replicas[:count], chunk, device, dtype):
         for replica in chunk_CNM:
             # Divided before they are added: the sum of large gradients could overflow, their mean cannot.
             mean_NM.add_(replica, alpha=1 / count)
@@ -118,7 +143,7 @@ def _fill(
 ) -> None:
     reference_U_ND, _, reference_Vh_DM = torch.linalg.svd(reference_NM, full_matrices=False)
     start = 0
-    for chunk_CNM in replica_chunks(replicas, chunk, reference_NM.device, reference_NM.dtype):
+    for chunk_CNM in _chunks(replicas, chunk, reference_NM.device, reference_NM.dtype):
         parts = tuple(result[start : start + len(chunk_CNM)] for result in results)
         _fill_chunk(parts, chunk_CNM, reference_U_ND, reference_Vh_DM.mT, how)
         start += len(chunk_CNM)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditkit.collectors.spectral.shards import ShardPlan, plan_shards, svd_work
+from auditkit.collectors.spectral.ranks import ShardPlan, plan_shards, svd_work
 
 Planner = Callable[[Mapping[str, int], int], ShardPlan]
 

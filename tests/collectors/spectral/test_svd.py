@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from auditkit.collectors.spectral import AlignedSvds, aligned_svds
-from auditkit.collectors.spectral.chunking import replica_bytes
+from auditkit.collectors.spectral import AlignedSvds, aligned_svds, svd
+from auditkit.collectors.spectral.svd import replica_bytes
 from tests.collectors.spectral.planted import plant
 from tests.collectors.test_memory import peak_bytes
 
@@ -140,3 +140,12 @@ def test_memory_beyond_the_results_does_not_grow_with_the_replicas(shape: tuple[
     assert extra[32] <= extra[8] + 4096
     # The reference and its decomposition are there beside the chunk's four replicas.
     assert extra[32] <= 5 * replica_bytes(*shape, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_chunks_are_the_replicas_in_order_and_promoted(dtype: torch.dtype) -> None:
+    grads_RNM = torch.arange(5 * 6).reshape(5, 2, 3).to(dtype)
+    promoted = torch.promote_types(dtype, torch.float32)
+    chunks = [part.clone() for part in svd._chunks(list(grads_RNM), 2, torch.device("cpu"), promoted)]
+    assert [len(part) for part in chunks] == [2, 2, 1]
+    assert torch.equal(torch.cat(chunks), grads_RNM.to(promoted))

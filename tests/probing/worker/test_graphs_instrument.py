@@ -232,6 +232,6 @@ def test_a_sound_instrument_passes_its_self_check() -> None:
     ],
 )
 def test_a_wrong_instrument_is_not_believed(wrong: graphs.Trace, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selfcheck, "trace", lambda *_: wrong)
+    monkeypatch.setattr(graphs, "trace", lambda *_: wrong)
     with pytest.raises(selfcheck.SelfCheckError, match=message):
         selfcheck.check("graphs", "cpu", ROOTS)

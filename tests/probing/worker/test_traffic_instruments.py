@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditkit.probing.worker.base.frames import SourceRoots
-from auditkit.probing.worker.instruments import selfcheck
+from auditkit.probing.worker.instruments import launches, memory, selfcheck, syncs
 from auditkit.probing.worker.instruments.launches import count_launches
 from auditkit.probing.worker.instruments.syncs import Count, count_syncs
 from auditkit.probing.worker.simulated.tensor import to_simulated
@@ -231,16 +232,16 @@ def test_a_sound_instrument_passes_its_self_check(instrument: str, device: str) 
 
 
 @pytest.mark.parametrize(
-    ("instrument", "replaced", "wrong", "message"),
+    ("module", "replaced", "wrong", "message"),
     [
-        ("syncs", "count_syncs", Count(3, []), "the sync counter reads 3 for a function with 4 syncs, expected 4"),
-        ("launches", "count_launches", Count(0, []), "the launch counter reads 0 for a function with 3 launches"),
-        ("memory", "peak_bytes", 10 << 19, "the peak memory reads 5242880 for 10 MiB, expected 10485760"),
+        (syncs, "count_syncs", Count(3, []), "the sync counter reads 3 for a function with 4 syncs, expected 4"),
+        (launches, "count_launches", Count(0, []), "the launch counter reads 0 for a function with 3 launches"),
+        (memory, "peak_bytes", 10 << 19, "the peak memory reads 5242880 for 10 MiB, expected 10485760"),
     ],
 )
 def test_a_wrong_instrument_is_not_believed(
-    instrument: str, replaced: str, wrong: Any, message: str, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, replaced: str, wrong: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selfcheck, replaced, lambda *_: wrong)
+    monkeypatch.setattr(module, replaced, lambda *_: wrong)
     with pytest.raises(selfcheck.SelfCheckError, match=message):
-        selfcheck.check(instrument, "simulated", ROOTS)
+        selfcheck.check(module.__name__.rpartition(".")[2], "simulated", ROOTS)

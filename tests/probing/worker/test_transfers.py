@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from auditkit.probing.worker.base.frames import SourceRoots
-from auditkit.probing.worker.instruments import selfcheck
+from auditkit.probing.worker.instruments import selfcheck, transfers
 from auditkit.probing.worker.instruments.transfers import Traffic, answer_bytes, count_transfers
 from auditkit.probing.worker.simulated.tensor import to_simulated
 
@@ -166,6 +166,6 @@ def test_an_instrument_says_where_it_cannot_be_used(instrument: str, device: str
     ],
 )
 def test_a_wrong_byte_counter_is_not_believed(wrong: Traffic, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selfcheck, "count_transfers", lambda *_: wrong)
+    monkeypatch.setattr(transfers, "count_transfers", lambda *_: wrong)
     with pytest.raises(selfcheck.SelfCheckError, match=message):
         selfcheck.check("transfers", "simulated", ROOTS)

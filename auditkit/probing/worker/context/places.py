@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Optional, Sequence
 from ..base import lines
 from ..base.frames import Site, most_common
 from ..feeding.given import GroupInput
-from ..instruments import mutation, precision, retention, tracing
+from ..instruments import mutation, retention, tracing
 from ..simulated.device import on_device
 from .calls import Calls
 
@@ -35,8 +35,7 @@ class Places:
         """The line whose value is the first to be off by more than `tolerance` (relative)."""
         call = self._calls.prepared(grads)
         return (
-            precision.first_imprecise(call, tolerance, self._calls.device, self._calls.roots)
-            or self._calls.definition()
+            tracing.first_imprecise(call, tolerance, self._calls.device, self._calls.roots) or self._calls.definition()
         )
 
     def where_zero(self, grads: Sequence[Any]) -> Optional[Site]:

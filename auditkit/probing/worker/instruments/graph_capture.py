@@ -1,9 +1,8 @@
-"""Capture a collecting step in a CUDA graph, replay it on new values, and read what it then says.
+"""Capture a collecting step in a CUDA graph, replay it on new values, and read its result.
 
-A graph holds kernels and the addresses they work on, and nothing that Python did between them. So the
-gradients keep their storages, new values are copied into them, and the replayed answer must be, bit by bit,
-that of an ordinary call on the new values. Order matters: a capture that fails may leave the device unusable
-for this process, so the ordinary calls come first.
+A graph holds kernels and the addresses they work on, and nothing that Python did between them. So the gradients keep
+their storages, new values are copied into them, and the replayed result must equal, bit by bit, that of an ordinary
+call on the new values. The ordinary calls come first: a capture that fails may leave the device unusable.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
@@ -11,7 +10,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 import torch
 
 from ..answers.answers import flatten
-from ..base.frames import chain
+from ..base.frames import SourceRoots, chain
+from .selfcheck import expect, need_device, toy
 from .transfers import parts_of
 
 # torch's own example warms up three times on a side stream: lazy initialisation may not be captured.
@@ -19,16 +19,16 @@ _WARM_UP_CALLS = 3
 
 
 class Step(NamedTuple):
-    """A collecting step as a call without arguments, and what makes numbers of its answer (None: nothing)."""
+    """A collecting step as a call without arguments, and what makes numbers of its result (None: nothing)."""
 
     collect: Callable[[], Any]
     finish: Optional[Callable[[Any], Any]]
 
 
 class Replay(NamedTuple):
-    """What two ordinary calls and the replayed graph say of the new values, by field, gradients included.
+    """The fields of two ordinary calls and of the replayed graph on the new values, gradients included.
 
-    `error` is what capture or replay raised, None where neither did; `replayed` is then None.
+    `error` is what capture or replay raised; `replayed` is then None.
     """
 
     ordinary: Dict[str, Any]
@@ -40,9 +40,9 @@ class Replay(NamedTuple):
 def replay_graph(
     make_step: Callable[[], Step], grads: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
 ) -> Replay:
-    """Capture on `grads`, replay on the values of `others`. `make_step` prepares a step on `grads` afresh.
+    """Capture on `grads`, replay on the values of `others`. `make_step` prepares a new step on `grads`.
 
-    Leaves the values of `others` in `grads`. Raises what an ordinary call raises.
+    Leave the values of `others` in `grads`. Raise what an ordinary call raises.
     """
     first = [grad.clone() for grad in grads]
     ordinary, repeated = (_ordinary(make_step(), grads, others) for _ in range(2))
@@ -67,7 +67,7 @@ def holds_device_tensor(answer: Any) -> bool:
 
 
 def unequal_fields(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
-    """The fields that are not bit by bit the same; NaN equals NaN."""
+    """Return the fields that are not bit by bit the same; NaN equals NaN."""
     paths = list(dict.fromkeys([*first, *second]))
     return [path for path in paths if repr(first.get(path)) != repr(second.get(path))]
 
@@ -78,7 +78,7 @@ def _ordinary(step: Step, grads: Sequence[torch.Tensor], values: Sequence[torch.
 
 
 def _read(step: Step, answer: Any, grads: Sequence[torch.Tensor]) -> Dict[str, Any]:
-    """The answer's fields, and every gradient as the step left it: clipping is an answer too."""
+    """Return the result's fields, and every gradient as the step left it, since clipping changes them."""
     fields = flatten(step.finish(answer) if step.finish is not None else answer)
     fields.update(("gradient {}".format(i), grad.tolist()) for i, grad in enumerate(grads))
     return fields
@@ -98,3 +98,11 @@ def _copy_into(grads: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) ->
     with torch.no_grad():
         for grad, value in zip(grads, values, strict=False):
             grad.copy_(value)
+
+
+def self_check(device: str, roots: SourceRoots) -> None:
+    """A doubled tensor follows new values when the graph is replayed."""
+    need_device(device, ("cuda",), "a CUDA graph")
+    values = toy(device)
+    replay = replay_graph(lambda: Step(lambda: (values * 2).sum(), None), [values], [values + 1])
+    expect("replayed graph", int((replay.replayed or {}).get("", 0)), 18, "twice the sum of 2, 3 and 4")

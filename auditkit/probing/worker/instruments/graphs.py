@@ -1,16 +1,17 @@
-"""How torch.compile cuts a call into graphs: Dynamo's tracing, watched while the compiled call runs.
+"""How torch.compile cuts a call into graphs: the instrument watches the compiled call while it runs.
 
-Dynamo's own numbers do not answer that. Its count of breaks is 0 for a break after the last operator and -1
-where a frame is skipped, a skipped frame names no reason, and `fullgraph=True` compiles a plain `.item()` in
-newer releases (2.13, not 2.9). So the graphs are counted as they run, and every operator that runs outside
-them is seen by a dispatch mode that Dynamo is told to ignore.
+Dynamo's own numbers do not tell. Its count of breaks is 0 for a break after the last operator and -1 if it skips a
+frame, a skipped frame names no reason, and `fullgraph=True` compiles a plain `.item()` in newer releases (2.13, not
+2.9). So the instrument counts the graphs as they run, and a dispatch mode that Dynamo ignores sees every operator
+that runs outside of them.
 
-The backend runs the traced graph as it is (no code is generated), so neither a C++ compiler nor a GPU is
-needed, and what Inductor would do with a graph is not known.
+The backend runs the traced graph as it is (it generates no code), so that it needs neither a C++ compiler nor a GPU.
+What Inductor would do with a graph is not known.
 """
 
 import contextlib
 import logging
+import platform
 import sys
 import warnings
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
@@ -21,7 +22,8 @@ from torch._compile import _disable_dynamo
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..base.frames import Site, SourceRoots
-from ..simulated.operators import NO_KERNEL
+from ..simulated.operators import computes
+from .selfcheck import SelfCheckError, expect, toy
 
 _GRAPH, _OPERATOR, _READ = "graph", "operator", "read"
 _SKIPPED = "Dynamo skips the frame and names no reason"
@@ -39,7 +41,7 @@ class Trace(NamedTuple):
     """One compiled call. A break is a point where the call leaves a graph for another one or for eager operators.
 
     `breaks_before_end` leaves out a break after which no operator runs. `first_stop` is where the first break
-    happens, `error` what the call raises under torch.compile alone.
+    happens, `error` is what the call raises under torch.compile alone.
     """
 
     graph_count: int
@@ -58,9 +60,9 @@ class _Event(NamedTuple):
 
 
 def trace(call: Callable[[], Any], roots: SourceRoots) -> Trace:
-    """Compile `call`, which must run eagerly, and run it once.
+    """Compile `call`, which must run eagerly on tensors of the CPU or of CUDA, and run it once.
 
-    It must work on tensors of the CPU or of CUDA: Dynamo does not trace the simulated device.
+    Dynamo does not trace the simulated device.
     """
     with _fresh_dynamo() as counters:
         timeline = _Timeline(roots)
@@ -77,7 +79,7 @@ def trace(call: Callable[[], Any], roots: SourceRoots) -> Trace:
 
 
 def _runs_unwatched(call: Callable[[], Any]) -> bool:
-    """Whether the compiled call raises only because it is watched: then nothing is known of it."""
+    """Whether the compiled call raises only because it is watched."""
     try:
         torch.compile(call, backend=_run_as_traced)()
     except Exception:
@@ -86,7 +88,7 @@ def _runs_unwatched(call: Callable[[], Any]) -> bool:
 
 
 def fullgraph_failure(call: Callable[[], Any], roots: SourceRoots) -> Optional[Stop]:
-    """Why `torch.compile(fullgraph=True)` refuses `call`; None where it compiles."""
+    """Return why `torch.compile(fullgraph=True)` refuses `call`; None if it compiles."""
     with _fresh_dynamo():
         try:
             torch.compile(call, backend=_run_as_traced, fullgraph=True)()
@@ -96,7 +98,7 @@ def fullgraph_failure(call: Callable[[], Any], roots: SourceRoots) -> Optional[S
 
 
 def compilations(calls: Sequence[Callable[[], Any]]) -> List[int]:
-    """How many graphs each of `calls`, the same code on other inputs, compiles after those before it."""
+    """Return how many graphs each of `calls`, the same code on other inputs, compiles after those before it."""
     compiled: List[Any] = []
 
     def backend(module: Any, inputs: Any) -> Any:
@@ -113,13 +115,13 @@ def compilations(calls: Sequence[Callable[[], Any]]) -> List[int]:
 
 
 def is_declared_eager(function: Callable) -> bool:
-    """Whether its author keeps `function` out of compiled code: `torch.compiler.disable`."""
+    """Whether the author keeps `function` out of compiled code by `torch.compiler.disable`."""
     return bool(getattr(function, "_torchdynamo_disable", False))
 
 
 @contextlib.contextmanager
 def _fresh_dynamo() -> Iterator[Any]:
-    """Dynamo without memory of earlier compilations, silent; yields its counters."""
+    """Run Dynamo without memory of earlier compilations, and silent; yield its counters."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import torch._dynamo
@@ -160,7 +162,7 @@ class _Timeline(TorchDispatchMode):
         return True
 
     def backend(self, module: Any, inputs: Any) -> Callable[..., Any]:
-        """What Dynamo calls with a traced graph: run it as it is, and note that it ran if it launches anything."""
+        """Return what runs a traced graph as it is, and notes that it ran if it launches anything."""
         stop = _stop_of_graph(module, self.roots)
 
         def run(*args: Any) -> Any:
@@ -178,7 +180,7 @@ class _Timeline(TorchDispatchMode):
     @_disable_dynamo
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         is_read = func.overloadpacket.__name__ == "_local_scalar_dense"
-        if is_read or (func not in NO_KERNEL and not getattr(func, "is_view", False)):
+        if is_read or computes(func):
             if self._inside is not None:
                 self._inside.append(func)
             else:
@@ -188,7 +190,7 @@ class _Timeline(TorchDispatchMode):
 
 
 def _stop_of_graph(module: Any, roots: SourceRoots) -> Optional[Stop]:
-    """The break that ended a graph; None where it ends with the function's return."""
+    """Return the break that ended a graph; None if it ends with the function's return."""
     reason = getattr(module, "compile_subgraph_reason", None)
     if reason is None or not reason.graph_break:
         return None
@@ -206,7 +208,7 @@ def _named_error(error: Exception) -> str:
 
 
 def _innermost(stack: Any, roots: SourceRoots) -> Optional[Site]:
-    """The innermost summary of a frame that belongs to the checkout."""
+    """Return the innermost frame of a stack summary that belongs to the checkout."""
     for frame in reversed(list(stack)):
         relative = roots.relative(frame.filename)
         if relative is not None:
@@ -215,7 +217,7 @@ def _innermost(stack: Any, roots: SourceRoots) -> Optional[Site]:
 
 
 def _plain_name(name: str) -> str:
-    """`norm` for `torch_dynamo_resume_in_norm_at_12`, as Dynamo calls the rest of a function after a break."""
+    """Return `norm` for `torch_dynamo_resume_in_norm_at_12`, Dynamo's name of the rest of a function after a break."""
     prefix = "torch_dynamo_resume_in_"
     return name[len(prefix) :].rsplit("_at_", 1)[0] if name.startswith(prefix) else name
 
@@ -240,7 +242,7 @@ def _summary(events: List[_Event], named: List[str], skipped_frames: int) -> Tra
 
 
 def _breaks_before_end(events: List[_Event]) -> int:
-    """Stretches of operators outside graphs, which reads divide, and graphs that follow a graph at once."""
+    """Count stretches of operators outside graphs, which reads divide, and graphs that directly follow a graph."""
     breaks, previous, was_read = 0, "", False
     for event in events:
         if event.kind == _READ:
@@ -255,10 +257,42 @@ def _breaks_before_end(events: List[_Event]) -> int:
 
 
 def _first_stop(events: List[_Event], named: List[str]) -> Stop:
-    """The break that comes first: of the first graph, or of the frame that runs outside all graphs."""
+    """Return the first break: of the first graph, or of the frame that runs outside all graphs."""
     by_graph = next((event.stop for event in events if event.stop is not None), None)
     if by_graph is not None and events[0].kind == _GRAPH:
         return by_graph
     sites = [event.site for kind in (_READ, _OPERATOR) for event in events if event.kind == kind]
     site = next((site for site in sites if site is not None), None)
     return by_graph or Stop(named[0] if named else _SKIPPED, site)
+
+
+def self_check(device: str, roots: SourceRoots) -> None:
+    """Three toys: one graph, two graphs with a break between them, and a frame that Dynamo skips."""
+    from torch._dynamo import graph_break
+    from torch._dynamo.eval_frame import is_dynamo_supported
+
+    if not is_dynamo_supported():
+        raise SelfCheckError("torch.compile does not run on this Python ({})".format(platform.python_version()))
+    values = toy("cuda" if device == "cuda" else "cpu")
+
+    def clean() -> Any:
+        return (values * 2).sum()
+
+    def one_break() -> Any:
+        doubled = values * 2
+        graph_break()
+        return doubled.sum()
+
+    def skipped() -> Any:
+        read = []
+        for _ in range(3):
+            read.append((values * 2).sum().item())
+        return read
+
+    own_file = SourceRoots(__file__, (__file__,))
+    expect("graph counter", trace(clean, own_file)[:4], (1, 0, 0, 0), "one graph without a break")
+    broken = trace(one_break, own_file)
+    expect("graph counter", broken[:4], (2, 1, 1, 0), "two graphs with one break between them")
+    stop, line = broken.first_stop, one_break.__code__.co_firstlineno + 2
+    expect("line of a break", stop.site.line if stop is not None and stop.site is not None else 0, line, "the same")
+    expect("graph counter", trace(skipped, own_file)[:4], (0, 3, 3, 6), "six operators in a frame that is skipped")

@@ -8,63 +8,44 @@ counts once, where CUDA packs up to about a hundred tensors into each launch.
 import sys
 from typing import Any, Callable, List, Optional
 
-import torch
-
 from ..base.frames import Site, SourceRoots
-from ..base.torch_internals import OperatorMode
 from ..simulated.device import simulated_cuda
 from ..simulated.operators import computes
-from ..simulated.tensor import Observer
-from .syncs import RANGE, Count, runtime_events
+from ..simulated.tensor import EachOperator, Observer
+from .selfcheck import expect, toy
+from .syncs import Count, runtime_calls
 
 _LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
 
 def count_launches(call: Callable[[], Any], device: str, roots: SourceRoots) -> Count:
-    """Run `call` once and count its launches on `device`; sites are one per operator."""
-    if device == "simulated":
-        watcher = _LaunchSites(roots)
-        with simulated_cuda(watcher):
-            call()
-        return Count(len(watcher.sites), watcher.sites)
-    operators = _Operators(roots)
-    if device == "cuda":
-        return Count(_launches_on_cuda(call), operators.sites_of(call))
-    sites = operators.sites_of(call)
-    return Count(len(sites), sites)
+    """Run `call` (twice on CUDA) and count its launches on `device`; there is one site per operator."""
+    sites: List[Optional[Site]] = []
 
+    def launched(_: str) -> None:
+        sites.append(roots.innermost(sys._getframe(1)))
 
-class _LaunchSites(Observer):
-    def __init__(self, roots: SourceRoots) -> None:
-        self.roots = roots
-        self.sites: List[Optional[Site]] = []
-
-    def on_operator(self, name: str) -> None:
-        self.sites.append(self.roots.innermost(sys._getframe(1)))
-
-
-class _Operators(OperatorMode):
-    def __init__(self, roots: SourceRoots) -> None:
-        super().__init__()
-        self.roots = roots
-        self.sites: List[Optional[Site]] = []
-
-    def sites_of(self, call: Callable[[], Any]) -> List[Optional[Site]]:
-        with self:
-            call()
-        return self.sites
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def run(func: Any, args: Any, kwargs: Any) -> Any:
         if computes(func):
-            self.sites.append(self.roots.innermost(sys._getframe(1)))
-        return func(*args, **(kwargs or {}))
+            launched("")
+        return func(*args, **kwargs)
 
-
-def _launches_on_cuda(call: Callable[[], Any]) -> int:
-    from torch.profiler import ProfilerActivity, profile, record_function
-
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        with record_function(RANGE):
+    names: Optional[List[str]] = None
+    if device == "cuda":
+        with runtime_calls() as names:
             call()
-        torch.cuda.synchronize()
-    return sum(name.startswith(_LAUNCH_PREFIXES) for name in runtime_events(profiler))
+    with simulated_cuda(Observer(on_operator=launched)) if device == "simulated" else EachOperator(run):
+        call()
+    total = len(sites) if names is None else sum(name.startswith(_LAUNCH_PREFIXES) for name in names)
+    return Count(total, sites)
+
+
+def self_check(device: str, roots: SourceRoots) -> None:
+    """The toy launches three kernels."""
+    values = toy(device)
+
+    def three_launches() -> Any:
+        return (values + 1).mul_(2).view(-1).sum()
+
+    three_launches()
+    expect("launch counter", count_launches(three_launches, device, roots).total, 3, "a function with 3 launches")

@@ -1,9 +1,9 @@
 """What one call changes in what it was given: gradients, parameters, their graph, the caller's list.
 
-The state before and after the call is compared, so that it does not matter by what means it was changed:
-an in-place operator, `.data`, NumPy's view of the same memory, `p.grad = None`, `list.pop()`. The line is
-found in a second call, with the state looked at after every line of the checkout. A dispatch mode would
-not do: `detach_()` and `requires_grad_()` are no operators for it.
+The instrument compares the state before and after the call, so that it does not matter by what means it was changed:
+an in-place operator, `.data`, NumPy's view of the same memory, `p.grad = None`, `list.pop()`. A second call finds the
+line: it looks at the state after every line of the checkout. A dispatch mode would not do: `detach_()` and
+`requires_grad_()` are no operators for it.
 """
 
 import contextlib
@@ -15,20 +15,20 @@ import torch
 
 from ..base.frames import Site, SourceRoots
 from ..feeding.given import GroupInput
+from ..simulated.device import on_device
 from ..simulated.tensor import to_host
-
-_MEMORY = ("address", "shape", "strides", "dtype", "layout", "device")
+from .selfcheck import expect, toy
 
 
 class Mutation(NamedTuple):
-    """`kind` says how `what` changed; the kinds are listed at `Snapshot.changes`."""
+    """`kind` says how `what` changed; `Snapshot.changes` lists the kinds."""
 
     kind: str
     what: str
 
 
 class Snapshot:
-    """The state of what was handed to a target, from now on; `leaves` are what its gradients were made from."""
+    """The state of what a target was given, from now on; `leaves` are what its gradients were made from."""
 
     def __init__(self, given: Sequence[GroupInput], leaves: Sequence[torch.Tensor] = ()) -> None:
         self._given = list(given)
@@ -43,21 +43,18 @@ class Snapshot:
         self._states = {name: _state(tensor) for name, tensor in {**self._parameters, **self._gradients}.items()}
 
     def changes(self) -> List[Mutation]:
-        """Everything that is no longer as it was.
+        """Return everything that is no longer as it was.
 
         Kinds: `values`; `removed`, `added` and `replaced` (a parameter's `.grad`); `requires_grad`, of a
-        parameter too; `graph`; `memory` (address, shape, strides, dtype, device); `version` (written in place
+        parameter, too; `graph`; `memory` (address, shape, strides, dtype, device); `version` (written in place
         with the values that were there); `parameter` (anything else of a parameter); `list` (the caller's).
         """
         found = [*self._changed_slots(), *self._changed_lists()]
-        for name, tensor in self._gradients.items():
+        for name, tensor in [*self._gradients.items(), *self._parameters.items()]:
             kind = _difference(self._states[name], _state(tensor))
-            if kind:
-                found.append(Mutation(kind, name))
-        for name, parameter in self._parameters.items():
-            kind = _difference(self._states[name], _state(parameter))
-            if kind:
-                found.append(Mutation(kind if kind == "requires_grad" else "parameter", name))
+            if kind and name in self._parameters and kind != "requires_grad":
+                kind = "parameter"
+            found.extend([Mutation(kind, name)] if kind else [])
         if self._leaves and not found and not self._has_its_graph():
             found.append(Mutation("graph", "every gradient"))
         return found
@@ -69,10 +66,11 @@ class Snapshot:
             if before is after:
                 continue
             if before is None or after is None:
-                found.append(Mutation("added" if before is None else "removed", name + ".grad"))
-                continue
-            kind = _difference(self._states[name + ".grad"], _state(after))
-            found.append(Mutation("replaced" if kind in ("memory", "version", "") else kind, name + ".grad"))
+                kind = "added" if before is None else "removed"
+            else:
+                kind = _difference(self._states[name + ".grad"], _state(after))
+                kind = "replaced" if kind in ("memory", "version", "") else kind
+            found.append(Mutation(kind, name + ".grad"))
         return found
 
     def _changed_lists(self) -> List[Mutation]:
@@ -106,73 +104,70 @@ def _named_parameters(given: Sequence[GroupInput]) -> Dict[str, torch.Tensor]:
 
 
 def _state(tensor: torch.Tensor) -> Dict[str, Any]:
+    """Return the properties of a tensor by the kind of their change, gravest first."""
     host = to_host(tensor)
+    elements = to_host(tensor.detach()).detach().cpu().contiguous()
     return {
-        "requires_grad": tensor.requires_grad,
+        # Bit by bit: NaN equals itself, and -0 differs from 0.
+        "values": bytes(elements.reshape(-1).view(torch.uint8).tolist()),
         "graph": tensor.grad_fn,
-        "address": host.data_ptr(),
-        "shape": tuple(tensor.shape),
-        "strides": host.stride(),
-        "dtype": tensor.dtype,
-        "layout": tensor.layout,
-        "device": str(tensor.device),
-        "values": _values(tensor),
+        "requires_grad": tensor.requires_grad,
+        "memory": (
+            host.data_ptr(), tuple(tensor.shape), host.stride(), tensor.dtype, tensor.layout, str(tensor.device),
+        ),
         "version": (tensor._version, host._version),
-    }
-
-
-def _values(tensor: torch.Tensor) -> bytes:
-    """The elements bit by bit: NaN equals itself, and -0 differs from 0."""
-    host = to_host(tensor.detach()).detach().cpu().contiguous()
-    return bytes(host.reshape(-1).view(torch.uint8).tolist())
+    }  # fmt: skip
 
 
 def _difference(before: Dict[str, Any], after: Dict[str, Any]) -> str:
-    """The gravest kind of change between two states of one tensor, or ""."""
-    if before["values"] != after["values"]:
-        return "values"
-    if before["graph"] is not after["graph"]:
-        return "graph"
-    if before["requires_grad"] != after["requires_grad"]:
-        return "requires_grad"
-    if any(before[name] != after[name] for name in _MEMORY):
-        return "memory"
-    return "version" if before["version"] != after["version"] else ""
+    """Return the gravest kind of change between two states of one tensor, or ""."""
+    return next((kind for kind in before if before[kind] != after[kind]), "")
 
 
 def first_changing_line(call: Callable[[], Any], watched: Snapshot, roots: SourceRoots) -> Optional[Site]:
-    """The checkout's line that was running when the first change appeared; None where nothing changes."""
-    lines = _Lines(watched, roots)
+    """Return the checkout's line that was running when the first change appeared; None if nothing changes."""
+    running: Optional[Site] = None
+    found: List[Site] = []
+
+    def look() -> None:
+        if not found and running is not None and watched.changes():
+            found.append(running)
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        """Look at the state before a line of the checkout runs: the line before it made the change."""
+        nonlocal running
+        if found or roots.relative(frame.f_code.co_filename) is None:
+            return None
+        look()
+        if event == "line":
+            running = roots.innermost(frame)
+        elif event == "return":
+            running = roots.innermost(frame.f_back) or running
+        return trace
+
     previous = sys.gettrace()
-    sys.settrace(lines.trace)
+    sys.settrace(trace)
     try:
         with contextlib.suppress(Exception):
             call()
     finally:
         sys.settrace(previous)
-    lines.look()
-    return lines.site
+    look()
+    return found[0] if found else None
 
 
-class _Lines:
-    """A trace function that looks at the state before a line of the checkout runs: the line before did it."""
+def self_check(device: str, roots: SourceRoots) -> None:
+    """The toy adds to one of three gradients."""
+    grads = [toy(device) for _ in range(3)]
+    given = [GroupInput(None, grads)]
 
-    def __init__(self, watched: Snapshot, roots: SourceRoots) -> None:
-        self.site: Optional[Site] = None
-        self._watched = watched
-        self._roots = roots
-        self._running: Optional[Site] = None
+    def changes_one() -> None:
+        grads[1].add_(1)
 
-    def look(self) -> None:
-        if self.site is None and self._running is not None and self._watched.changes():
-            self.site = self._running
-
-    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if self.site is not None or self._roots.relative(frame.f_code.co_filename) is None:
-            return None
-        self.look()
-        if event == "line":
-            self._running = self._roots.innermost(frame)
-        elif event == "return":
-            self._running = self._roots.innermost(frame.f_back) or self._running
-        return self.trace
+    with on_device(device):
+        watched = Snapshot(given)
+        changes_one()
+        expect("comparison of gradients", len(watched.changes()), 1, "a function that adds to one gradient")
+        site = first_changing_line(changes_one, Snapshot(given), SourceRoots(__file__, (__file__,)))
+    line = changes_one.__code__.co_firstlineno + 1
+    expect("line of a change", site.line if site is not None else 0, line, "the same function")

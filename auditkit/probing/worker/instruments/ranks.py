@@ -1,7 +1,7 @@
-"""Real ranks: forked processes that are a process group, over gloo or NCCL, until they answer or are ended.
+"""Real ranks: forked processes that form a process group, over gloo or NCCL.
 
 Each rank has what `torchrun` gives it: RANK, WORLD_SIZE, LOCAL_RANK and a default process group; they meet in
-a file. All of them are one group of processes, which is killed at the end, whatever they do.
+a file. All of them are one group of processes, which is killed at the end.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..process import families, placeholders
 from ..process.jsonlines import Reader, Writer, new_token
+from .selfcheck import expect
 
 _PIECE_BYTES = 1 << 16
 # How long the others may go on after one rank has ended with an error: they may be waiting for it.
@@ -26,7 +27,7 @@ Body = Callable[[int], Iterator[Message]]
 
 
 class RanksFailed(Exception):
-    """A rank gave no answer in time (`reason` timeout), or its process ended itself (exit)."""
+    """A rank was not done in time (`reason` timeout), or its process ended itself (exit)."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -34,10 +35,10 @@ class RanksFailed(Exception):
 
 
 def run_ranks(world_size: int, body: Body, limit_s: float, device: str = "cpu") -> List[List[Message]]:
-    """What `body(rank)` yields in each of `world_size` processes, by rank; values that JSON holds.
+    """Return what `body(rank)` yields in each of `world_size` processes, by rank: values that JSON holds.
 
-    A rank whose body raises has a last message `{"rank_raised": text}`, and the others get a few seconds to end.
-    Raises RanksFailed where a rank is not done within `limit_s`, or ends itself. None of them is ever left.
+    If a rank's body raises, its last message is `{"rank_raised": text}`, and the others get a few seconds to end.
+    Raises RanksFailed if a rank is not done within `limit_s`, or ends itself. No process is left in any case.
     """
     folder = tempfile.mkdtemp(prefix="ranks-")
     ranks: List[_Rank] = []
@@ -76,7 +77,7 @@ def _collect(ranks: List["_Rank"], limit_s: float) -> None:
 
 
 class _Rank:
-    """One forked rank, its pipe, and what it has said."""
+    """One forked rank, its pipe, and its messages."""
 
     def __init__(
         self, number: int, world_size: int, body: Body, folder: str, limit_s: float, device: str, elder: List["_Rank"]
@@ -96,11 +97,11 @@ class _Rank:
             _be_rank(number, world_size, body, folder, limit_s, device, elder[0].pid if elder else 0, writer)
         os.close(results_write)
         self.group = elder[0].pid if elder else self.pid
-        with contextlib.suppress(OSError):  # the rank does the same: whoever comes first
+        with contextlib.suppress(OSError):  # the rank does the same, and may come first
             os.setpgid(self.pid, self.group)
 
     def read(self) -> bool:
-        """One piece of what it says; False at its end."""
+        """Read one piece of its messages; return False at its end."""
         data = os.read(self.results_fd, _PIECE_BYTES)
         for message in self._reader.feed(data):
             if "done" in message:
@@ -112,7 +113,7 @@ class _Rank:
         return bool(data)
 
     def is_well(self) -> bool:
-        """Whether it answered to the end without an error."""
+        """Whether it ran to the end without an error."""
         return self.finished and not self._has_raised()
 
     def _has_raised(self) -> bool:
@@ -132,37 +133,32 @@ class _Rank:
 def _be_rank(
     number: int, world_size: int, body: Body, folder: str, limit_s: float, device: str, group: int, writer: Writer
 ) -> None:
-    """Never returns."""
+    """Run the body in this process, which never leaves this function."""
     try:
         with contextlib.suppress(OSError):
             os.setpgid(0, group)
         families.die_with_parent()
-        _be_silent()
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # libraries print about their connections
+        for descriptor in (1, 2):
+            os.dup2(nowhere, descriptor)
         _join(number, world_size, folder, limit_s, device)
         for message in body(number):
             writer.send(message)
         writer.send({"done": True})
-        while True:  # others may still be connecting, or waiting: whoever leaves now breaks their connections
+        while True:  # others may still be connecting or waiting: leaving now would break their connections
             signal.pause()
     except BaseException as error:
         text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:300])
         writer.send({"rank_raised": text})
     finally:
-        os._exit(0)  # without the threads' farewell: a collective that is under way would be waited for
-
-
-def _be_silent() -> None:
-    """What libraries print of their connections is nobody's output."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
-        os.dup2(nowhere, descriptor)
+        os._exit(0)  # an ordinary exit would wait for a collective that is under way
 
 
 def _join(number: int, world_size: int, folder: str, limit_s: float, device: str) -> None:
     import torch
     import torch.distributed as dist
 
-    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork: whoever waits for them hangs
+    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, and waiting for them hangs
     environment = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
     os.environ.update({name: str(value) for name, value in environment.items()})
     with contextlib.suppress(OSError):  # gloo reads the same folder, which a sandbox does not show
@@ -183,7 +179,7 @@ def _join(number: int, world_size: int, folder: str, limit_s: float, device: str
 
 
 def why_not(device: str, world_size: int) -> Optional[str]:
-    """A reason why so many ranks cannot run on a device; asked without initialising CUDA."""
+    """Return why so many ranks cannot run on a device, without initializing CUDA; None if they can."""
     import torch
     import torch.distributed as dist
 
@@ -195,3 +191,18 @@ def why_not(device: str, world_size: int) -> Optional[str]:
             return "NCCL wants a GPU for each of {} ranks, and {} are here".format(world_size, found)
         return None
     return None if dist.is_gloo_available() else "this torch has no gloo"
+
+
+def self_check(device: str, roots: Any) -> None:
+    """Two ranks add 1 and 2."""
+
+    def total(rank: int) -> Iterator[Message]:
+        import torch
+        import torch.distributed as dist
+
+        number = torch.tensor([rank + 1.0])
+        dist.all_reduce(number)
+        yield {"sum": number.item()}
+
+    if why_not("cpu", 2) is None:
+        expect("process group", run_ranks(2, total, 30.0), [[{"sum": 3.0}]] * 2, "the sum of 1 and 2 over two ranks")

@@ -3,43 +3,47 @@
 import gc
 import sys
 import weakref
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from ..answers.answers import graph_tensors
 from ..base.frames import Site, SourceRoots
 from ..base.nested import list_leaves
-from ..base.torch_internals import OperatorMode
 from ..feeding.repeated import RepeatedCall
 from ..simulated.device import on_device
-from .memory import bytes_until_dropped
+from ..simulated.tensor import EachOperator
+from .memory import held_bytes
 
 
 class AnswerMemory(NamedTuple):
-    """`held` bytes that live as long as an answer does, and the `paths` of its tensors that carry a graph."""
+    """`held` bytes that live as long as a result does, and the `paths` of its tensors that carry a graph."""
 
     held: int
     paths: List[str]
 
 
 def kept_by_answer(repeated: RepeatedCall, make: Callable[[], Sequence[torch.Tensor]], device: str) -> AnswerMemory:
-    """What the answer to one call keeps alive, the gradients being dropped; counted after one call to warm up."""
+    """Return what the result of one call keeps alive after the gradients are dropped; one call warms up."""
     with on_device(device):
         repeated.call(make())
         repeated.forget()
     paths: List[str] = []
+    results: List[Any] = []
 
-    def call() -> Any:
+    def hold_then_drop() -> None:
+        if results:
+            results.clear()
+            return
         grads = make()
-        answer = repeated.call(grads)
+        results.append(repeated.call(grads))
         repeated.forget()
         # The gradients themselves may be returned: that they have a graph is not the target's doing.
         given = {id(grad) for grad in grads}
-        paths.extend(path for path, tensor in graph_tensors(answer).items() if id(tensor) not in given)
-        return answer
+        paths.extend(path for path, tensor in graph_tensors(results[0]).items() if id(tensor) not in given)
 
-    return AnswerMemory(bytes_until_dropped(call, device), paths)
+    held = held_bytes(hold_then_drop, (1, 2), device)
+    return AnswerMemory(held[1] - held[2], paths)
 
 
 def where_retained(
@@ -49,45 +53,34 @@ def where_retained(
     device: str,
     roots: SourceRoots,
 ) -> Optional[Site]:
-    """The line that made the largest tensor that outlives its call; None where only the gradients do, or nothing.
+    """Return the line that made the largest tensor that outlives its call; None if only the gradients do.
 
-    `with_graph`: the answer is kept, and only its tensors that carry a graph are looked for.
+    With `with_graph` the result is kept, and only its tensors that carry a graph count.
     """
+    made: List[Tuple[weakref.ref, Optional[Site]]] = []
+
+    def run(func: Any, args: Any, kwargs: Any) -> Any:
+        result = func(*args, **kwargs)
+        site = roots.innermost(sys._getframe(1))
+        made.extend((weakref.ref(leaf), site) for leaf in list_leaves(result) if isinstance(leaf, torch.Tensor))
+        return result
+
     with on_device(device):
         repeated.call(make())
         grads = make()
-        watcher = _Outputs(roots)
-        with watcher:
+        with EachOperator(run):
             answer = repeated.call(grads)
         given = {id(grad) for grad in grads}
-        sought = {id(tensor) for tensor in graph_tensors(answer).values()} - given if with_graph else None
+        carrying = {id(tensor) for tensor in graph_tensors(answer).values()} if with_graph else given
         del grads
-        if sought is None:
+        if not with_graph:
             answer = None
         repeated.forget()
         gc.collect()
-        return watcher.site_of_largest(sought, given)
-
-
-class _Outputs(OperatorMode):
-    """Remembers which line made each tensor, without keeping it alive."""
-
-    def __init__(self, roots: SourceRoots) -> None:
-        super().__init__()
-        self._roots = roots
-        self._made: List[Tuple[weakref.ref, Optional[Site]]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        site = self._roots.innermost(sys._getframe(1))
-        self._made.extend((weakref.ref(leaf), site) for leaf in list_leaves(result) if isinstance(leaf, torch.Tensor))
-        return result
-
-    def site_of_largest(self, sought: Optional[Set[int]], spared: Set[int]) -> Optional[Site]:
-        alive = [(tensor, site) for reference, site in self._made for tensor in [reference()] if tensor is not None]
+        alive = [(tensor, site) for reference, site in made for tensor in [reference()] if tensor is not None]
         found = [
             (tensor.numel(), site)
             for tensor, site in alive
-            if (id(tensor) in sought if sought is not None else id(tensor) not in spared)
+            if id(tensor) not in given and (id(tensor) in carrying or not with_graph)
         ]
         return max(found, key=lambda entry: entry[0])[1] if found else None

@@ -1,124 +1,175 @@
 """Find the line where a value goes wrong: the first operator whose output fits a description.
 
-Every operator of the checkout's call is seen with its inputs and outputs on the CPU; on a simulated
-device the same values are seen inside the simulation.
+The functions see every operator of a call with its inputs and outputs on the CPU; on the simulated device they see
+the same values inside the simulation.
 """
 
 import contextlib
 import sys
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
 from ..base.frames import Site, SourceRoots
-from ..base.nested import list_leaves
-from ..base.torch_internals import OperatorMode
+from ..base.nested import list_leaves, map_leaves
 from ..simulated.device import on_device
+from ..simulated.tensor import EachOperator, Run, to_host
 
 Description = Callable[[List[torch.Tensor], List[torch.Tensor]], bool]
+
+
+def _first(call: Callable[[], Any], is_to_blame: Run, device: str, roots: SourceRoots) -> Optional[Site]:
+    """Return the checkout's line of the first operator for which `is_to_blame(func, args, kwargs)` holds.
+
+    `is_to_blame` runs the operator and returns its result and the verdict.
+    """
+    found: List[Site] = []
+
+    def run(func: Any, args: Any, kwargs: Any) -> Any:
+        if found:
+            return func(*args, **kwargs)
+        result, is_blamed = is_to_blame(func, args, kwargs)
+        site = roots.innermost(sys._getframe(1)) if is_blamed else None
+        found.extend([site] if site is not None else [])
+        return result
+
+    with on_device(device), EachOperator(run), contextlib.suppress(Exception):
+        call()
+    return found[0] if found else None
 
 
 def first_operator(
     call: Callable[[], Any], description: Description, device: str, roots: SourceRoots
 ) -> Optional[Site]:
-    """The checkout's line of the first operator for which `description(inputs, outputs)` holds."""
-    watcher = _Watcher(description, roots)
-    with on_device(device):
-        with watcher, contextlib.suppress(Exception):
-            call()
-    return watcher.site
+    """Return the checkout's line of the first operator for which `description(inputs, outputs)` holds."""
 
+    def is_to_blame(func: Any, args: Any, kwargs: Any) -> Tuple[Any, bool]:
+        result = func(*args, **kwargs)
+        outputs = _dense(result)
+        return result, bool(outputs) and description(_dense((args, kwargs)), outputs)
 
-class _Watcher(OperatorMode):
-    def __init__(self, description: Description, roots: SourceRoots) -> None:
-        super().__init__()
-        self.description = description
-        self.roots = roots
-        self.site: Optional[Site] = None
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if self.site is None:
-            inputs, outputs = _dense(list_leaves((args, kwargs or {}))), _dense(list_leaves(result))
-            if outputs and self.description(inputs, outputs):
-                self.site = self.roots.innermost(sys._getframe(1))
-        return result
+    return _first(call, is_to_blame, device, roots)
 
 
 def first_difference(
     call: Callable[[], Any], other: Callable[[], Any], device: str, roots: SourceRoots
 ) -> Optional[Site]:
-    """The checkout's line of the first operator that gives other elements in `call` than in `other`.
+    """Return the checkout's line of the first operator whose output has other elements in `call` than in `other`.
 
-    The two are the same code on the same values in another form; shapes may differ, orders of elements not.
+    Both calls run the same code on the same values in another form. Shapes may differ, the order of elements may not.
     """
-    recorders = []
+    recorded = []
     for each in (call, other):
-        recorder = _Recorder(roots)
-        with on_device(device), recorder, contextlib.suppress(Exception):
+        outputs: List[Tuple[Optional[Site], torch.Tensor]] = []
+
+        def run(func: Any, args: Any, kwargs: Any, outputs: Any = outputs) -> Any:
+            result = func(*args, **kwargs)
+            for tensor in _dense(result):
+                if tensor.layout is torch.strided:
+                    outputs.append((roots.innermost(sys._getframe(1)), tensor.detach().reshape(-1).clone()))
+            return result
+
+        with on_device(device), EachOperator(run), contextlib.suppress(Exception):
             each()
-        recorders.append(recorder.outputs)
-    for (site, values), (_, expected) in zip(*recorders, strict=False):
+        recorded.append(outputs)
+    for (site, values), (_, expected) in zip(*recorded, strict=False):
         same = values.dtype == expected.dtype and values.shape == expected.shape
         if not same or not torch.allclose(values, expected, rtol=1e-4, atol=0.0, equal_nan=True):
             return site
     return None
 
 
-class _Recorder(OperatorMode):
-    """Keeps the elements of every dense output, in their logical order."""
+def first_imprecise(call: Callable[[], Any], tolerance: float, device: str, roots: SourceRoots) -> Optional[Site]:
+    """Return the checkout's line of the first operator whose output is off by more than `tolerance` times its norm.
 
-    def __init__(self, roots: SourceRoots) -> None:
-        super().__init__()
-        self.roots = roots
-        self.outputs: List[Tuple[Optional[Site], torch.Tensor]] = []
+    Each floating tensor gets a float64 shadow: the value that it would have if no earlier operator had rounded. A
+    number that went through Python counts as exact, so an earlier loss is not seen again.
+    """
+    # The tensors are kept, too: an id must not be used twice.
+    shadows: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for tensor in _dense(list_leaves(result)):
-            if tensor.layout is torch.strided:
-                self.outputs.append((self.roots.innermost(sys._getframe(1)), tensor.detach().reshape(-1).clone()))
-        return result
+    def shadow_of(leaf: Any) -> Any:
+        if isinstance(leaf, torch.dtype):
+            return torch.float64 if leaf.is_floating_point else leaf
+        if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
+            return leaf
+        if id(leaf) not in shadows:
+            # Copy float64, too: an operator that writes in place must not write twice.
+            shadows[id(leaf)] = (leaf, leaf.detach().double().clone())
+        return shadows[id(leaf)][1]
+
+    def is_to_blame(func: Any, args: Any, kwargs: Any) -> Tuple[Any, bool]:
+        shadow_args, shadow_kwargs = map_leaves(shadow_of, (args, kwargs))
+        result = func(*args, **kwargs)
+        outputs = _floating(list_leaves(result))
+        try:
+            expected = _floating(list_leaves(func(*shadow_args, **shadow_kwargs)))
+        except Exception:  # an operator that takes no float64, or requires a dtype
+            expected = []
+        if len(expected) != len(outputs):
+            expected = [tensor.double() for tensor in outputs]
+        pairs = list(zip(outputs, expected, strict=True))
+        shadows.update((id(tensor), (tensor, shadow)) for tensor, shadow in pairs)
+        return result, any(_distance(tensor, shadow) > tolerance for tensor, shadow in pairs)
+
+    return _first(call, is_to_blame, device, roots)
 
 
-def _dense(leaves: List[Any]) -> List[torch.Tensor]:
-    found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    return [getattr(leaf, "host_values", leaf) for leaf in found]
+def _distance(tensor: torch.Tensor, shadow: torch.Tensor) -> float:
+    """Return the 2-norm of the difference over the shadow's; 0 if either is empty or not finite."""
+    if tensor.shape != shadow.shape or not tensor.numel():
+        return 0.0
+    true = float(torch.linalg.vector_norm(shadow))
+    off = float(torch.linalg.vector_norm(tensor.double() - shadow))
+    return off / true if true > 0 and off == off and true < float("inf") else 0.0
+
+
+def _dense(tree: Any) -> List[torch.Tensor]:
+    return [to_host(leaf) for leaf in list_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _floating(leaves: List[Any]) -> List[torch.Tensor]:
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+
+
+# --- descriptions ----------------------------------------------------------------------------------
 
 
 def becomes_nonfinite(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
-    """Finite in, infinite or NaN out: where an overflow happens."""
-    return _floating(outputs) and not _all_finite(outputs) and _all_finite(inputs)
+    """Finite inputs and an infinite or NaN output: the value overflows here."""
+    return not _all_finite(outputs) and _all_finite(inputs)
+
+
+def _all_finite(tensors: List[torch.Tensor]) -> bool:
+    return all(bool(torch.isfinite(tensor).all()) for tensor in _floating(tensors))
 
 
 def becomes_zero(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
-    """Something in, all zero out: where an underflow happens."""
-    if not _floating(outputs) or not any(tensor.is_floating_point() for tensor in inputs):
+    """A non-zero input and outputs of zeros only: the value underflows here."""
+    if not _floating(outputs) or any(bool(tensor.count_nonzero()) for tensor in _floating(outputs)):
         return False
-    vanished = all(not bool(tensor.count_nonzero()) for tensor in outputs if tensor.is_floating_point())
-    return vanished and any(bool(tensor.count_nonzero()) for tensor in inputs if tensor.is_floating_point())
+    return any(bool(tensor.count_nonzero()) for tensor in _floating(inputs))
 
 
 def rounds_count(exact_count: int) -> Description:
-    """A float that stands within 2 of the exact count without being it."""
+    """Describe a float near the exact count that does not equal it."""
 
     def description(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
-        for tensor in outputs:
-            if tensor.is_floating_point() and tensor.numel() == 1:
-                value = float(tensor)
-                if value != exact_count and abs(value - exact_count) <= 2 + exact_count * 1e-2 and value > 1:
-                    return True
-        return False
+        values = [float(tensor) for tensor in _floating(outputs) if tensor.numel() == 1]
+        return any(
+            value != exact_count and abs(value - exact_count) <= 2 + exact_count * 1e-2 and value > 1
+            for value in values
+        )
 
     return description
 
 
 def becomes_diagonal(count: int, kept: int) -> Description:
-    """`count` diagonal matrices of `kept` rows, where a vector of their diagonals would do."""
+    """Describe `count` diagonal matrices of `kept` rows, for which a vector of the diagonals would do."""
 
     def description(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
-        for tensor in outputs if inputs else ():  # what `torch.empty` finds in its memory was made elsewhere
-            if tensor.shape == (count, kept, kept) and tensor.is_floating_point():
+        for tensor in _floating(outputs) if inputs else ():  # `torch.empty` returns what was made elsewhere
+            if tensor.shape == (count, kept, kept):
                 diagonal = tensor.diagonal(dim1=1, dim2=2)
                 if bool(diagonal.any()) and tensor.count_nonzero() == diagonal.count_nonzero():
                     return True
@@ -128,13 +179,6 @@ def becomes_diagonal(count: int, kept: int) -> Description:
 
 
 def averages(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
-    """Many floats in, one out: where a fraction is formed in floating point."""
-    return _floating(outputs) and outputs[0].numel() == 1 and any(tensor.numel() > 1 << 20 for tensor in inputs)
-
-
-def _floating(tensors: List[torch.Tensor]) -> bool:
-    return any(tensor.is_floating_point() for tensor in tensors)
-
-
-def _all_finite(tensors: List[torch.Tensor]) -> bool:
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())
+    """Many elements in, one float out: a fraction is computed in floating point here."""
+    is_one = bool(_floating(outputs)) and outputs[0].numel() == 1
+    return is_one and any(tensor.numel() > 1 << 20 for tensor in inputs)

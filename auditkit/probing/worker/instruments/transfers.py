@@ -1,8 +1,8 @@
 """Count the bytes that leave the gradients' device, and the work that the host then does on them.
 
-`simulated`: every copy and read is told by the pretended device. `cuda`: a dispatch mode sees copies and
-scalar reads, a function mode `.tolist()`. A tensor that was copied to the host is marked, and so is what
-operators make from it, until an array of NumPy's takes over: what NumPy computes is not seen, the bytes are.
+The simulated device reports every copy and read. On CUDA a dispatch mode sees copies and scalar reads, and a
+function mode sees `.tolist()`. A tensor that was copied to the host is marked, and so is what operators compute from
+it, until a NumPy array takes over: the instrument counts its bytes and does not see what NumPy computes.
 """
 
 import dataclasses
@@ -10,16 +10,24 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..answers.answers import leaves
 from ..base.frames import Site, SourceRoots
 from ..base.nested import list_leaves
-from ..base.torch_internals import OperatorMode
 from ..simulated.device import simulated_cuda
 from ..simulated.operators import computes
-from ..simulated.tensor import BETWEEN_DEVICES, TO_DEVICE, TO_HOST, Observer, byte_count, is_simulated
+from ..simulated.tensor import (
+    BETWEEN_DEVICES,
+    TO_DEVICE,
+    TO_HOST,
+    EachFunction,
+    EachOperator,
+    Observer,
+    byte_count,
+    is_simulated,
+)
+from .selfcheck import expect, need_device, toy
 
 _DEEPEST = 5
 _NUMBER_BYTES = 8
@@ -27,10 +35,10 @@ _DECOMPOSITIONS = ("_linalg_svd", "linalg_svd", "svd", "linalg_qr", "geqrf", "_l
 
 
 class Traffic(NamedTuple):
-    """What one call moved, in bytes. `host_operator` worked on the most of what came from the device.
+    """What one call moved, in bytes. `host_operator` worked on the most elements that came from the device.
 
-    `answer_bytes`: what the answer itself holds on the host. `site`: the line that moved most off the device.
-    `decomposed_elements`: of the largest thing from the device that the host decomposed (an SVD, a QR).
+    `answer_bytes`: what the result itself holds on the host. `site`: the line that moved most off the device.
+    `decomposed_elements`: the largest thing from the device that the host decomposed (an SVD, a QR).
     """
 
     to_host_bytes: int
@@ -44,7 +52,7 @@ class Traffic(NamedTuple):
 
     @property
     def off_device_bytes(self) -> int:
-        """Bytes that left the device they were on, beyond those that the answer consists of."""
+        """Bytes that left the device they were on, beyond those that the result consists of."""
         return max(0, self.to_host_bytes + self.between_devices_bytes - self.answer_bytes)
 
 
@@ -55,9 +63,17 @@ def count_transfers(call: Callable[[], Any], device: str, roots: SourceRoots) ->
         with simulated_cuda(tally):
             answer = call()
     else:
-        with _CudaOperators(tally), _CudaReads(tally):
+        with EachOperator(tally.run_on_cuda), EachFunction(tally.read_on_cuda):
             answer = call()
-    return tally.moved(answer_bytes(answer))
+    by_site = tally.bytes_by_site
+    return Traffic(
+        *(tally.bytes_by_direction[direction] for direction in (TO_HOST, TO_DEVICE, BETWEEN_DEVICES)),
+        answer_bytes(answer),
+        tally.host_operator,
+        tally.host_elements,
+        max(by_site, key=lambda site: (by_site[site], site is not None)) if by_site else None,
+        tally.decomposed_elements,
+    )
 
 
 class _Tally(Observer):
@@ -67,8 +83,7 @@ class _Tally(Observer):
         self.bytes_by_site: Dict[Optional[Site], int] = {}
         self.from_device = WeakIdKeyDictionary()
         self.host_operator = ""
-        self.host_elements = 0
-        self.decomposed_elements = 0
+        self.host_elements = self.decomposed_elements = 0
         self.is_counting = True
 
     def on_transfer(self, direction: str, copied_bytes: int, result: Optional[torch.Tensor]) -> None:
@@ -82,7 +97,8 @@ class _Tally(Observer):
             self.from_device[result] = True
 
     def on_host_operator(self, name: str, inputs: Sequence[Any], result: Any) -> None:
-        elements = max((leaf.numel() for leaf in inputs if self._is_from_device(leaf)), default=0)
+        tensors = [leaf for leaf in inputs if isinstance(leaf, torch.Tensor) and leaf in self.from_device]
+        elements = max((tensor.numel() for tensor in tensors), default=0)
         if not elements:
             return
         for leaf in list_leaves(result):
@@ -93,82 +109,48 @@ class _Tally(Observer):
         if name and elements > self.host_elements:
             self.host_operator, self.host_elements = name, elements
 
-    def _is_from_device(self, leaf: Any) -> bool:
-        return isinstance(leaf, torch.Tensor) and leaf in self.from_device
+    # --- a real CUDA device ------------------------------------------------------------------------
 
-    def moved(self, held_bytes: int) -> Traffic:
-        by_site = self.bytes_by_site
-        return Traffic(
-            self.bytes_by_direction[TO_HOST],
-            self.bytes_by_direction[TO_DEVICE],
-            self.bytes_by_direction[BETWEEN_DEVICES],
-            held_bytes,
-            self.host_operator,
-            self.host_elements,
-            max(by_site, key=lambda site: (by_site[site], site is not None)) if by_site else None,
-            self.decomposed_elements,
-        )
-
-
-# --- a real CUDA device --------------------------------------------------------------------------
-
-
-class _CudaReads(TorchFunctionMode):
-    def __init__(self, tally: _Tally) -> None:
-        super().__init__()
-        self.tally = tally
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def read_on_cuda(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func is not torch.Tensor.tolist or not args[0].is_cuda:
-            return func(*args, **(kwargs or {}))
-        self.tally.on_transfer(TO_HOST, byte_count(args[0]), None)
-        self.tally.is_counting = False
+            return func(*args, **kwargs)
+        self.on_transfer(TO_HOST, byte_count(args[0]), None)
+        self.is_counting = False
         try:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
         finally:
-            self.tally.is_counting = True
+            self.is_counting = True
 
-
-class _CudaOperators(OperatorMode):
-    def __init__(self, tally: _Tally) -> None:
-        super().__init__()
-        self.tally = tally
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def run_on_cuda(self, func: Any, args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
         name = func.overloadpacket.__name__
         if name == "_local_scalar_dense" and args[0].is_cuda:
-            self.tally.on_transfer(TO_HOST, args[0].element_size(), None)
-        elif name == "_to_copy":
-            self._copied(result, args[0])
-        elif name == "copy_":
-            self._copied(args[0], args[1])
+            self.on_transfer(TO_HOST, args[0].element_size(), None)
+        copied: Sequence[Any] = ()
+        if name in ("_to_copy", "copy_"):
+            copied = [(result, args[0]) if name == "_to_copy" else args[:2]]
         elif name == "_foreach_copy_":
-            for target, source in zip(args[0], args[1], strict=False):
-                self._copied(target, source)
+            copied = list(zip(args[0], args[1], strict=False))
+        for target, source in copied:
+            if target.device != source.device:
+                to_cuda = BETWEEN_DEVICES if source.is_cuda else TO_DEVICE
+                self.on_transfer(to_cuda if target.is_cuda else TO_HOST, byte_count(source), target)
         inputs = list_leaves((args, kwargs))
         if not any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in inputs):
-            self.tally.on_host_operator(name if computes(func) else "", inputs, result)
+            self.on_host_operator(name if computes(func) else "", inputs, result)
         return result
 
-    def _copied(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        if target.device == source.device:
-            return
-        direction = BETWEEN_DEVICES if target.is_cuda and source.is_cuda else TO_DEVICE if target.is_cuda else TO_HOST
-        self.tally.on_transfer(direction, byte_count(source), target)
 
-
-# --- the answer ----------------------------------------------------------------------------------
+# --- the result ----------------------------------------------------------------------------------
 
 
 def answer_bytes(answer: Any) -> int:
-    """The bytes of every number, host tensor and array that an answer holds."""
+    """Return the bytes of every number, host tensor and array that a result holds."""
     return sum(_bytes_of(part) for part in parts_of(answer))
 
 
 def parts_of(answer: Any) -> Iterator[Any]:
-    """Every tensor, array and number in an answer, in its private attributes too."""
+    """Yield every tensor, array and number in a result, in its private attributes, too."""
     return (part for _, part in leaves(answer, _items, _DEEPEST))
 
 
@@ -181,18 +163,31 @@ def _bytes_of(part: Any) -> int:
 
 
 def _items(value: Any) -> List[Tuple[str, Any]]:
-    """What a container or an object holds, private attributes and slots too; nobody asks for its names."""
-    return [("", item) for item in _held(value)]
-
-
-def _held(value: Any) -> List[Any]:
+    """Return what a container or an object holds, in private attributes and slots, too; the names do not matter."""
     if isinstance(value, Mapping):
-        return list(value.values())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return list(value)
-    if isinstance(value, (str, bytes, type)) or value is None:
-        return []
-    if dataclasses.is_dataclass(value):
-        return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
-    slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ()) if isinstance(name, str)]
-    return [*getattr(value, "__dict__", {}).values(), *slots]
+        held = list(value.values())
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        held = list(value)
+    elif isinstance(value, (str, bytes, type)) or value is None:
+        held = []
+    elif dataclasses.is_dataclass(value):
+        held = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+    else:
+        slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ()) if isinstance(name, str)]
+        held = [*getattr(value, "__dict__", {}).values(), *slots]
+    return [("", item) for item in held]
+
+
+def self_check(device: str, roots: SourceRoots) -> None:
+    """The toy moves 12 bytes by `.cpu()` and 4 by `.item()`; the host then sums three elements."""
+    need_device(device, ("simulated", "cuda"), "transfers")
+    values = toy(device)
+
+    def sixteen_bytes() -> Any:
+        values.cpu().sum()
+        values[0].item()
+        values.to(values.device)
+
+    moved = count_transfers(sixteen_bytes, device, roots)
+    expect("byte counter", moved.to_host_bytes, 16, "a function that moves 16 bytes to the host")
+    expect("host's work", moved.host_elements, 3, "a function that sums 3 elements on the host")

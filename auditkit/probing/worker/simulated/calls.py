@@ -1,14 +1,13 @@
-"""Python's view of the pretended device: attributes, transfers, factories and reads, answered as CUDA would."""
+"""Python's view of the simulated device: attributes, transfers, factories and reads, answered as CUDA would."""
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import torch
 
 from ..base.nested import map_leaves
-from .operators import wrap_leaf
+from .operators import report_copy, wrap_leaf
 from .tensor import (
-    BETWEEN_DEVICES,
     TO_DEVICE,
     TO_HOST,
     Observer,
@@ -20,15 +19,16 @@ from .tensor import (
     is_simulated,
     to_host,
 )
-from .typed_tensors import are_sizes, device_and_dtype, sizes_of
 
 
 def answer_as_cuda(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
-    """One Python-level call, answered as it would be with a CUDA device."""
-    attribute = _ATTRIBUTES.get(getattr(func, "__self__", None)) if getattr(func, "__name__", "") == "__get__" else None
-    if attribute is not None and is_simulated(args[0]):
-        return attribute(args[0])
-    handler = _METHODS.get(func)
+    """Answer one Python-level call as with a CUDA device."""
+    if args and is_simulated(args[0]):
+        if getattr(func, "__name__", "") == "__get__" and func.__self__ in _ATTRIBUTES:
+            return _ATTRIBUTES[func.__self__](args[0])
+        handler = _ON_DEVICE.get(func) or _ANYWHERE.get(func)
+    else:
+        handler = _ANYWHERE.get(func)
     if handler is not None:
         return handler(func, *args, **kwargs)
     index = _first_index(args)
@@ -46,7 +46,7 @@ def answer_as_cuda(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
 
 
 def _first_index(values: Any) -> Optional[int]:
-    """The device of the first argument, or item of the lists among them, that is on one."""
+    """Return the device of the first argument, or item of the lists among them, that is on one."""
     for value in values:
         index = _first_index(value) if isinstance(value, (list, tuple)) else getattr(value, "device_index", None)
         if index is not None:
@@ -56,7 +56,7 @@ def _first_index(values: Any) -> Optional[int]:
 
 @contextlib.contextmanager
 def _building_on(index: Optional[int]) -> Iterator[None]:
-    """Tensors that an operator builds for itself, in C++ with its input's options, are where its input is."""
+    """Meanwhile tensors that an operator builds for itself, in C++, lie where its input does."""
     if index is None:
         yield
         return
@@ -72,8 +72,19 @@ def _plain(func: Any, *args: Any, **kwargs: Any) -> Any:
         return func(*args, **kwargs)
 
 
+def _build_on_device(func: Any, args: Any, kwargs: Dict[str, Any], index: int) -> Any:
+    """Call a factory with `device="cuda"`: its kernel runs there, nothing is copied."""
+    host_kwargs = dict(kwargs, device=torch.device("cpu"))
+    with _building_on(index):
+        result = _plain(func, *args, **host_kwargs)
+    return map_leaves(lambda leaf: wrap_leaf(leaf, {}, index), result)
+
+
+# --- from Python numbers, and to them ----------------------------------------------------------------
+
+
 def _from_data(func: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
-    """`torch.tensor(data, device=...)`: reads every device scalar in `data`, then waits for the copy up."""
+    """`torch.tensor(data, device=...)` reads every device scalar in `data`, then waits for the copy up."""
     device = kwargs.pop("device", None)
     if is_simulated(data):
         moved = _to(torch.Tensor.to, data, device) if device is not None else data
@@ -90,29 +101,37 @@ def _from_data(func: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
 def _read_scalars(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [_read_scalars(item) for item in data]
-    if is_simulated(data):
-        State.observer.on_sync("scalar_read")
-        State.observer.on_transfer(TO_HOST, byte_count(data), None)
-    return to_host(data)
+    return _read(data, "scalar_read") if is_simulated(data) else data
 
 
-def _build_on_device(func: Any, args: Any, kwargs: Dict[str, Any], index: int) -> Any:
-    """A factory with `device="cuda"`: its kernel runs there, nothing is copied."""
-    host_kwargs = dict(kwargs, device=torch.device("cpu"))
-    with _building_on(index):
-        result = _plain(func, *args, **host_kwargs)
-    return map_leaves(lambda leaf: wrap_leaf(leaf, {}, index), result)
+def _read(tensor: Any, kind: str) -> torch.Tensor:
+    """Return the values of a tensor that the host reads."""
+    State.observer.on_sync(kind)
+    State.observer.on_transfer(TO_HOST, byte_count(tensor), None)
+    values: torch.Tensor = to_host(tensor)
+    return values
 
 
-def _tolist(func: Any, tensor: Any) -> Any:
+def _numpy(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     if is_simulated(tensor):
-        State.observer.on_sync("copy")
-        State.observer.on_transfer(TO_HOST, byte_count(tensor), None)
-    return _plain(func, to_host(tensor))
+        raise TypeError(
+            "can't convert {} device type tensor to numpy. "
+            "Use Tensor.cpu() to copy the tensor to host memory first.".format(device_of(tensor))
+        )
+    State.observer.on_host_operator("numpy", [tensor], None)
+    return _plain(func, tensor, *args, **kwargs)
 
 
-def _to_cpu(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    return _move(tensor, torch.device("cpu"), False) if is_simulated(tensor) else _plain(func, tensor, *args, **kwargs)
+def _repr(func: Any, tensor: Any, **kwargs: Any) -> str:
+    """Return what torch's own Python prints: it looks for a format by element, and each look reads the device."""
+    return str(torch._tensor_str._str(tensor, **kwargs)).replace(type(tensor).__name__ + "(", "tensor(", 1)
+
+
+def _format(func: Any, tensor: Any, spec: str) -> str:
+    return format(tensor.item(), spec) if tensor.dim() == 0 else _repr(torch.Tensor.__repr__, tensor)
+
+
+# --- transfers and conversions -----------------------------------------------------------------------
 
 
 def _to_cuda(func: Any, tensor: Any, device: Any = None, non_blocking: bool = False, **_: Any) -> Any:
@@ -124,18 +143,13 @@ def _to_cuda(func: Any, tensor: Any, device: Any = None, non_blocking: bool = Fa
 
 
 def _move(tensor: Any, target: torch.device, non_blocking: bool, copied_bytes: Optional[int] = None) -> Any:
-    """A copy on another device, which the host waits for where it is one of the two and the copy blocks."""
-    crosses_the_bus = is_simulated(tensor) != (target.type == "cuda")
-    if crosses_the_bus and not non_blocking:
-        State.observer.on_sync("copy")
+    """Return a copy on another device, in a graph if the tensor is in one."""
     moved = _copy_over(tensor, target)
-    direction = BETWEEN_DEVICES if not crosses_the_bus else TO_HOST if is_simulated(tensor) else TO_DEVICE
-    State.observer.on_transfer(direction, byte_count(tensor) if copied_bytes is None else copied_bytes, moved)
+    report_copy(tensor, moved, non_blocking, copied_bytes)
     return moved
 
 
 def _copy_over(tensor: Any, target: torch.device) -> Any:
-    """In a graph where the tensor is in one."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return _DeviceCopy.apply(tensor, target)
     copied = to_host(tensor).detach().clone()
@@ -154,12 +168,10 @@ class _DeviceCopy(torch.autograd.Function):
 
 
 def _to(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    """`tensor.to(...)`: free where nothing changes, a copy where the device does."""
-    if args and isinstance(args[0], torch.Tensor):
-        return _to(func, tensor, device_of(args[0]), args[0].dtype, *args[1:], **kwargs)
-    if isinstance(kwargs.get("other"), torch.Tensor):
-        other = kwargs.pop("other")
-        return _to(func, tensor, other, *args, **kwargs)
+    """`tensor.to(...)` is free if nothing changes, and a copy if the device does."""
+    other = args[0] if args else kwargs.pop("other", None)
+    if isinstance(other, torch.Tensor):
+        return _to(func, tensor, device_of(other), other.dtype, *args[1:], **kwargs)
     if args:
         args = (_numbered(args[0]), *args[1:])
     options = {key: _numbered(value) if key == "device" else value for key, value in kwargs.items() if key != "copy"}
@@ -185,69 +197,81 @@ def _cast(tensor: Any, dtype: Optional[torch.dtype], copy: bool, memory_format: 
     return _plain(torch.Tensor.to, tensor, dtype or tensor.dtype, copy=copy, **options)
 
 
-def _numpy(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    if is_simulated(tensor):
-        raise TypeError(
-            "can't convert {} device type tensor to numpy. "
-            "Use Tensor.cpu() to copy the tensor to host memory first.".format(device_of(tensor))
-        )
-    State.observer.on_host_operator("numpy", [tensor], None)
-    return _plain(func, tensor, *args, **kwargs)
-
-
-def _get_device(func: Any, tensor: Any) -> int:
-    return int(tensor.device_index) if is_simulated(tensor) else _plain(func, tensor)
-
-
-def _data_ptr(func: Any, tensor: Any) -> int:
-    """Where its values are: the wrapper's own is 0, and all gradients would pass for one shared parameter's."""
-    return int(_plain(func, to_host(tensor)))
-
-
-def _repr(func: Any, tensor: Any, **kwargs: Any) -> str:
-    """What torch's own Python prints: it looks for a format element by element, and each look reads the device."""
-    if not is_simulated(tensor):
-        return str(_plain(func, tensor, **kwargs))
-    return str(torch._tensor_str._str(tensor, **kwargs)).replace(type(tensor).__name__ + "(", "tensor(", 1)
-
-
-def _format(func: Any, tensor: Any, spec: str) -> str:
-    if not is_simulated(tensor):
-        return str(_plain(func, tensor, spec))
-    return format(tensor.item(), spec) if tensor.dim() == 0 else _repr(torch.Tensor.__repr__, tensor)
-
-
 def _type(func: Any, tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-    """The name of a tensor's type, or the tensor as another one: of another dtype, or elsewhere."""
+    """Return the name of a tensor's type, or the tensor as another one: of another dtype, or elsewhere."""
     if dtype is None:
         name = str(_plain(func, tensor))
         return name.replace("torch.", "torch.cuda.", 1) if is_simulated(tensor) else name
     if isinstance(dtype, torch.dtype):
         return _cast(tensor, dtype, False)
-    meant = device_and_dtype(dtype)
-    if meant is None:
+    text = "{}.{}".format(dtype.__module__, dtype.__name__) if isinstance(dtype, type) else str(dtype)
+    module, _, name = text.rpartition(".")
+    if name not in _DTYPES or module not in ("torch", "torch.cuda"):
         return _plain(func, tensor, dtype, non_blocking, **kwargs)
-    here = device_of(tensor)
-    return _to(func, tensor, here if here.type == meant[0] else meant[0], meant[1], non_blocking)
+    here, there = device_of(tensor), "cuda" if module == "torch.cuda" else "cpu"
+    return _to(torch.Tensor.to, tensor, here if here.type == there else there, _DTYPES[name], non_blocking)
 
 
-def _type_as(func: Any, tensor: Any, other: Any) -> Any:
-    return _to(func, tensor, other)
+# --- the old constructors ------------------------------------------------------------------------------
+
+_DTYPES: Dict[str, torch.dtype] = {
+    "FloatTensor": torch.float32,
+    "DoubleTensor": torch.float64,
+    "HalfTensor": torch.float16,
+    "BFloat16Tensor": torch.bfloat16,
+    "LongTensor": torch.int64,
+    "IntTensor": torch.int32,
+    "ShortTensor": torch.int16,
+    "CharTensor": torch.int8,
+    "ByteTensor": torch.uint8,
+    "BoolTensor": torch.bool,
+}
 
 
-def _new(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    """The old constructor of a tensor's own type: from data, or of a size."""
-    if not is_simulated(tensor):
-        return _plain(func, tensor, *args, **kwargs)
-    device = kwargs.get("device", device_of(tensor))
-    if args and not are_sizes(args):
-        return _from_data(torch.tensor, args[0], dtype=tensor.dtype, device=device)
-    return _build_on_device(torch.empty, (sizes_of(args),), {"dtype": tensor.dtype}, cuda_index(device) or 0)
+class _TensorType(type):
+    """`torch.cuda.FloatTensor([1.0])` builds; `isinstance` of it looks at device and dtype."""
+
+    dtype: torch.dtype
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return is_simulated(value) and value.dtype is cls.dtype
+
+    def __call__(cls, *args: Any, device: Any = "cuda") -> Any:
+        if _are_sizes(args):
+            return torch.empty(_sizes_of(args), dtype=cls.dtype, device=device)
+        return torch.tensor(args[0], dtype=cls.dtype, device=device)
+
+
+CONSTRUCTORS = {
+    name: _TensorType(name, (), {"dtype": dtype, "__module__": "torch.cuda"}) for name, dtype in _DTYPES.items()
+}
+"""By their names in `torch.cuda`."""
+
+
+def _are_sizes(args: Tuple[Any, ...]) -> bool:
+    """Whether the arguments of an old constructor are sizes, not data."""
+    return all(isinstance(each, int) for each in args) or isinstance(args[0], torch.Size)
+
+
+def _sizes_of(args: Tuple[Any, ...]) -> Tuple[int, ...]:
+    """Return the shape that sizes, one by one or as a `torch.Size`, mean; no sizes mean no elements."""
+    return tuple(args[0]) if args and isinstance(args[0], torch.Size) else args or (0,)
+
+
+def _new(func: Any, tensor: Any, *args: Any, device: Any = None, **_: Any) -> Any:
+    """Call the old constructor of a tensor's own type: from data, or of a size."""
+    place = device if device is not None else device_of(tensor)
+    if not _are_sizes(args):
+        return _from_data(torch.tensor, args[0], dtype=tensor.dtype, device=place)
+    return _build_on_device(torch.empty, (_sizes_of(args),), {"dtype": tensor.dtype}, cuda_index(place) or 0)
 
 
 def _new_tensor(func: Any, tensor: Any, data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
     where = device if device is not None else device_of(tensor)
     return _from_data(torch.tensor, data, dtype=dtype or tensor.dtype, device=where, **kwargs)
+
+
+# --- what is called -----------------------------------------------------------------------------------
 
 
 def _pin_memory(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -256,53 +280,48 @@ def _pin_memory(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     return tensor.clone()
 
 
+def _quantile(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    """Below torch 2.13 C++ checks `q` by reading it, for CPU tensors alone, and takes ours for one."""
+    outer = State.observer
+    State.observer = Observer(
+        on_operator=outer.on_operator, on_transfer=outer.on_transfer, on_host_operator=outer.on_host_operator
+    )
+    try:
+        with _building_on(tensor.device_index):
+            return _plain(func, tensor, *args, **kwargs)
+    finally:
+        State.observer = outer
+
+
 _ATTRIBUTES: Dict[Any, Callable] = {
     torch.Tensor.device: device_of,
     torch.Tensor.is_cuda: lambda tensor: True,
     torch.Tensor.is_cpu: lambda tensor: False,
 }
-
-
-def _quantile(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    """Below torch 2.13 C++ checks `q` by reading it, for CPU tensors alone, and takes ours for one."""
-    told, State.observer = State.observer, _WithoutSyncs(State.observer)
-    try:
-        with _building_on(_first_index([tensor])):
-            return _plain(func, tensor, *args, **kwargs)
-    finally:
-        State.observer = told
-
-
-class _WithoutSyncs(Observer):
-    """Passes the rest on, and keeps synchronisations to itself."""
-
-    def __init__(self, told: Observer) -> None:
-        self.on_operator = told.on_operator  # type: ignore[method-assign]
-        self.on_transfer = told.on_transfer  # type: ignore[method-assign]
-        self.on_host_operator = told.on_host_operator  # type: ignore[method-assign]
-
-
-_METHODS: Dict[Any, Callable] = {
-    torch.quantile: _quantile,
-    torch.nanquantile: _quantile,
-    torch.Tensor.quantile: _quantile,
-    torch.Tensor.nanquantile: _quantile,
-    torch.Tensor.tolist: _tolist,
-    torch.Tensor.cpu: _to_cpu,
+_QUANTILES = (torch.quantile, torch.nanquantile, torch.Tensor.quantile, torch.Tensor.nanquantile)
+_ON_DEVICE: Dict[Any, Callable] = {
+    **dict.fromkeys(_QUANTILES, _quantile),
+    torch.Tensor.tolist: lambda func, tensor: _plain(func, _read(tensor, "copy")),
+    torch.Tensor.cpu: lambda func, tensor, *_, **__: _move(tensor, torch.device("cpu"), False),
+    torch.Tensor.get_device: lambda func, tensor: int(tensor.device_index),
+    # The wrapper's own address is 0, and all gradients would pass for one shared parameter's.
+    torch.Tensor.data_ptr: lambda func, tensor: int(_plain(func, to_host(tensor))),
+    torch.Tensor.__repr__: _repr,
+    torch.Tensor.__format__: _format,
+    torch.Tensor.new: _new,
+    torch.Tensor.new_tensor: _new_tensor,
+}
+"""What differs for a tensor of the device."""
+_ANYWHERE: Dict[Any, Callable] = {
     torch.Tensor.cuda: _to_cuda,
     torch.Tensor.to: _to,
     torch.Tensor.numpy: _numpy,
     torch.Tensor.__array__: _numpy,
-    torch.Tensor.get_device: _get_device,
-    torch.Tensor.data_ptr: _data_ptr,
-    torch.Tensor.__repr__: _repr,
-    torch.Tensor.__format__: _format,
     torch.Tensor.type: _type,
-    torch.Tensor.type_as: _type_as,
-    torch.Tensor.new: _new,
-    torch.Tensor.new_tensor: _new_tensor,
+    torch.Tensor.type_as: lambda func, tensor, other: _to(torch.Tensor.to, tensor, other),
     torch.Tensor.pin_memory: _pin_memory,
     torch.tensor: _from_data,
     torch.as_tensor: _from_data,
     torch.asarray: _from_data,
 }
+"""What differs for a tensor of the host, too."""

@@ -1,34 +1,30 @@
-"""The pretended device itself: the modes that see every call and operator, and a `torch.cuda` that answers."""
+"""The simulated device itself: the modes that see every call and operator, and a `torch.cuda` that answers."""
 
 import contextlib
 import types
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
-from torch.overrides import TorchFunctionMode
 
-from ..base.torch_internals import OperatorMode
-from .calls import answer_as_cuda
+from .calls import CONSTRUCTORS, answer_as_cuda
 from .import_time import asked_again
 from .operators import run_operator
-from .tensor import Observer, SimulatedCudaTensor, State, cuda_index, device_of, is_simulated
-from .typed_tensors import CONSTRUCTORS
+from .tensor import (
+    EachFunction,
+    EachOperator,
+    Observer,
+    SimulatedCudaTensor,
+    State,
+    cuda_index,
+    device_of,
+    is_simulated,
+)
 
 State.answer_call, State.run_operator = answer_as_cuda, run_operator
 
 
-class _Functions(TorchFunctionMode):
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return answer_as_cuda(func, args, kwargs or {})
-
-
-class _Operators(OperatorMode):
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return run_operator(func, args, kwargs or {})
-
-
 class _Stream:
-    """A stream or an event of the pretended device: waiting for it is a synchronisation."""
+    """A stream or an event of the simulated device: waiting for it is a synchronization."""
 
     cuda_stream = 0
 
@@ -50,23 +46,20 @@ class _Stream:
     def is_capturing(self) -> bool:
         return False
 
-    def wait_stream(self, stream: Any) -> None:
-        pass
-
-    def wait_event(self, event: Any) -> None:
-        pass
-
-    def wait(self, stream: Any = None) -> None:
-        pass
-
-    def record(self, stream: Any = None) -> None:
-        pass
-
     def record_event(self, event: Any = None) -> "_Stream":
         return _Stream()
 
     def elapsed_time(self, end_event: Any) -> float:
         return 0.0
+
+    def wait(self, stream: Any = None) -> None:
+        pass
+
+    wait_stream = wait_event = record = wait
+
+
+def _returns(value: Any) -> Callable[..., Any]:
+    return lambda *_, **__: value
 
 
 def _synchronize(device: Any = None) -> None:
@@ -87,54 +80,47 @@ def _set_device(device: Any) -> None:
 _PROPERTIES = types.SimpleNamespace(
     name="simulated", major=9, minor=0, total_memory=80 << 30, multi_processor_count=132, warp_size=32
 )
-_CUDA_MODULE = {
-    "is_available": lambda: True,
-    "is_initialized": lambda: True,
+_COMMON = {
+    "is_available": _returns(True),
     "device_count": lambda: State.device_count,
-    "current_device": lambda: State.current_device,
-    "set_device": _set_device,
-    "_exchange_device": _exchange_device,
-    "_maybe_exchange_device": _exchange_device,
-    "synchronize": _synchronize,
-    "current_stream": _Stream,
-    "default_stream": _Stream,
-    "Stream": _Stream,
-    "Event": _Stream,
-    "stream": lambda stream: contextlib.nullcontext(),
-    "get_device_capability": lambda device=None: (9, 0),
-    "get_device_name": lambda device=None: "simulated",
-    "is_current_stream_capturing": lambda: False,
-    "get_device_properties": lambda device=None: _PROPERTIES,
-    "is_bf16_supported": lambda including_emulation=True: True,
-    "mem_get_info": lambda device=None: (_PROPERTIES.total_memory, _PROPERTIES.total_memory),
-    "memory_reserved": lambda device=None: 0,
-    "memory_stats": lambda device=None: {},
-    "memory_allocated": lambda device=None: 0,
-    "max_memory_allocated": lambda device=None: 0,
-    "reset_peak_memory_stats": lambda device=None: None,
-    "empty_cache": lambda: None,
-    **CONSTRUCTORS,
-}
-
-
-_ACCELERATOR_MODULE = {
-    "is_available": lambda: True,
-    "current_accelerator": lambda check_available=False: torch.device("cuda"),
-    "device_count": lambda: State.device_count,
-    "current_device_index": lambda: State.current_device,
     "current_stream": _Stream,
     "synchronize": _synchronize,
 }
-
-_NVTX_MODULE = {
-    "mark": lambda msg: None,
-    "range_push": lambda msg: 0,
-    "range_pop": lambda: 0,
+_REPLACED: Dict[Any, Dict[str, Any]] = {
+    torch.cuda: {
+        **_COMMON,
+        **CONSTRUCTORS,
+        "is_initialized": _returns(True),
+        "current_device": lambda: State.current_device,
+        "set_device": _set_device,
+        "_exchange_device": _exchange_device,
+        "_maybe_exchange_device": _exchange_device,
+        "default_stream": _Stream,
+        "Stream": _Stream,
+        "Event": _Stream,
+        "stream": lambda stream: contextlib.nullcontext(),
+        "get_device_capability": _returns((9, 0)),
+        "get_device_name": _returns("simulated"),
+        "is_current_stream_capturing": _returns(False),
+        "get_device_properties": _returns(_PROPERTIES),
+        "is_bf16_supported": _returns(True),
+        "mem_get_info": _returns((_PROPERTIES.total_memory, _PROPERTIES.total_memory)),
+        "memory_stats": lambda device=None: {},
+        **dict.fromkeys(("memory_reserved", "memory_allocated", "max_memory_allocated"), _returns(0)),
+        **dict.fromkeys(("reset_peak_memory_stats", "empty_cache"), _returns(None)),
+    },
+    torch.accelerator: {
+        **_COMMON,
+        "current_accelerator": _returns(torch.device("cuda")),
+        "current_device_index": lambda: State.current_device,
+    },
+    torch.cuda.nvtx: {"mark": _returns(None), "range_push": _returns(0), "range_pop": _returns(0)},
 }
+"""What stands in a module of torch while the device is there."""
 
 
 def _group_by_device(grouper: Callable) -> Callable:
-    """torch's C++ grouping asks the storage for its device; put simulated tensors under the one that they say."""
+    """Put simulated tensors under the device that they say; torch's C++ grouping asks their storage."""
 
     def group(tensor_lists: Any, with_indices: bool = False) -> Any:
         groups: Dict[Any, Any] = {}
@@ -152,7 +138,7 @@ def _group_by_device(grouper: Callable) -> Callable:
 
 @contextlib.contextmanager
 def _foreach_takes_simulated() -> Iterator[None]:
-    """Let torch's own "may I use foreach" checks accept the simulated tensor as they accept a CUDA one."""
+    """Let torch's checks of what foreach supports accept the simulated tensor as they accept a CUDA one."""
     from torch.utils import _foreach_utils
 
     grouper = torch._C._group_tensors_by_device_and_dtype
@@ -171,14 +157,18 @@ def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
     """Pretend that `State.device_count` CUDA devices exist and tell `observer` what they are asked to do."""
     previous, State.observer = State.observer, observer or Observer()
     current_device = State.current_device
-    modules = ((torch.cuda, _CUDA_MODULE), (torch.accelerator, _ACCELERATOR_MODULE), (torch.cuda.nvtx, _NVTX_MODULE))
-    replaced = [(module, name, new) for module, entries in modules for name, new in entries.items()]
-    saved = [(module, name, getattr(module, name)) for module, name, _ in replaced if hasattr(module, name)]
-    for module, name, new in replaced:
-        setattr(module, name, new)
+    saved = [
+        (module, name, getattr(module, name))
+        for module, entries in _REPLACED.items()
+        for name in entries
+        if hasattr(module, name)
+    ]
+    for module, entries in _REPLACED.items():
+        vars(module).update(entries)
     try:
-        with asked_again(State.modules), _foreach_takes_simulated(), _Operators(), _Functions():
-            yield
+        with asked_again(State.modules), _foreach_takes_simulated():
+            with EachOperator(run_operator), EachFunction(answer_as_cuda):
+                yield
     finally:
         for module, name, original in saved:
             setattr(module, name, original)
@@ -187,6 +177,6 @@ def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def on_device(device: str) -> Iterator[None]:
-    """Inside, `simulated` pretends that CUDA exists; `cpu` and `cuda` are what they are."""
+    """Pretend that CUDA exists if `device` is `simulated`; `cpu` and `cuda` are what they are."""
     with simulated_cuda() if device == "simulated" else contextlib.nullcontext():
         yield

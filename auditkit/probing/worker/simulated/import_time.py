@@ -1,14 +1,15 @@
-"""What the checkout's modules asked of CUDA when they were imported, asked again while the pretended device is there.
+"""Run again what the checkout's modules asked about CUDA when they were imported, while the simulated device exists.
 
 `DEVICE = "cuda" if torch.cuda.is_available() else "cpu"` at a module's top level, or as a default of an argument, was
-answered before there was a device: every copy to it would count as one to the host. Only statements that build a
-device, a flag or a type from such a question are run again, in the namespace of their module.
+evaluated before there was a device: every copy to it would count as one to the host. Only statements that build a
+device, a flag or a type from such a question run again, in the namespace of their module.
 """
 
 import ast
 import contextlib
 import functools
 import inspect
+import itertools
 import os
 from types import CodeType, FunctionType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
@@ -26,7 +27,7 @@ _DEFAULTS = "defaults"
 
 
 class Answer(NamedTuple):
-    """A statement to be run again in a module's `namespace`; `function` is where it binds defaults, not names."""
+    """A statement to run again in a module's `namespace`; for defaults of an argument, their `function`."""
 
     namespace: Dict[str, Any]
     code: CodeType
@@ -34,14 +35,14 @@ class Answer(NamedTuple):
 
 
 class Modules:
-    """The checkout's modules, read when the pretended device is first there: those whose files `is_checkout`."""
+    """The checkout's modules, those whose files `is_checkout`, read when the simulated device first exists."""
 
     def __init__(self, is_checkout: Callable[[str], bool]) -> None:
         self._is_checkout = is_checkout
 
     @functools.cached_property
     def namespaces(self) -> List[Dict[str, Any]]:
-        """What each module holds; torch, which may be what is audited, is pretended as a whole already."""
+        """What each module holds; torch, which may be the audited code, is simulated as a whole already."""
         files = [(held, held.get("__file__") or "") for held in namespaces()]
         folders = {os.path.dirname(path) for _, path in files if path.endswith(".py")}
         own = {folder for folder in folders if self._is_checkout(os.path.join(folder, "__init__.py"))}
@@ -50,23 +51,20 @@ class Modules:
 
     @functools.cached_property
     def answers(self) -> List[Answer]:
-        """Every statement that is run again."""
-        return [answer for namespace in self.namespaces for answer in answers_of(namespace)]
+        """Every statement that runs again."""
+        return [answer for namespace in self.namespaces for answer in _answers_of(namespace)]
 
     def importers(self, name: str, value: Any) -> List[Dict[str, Any]]:
-        """What the modules hold that define or imported `name`: the same value under it."""
+        """Return the namespaces that define or imported `name`: the same value under it."""
         found = [held for held in self.namespaces if type(held.get(name)) is type(value)]
         return [held for held in found if held[name] == value]
 
 
 @contextlib.contextmanager
 def asked_again(modules: Optional[Modules]) -> Iterator[None]:
-    """Inside, names and defaults are what they would be with a device; afterwards they are as before."""
-    if modules is None:
-        yield
-        return
+    """Meanwhile names and defaults have the values that they would have with a device."""
     with contextlib.ExitStack() as undo:
-        for answer in modules.answers:
+        for answer in modules.answers if modules is not None else ():
             bound: Dict[str, Any] = {}
             with contextlib.suppress(Exception):
                 exec(answer.code, answer.namespace, bound)
@@ -74,16 +72,16 @@ def asked_again(modules: Optional[Modules]) -> Iterator[None]:
                 undo.callback(setattr, answer.function, "__defaults__", answer.function.__defaults__)
                 setattr(answer.function, "__defaults__", bound[_DEFAULTS])  # noqa: B010 - mypy takes it for a method
                 continue
-            for name in bound.keys() & answer.namespace.keys():  # not all is there where only a part of a file ran
+            for name in bound.keys() & answer.namespace.keys():  # some are missing if only a part of a file ran
                 value, before = bound[name], answer.namespace[name]
-                for namespace in modules.importers(name, before):
+                for namespace in modules.importers(name, before):  # type: ignore[union-attr]
                     undo.callback(namespace.__setitem__, name, before)
                     namespace[name] = value
         yield
 
 
-def answers_of(namespace: Dict[str, Any]) -> List[Answer]:
-    """The statements and defaults of a module that depend on whether there is a CUDA device."""
+def _answers_of(namespace: Dict[str, Any]) -> List[Answer]:
+    """Return the statements and defaults of a module that depend on whether there is a CUDA device."""
     path = namespace["__file__"]
     try:
         with open(path, encoding="utf-8") as file:
@@ -96,61 +94,47 @@ def answers_of(namespace: Dict[str, Any]) -> List[Answer]:
     names: Set[str] = set()
     found = []
     for statement in statements:
-        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.If)) and _is_answer(statement, names):
+        function = inspect.unwrap(namespace.get(getattr(statement, "name", ""), len))
+        expressions = _bound_expressions(statement)
+        if expressions and _asks(expressions[:1], names) and all(map(_is_plain, expressions)):
             stored = (each for each in ast.walk(statement) if isinstance(each, ast.Name))
             names.update(each.id for each in stored if isinstance(each.ctx, ast.Store))
-            found.append(Answer(namespace, _compiled([statement], path)))
-        elif isinstance(statement, ast.FunctionDef):
-            function = inspect.unwrap(namespace.get(statement.name, len))
-            if isinstance(function, FunctionType) and function.__defaults__ and _asks(statement.args.defaults, names):
-                found.append(Answer(namespace, _compiled([_defaults(statement)], path), function))
+            found.append(Answer(namespace, _compiled(statement, path)))
+        elif isinstance(statement, ast.FunctionDef) and isinstance(function, FunctionType) and function.__defaults__:
+            defaults = statement.args.defaults
+            if _asks(defaults, names) and all(map(_is_plain, defaults)):
+                target, values = ast.Name(id=_DEFAULTS, ctx=ast.Store()), ast.Tuple(elts=defaults, ctx=ast.Load())
+                found.append(Answer(namespace, _compiled(ast.Assign([target], values), path), function))
     return found
 
 
-def _is_answer(statement: ast.stmt, names: Set[str]) -> bool:
-    """Whether a statement only binds names to what it builds from a question, or from names so bound."""
+def _bound_expressions(statement: ast.stmt) -> Optional[List[ast.expr]]:
+    """Return the expressions of a statement that only binds names, an `if`'s test first; None for any other."""
     if isinstance(statement, ast.If):
-        return _asks([statement.test], names) and all(_binds(each) for each in [*statement.body, *statement.orelse])
-    return _binds(statement) and _asks([statement.value], names)  # type: ignore[attr-defined]
-
-
-def _binds(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.If):
-        return _is_plain(statement.test) and all(_binds(each) for each in [*statement.body, *statement.orelse])
+        inner = [_bound_expressions(each) for each in [*statement.body, *statement.orelse]]
+        return None if None in inner else [statement.test, *itertools.chain(*filter(None, inner))]
     if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
-        return False
+        return None
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return all(isinstance(target, ast.Name) for target in targets) and _is_plain(statement.value)
+    return [statement.value] if all(isinstance(target, ast.Name) for target in targets) else None
 
 
 def _asks(expressions: Sequence[ast.expr], names: Set[str]) -> bool:
-    """Whether expressions are plain and one of them depends on a question, or on a name bound by one."""
-    nodes = (node for expression in expressions for node in ast.walk(expression))
-    return any(_is_question(node, names) for node in nodes) and all(map(_is_plain, expressions))
-
-
-def _is_question(node: ast.AST, names: Set[str]) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id in names
-    return isinstance(node, ast.Attribute) and node.attr in _QUESTIONS
-
-
-def _is_plain(expression: ast.expr) -> bool:
-    return all(
-        isinstance(node, _PLAIN) and (not isinstance(node, ast.Call) or _called(node) in _CALLS)
-        for node in ast.walk(expression)
+    """Whether expressions ask about CUDA, or use a name that was bound to the answer."""
+    nodes = [node for expression in expressions for node in ast.walk(expression)]
+    return any(
+        (isinstance(node, ast.Name) and node.id in names)
+        or (isinstance(node, ast.Attribute) and node.attr in _QUESTIONS)
+        for node in nodes
     )
 
 
-def _called(call: ast.Call) -> str:
-    function = call.func
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+def _is_plain(expression: ast.expr) -> bool:
+    """Whether evaluating an expression again does nothing but build a device, a flag or a type."""
+    calls = [node.func for node in ast.walk(expression) if isinstance(node, ast.Call)]
+    called = [call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls]
+    return all(isinstance(node, _PLAIN) for node in ast.walk(expression)) and set(called) <= set(_CALLS)
 
 
-def _defaults(function: ast.FunctionDef) -> ast.stmt:
-    values = ast.Tuple(elts=list(function.args.defaults), ctx=ast.Load())
-    return ast.Assign(targets=[ast.Name(id=_DEFAULTS, ctx=ast.Store())], value=values)
-
-
-def _compiled(statements: List[ast.stmt], path: str) -> CodeType:
-    return compile(ast.fix_missing_locations(ast.Module(body=statements, type_ignores=[])), path, "exec")
+def _compiled(statement: ast.stmt, path: str) -> CodeType:
+    return compile(ast.fix_missing_locations(ast.Module(body=[statement], type_ignores=[])), path, "exec")

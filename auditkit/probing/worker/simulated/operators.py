@@ -1,16 +1,16 @@
-"""Every ATen operator on the pretended device: run on the CPU values, reported as CUDA would run it, wrapped again.
+"""Every ATen operator on the simulated device: run on the CPU values, reported as CUDA would run it, wrapped again.
 
 Operators refuse tensors of two devices as CUDA does, in its words. The exceptions are torch's: a host scalar
 (no dimensions) goes along as a kernel's argument, indices may lie on the host, copies cross, and a foreach
 operator falls back to one tensor after the other, so that every tensor may be on a device of its own
 (`device_check: NoCheck` in torch's native_functions.yaml says why).
 
-Blocking copies between host and device count as synchronising, because `copy_kernel_cuda` in ATen ends them
+Blocking copies between host and device count as synchronizing, because `copy_kernel_cuda` in ATen ends them
 with `cudaStreamSynchronize`. A host copy that was read once is a plain tensor: reading it is free.
 """
 
 import functools
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import torch
 
@@ -28,36 +28,30 @@ from .tensor import (
 )
 from .waits import waits
 
-_aten = torch.ops.aten
-
-
-def _launches_nothing() -> set:
-    """Operators that touch metadata or only allocate: views are added by asking the operator itself."""
-    names = (
-        "empty.memory_format empty_like.default empty_strided.default new_empty.default "
-        "new_empty_strided.default detach.default alias.default lift_fresh.default "
-        "_local_scalar_dense.default is_same_size.default resize_.default set_.source_Tensor "
-        "sym_size.int sym_numel.default sym_stride.int is_pinned.default record_stream.default"
+# Operators that touch metadata or only allocate; views are recognized by asking the operator itself.
+_NO_KERNEL = frozenset(
+    "aten." + name
+    for name in (
+        "empty.memory_format", "empty_like.default", "empty_strided.default", "new_empty.default",
+        "new_empty_strided.default", "detach.default", "alias.default", "lift_fresh.default",
+        "_local_scalar_dense.default", "is_same_size.default", "resize_.default", "set_.source_Tensor", "sym_size.int",
+        "sym_numel.default", "sym_stride.int", "is_pinned.default", "record_stream.default",
     )
-    found = set()
-    for name in names.split():
-        packet, overload = name.split(".")
-        operator = getattr(getattr(_aten, packet, None), overload, None)
-        if operator is not None:
-            found.add(operator)
-    return found
-
-
-NO_KERNEL = _launches_nothing()
-
+)  # fmt: skip
 _INDEXES = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
-_COPIES = {"copy_", "_to_copy"}
+_COPIES = ("copy_", "_to_copy")
 # They check devices without torch's exception for host scalars.
-_TAKES_NO_HOST_SCALAR = {"cat", "stack"}
+_TAKES_NO_HOST_SCALAR = ("cat", "stack")
+
+
+@functools.lru_cache(maxsize=None)
+def computes(func: Any) -> bool:
+    """Whether an operator runs a kernel: it is no view and no mere allocation."""
+    return str(func) not in _NO_KERNEL and not getattr(func, "is_view", False)
 
 
 def run_operator(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
-    """One ATen operator, wherever its tensors are."""
+    """Run one ATen operator, wherever its tensors are."""
     inputs = list_leaves((args, kwargs))
     wrappers = [leaf for leaf in inputs if is_simulated(leaf)]
     name = func.overloadpacket.__name__
@@ -86,24 +80,19 @@ def _host_leaf(leaf: Any) -> Any:
 
 
 def wrap_leaf(leaf: Any, known: Dict[int, Any], index: int) -> Any:
-    """A result tensor as the wrapper it was passed in (in-place operators) or as a new one on device `index`."""
+    """Return a result tensor as the wrapper that was passed in (in-place operators) or as a new one on `index`."""
     if not isinstance(leaf, torch.Tensor) or is_simulated(leaf):
         return leaf
     return known[id(leaf)] if id(leaf) in known else SimulatedCudaTensor(leaf, index)
 
 
-def computes(func: Any) -> bool:
-    """Whether an operator runs a kernel: it is no view and no mere allocation."""
-    return func not in NO_KERNEL and not getattr(func, "is_view", False)
-
-
-# --- what is reported ----------------------------------------------------------------------------
+# --- reports -----------------------------------------------------------------------------------------
 
 
 def _report(func: Any, name: str, args: Any, kwargs: Dict[str, Any], wrappers: List[Any]) -> None:
     observer = State.observer
     if name == "copy_" and _is_transfer(*args[:2]):
-        _report_copy(args[0], args[1], len(args) > 2 and bool(args[2]))
+        report_copy(args[1], args[0], len(args) > 2 and bool(args[2]))
         return
     for _ in range(waits(func, args, kwargs, is_simulated)):
         observer.on_sync(name)
@@ -115,31 +104,37 @@ def _report(func: Any, name: str, args: Any, kwargs: Dict[str, Any], wrappers: L
 
 def _is_transfer(target: torch.Tensor, source: torch.Tensor) -> bool:
     """Whether `target.copy_(source)` moves memory; a host scalar goes along as a kernel's argument."""
-    if is_simulated(target) and not is_simulated(source) and source.dim() == 0:
+    if is_simulated(target) and _is_host_scalar(source):
         return False
     return device_of(target) != device_of(source)
 
 
-def _report_copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> None:
-    """Copies between two devices do not make the host wait."""
+def report_copy(
+    source: torch.Tensor, target: torch.Tensor, non_blocking: bool, copied_bytes: Optional[int] = None
+) -> None:
+    """Report a copy to another device. The host waits for a blocking one unless it is between two CUDA devices."""
     crosses_the_bus = is_simulated(target) != is_simulated(source)
     if crosses_the_bus and not non_blocking:
         State.observer.on_sync("copy")
     direction = BETWEEN_DEVICES if not crosses_the_bus else TO_DEVICE if is_simulated(target) else TO_HOST
-    State.observer.on_transfer(direction, byte_count(source), target)
+    State.observer.on_transfer(direction, byte_count(source) if copied_bytes is None else copied_bytes, target)
 
 
 # --- tensors of several devices --------------------------------------------------------------------
 
 
-def _refuse_mixed_devices(func: Any, name: str, args: Any, kwargs: Dict[str, Any], inputs: Sequence[Any]) -> None:
+def _refuse_mixed_devices(func: Any, name: str, args: Any, kwargs: Dict[str, Any], inputs: List[Any]) -> None:
     """Raise RuntimeError in torch's words where CUDA would; `inputs` are the operator's tensors and more."""
     if name in _COPIES:
         return
     if name in _INDEXES:
-        _refuse_index_of_another_device(args)
+        for index in args[1]:
+            if is_simulated(index) and device_of(index) != device_of(args[0]):
+                text = "indices should be either on cpu or on the same device as the indexed tensor ({})"
+                raise RuntimeError(text.format(device_of(args[0])))
         inputs = [args[0], *args[2:3]]
-    written = {id(tensor) for tensor in _written(func, args, kwargs)}
+    # torch takes no host scalar that an operator writes into.
+    written = {id(args[at] if at < len(args) else kwargs.get(each)) for at, each in _written_arguments(func)}
     takes_no_scalar = name in _TAKES_NO_HOST_SCALAR
     _same_device(
         leaf
@@ -148,42 +143,21 @@ def _refuse_mixed_devices(func: Any, name: str, args: Any, kwargs: Dict[str, Any
     )
 
 
-def _same_device(tensors: Iterator[torch.Tensor]) -> None:
-    first: Optional[torch.device] = None
-    for tensor in tensors:
-        device = device_of(tensor)
-        first = first or device
-        if device != first:
-            raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two devices, {} and {}!".format(
-                    first, device
-                )
-            )
+def _same_device(tensors: Iterable[torch.Tensor]) -> None:
+    devices = list(dict.fromkeys(map(device_of, tensors)))
+    if len(devices) > 1:
+        text = "Expected all tensors to be on the same device, but found at least two devices, {} and {}!"
+        raise RuntimeError(text.format(*devices))
 
 
 def _is_host_scalar(tensor: torch.Tensor) -> bool:
     return not is_simulated(tensor) and tensor.dim() == 0
 
 
-def _written(func: Any, args: Any, kwargs: Dict[str, Any]) -> List[Any]:
-    """The tensors that an operator writes into: torch takes no host scalar there."""
-    return [args[at] if at < len(args) else kwargs.get(name) for at, name in _written_arguments(func)]
-
-
 @functools.lru_cache(maxsize=None)
 def _written_arguments(func: Any) -> List[Tuple[int, str]]:
     arguments = enumerate(func._schema.arguments)
     return [(at, each.name) for at, each in arguments if each.alias_info is not None and each.alias_info.is_write]
-
-
-def _refuse_index_of_another_device(args: Any) -> None:
-    for index in args[1]:
-        if is_simulated(index) and device_of(index) != device_of(args[0]):
-            raise RuntimeError(
-                "indices should be either on cpu or on the same device as the indexed tensor ({})".format(
-                    device_of(args[0])
-                )
-            )
 
 
 def _spans_devices(args: Any) -> bool:
@@ -196,13 +170,13 @@ def _is_tensor_list(value: Any) -> bool:
 
 
 def _run_tensor_by_tensor(func: Any, name: str, args: Any, kwargs: Dict[str, Any]) -> Any:
-    """A foreach operator's slow path: each position on the device of its own tensors."""
+    """Run a foreach operator's slow path: each position on the device of its own tensors."""
     alone = [value for value in [*args, *kwargs.values()] if isinstance(value, torch.Tensor)]
     lists = [value for value in args if _is_tensor_list(value)]
     non_blocking = name == "_foreach_copy_" and len(args) > 2 and bool(args[2])
     for tensors in zip(*lists, strict=False):
         if name == "_foreach_copy_" and _is_transfer(tensors[0], tensors[1]):
-            _report_copy(tensors[0], tensors[1], non_blocking)
+            report_copy(tensors[1], tensors[0], non_blocking)
             continue
         target = tensors[0]
         _same_device(tensor for tensor in [*tensors, *alone] if tensor is target or not _is_host_scalar(tensor))

@@ -1,10 +1,9 @@
-"""A pretended CUDA device: real values on the CPU, behind a tensor that says it is on `cuda:0` (or `cuda:1`).
+"""The simulated CUDA device: real values on the CPU, behind a tensor that says it is on `cuda:0` (or `cuda:1`).
 
-The tensor is a wrapper subclass, so every operator on it reaches `__torch_dispatch__`, from Python and
-from C++; `operators.py` runs it. Its Python attributes (`device`, `is_cuda`) and transfers
-(`.cpu()`, `.to()`, `.tolist()`) are answered as CUDA would by `calls.py`; `device.py`
-holds the modes that also see factories (`device="cuda"`), host tensors that move to the device, and
-`torch.cuda` itself. What a CUDA build would do is told to the `Observer`.
+The tensor is a wrapper subclass, so that every operator on it reaches `__torch_dispatch__`, from Python and from C++;
+`operators.py` runs it. `calls.py` answers its Python attributes (`device`, `is_cuda`) and transfers (`.cpu()`, `.to()`,
+`.tolist()`) as CUDA would. `device.py` holds the modes that also see factories (`device="cuda"`), host tensors that
+move to the device, and `torch.cuda` itself. The `Observer` hears what a CUDA build would do.
 
 Known limits: a hook that autograd calls sees `cpu` as the device; `Module.to("cuda")` leaves a host module's
 parameters on the host, so that its first use with device tensors raises; `type(tensor) is torch.Tensor` is false, and
@@ -14,39 +13,67 @@ a storage has no values. What raises or crashes for it is counted on plain CPU t
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence
 
 import torch
+from torch.overrides import TorchFunctionMode
 
+from ..base.torch_internals import OperatorMode
 from .import_time import Modules
 
 TO_HOST, TO_DEVICE, BETWEEN_DEVICES = "to host", "to device", "between devices"
+Run = Callable[[Any, Any, Dict[str, Any]], Any]
+
+
+class EachOperator(OperatorMode):
+    """Let `run(func, args, kwargs)` run each ATen operator."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._run(func, args, kwargs or {})
+
+
+class EachFunction(TorchFunctionMode):
+    """Let `call(func, args, kwargs)` call each function of torch's that Python calls."""
+
+    def __init__(self, call: Run) -> None:
+        super().__init__()
+        self._call = call
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._call(func, args, kwargs or {})
 
 
 class Observer:
-    """Told what a CUDA device would have been asked to do. The default forgets it."""
+    """Hear what a CUDA device would be asked to do, by methods or by functions of the same names."""
+
+    def __init__(self, **functions: Callable[..., None]) -> None:
+        vars(self).update(functions)
 
     def on_sync(self, kind: str) -> None:
         """The host waits for the device."""
 
     def on_operator(self, name: str) -> None:
-        """An operator that launches at least one kernel."""
+        """An operator launches at least one kernel."""
 
     def on_transfer(self, direction: str, copied_bytes: int, result: Optional[torch.Tensor]) -> None:
         """Values leave or reach a device; `result` is the tensor that holds them now, None for Python numbers."""
 
     def on_host_operator(self, name: str, inputs: Sequence[Any], result: Any) -> None:
-        """An operator on host tensors alone; `name` is "" where it computes nothing (a view, an allocation)."""
+        """An operator has only host tensors; `name` is "" if it computes nothing (a view, an allocation)."""
 
 
 class State:
     """What the running simulation reports to, and where factories build now.
 
-    `building_on` holds the devices of the running calls, innermost last: what an operator builds for itself
-    is where its input is. Empty: on the host. `answer_call` and `run_operator` are what a tensor asks for each
-    Python call and each operator; `device.py` sets them. `modules` are the checkout's, which may have asked for CUDA
-    when they were imported.
+    `building_on` holds the devices of the running calls, innermost last: a tensor that an operator builds for itself
+    lies where its input does. Empty: on the host. `answer_call` and `run_operator` handle each Python call and each
+    operator of a tensor; `device.py` sets them. `modules` are the checkout's, which may have asked for CUDA when they
+    were imported.
     """
 
-    answer_call: Callable[[Any, Any, Dict[str, Any]], Any]
-    run_operator: Callable[[Any, Any, Dict[str, Any]], Any]
+    answer_call: Run
+    run_operator: Run
 
     observer = Observer()
     modules: Optional[Modules] = None
@@ -80,7 +107,7 @@ class SimulatedCudaTensor(torch.Tensor):
         return wrapper
 
     def record_stream(self, stream: Any) -> None:
-        """Nothing to keep alive; torch does not offer this method to `__torch_function__`."""
+        """Do nothing; torch does not offer this method to `__torch_function__`."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -96,22 +123,22 @@ def is_simulated(value: Any) -> bool:
 
 
 def to_simulated(host_values: torch.Tensor, device_index: int = 0) -> torch.Tensor:
-    """`host_values` as if on `cuda:<device_index>`, without counting a copy. Sparse tensors keep their layout."""
+    """Return `host_values` as if on `cuda:<device_index>`, without counting a copy. Keeps sparse layouts."""
     return SimulatedCudaTensor(host_values, device_index)
 
 
 def to_host(value: Any) -> Any:
-    """The plain CPU tensor behind a simulated one, without counting a read; anything else as it is."""
+    """Return the plain CPU tensor behind a simulated one, without counting a read; anything else as it is."""
     return value.host_values if is_simulated(value) else value
 
 
 def device_of(tensor: torch.Tensor) -> torch.device:
-    """The device that a tensor says it is on."""
+    """Return the device that a tensor says it is on."""
     return torch.device("cuda", tensor.device_index) if is_simulated(tensor) else tensor.device  # type: ignore[attr-defined]
 
 
 def cuda_index(named: Any) -> Optional[int]:
-    """The index of the CUDA device that `named` (a device, a text, a number) means, None where it means another."""
+    """Return the index of the CUDA device that `named` (a device, a text, a number) means, None for another device."""
     if isinstance(named, int) and not isinstance(named, bool):
         return named
     if isinstance(named, str) and named.split(":")[0] == "cuda":
@@ -122,7 +149,7 @@ def cuda_index(named: Any) -> Optional[int]:
 
 
 def pretend_device(named: str) -> Optional[int]:
-    """The index of the CUDA device `named`, which exists from now on in this process; None for the host."""
+    """Return the index of the CUDA device `named`, which exists from now on in this process; None for the host."""
     index = cuda_index(named)
     if index is not None:
         State.device_count = max(State.device_count, index + 1)

@@ -1,7 +1,9 @@
-"""Trainers of libraries: the checkout's own class is made to train our model on our batches.
+"""Trainers of libraries: the checkout's own class trains our model on our batches.
 
-A class is known by the package and the name of one that it is, or inherits from. One that is made here does nothing
-beside training: it writes, logs and shows nothing, and runs on the host.
+A class is known by the package and the name of one that it is, or inherits from. A trainer that is made here does
+nothing beside training: it writes, logs and shows nothing, and runs on the host. A LightningModule is trained with its
+own model, as its constructor makes it. What draws random numbers or depends on the other samples of a batch (dropout,
+batch norms) is as in evaluation, so that micro-batches make what one batch makes.
 """
 
 import importlib
@@ -10,21 +12,25 @@ import tempfile
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 import torch
+from torch import nn
 
 from ..base.frames import Site, SourceRoots
+from ..base.refusals import CannotFeedError
 from ..feeding.guesses import Guess
-from . import lightning, roles
-from .toy_model import NEXT_TOKENS, loss_of
+from . import roles, stubs
+from .toy_model import NEXT_TOKENS, Batch, loss_of
 from .values import LEARNING_RATE, Values
 
 Call = Callable[[], Any]
+_MOST_PARAMETERS = 2_500_000
+_AS_EVALUATED = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
 
 class Adapter(NamedTuple):
-    """How a class of a library is driven: what makes a call of it, the shape of the model's answer, and the targets.
+    """How a class of a library is driven: what makes a call of it, the form of the model's result, and the targets.
 
-    `samples` alone are handed to a library that does not know what a target is: their weight is its caller's.
-    What `needs_object` is driven as an object of the class, whose model and targets are its own.
+    A library that does not know what a target is gets `samples`: their weight is its caller's. `needs_object`: the
+    class is made first, and its model and targets are its own.
     """
 
     drive: Callable[[Any, Values], Call]
@@ -46,16 +52,17 @@ class _Stream(torch.utils.data.IterableDataset):
 
 
 def adapter_of(owner: Optional[type]) -> Optional[Adapter]:
-    """The adapter of a class; None for one that is of no library known here."""
-    for each in owner.__mro__ if owner is not None else ():
-        found = _ADAPTERS.get((each.__module__.partition(".")[0], each.__name__))
-        if found is not None:
-            return found
-    return None
+    """Return the adapter of a class; None if it is of no known library."""
+    found = (_ADAPTERS.get(_key(each)) for each in (owner.__mro__ if owner is not None else ()))
+    return next(filter(None, found), None)
+
+
+def _key(owner: type) -> Any:
+    return owner.__module__.partition(".")[0], owner.__name__
 
 
 def part_of(owner: Optional[type], roots: SourceRoots) -> Optional[Site]:
-    """Where the checkout changes a part of a library's step: the line for what the library itself does with it."""
+    """Return where the checkout changes a part of a library's step: the line for what the library itself does."""
     for each in owner.__mro__ if owner is not None else ():
         for name, held in vars(each).items():
             code = getattr(inspect.unwrap(held), "__code__", None) if roles.OF_TRAINERS.fullmatch(name) else None
@@ -63,6 +70,14 @@ def part_of(owner: Optional[type], roots: SourceRoots) -> Optional[Site]:
             if code is not None and file is not None:
                 return Site(file, code.co_firstlineno, "{}.{}".format(each.__name__, name))
     return None
+
+
+def _settings(values: Values, path: str, chosen: Dict[str, str]) -> Dict[str, Any]:
+    """Return what probes choose, reported by path, and what the user gave: `--argument args.optim=sgd`."""
+    values.read.update({"{}.{}".format(path, name): Guess(words) for name, words in chosen.items()})
+    made = {name: values.made(Guess(words), name) for name, words in chosen.items()}
+    given = [(name.partition("."), value) for name, value in values.given.items()]
+    return {**made, **{name: value for (place, _, name), value in given if place == path}}
 
 
 def _transformers_trainer(owner: Any, values: Values) -> Call:
@@ -92,7 +107,7 @@ def _transformers_trainer(owner: Any, values: Values) -> Call:
         model=values.model,
         args=settings(**{name: value for name, value in asked.items() if name in known}),
         train_dataset=_Stream(values),
-        data_collator=_only_one,
+        data_collator=lambda items: items[0],
     )
 
     def train() -> None:
@@ -100,35 +115,6 @@ def _transformers_trainer(owner: Any, values: Values) -> Call:
             trainer.train()
 
     return train
-
-
-def _lightning_trainer(owner: Any, values: Values) -> Call:
-    """`Trainer.fit` of a module that answers with the mean loss of a batch."""
-    package = importlib.import_module(_library_base(owner).__module__.rpartition(".trainer.trainer")[0])
-
-    class Trained(package.LightningModule):  # type: ignore[name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = values.model
-
-        def training_step(self, batch: Any, _: int) -> torch.Tensor:
-            return loss_of(self.model(batch[0]), batch[1])
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            optimizer: torch.optim.Optimizer = values.optimizer
-            return optimizer
-
-    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    asked = {"accelerator": "cpu", "devices": 1, "max_epochs": 1, **dict.fromkeys(quiet, False)}
-    trainer = owner(**asked, **_settings(values, "trainer", _OF_LIGHTNING))
-    return lambda: trainer.fit(Trained(), values.loader)
-
-
-def _lightning_module(made: Any, values: Values) -> Call:
-    """What it does by itself is asked with no settings of ours."""
-    return lightning.drive(
-        made, values, _settings(values, "trainer", _OF_LIGHTNING if made.automatic_optimization else {})
-    )
 
 
 def _accelerator(owner: Any, values: Values) -> Call:
@@ -151,30 +137,69 @@ def _accelerator(owner: Any, values: Values) -> Call:
     return train
 
 
-def _settings(values: Values, path: str, chosen: Dict[str, str]) -> Dict[str, Any]:
-    """What probes choose, told by the path of each setting, and what somebody gave: `--argument args.optim=sgd`."""
-    values.read.update({"{}.{}".format(path, name): Guess(words) for name, words in chosen.items()})
-    made = {name: values.made(Guess(words), name) for name, words in chosen.items()}
-    given = [(name.partition("."), value) for name, value in values.given.items()]
-    return {**made, **{name: value for (place, _, name), value in given if place == path}}
-
-
-def _only_one(items: Any) -> Any:
-    return items[0]
-
-
-def _library_base(owner: type) -> type:
-    return next(each for each in owner.__mro__ if (each.__module__.partition(".")[0], each.__name__) in _ADAPTERS)
-
+# --- Lightning -----------------------------------------------------------------------------------------
 
 _OF_LIGHTNING = {"accumulate_grad_batches": roles.ACCUMULATION, "gradient_clip_val": roles.LIMIT}
+_QUIET = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+_TRAINER = {"accelerator": "cpu", "devices": 1, "max_epochs": 1, **dict.fromkeys(_QUIET, False)}
+
+
+def _lightning_trainer(owner: Any, values: Values) -> Call:
+    """`Trainer.fit` of a module that returns the mean loss of a batch."""
+    base = next(each for each in owner.__mro__ if _key(each) in _ADAPTERS)
+    package = importlib.import_module(base.__module__.rpartition(".trainer.trainer")[0])
+
+    class Trained(package.LightningModule):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = values.model
+
+        def training_step(self, batch: Any, _: int) -> torch.Tensor:
+            return loss_of(self.model(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            optimizer: torch.optim.Optimizer = values.optimizer
+            return optimizer
+
+    trainer = owner(**{**_TRAINER, **_settings(values, "trainer", _OF_LIGHTNING)})
+    return lambda: trainer.fit(Trained(), values.loader)
+
+
+def _lightning_module(made: Any, values: Values) -> Call:
+    """Its parts of a step in the loop of Lightning's Trainer, or of our stub of it.
+
+    A module that steps by itself gets no settings of ours. Raises CannotFeedError for a large module.
+    """
+    settings = _settings(values, "trainer", _OF_LIGHTNING if made.automatic_optimization else {})
+    count = sum(each.numel() for each in made.parameters())
+    if count > _MOST_PARAMETERS:
+        raise CannotFeedError("its own model has {:,} parameters, which is too many to ask often".format(count))
+    for part in made.modules():
+        if isinstance(part, _AS_EVALUATED):
+            part.eval()
+            part.__dict__["train"] = lambda *_, part=part: part
+    # Its own model cannot be made to return NaN, so the batch is NaN; token numbers stay the same.
+    values.loader.batches = [
+        Batch(inputs * float("nan"), targets)
+        if index in values.case.poisoned and inputs.is_floating_point()
+        else Batch(inputs, targets)
+        for index, (inputs, targets) in enumerate(values.case.batches)
+    ]
+    if isinstance(made, stubs.LightningModule):
+        values.read["trainer"] = Guess("a stand-in of ours, as Lightning is not in this interpreter")
+        return lambda: stubs.fit(made, values.loader, len(values.case.batches), **settings)
+    base = next(each for each in type(made).__mro__ if each.__name__ == stubs.MODULE_NAME)
+    package = importlib.import_module(base.__module__.rpartition(".core.")[0])
+    return lambda: package.Trainer(**{**_TRAINER, **settings}).fit(made, values.loader)
+
+
 _MODULE = Adapter(_lightning_module, needs_object=True)
 _LIGHTNING = Adapter(_lightning_trainer, "scores", "samples")
 _ADAPTERS = {
     ("transformers", "Trainer"): Adapter(_transformers_trainer, "answer", NEXT_TOKENS),
     ("lightning", "Trainer"): _LIGHTNING,
     ("pytorch_lightning", "Trainer"): _LIGHTNING,
-    ("lightning", lightning.NAME): _MODULE,
-    ("pytorch_lightning", lightning.NAME): _MODULE,
+    ("lightning", stubs.MODULE_NAME): _MODULE,
+    ("pytorch_lightning", stubs.MODULE_NAME): _MODULE,
     ("accelerate", "Accelerator"): Adapter(_accelerator, "scores", "samples"),
 }

@@ -1,31 +1,28 @@
-"""A loop written for CUDA on the host: devices that it names are the host's, and a GradScaler scales there."""
+"""Run a loop that was written for CUDA on the host: CUDA devices mean the host, and a GradScaler scales there."""
 
 import contextlib
 from typing import Any, Iterator, Optional
 from unittest import mock
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from ..base.torch_internals import import_first
+from ..simulated.tensor import EachFunction
 
 INITIAL_SCALE = 1024.0
 _HOST = torch.device("cpu")
 _OPTIONS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled")
 
 
-class _OnHost(TorchFunctionMode):
-    """Every tensor that is asked for on CUDA is made on the host."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if func is torch.Tensor.cuda:
-            return args[0]
-        if "device" in kwargs and _is_cuda(kwargs["device"]):
-            kwargs["device"] = _HOST
-        if func is torch.Tensor.to:
-            args = (args[0], *(_HOST if _is_cuda(each) else each for each in args[1:]))
-        return func(*args, **kwargs)
+def _call_on_host(func: Any, args: Any, kwargs: Any) -> Any:
+    """Make every tensor that a call asks for on CUDA on the host."""
+    if func is torch.Tensor.cuda:
+        return args[0]
+    if _is_cuda(kwargs.get("device")):
+        kwargs = {**kwargs, "device": _HOST}
+    if func is torch.Tensor.to:
+        args = (args[0], *(_HOST if _is_cuda(each) else each for each in args[1:]))
+    return func(*args, **kwargs)
 
 
 def _is_cuda(device: Any) -> bool:
@@ -34,7 +31,7 @@ def _is_cuda(device: Any) -> bool:
 
 @contextlib.contextmanager
 def on_host(scales: Optional[bool] = None) -> Iterator[None]:
-    """Make CUDA the host, if this machine has no CUDA.
+    """Let CUDA mean the host, if this machine has no CUDA.
 
     With `scales`, enable every GradScaler that the code makes, whatever its options, and let it scale by INITIAL_SCALE;
     with False disable it.
@@ -65,7 +62,7 @@ def on_host(scales: Optional[bool] = None) -> Iterator[None]:
         stack.enter_context(mock.patch.object(torch.nn.Module, "cuda", itself))
         for name in ("synchronize", "reset_peak_memory_stats", "set_device"):
             stack.enter_context(mock.patch.object(torch.cuda, name, nothing))
-        for name in ("empty_cache", "reset_peak_memory_stats"):  # asked of whatever module its device is of
+        for name in ("empty_cache", "reset_peak_memory_stats"):  # called on the module of whatever device it has
             stack.enter_context(mock.patch.object(torch.cpu, name, nothing, create=True))
-        stack.enter_context(_OnHost())
+        stack.enter_context(EachFunction(_call_on_host))
         yield

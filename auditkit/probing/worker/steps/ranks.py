@@ -1,4 +1,4 @@
-"""A training step in every rank of a process group, each with batches of its own: what reaches their optimizers."""
+"""A training step in every rank of a process group, each with its own batches: what reaches their optimizers."""
 
 import re
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -12,20 +12,20 @@ from ..base.torch_internals import import_first
 from ..feeding import guesses
 from . import roles
 from .adapters import adapter_of
+from .readings import is_mean_loss
 from .runs import FIXED, StepRuns, source_of
 from .seam import Grads, cosine, norm_of
 from .toy_model import NEXT_TOKENS, TOKEN_TASKS, Batch, ModelAnswer, ToyModel, joined, make_batches, true_gradient
 from .values import Case, Values
 
 UNWRAPPED = "none"
-"""The model as it is: a step that reduces its gradients by itself is handed this one in training."""
+"""The model as it is: a step that reduces its gradients by itself trains this one."""
 WRAPPINGS = (UNWRAPPED, "ddp", "fsdp2")
 _SIZE = re.compile(r"(world|dp|data_parallel|replica)\w*_(size|degree)$|num_(processes|replicas|ranks|gpus)$")
 _ALONE = re.compile(r"single_?(device|gpu|process|node)", re.IGNORECASE)
 _RANK = re.compile(r"(^|[._])rank$")
 _GAIN = 0.01
 """Gradients so small that a limit of the step's own, of 1 or the like, does not touch them."""
-_SAME_LOSS, _SAME_SIZE = 0.999, 0.02
 _REDUCES = re.compile(
     r"\ball_(reduce|gather)\w*\(|\breduce_scatter\w*\(|\b(dist|distributed|accelerator|fabric)\.(reduce|gather)\w*\(|"
     r"world_size|num_processes|\b(dp|data_parallel)_(size|degree)"
@@ -55,7 +55,7 @@ class Reached(NamedTuple):
 
 
 class Speaks(NamedTuple):
-    """What the step's own code does: reduces over ranks, counts targets, ignores some; and if its package has ranks."""
+    """Whether the step's code reduces over ranks, counts targets, ignores some, and whether its package has ranks."""
 
     reduces: bool
     counts: bool
@@ -65,7 +65,7 @@ class Speaks(NamedTuple):
 
 
 class RankSteps:
-    """One training step whose targets are tokens, asked in ranks of which the first has 2 in a batch, the last 20.
+    """One training step whose targets are tokens, run in ranks of which the first has 2 in a batch, the last 20.
 
     `run_ranks` starts so many ranks; `package_mentions` looks for a pattern in the files of the step's package.
     """
@@ -78,7 +78,7 @@ class RankSteps:
         self._run_ranks, self._package_mentions = run_ranks, package_mentions
 
     def alone(self) -> Speaks:
-        """What the step's code says. Raises NotApplicable where its gradient is another one in one process, too."""
+        """Return what the step's code says. Raises NotApplicable if its gradient is another one in one process, too."""
         if adapter_of(self._runs.caller.owner) is not None:
             raise NotApplicable("a library's trainer shares batches out to ranks by itself")
         function = self._runs.caller.function
@@ -94,16 +94,15 @@ class RankSteps:
             raise NotApplicable("what stands for its accelerator is of one process")
         if not run.trace.steps or not run.trace.steps[0].grads:
             raise NotApplicable("it hands no gradients over before its step")
-        found, true = run.trace.steps[0].grads, self._true(batches)
-        if cosine(found, true) < _SAME_LOSS or abs(norm_of(found) / norm_of(true) - 1) > _SAME_SIZE:
+        if not is_mean_loss(run.trace.steps[0].grads, self._true(batches)):
             raise NotApplicable("in one process, too, its gradient is another one than that of the mean over targets")
         source = "\n".join(source_of(code) for code in run.trace.executed)
         site = most_common([micro.site for micro in run.trace.steps[0].micros])
-        reduces, counts, ignores = (bool(pattern.search(source)) for pattern in (_REDUCES, _COUNTS, _IGNORES))
-        return Speaks(reduces, counts, ignores, self._package_mentions(_OF_RANKS), site)
+        says = (bool(pattern.search(source)) for pattern in (_REDUCES, _COUNTS, _IGNORES))
+        return Speaks(*says, self._package_mentions(_OF_RANKS), site)
 
     def _batches(self, world_size: int) -> List[List[Batch]]:
-        """Those of each rank; the micro-batches of one rank have equally many targets."""
+        """Return the batches of each rank; the micro-batches of one rank have equally many targets."""
         feed = self._runs.feed
         micro_batches = feed.fixed_count if feed.accumulates == FIXED else 1
         return [
@@ -112,14 +111,14 @@ class RankSteps:
         ]
 
     def _true(self, batches: Sequence[Batch]) -> Grads:
-        """Of the mean over all targets; of a step that shifts them by itself what it makes of one batch alone."""
+        """Return the gradient of the mean over all targets; for a step that shifts them, what it makes of one batch."""
         if self._runs.feed.task == NEXT_TOKENS:
             run = self._runs.run(_case([joined(batches)]))
             return run.trace.steps[0].grads if run.trace.steps else {}
         return true_gradient(ToyModel(self._runs.feed.returns, _GAIN), joined(batches))
 
     def reached(self, world_size: int) -> Dict[str, List[Reached]]:
-        """For each wrapping the first step of every rank."""
+        """Return the first step of every rank for each wrapping."""
         batches = self._batches(world_size)
         true = self._true([each for own in batches for each in own])
 
@@ -138,7 +137,7 @@ class RankSteps:
         return found
 
     def _first_step(self, wrapping: str, batches: Sequence[Batch]) -> Grads:
-        """The gradients that this rank's optimizer is handed first, in whole."""
+        """Return the gradients that this rank's optimizer receives first, in whole."""
         values = _RankValues(wrapping, self._runs.values(_case(batches)))
         handed: List[List[Tuple[str, Any]]] = []
 
@@ -162,7 +161,7 @@ def _case(batches: Sequence[Batch]) -> Case:
 
 
 class _RankValues(Values):
-    """What is handed over in one rank: the model in its wrapper, and an optimizer of the wrapped parameters."""
+    """The values in one rank: the model in its wrapper, and an optimizer of the wrapped parameters."""
 
     def __init__(self, wrapping: str, of: Values) -> None:
         vars(self).update(vars(of))
@@ -174,7 +173,7 @@ class _RankValues(Values):
         self.optimizer = torch.optim.SGD(self.model.parameters(), self.optimizer.defaults["lr"])
 
     def made(self, found: guesses.Guess, path: str) -> Any:
-        """A value made up as of one process is that of this rank here: the number of ranks, and its own."""
+        """Return the number of ranks, or the rank, for a value that is made up for one process."""
         for pattern, ask in ((_SIZE, torch.distributed.get_world_size), (_RANK, torch.distributed.get_rank)):
             if pattern.search(path) and found.value in (0, 1):
                 return ask()

@@ -1,4 +1,4 @@
-"""What is read off recorded steps: the gradient that a step means, what a limit did to it, what it is made of."""
+"""What recorded steps show: the gradient that a step means, what a limit did to it, what it is made of."""
 
 from typing import List, NamedTuple, Optional, Sequence
 
@@ -9,7 +9,7 @@ from ..base.refusals import NotApplicable
 from .seam import Grads, Step, added_up, cosine, norm_of
 
 _SAME_DIRECTION = 0.9999
-SAME_SIZE = 0.02
+_SAME_LOSS, SAME_SIZE = 0.999, 0.02
 Line = Optional[Site]
 
 
@@ -17,7 +17,6 @@ class Accumulated(NamedTuple):
     """The gradient of some micro-batches against that of one batch of all: the ratio of norms and the cosine."""
 
     micro_batches: int
-    is_uneven: bool
     true_norm: float
     ratio: float
     cosine: float
@@ -60,7 +59,7 @@ class Owned(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What a step's gradient has of each micro-batch and of the gradients before them, the largest share being 1."""
+    """The shares of each micro-batch and of the gradients before them in a step's gradient, the largest being 1."""
 
     step: int
     micro: List[float]
@@ -70,10 +69,7 @@ class Shares(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """How many micro-batches the largest of the steps was handed, after something that happens now and then.
-
-    `usual` is how many a step has.
-    """
+    """How many micro-batches the largest step received after something that happens now and then; `usual` is normal."""
 
     after: str
     usual: int
@@ -82,7 +78,7 @@ class Mixed(NamedTuple):
 
 
 class AfterNan(NamedTuple):
-    """What one NaN among the losses came to; `is_guarded`: the loop has something that looks for one."""
+    """The effects of one NaN among the losses; `is_guarded`: the loop has something that looks for one."""
 
     is_guarded: bool
     stops: bool
@@ -102,23 +98,30 @@ class Moved(NamedTuple):
     site: Line
 
 
-def effective(step: Step) -> Grads:
-    """The gradient that the step means: without what clipping and a scaler's factor did to it.
+def is_mean_loss(found: Grads, true: Grads, count: int = 1) -> bool:
+    """Whether a gradient is that of the mean loss, or its multiple by the number of micro-batches or by 1 / it."""
+    if not found or cosine(found, true) < _SAME_LOSS:
+        return False
+    ratio = norm_of(found) / norm_of(true)
+    return any(abs(ratio * each - 1) < SAME_SIZE for each in (1.0, count, 1.0 / count))
 
-    Where the optimizer is handed another direction than its backwards added, what they added.
+
+def effective(step: Step) -> Grads:
+    """Return the gradient that the step means: without what clipping and a scaler's factor did to it.
+
+    If the optimizer receives another direction than its backwards added, return what they added.
     """
     added, handed = added_up(step.micros), step.grads
     if not added or not handed:
         return handed or added
-    if cosine(added, handed) < _SAME_DIRECTION:
-        return {name: each / step.scale for name, each in added.items()}
-    found = unclipped(step)
+    is_other = cosine(added, handed) < _SAME_DIRECTION
+    found = added if is_other else unclipped(step)
     is_scaled = step.scale > 1 and abs(norm_of(found) / norm_of(added) - 1) < SAME_SIZE
-    return {name: each / step.scale for name, each in found.items()} if is_scaled else found
+    return {name: each / step.scale for name, each in found.items()} if is_other or is_scaled else found
 
 
 def unclipped(step: Step) -> Grads:
-    """What the optimizer was handed, without what clipping did to it."""
+    """Return what the optimizer received, without what clipping did to it."""
     factor = 1.0
     for clip in step.clips:
         before = norm_of(clip.before)
@@ -128,7 +131,7 @@ def unclipped(step: Step) -> Grads:
 
 
 def limited(number: int, step: Step, usual: Step, limit: float, clipped_at: Line) -> Limited:
-    """What a limit did to a step, beside the same step without it."""
+    """Return what a limit did to a step, beside the same step without it."""
     by_value = bool(step.clips) and all(clip.is_by_value for clip in step.clips)
     size = _largest if by_value else norm_of
     straight, before = (cosine(each.grads, added_up(each.micros)) for each in (step, usual))
@@ -137,8 +140,12 @@ def limited(number: int, step: Step, usual: Step, limit: float, clipped_at: Line
     return Limited(number, limit, reached, unlimited, *cosines, len(step.clips), clipped_at or step.site)
 
 
+def _largest(grads: Grads) -> float:
+    return max((float(each.abs().max()) for each in grads.values()), default=0.0)
+
+
 def shares(number: int, step: Step, zeroed: Line) -> Shares:
-    """What a step is made of, by least squares over the parameters that have a gradient.
+    """Return what a step is made of, by least squares over the parameters that have a gradient.
 
     What is not finite has no share in a step that is. Raises NotApplicable if the step is not finite itself.
     """
@@ -161,17 +168,16 @@ def shares(number: int, step: Step, zeroed: Line) -> Shares:
 
 
 def mixed(after: str, usual: int, steps: Sequence[Step]) -> Mixed:
-    """The step with the most micro-batches in it, after `after`."""
+    """Return the step with the most micro-batches in it, after `after`."""
     found = [Mixed(after, usual, usual, None)]
     for number, step in enumerate(steps):
-        is_finite = all(bool(each.isfinite().all()) for each in step.grads.values())
-        if is_finite and len(step.micros) > usual:
+        if step.is_finite and len(step.micros) > usual:
             found.append(Mixed(after, usual, sum(each > 0.5 for each in shares(number, step, None).micro), step.site))
     return max(found, key=lambda each: each.handed)
 
 
 def is_again(step: Step, before: Step) -> bool:
-    """Whether an optimizer is handed what the step before it was handed, with no backward between."""
+    """Whether an optimizer receives what it received in the step before, with no backward between."""
     is_same = step.optimizer == before.optimizer and not step.micros and norm_of(step.grads) > 0
     return is_same and all(torch.equal(each, before.grads[name]) for name, each in step.grads.items())
 
@@ -182,12 +188,8 @@ def moves(step: Step) -> bool:
     return not step.state_is_finite or any(not torch.equal(before, after) for before, after in pairs)
 
 
-def _largest(grads: Grads) -> float:
-    return max((float(each.abs().max()) for each in grads.values()), default=0.0)
-
-
-def distance(many: Grads, one: Grads, factor: float) -> float:
-    """How far `many` is from `factor` times `one`, relative to it."""
+def distance(many: Grads, one: Grads, factor: float = 1.0) -> float:
+    """Return how far `many` is from `factor` times `one`, relative to it."""
     zero = torch.zeros(()).double()
     names = {*many, *one}
     off = sum(float((many.get(name, zero) - factor * one.get(name, zero)).square().sum()) for name in names)

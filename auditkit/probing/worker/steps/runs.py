@@ -1,4 +1,4 @@
-"""Runs of a training step on our model and batches, each recorded as a trace of what reached the optimizer."""
+"""Run a training step on our model and batches, and record what reaches the optimizer."""
 
 import contextlib
 import functools
@@ -10,13 +10,13 @@ import re
 import textwrap
 import warnings
 from types import CodeType
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from ..base.frames import SourceRoots, chain
 from ..base.lines import is_deliberate
-from ..base.refusals import CannotFeedError, TargetRaised
+from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised
 from ..base.torch_internals import import_first, raise_if_out_of_memory
 from ..feeding import groups, guesses, uninitialized
 from ..feeding.caller import Caller
@@ -24,12 +24,13 @@ from ..feeding.signatures import VARIADIC, annotation_text
 from ..feeding.stub import raised_at
 from ..feeding.uninitialized import SELF
 from ..process import placeholders
-from . import lightning, roles
-from .absent import stand_in
+from . import roles
 from .adapters import adapter_of, part_of
 from .host import on_host
-from .seam import Trace
-from .toy_model import ToyModel, widened
+from .readings import effective
+from .seam import Step, Trace, norm_of
+from .stubs import derive_from_stub, put_stub
+from .toy_model import Batch, ToyModel, make_batches, uneven_counts, widened
 from .values import Case, EnoughBatches, Values
 
 _MOST_RETRIES = 16
@@ -43,14 +44,14 @@ _SIDES = (28, 32, 64, 16, 8)
 """Heights and widths of pictures that are tried in turn, MNIST's first."""
 _MOST_FEATURES = 1_000_000
 OPTION, ALL, FIXED = "option", "all", "fixed"
-"""How a step knows that it has enough micro-batches: it is told, takes all that there are, or a number of its own."""
+"""How a step knows that it has enough micro-batches: an option, all that there are, or a number of its own."""
 
 
 class StepFeed(NamedTuple):
     """How a training step is fed: what the model returns, the form of a batch, what the targets are.
 
-    `accumulates` is one of the words above, "" for a step after every batch; `fixed_count` is a number of its own.
-    `is_made` is an object without its constructor, `sets_limit` that it reads a limit of gradients.
+    `accumulates` is one of the words above, "" for a step after every batch; `fixed_count` is the step's own number.
+    `is_made`: its object is made without the constructor. `sets_limit`: it reads a limit of gradients.
     """
 
     returns: str
@@ -63,7 +64,7 @@ class StepFeed(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What one run did: its trace, the values that it was handed, and what it raised."""
+    """What one run did: its trace, its values, and what it raised. `is_ended`: it ended its process."""
 
     trace: Trace
     values: Values
@@ -72,7 +73,7 @@ class Run(NamedTuple):
 
 
 class StepRuns:
-    """One training step, which is run again and again, each time on a new model."""
+    """One training step, which runs again and again, each time on a new model."""
 
     def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
         self.caller, self.feed, self.roots = caller, feed, roots
@@ -82,22 +83,23 @@ class StepRuns:
         self._attributes: Dict[str, guesses.Guess] = {}
         self._shape: Tuple[int, ...] = (roles.CLASSES,)
         self._classes = roles.CLASSES
+        self.last: Values
         import_first(roles.IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
-        """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""
+        """Return one run, and in it what the step raises. Raises CannotFeedError for what no name explains."""
         for _ in range(_MOST_RETRIES):
             values, trace = self.values(case), Trace(self.roots, self._part)
             try:
                 call = self.ready(values)
                 trace.watch(values.trained)
-                if values.trained is not values.model:  # a step may ask its parts alone
+                if values.trained is not values.model:  # a step may call its parts alone
                     trace.ran.update(map(id, values.trained.parameters()))
                 with trace.recording():
                     raised, is_ended = call()
                 placeholders.raise_if_touched()  # the step may have caught it
             except placeholders.PlaceholderTouched as touched:
-                if not stand_in(touched.path):
+                if not put_stub(touched.path):
                     raise
                 continue
             if raised is None or not self._fill(raised.__cause__, values):
@@ -105,12 +107,60 @@ class StepRuns:
                 return Run(trace, values, raised, is_ended)
         raise CannotFeedError("it reads more than {} things that are not here".format(_MOST_RETRIES))
 
+    def checked(self, case: Case) -> Run:
+        """Return one run. Raises what the step raises, and NotApplicable if gradients and steps have no order."""
+        run = self.run(case)
+        if run.raised is not None:
+            raise run.raised
+        if any(step.closure_calls > 1 for step in run.trace.steps):
+            raise NotApplicable("its optimizer goes backward itself, more than once in a step, by a closure")
+        if any(step.is_inside_backward for step in run.trace.steps):
+            raise NotApplicable("its optimizers make their steps inside of backward, each of a part of the gradients")
+        return run
+
+    def case(self, steps: int, micro_batches: int = 4, is_uneven: bool = False, **options: Any) -> Case:
+        """Return a case of `steps` steps of so many micro-batches each, or of the step's own number if it has one."""
+        ways = self.feed.accumulates
+        per_step = micro_batches if ways in (OPTION, ALL) else self.feed.fixed_count
+        count = per_step if ways == ALL else per_step * steps
+        batches = make_batches(count, self.feed.task, uneven_counts(count) if is_uneven else None)
+        return Case(batches, accumulate=per_step, calls=steps if ways == ALL else 1, **options)
+
+    def windows(self, steps: int, micro_batches: int = 4, **options: Any) -> Run:
+        """Return a run of such a case. Raises as `checked` does, and NotApplicable if it makes no step."""
+        return self._with_steps(self.case(steps, micro_batches, **options))
+
+    def first_step(self, batches: Sequence[Batch], count: int, seed: int = 0) -> Step:
+        """Return the first step of a run on these micro-batches. Raises as `windows` does."""
+        return self._with_steps(Case(list(batches), accumulate=count, seed=seed)).trace.steps[0]
+
+    def _with_steps(self, case: Case) -> Run:
+        run = self.checked(case)
+        if not run.trace.steps:
+            raise NotApplicable("it makes no step of {} batches".format(len(case.batches)))
+        return run
+
+    def limit_that_clips(self, usual: Run, micro_batches: int = 4) -> Optional[Tuple[float, float]]:
+        """Return a limit and the gain of a model whose gradients are above it; None if the step sets no limit."""
+        norm, gain, clips = norm_of(effective(usual.trace.steps[0])), 1.0, usual.trace.clips
+        if self.feed.sets_limit:
+            return 0.1 * norm, gain
+        if not clips:
+            return None
+        limit = min((clip.limit for clip in clips if not clip.is_by_value), default=clips[0].limit)
+        while norm < 4 * limit and gain < 1e6:
+            gain *= 10
+            norm = norm_of(effective(self.windows(1, micro_batches, gain=gain).trace.steps[0]))
+        return limit, gain
+
     def _fill(self, error: Optional[BaseException], values: Values) -> bool:
-        """Make up what the step did without, where anything is known for it: then it is run again."""
+        """Make up what the step lacked, if anything is known for it: then it runs again."""
+        if "init_process_group" in str(error) and not torch.distributed.is_initialized():
+            return groups.world() is not None  # it reduces over a group without asking whether there is any
         return self._fill_global(error, values) or self._fill_attribute(error) or self._widen(error)
 
     def _fill_attribute(self, error: Optional[BaseException]) -> bool:
-        """Give our model what the checkout's own has: `model.n_classes`, `model.config`."""
+        """Give our model an attribute of the checkout's own: `model.n_classes`, `model.config`."""
         if not isinstance(error, AttributeError) or not isinstance(error.obj, ToyModel):
             return False
         guess = roles.known(error.name or "")
@@ -120,9 +170,7 @@ class StepRuns:
         return True
 
     def _fill_global(self, error: Optional[BaseException], values: Values) -> bool:
-        """Give a module the name that a script's last lines would have made: `args`, `logger`, `device`."""
-        if _join_a_group(error):
-            return True
+        """Give a module the name that a script's last lines would make: `args`, `logger`, `device`."""
         if not isinstance(error, NameError) or isinstance(error, UnboundLocalError) or not error.name:
             return False
         guess = roles.known(error.name)
@@ -133,7 +181,7 @@ class StepRuns:
         return True
 
     def _widen(self, error: Optional[BaseException]) -> bool:
-        """Give samples the features, or the form of pictures, that a step or a model of its own takes."""
+        """Give samples the features, or the form of pictures, that a step's own model takes."""
         said = str(error) if isinstance(error, (RuntimeError, IndexError)) else ""
         reshaped, multiplied = _RESHAPED.search(said), _MULTIPLIED.search(said)
         channels, target = _CHANNELS.search(said), _OUT_OF_BOUNDS.search(said)
@@ -154,16 +202,17 @@ class StepRuns:
         return (self._shape, self._classes) != before and math.prod(self._shape) <= _MOST_FEATURES
 
     def values(self, case: Case) -> Values:
-        """What is handed over in one run."""
+        """Return new values for one run."""
         case = case._replace(batches=widened(case.batches, self._shape, self._classes))
         values = Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
         for name, guess in self._attributes.items():
             setattr(values.model, name, values.made(guess, "model." + name))
             values.read["model." + name] = guess
+        self.last = values
         return values
 
     def ready(self, values: Values) -> Callable[[], Tuple[Optional[TargetRaised], bool]]:
-        """The whole run as a call, in silence and on the host: what the step raised, and whether it ended itself."""
+        """Return the run as a silent call on the host, which returns what the step raised and whether it exited."""
         with _quiet_on_host(values.case):
             bound = self.bound(values)
 
@@ -188,10 +237,10 @@ class StepRuns:
         return call
 
     def bound(self, values: Values) -> Callable[[], None]:
-        """The whole run as a call without arguments: the step once, once for every batch, or until it has them all."""
+        """Return the run as a call without arguments: the step once, once for every batch, or until it has them all."""
         adapter = adapter_of(self.caller.owner)
         if adapter is not None and adapter.needs_object:
-            lightning.prepare(self.caller.owner)  # type: ignore[arg-type]
+            derive_from_stub(self.caller.owner)  # type: ignore[arg-type]
             torch.manual_seed(0)
             values.trained = made = self._instance(values)
             torch.manual_seed(values.case.seed)
@@ -205,7 +254,9 @@ class StepRuns:
 
         def once() -> None:
             drawn = self._arguments({name: slots[name] for name in by_batch}, values)
-            values.returned.append(_exhausted(function(**fixed, **drawn)))
+            answer = function(**fixed, **drawn)
+            # A generator has done nothing before its items are taken.
+            values.returned.append(list(answer) if inspect.isgenerator(answer) else answer)
 
         def for_each_batch() -> None:
             for item in values.loader:
@@ -241,7 +292,7 @@ class StepRuns:
         return owner(**self._arguments(self._slots(owner, values), values))
 
     def _slots(self, called: Callable[..., Any], values: Values) -> Dict[str, Any]:
-        """What each argument that is handed over stands for: the required ones, and those that the case sets."""
+        """Return what each argument stands for: the required ones, and those that the case sets."""
         asked = {roles.ACCUMULATION, roles.LIMIT, *([guesses.SCALER] if values.case.scales else [])}
         found: Dict[str, Any] = {}
         for name, parameter in inspect.signature(called).parameters.items():
@@ -251,7 +302,7 @@ class StepRuns:
             is_open = parameter.default is parameter.empty
             if not (is_open or name in self.caller.given or (guess is not None and guess.value in asked)):
                 continue
-            guess = guess or guesses.Guess(None)  # what no name explains is often optional by its use
+            guess = guess or guesses.Guess(None)  # an argument that no name explains is often optional
             found[name] = guess.value
             if name not in self.caller.given:
                 values.read[name] = guess
@@ -279,33 +330,19 @@ def is_block(function: Any) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def source_of(function: Any) -> str:
-    """The text of a function, or of a code object; "" where it has none.
+    """Return the text of a function, or of a code object; "" if it has none.
 
-    `inspect.getsource` resolves the path of every module that is loaded, anew in each process.
+    `inspect.getsource` resolves the path of every loaded module, anew in each process.
     """
     if is_block(function):
         return str(function.text)
     code = getattr(inspect.unwrap(function), "__code__", function)
-    return _text_of(code) if isinstance(code, CodeType) else ""
-
-
-@functools.lru_cache(maxsize=None)
-def _text_of(code: CodeType) -> str:
+    if not isinstance(code, CodeType):
+        return ""
     lines = linecache.getlines(code.co_filename)
     if code.co_name != "<module>":
         lines = inspect.getblock(lines[code.co_firstlineno - 1 :])
     return textwrap.dedent("".join(lines))
-
-
-def _join_a_group(error: Optional[BaseException]) -> bool:
-    """Make a process group of this process alone where a step reduces over one without asking whether there is any."""
-    is_missing = "init_process_group" in str(error) and not torch.distributed.is_initialized()
-    return is_missing and groups.world() is not None
-
-
-def _exhausted(answer: Any) -> Any:
-    """What a step returns; one that yields what it does has done nothing before it is asked for."""
-    return list(answer) if inspect.isgenerator(answer) else answer
 
 
 @contextlib.contextmanager
@@ -322,7 +359,7 @@ def _quiet_on_host(case: Case) -> Iterator[None]:
 
 @contextlib.contextmanager
 def left_alone() -> Iterator[None]:
-    """Process groups and random numbers are as before afterwards."""
+    """Restore process groups and random numbers afterwards."""
     state = torch.get_rng_state()
     try:
         yield

@@ -1,7 +1,7 @@
 """What reaches the optimizer: each step with its gradients, and what every backward and every clip did before it.
 
-The step is seen by torch's own hooks of all optimizers; `backward`, the functions that clip and the methods of
-GradScaler by Python's profiler, whatever name a loop calls them by. Gradients are kept as float64 copies by name.
+torch's own hooks of all optimizers see the step; Python's profiler sees `backward`, the functions that clip and the
+methods of GradScaler, whatever name a loop calls them by. Gradients are kept as float64 copies by name.
 """
 
 import contextlib
@@ -16,12 +16,13 @@ from torch.optim import optimizer as optimizers
 
 from ..base.frames import Site, SourceRoots
 from ..base.lines import profiled
+from ..instruments.selfcheck import expect
 
 Grads = Dict[str, torch.Tensor]
 
 
 class Micro(NamedTuple):
-    """One backward: what was in the gradients before it, and what it added."""
+    """One backward: the gradients before it, and what it added to them."""
 
     site: Optional[Site]
     before: Grads
@@ -29,7 +30,7 @@ class Micro(NamedTuple):
 
 
 class Clip(NamedTuple):
-    """One call of a function of torch's that limits gradients, after so many backwards of the run."""
+    """One call of a torch function that limits gradients, after so many backwards of the run."""
 
     site: Optional[Site]
     after_micros: int
@@ -40,9 +41,9 @@ class Clip(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one call of an optimizer's step was handed, what led to it, and what it did to the parameters.
+    """What one call of an optimizer's step received, what led to it, and what it did to the parameters.
 
-    Where it is handed a closure, it is what the closure's first call left, and `closure_calls` how many there were.
+    If it received a closure, `grads` are what the closure's first call left, and `closure_calls` counts its calls.
     """
 
     site: Optional[Site]
@@ -57,14 +58,17 @@ class Step(NamedTuple):
     state_is_finite: bool
     scale: float
 
+    @property
+    def is_finite(self) -> bool:
+        return all(bool(each.isfinite().all()) for each in self.grads.values())
+
 
 class Trace:
     """The record of one run: its steps, and all else in the order in which it happened.
 
-    `ran` are the parameters of models that answered, `reached` those that had a gradient after some backward, by
-    identity; `zeros` says after how many backwards gradients were zeroed; `skips` are steps that a scaler left out.
-    `has_scaler`: some GradScaler was given a loss, disabled or not. `otherwise` is the line of what no line of the
-    checkout does itself.
+    `ran` are the parameters of models that ran, `reached` those that had a gradient after some backward, by identity;
+    `zeros` says after how many backwards gradients were zeroed; `skips` are steps that a scaler left out. `has_scaler`:
+    some GradScaler received a loss, disabled or not. `otherwise` is the line for what a library does by itself.
     """
 
     def __init__(self, roots: SourceRoots, otherwise: Optional[Site] = None) -> None:
@@ -97,15 +101,20 @@ class Trace:
         return self.roots.innermost(frame) or self._otherwise
 
     @property
+    def held(self) -> List[torch.nn.Parameter]:
+        """The parameters of all optimizers, as often as a group has them."""
+        return [each for one in self.optimizers for group in one.param_groups for each in group["params"]]
+
+    @property
     def gradients(self) -> Grads:
-        """The gradients that there are now, of parameters that stand for each other the one that has one."""
+        """The gradients that exist now; of parameters of one name, that of the one that has one."""
         return {
             name: each.grad.detach().double().clone() for name, each in self.known.values() if each.grad is not None
         }
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Meanwhile everything that the loop does is written down."""
+        """Record everything that the loop does in the block."""
         handles = [
             modules.register_module_forward_pre_hook(self._enter_module),
             modules.register_module_forward_hook(self._leave_module, always_call=True),
@@ -232,7 +241,7 @@ class Trace:
             self.made_at[id(frame.f_locals["self"])] = self._line(frame)
 
     def _see_scaler_step(self, frame: FrameType, event: str) -> None:
-        """A step that a scaler leaves out ends what led to it, as one that is taken does."""
+        """A step that a scaler leaves out ends what led to it, as one that it takes does."""
         if event == "call":
             self._open.append(self._steps_started)
         elif self._open and self._open.pop() == self._steps_started:
@@ -240,32 +249,21 @@ class Trace:
             self._window = (len(self.micros), len(self.clips))
 
 
-Handler = Callable[[Trace, FrameType, str], None]
-
-
-def _code(function: Any) -> CodeType:
-    return inspect.unwrap(function).__code__
-
-
-def _watched() -> Dict[CodeType, Handler]:
-    found: Dict[CodeType, Handler] = {
-        _code(torch.autograd.backward): Trace._see_backward,
-        _code(torch.amp.GradScaler.scale): Trace._see_scale,
-        _code(torch.amp.GradScaler.step): Trace._see_scaler_step,
-        _code(torch.optim.Optimizer.__init__): Trace._see_optimizer,
-        _code(torch.optim.Optimizer.zero_grad): Trace._see_zero,
-        _code(torch.nn.Module.zero_grad): Trace._see_zero,
-    }
-    for name in ("clip_grad_norm_", "clip_grad_value_"):
-        found[_code(getattr(torch.nn.utils, name))] = Trace._see_clip
-    return found
-
-
-_WATCHED = _watched()
+_HANDLERS: Tuple[Tuple[Any, Callable[[Trace, FrameType, str], None]], ...] = (
+    (torch.autograd.backward, Trace._see_backward),
+    (torch.amp.GradScaler.scale, Trace._see_scale),
+    (torch.amp.GradScaler.step, Trace._see_scaler_step),
+    (torch.optim.Optimizer.__init__, Trace._see_optimizer),
+    (torch.optim.Optimizer.zero_grad, Trace._see_zero),
+    (torch.nn.Module.zero_grad, Trace._see_zero),
+    (torch.nn.utils.clip_grad_norm_, Trace._see_clip),
+    (torch.nn.utils.clip_grad_value_, Trace._see_clip),
+)
+_WATCHED = {inspect.unwrap(function).__code__: handler for function, handler in _HANDLERS}
 
 
 def added_up(micros: List[Micro]) -> Grads:
-    """What several backwards added, in float64."""
+    """Return what several backwards added, in float64."""
     found: Grads = {}
     for micro in micros:
         for name, each in micro.added.items():
@@ -274,16 +272,35 @@ def added_up(micros: List[Micro]) -> Grads:
 
 
 def norm_of(grads: Grads) -> float:
-    """The 2-norm of all."""
+    """Return the 2-norm of all gradients together."""
     return float(sum(float(each.square().sum()) for each in grads.values()) ** 0.5)
 
 
-def dot(left: Grads, right: Grads) -> float:
-    """The inner product over the parameters of both."""
-    return float(sum(float((each * right[name]).sum()) for name, each in left.items() if name in right))
-
-
 def cosine(left: Grads, right: Grads) -> float:
-    """1 for gradients of one direction; 0 where either is nothing."""
+    """Return 1 for gradients of one direction; 0 if either is zero."""
     size = norm_of(left) * norm_of(right)
-    return dot(left, right) / size if size > 0 else 0.0
+    product = sum(float((each * right[name]).sum()) for name, each in left.items() if name in right)
+    return product / size if size > 0 else 0.0
+
+
+def self_check(device: str, roots: SourceRoots) -> None:
+    """The toy makes backwards of 5 and 10 that add up to 15, clipped to 3."""
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+
+    def one_step() -> None:
+        for scale in (1, 2):
+            (weight * torch.tensor([3.0, 4.0]) * scale).sum().backward()
+        torch.nn.utils.clip_grad_norm_([weight], 3.0)
+        optimizer.step()
+
+    trace = Trace(SourceRoots(__file__, (__file__,)))
+    trace.known[id(weight)] = ("weight", weight)
+    with trace.recording():
+        one_step()
+    step = trace.steps[0]
+    seen = [*(micro.added for micro in step.micros), *(clip.before for clip in step.clips), step.grads]
+    norms = [round(norm_of(grads), 3) for grads in seen]
+    expect("seam of the optimizer", norms, [5.0, 10.0, 15.0, 3.0], "one step")
+    line = one_step.__code__.co_firstlineno + 4
+    expect("line of a step", step.site.line if step.site is not None else 0, line, "the same step")

@@ -1,4 +1,4 @@
-"""Find out by trying how a training step is fed: until a run hands an optimizer a gradient."""
+"""Find out by trying how to feed a training step: until a run gives an optimizer a gradient."""
 
 import itertools
 import re
@@ -13,7 +13,7 @@ from .adapters import adapter_of
 from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
 from .seam import added_up, norm_of
 from .toy_model import FORMS, NEXT_TOKENS, PIXELS, RETURNS, make_batches
-from .values import Case, Values
+from .values import Case
 
 CONTRACT = "train_step"
 _BATCHES, _MOST_BATCHES = 4, 128
@@ -22,21 +22,23 @@ _NAMES_TOKENS = re.compile(
 )
 _SHIFTS = re.compile(r"(labels|targets|input_ids|tokens|y)[\"']?\]?\[(\.\.\.|:), ?1:\]")
 _NAMES_PIXELS = re.compile(r"mask|segm|dice|n_classes|num_classes")
+_NAMES_ITEMS = re.compile(r"\*\*\w|\[[\"']\w+[\"']\]|\.items\(")
 
 
 def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Plan:
-    """The plan of the first way in which the step hands an optimizer a gradient of our model.
+    """Return the plan of the first way in which the step gives an optimizer a gradient of our model.
 
-    Raises CannotFeedError with what each attempt said.
+    Raises CannotFeedError with the outcome of each attempt.
     """
     caller.refuse_unknown_arguments()
     said: List[str] = []
     with left_alone():
         hopeless: Set[Tuple[Any, ...]] = set()
         for feed in _feeds(caller):
-            if not hopeless.isdisjoint(_way(feed)[:length] for length in (1, 3)):
+            way = (feed.is_made, feed.task, feed.form, feed.returns)
+            if not hopeless.isdisjoint(way[:length] for length in (1, 3)):
                 continue
-            runs = _Runs(caller, feed, roots)
+            runs = StepRuns(caller, feed, roots)
             try:
                 run = runs.run(Case(make_batches(_BATCHES, feed.task), accumulate=1))
             except CannotFeedError as error:
@@ -50,49 +52,33 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
                 if found is not None:
                     return _plan(found, run)
                 said.append(_why_not(run))
-            hopeless.add(_way(feed)[: runs.mattered()])
+            hopeless.add(way[: _mattered(runs)])
     raise CannotFeedError(
         "no way to feed it hands an optimizer a gradient: " + "; ".join(list(dict.fromkeys(said))[:6])
     )
 
 
-class _Runs(StepRuns):
-    """Runs that tell how far the last one came."""
-
-    last: Values
-
-    def values(self, case: Case) -> Values:
-        self.last = super().values(case)
-        return self.last
-
-    def mattered(self) -> int:
-        """How much of a way the last run depended on: not on answers of a model, or batches, that it did without."""
-        read = {guess.value for guess in self.last.read.values() if isinstance(guess.value, str)}
-        if not (self.last.loader.drawn or any(map(roles.is_one_batch, read))):
-            return 1
-        return 4 if self.last.model.calls or self.last.trained is not self.last.model else 3
-
-
-def _way(feed: StepFeed) -> Tuple[Any, ...]:
-    return feed.is_made, feed.task, feed.form, feed.returns
+def _mattered(runs: StepRuns) -> int:
+    """Return how much of a way its last run depended on: a run without batches or a result of the model ends early."""
+    values = runs.last
+    read = {guess.value for guess in values.read.values() if isinstance(guess.value, str)}
+    if not (values.loader.drawn or any(map(roles.is_one_batch, read))):
+        return 1
+    return 4 if values.model.calls or values.trained is not values.model else 3
 
 
 def _feeds(caller: Caller) -> Iterator[StepFeed]:
-    """Every combination; what its source speaks of comes first."""
+    """Yield every combination; what the source names comes first."""
     adapter = adapter_of(caller.owner)
     if adapter is not None and not adapter.needs_object:
         yield StepFeed(adapter.returns, "tuple", adapter.task)
         return
     source = source_of(caller.function)
-    tasks: Tuple[str, ...] = ("samples", "tokens", "values")
+    tasks = ["samples", "tokens", "values"]
     if _NAMES_TOKENS.search(source):
-        tasks = ("tokens", "samples", "values")
-    tasks = (*tasks, PIXELS) if _NAMES_PIXELS.search(source) else tasks
-    forms = sorted(
-        FORMS,
-        key=lambda form: form == "mapping",
-        reverse=bool(re.search(r"\*\*\w|\[[\"']\w+[\"']\]|\.items\(", source)),
-    )
+        tasks = ["tokens", "samples", "values"]
+    tasks += [PIXELS] if _NAMES_PIXELS.search(source) else []
+    forms = sorted(FORMS, key=lambda form: form == "mapping", reverse=bool(_NAMES_ITEMS.search(source)))
     ways = (False, True) if caller.needs_instance() and adapter is None else (False,)
     for is_made, task, form, returns in itertools.product(ways, tasks, forms, RETURNS):
         yield StepFeed(returns, form, task, is_made=is_made)
@@ -108,12 +94,12 @@ def _why_not(run: Run) -> str:
 
 
 def _hands_over(run: Run) -> bool:
-    """Whether a step was made of some gradient, or beside one that its optimizer does not know."""
+    """Whether a step received some gradient, or backward made one that its optimizer does not know."""
     return run.raised is None and any(norm_of(step.grads) > 0 or added_up(step.micros) for step in run.trace.steps)
 
 
 def _with_accumulation(caller: Caller, feed: StepFeed, run: Run, roots: SourceRoots) -> Optional[StepFeed]:
-    """The feed with the way in which the step accumulates; None where no number of batches makes it step."""
+    """Return the feed with the way in which the step accumulates; None if no number of batches makes it step."""
     read = [guess.value for guess in run.values.read.values()]
     feed = feed._replace(sets_limit=roles.LIMIT in read)
     runs = StepRuns(caller, feed, roots)

@@ -1,4 +1,4 @@
-"""The small model that a training step is driven with, its batches, and its true gradient in float64."""
+"""The small model that a training step trains, its batches, and its true gradient in float64."""
 
 import contextlib
 import copy
@@ -15,7 +15,7 @@ WIDTH, TOKENS = 6, 7
 IGNORED = -100
 NEXT_TOKENS, PIXELS = "next tokens", "pixels"
 TOKEN_TASKS = ("tokens", NEXT_TOKENS)
-"""Tasks with a target for each token; of next tokens the first has none, so that it counts nowhere."""
+"""Tasks with a target for each token; the first of next tokens has none, so that it counts nowhere."""
 UNUSED, FROZEN = "unused", "frozen.weight"
 """Parameters by name: one that trains and that no output depends on, and one that does not train."""
 _TARGET_WORDS = ("label", "target", "y", "answer")
@@ -33,7 +33,7 @@ class Batch(NamedTuple):
 
 
 class NamedBatch(Dict[str, Any]):
-    """A batch as a mapping, which knows its two tensors under any name."""
+    """A batch as a mapping, which returns one of its two tensors for any name."""
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(input_ids=batch.inputs, labels=batch.targets)
@@ -48,7 +48,7 @@ class NamedBatch(Dict[str, Any]):
 
 
 class ModelAnswer(Dict[str, Any]):
-    """What models of transformers return: `answer.loss`, `answer["loss"]`, `answer[0]`."""
+    """What models of transformers return, read as `answer.loss`, `answer["loss"]`, `answer[0]`."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in self:
@@ -60,9 +60,9 @@ class ModelAnswer(Dict[str, Any]):
 
 
 class ToyModel(nn.Module):
-    """Embedding, tied output layer, a trained, a frozen and an unused parameter; `returns` is a shape of its answer.
+    """Embedding, tied output layer, a trained, a frozen and an unused parameter; `returns` is the form of its result.
 
-    `gain` multiplies what reaches the output layer, and so the gradients; the calls `poisoned` answer with NaN.
+    `gain` multiplies what reaches the output layer, and so the gradients; the calls `poisoned` return NaN.
     """
 
     def __init__(self, returns: str, gain: float = 1.0, poisoned: Sequence[int] = ()) -> None:
@@ -82,15 +82,15 @@ class ToyModel(nn.Module):
 
     @property
     def module(self) -> "ToyModel":
-        """What a wrapper wraps."""
+        """Itself, as what a wrapper wraps."""
         return self
 
     def no_sync(self) -> Any:
-        """As DistributedDataParallel has it."""
+        """Do nothing; DistributedDataParallel has this method."""
         return contextlib.nullcontext()
 
     def forward(self, *values: Any, **named: Any) -> Any:
-        """The answer in the shape `returns`, of the first tensor and of targets: one called so, or the second."""
+        """Return the result in the form `returns`, from the first tensor and the targets: so named, or the second."""
         tensors = [each for each in (*values, *named.values()) if isinstance(each, torch.Tensor)]
         targets = next((named[name] for name in named if any(word in name for word in _TARGET_WORDS)), None)
         if targets is None and len(tensors) > 1:
@@ -116,7 +116,7 @@ class ToyModel(nn.Module):
         }[self.returns]
 
     def scores(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Scores of the classes (..., C), of token numbers or of features; of pixels (B, C, H, W)."""
+        """Return the scores of the classes: (..., C) of token numbers or of features, (B, C, H, W) of pixels."""
         if inputs.is_floating_point() and inputs.dim() == 4 and inputs.shape[1] == CLASSES:
             of_pixels: torch.Tensor = self.scores(inputs.movedim(1, -1).reshape(-1, CLASSES))
             return of_pixels.reshape(len(inputs), *inputs.shape[2:], CLASSES).movedim(-1, 1)
@@ -132,23 +132,21 @@ RETURNS = ("scores", "answer", "scores, loss", "loss, scores", "loss", "losses",
 
 
 def loss_of(scores: torch.Tensor, targets: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
-    """Cross entropy over all that is not IGNORED; of values the mean squared difference."""
+    """Return the cross entropy over all that is not IGNORED; for values the mean squared difference."""
     if targets.is_floating_point():
         return functional.mse_loss(scores, targets, reduction=reduction)
-    if scores.dim() == 4:
-        return functional.cross_entropy(scores, targets, ignore_index=IGNORED, reduction=reduction)
-    return functional.cross_entropy(
-        scores.reshape(-1, scores.shape[-1]), targets.reshape(-1), ignore_index=IGNORED, reduction=reduction
-    )
+    if scores.dim() != 4:
+        scores, targets = scores.reshape(-1, scores.shape[-1]), targets.reshape(-1)
+    return functional.cross_entropy(scores, targets, ignore_index=IGNORED, reduction=reduction)
 
 
 class Criterion(nn.Module):
-    """The loss that a step is handed where it asks for one."""
+    """The loss function for a step that takes one."""
 
     ignore_index = IGNORED
 
     def forward(self, *values: Any, **named: Any) -> torch.Tensor:
-        """Of scores and targets; of a model, inputs and targets, too, where a loop leaves the model to its loss."""
+        """Take scores and targets, or a model, inputs and targets if a loop leaves the model to its loss."""
         given = [each for each in (*values, *named.values()) if isinstance(each, (nn.Module, torch.Tensor))]
         if given and isinstance(given[0], ToyModel):
             given = [given[0](given[1]), *given[2:]]
@@ -158,7 +156,7 @@ class Criterion(nn.Module):
 
 
 def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, seed: int = 0) -> List[Batch]:
-    """`count` batches of three samples each; of tokens, so many of the 21 have a target as `valid` says."""
+    """Return `count` batches of three samples; of the 21 tokens of each, so many have a target as `valid` says."""
     generator = torch.Generator().manual_seed(seed)
     found = []
     for index in range(count):
@@ -179,31 +177,31 @@ def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, s
     return found
 
 
+def uneven_counts(count: int) -> List[int]:
+    """Return from 2 to 20 of the 21 tokens: how many of each micro-batch have a target."""
+    return [2 + 18 * index // max(1, count - 1) for index in range(count)]
+
+
 def widened(batches: Sequence[Batch], shape: Sequence[int], classes: int) -> List[Batch]:
-    """The batches with samples of this shape, and so many classes; our model looks at the first features."""
-    return [Batch(_shaped(each.inputs, shape), _below(each.targets, classes)) for each in batches]
-
-
-def _shaped(inputs: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    if not inputs.is_floating_point() or inputs.dim() != 2:
-        return inputs
-    missing = math.prod(shape) - inputs.shape[1]
-    return functional.pad(inputs, (0, missing)).reshape(len(inputs), *shape)
-
-
-def _below(targets: torch.Tensor, classes: int) -> torch.Tensor:
-    if targets.is_floating_point():
-        return targets
-    return torch.where(targets == IGNORED, targets, targets % classes)
+    """Return the batches with samples of this shape, and so many classes; our model looks at the first features."""
+    found = []
+    for inputs, targets in batches:
+        if inputs.is_floating_point() and inputs.dim() == 2:
+            missing = math.prod(shape) - inputs.shape[1]
+            inputs = functional.pad(inputs, (0, missing)).reshape(len(inputs), *shape)
+        if not targets.is_floating_point():
+            targets = torch.where(targets == IGNORED, targets, targets % classes)
+        found.append(Batch(inputs, targets))
+    return found
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """One batch of all samples."""
+    """Return one batch of all samples."""
     return Batch(torch.cat([each.inputs for each in batches]), torch.cat([each.targets for each in batches]))
 
 
 def true_gradient(model: ToyModel, batch: Batch) -> Dict[str, torch.Tensor]:
-    """The gradient of the mean loss of one batch, by parameter, computed in float64."""
+    """Return the gradient of the mean loss of one batch, by parameter, computed in float64."""
     exact = copy.deepcopy(model).double()
     targets = batch.targets.double() if batch.targets.is_floating_point() else batch.targets
     loss_of(exact.scores(batch.inputs), targets).backward()
@@ -211,14 +209,14 @@ def true_gradient(model: ToyModel, batch: Batch) -> Dict[str, torch.Tensor]:
 
 
 def batches_as(form: str, batches: Sequence[Batch]) -> Iterator[Any]:
-    """The batches as a loop unpacks them: a tuple, a list, a mapping, or the inputs alone."""
+    """Yield the batches as a loop unpacks them: a tuple, a mapping, or the inputs alone."""
     for each in batches:
         if form == "mapping":
             yield NamedBatch(each)
         elif form == "inputs":
             yield each.inputs
         else:
-            yield list(each) if form == "list" else (each.inputs, each.targets)
+            yield each.inputs, each.targets
 
 
 FORMS = ("tuple", "mapping", "inputs")

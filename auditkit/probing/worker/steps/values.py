@@ -1,4 +1,4 @@
-"""What a training step is handed for one run: made by the words of `roles.py`, each told to the reader."""
+"""What a training step receives in one run: made by the words of `roles.py`, each reported to the reader."""
 
 import contextlib
 import re
@@ -11,9 +11,8 @@ from ..feeding import groups, guesses
 from ..feeding.guesses import Guess
 from ..feeding.stub import Quiet, Recorder, Stub, no_value
 from . import roles
-from .absent import Bar
 from .host import INITIAL_SCALE
-from .launcher import Launcher, groups_of
+from .stubs import Bar, Launcher
 from .toy_model import Batch, Criterion, ToyModel, batches_as
 
 NO_LIMIT = 1e9
@@ -23,11 +22,11 @@ _MOST_ROUNDS = _MOST_PASSES = 4
 
 
 class EnoughBatches(BaseException):
-    """The loop asks for more than it was handed, again and again: what it did until then is the answer."""
+    """The loop takes more batches than there are, again and again: the run ends here."""
 
 
 class Case(NamedTuple):
-    """One run's question: the batches, and what the model, the optimizer and the options are.
+    """One run: the batches, and what the model, the optimizer and the options are.
 
     `accumulate` of 0 is all batches; `decays` is momentum and weight decay. `scales` enables every GradScaler, also an
     optional one; otherwise all are disabled. `calls` is the number of epochs with these batches: by a number of epochs
@@ -48,14 +47,21 @@ class Case(NamedTuple):
 class Loader:
     """Batches as a loader, an iterator or a list has them; `drawn` counts those that were taken."""
 
-    def __init__(self, form: str, batches: List[Batch], width: int = 0) -> None:
-        self._form, self._batches, self._width = form, batches, width
+    def __init__(self, form: str, batches: List[Batch], source: str) -> None:
+        self.batches = list(batches)
+        self._form = form
+        # How many names the loop gives to the parts of a batch: `x, y, state = next(loader)`.
+        found = re.search(r"^ *\(?(\w+(?:, \w+)+)\)? = (?:next\(|\w+\.next_batch\()", source, re.MULTILINE)
+        self._width = len(found.group(1).split(", ")) if found is not None else 0
         self.items = self._fresh()
-        self.drawn = 0
+        self.drawn = self.passes = 0
         self._rest: Iterator[Any] = iter(self.items)
-        self.passes = 0
         self.dataset, self.batch_size, self.sampler = self.items, 3, Quiet({})
         self.batch_sampler = self.sampler
+
+    def _fresh(self) -> List[Any]:
+        items = batches_as(self._form, self.batches)
+        return [(*each, *[None] * (self._width - len(each))) if isinstance(each, tuple) else each for each in items]
 
     def __len__(self) -> int:
         return len(self.items)
@@ -72,11 +78,8 @@ class Loader:
         self._rest = iter(self.items)
         return self
 
-    def _fresh(self) -> List[Any]:
-        return [_padded(each, self._width) for each in batches_as(self._form, self._batches)]
-
     def __next__(self) -> Any:
-        if not self.passes:  # an iterator that a script made before its loop gives batches for as long as it is asked
+        if not self.passes:  # an iterator that a script made before its loop gives batches for ever
             self._rest = iter([self.items[self.drawn % len(self.items)]])
             if self.drawn > _MOST_ROUNDS * len(self.items):
                 raise EnoughBatches
@@ -85,25 +88,24 @@ class Loader:
         return item
 
     def next_batch(self, *_: Any, **__: Any) -> Any:
-        """What loaders that are no iterators call it."""
+        """Return the next item, as loaders that are no iterators do."""
         return next(self)
 
 
-def _padded(item: Any, width: int) -> Any:
-    """A tuple with as many parts as a loop unpacks: `x, y, state = next(loader)`."""
-    return (*item, *[None] * (width - len(item))) if isinstance(item, tuple) else item
+class _Group(Dict[str, Any]):
+    """A group of an optimizer with the entries of schedules beside torch's own; any other entry is None."""
 
-
-def _width(source: str) -> int:
-    """How many names a loop gives to the parts of a batch; 0 where it names none."""
-    found = re.search(r"^ *\(?(\w+(?:, \w+)+)\)? = (?:next\(|\w+\.next_batch\()", source, re.MULTILINE)
-    return len(found.group(1).split(", ")) if found is not None else 0
+    def __missing__(self, name: str) -> Any:
+        word = str(name)
+        if word == "initial_lr":
+            return self["lr"]
+        return 1.0 if any(part in word for part in ("scale", "mult", "factor")) else None
 
 
 class Values(Recorder):
-    """What is handed over in one run. `read` is all that was made up, by the path that the step reads it by.
+    """The values of one run. `read` is all that auditkit made up, by the path that the step reads it by.
 
-    `returned` is what each call of the step came back with, `trained` is our model or the checkout's own.
+    `returned` is what each call of the step returned, `trained` is our model or the checkout's own.
     """
 
     has_none = True
@@ -113,12 +115,12 @@ class Values(Recorder):
         self.case, self.source = case, source
         self.model = ToyModel(returns, case.gain, case.poisoned)
         self.trained: torch.nn.Module = self.model
-        # A frozen parameter is handed to the optimizer too: most programs hand it all that there is.
+        # The optimizer gets a frozen parameter, too, as in most programs.
         momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
         parameters = self.model.parameters()
         self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
-        self.optimizer.param_groups = list(groups_of(self.optimizer))
-        self.loader = Loader(form, case.batches, _width(source))
+        self.optimizer.param_groups = [_Group(group) for group in self.optimizer.param_groups]
+        self.loader = Loader(form, case.batches, source)
         self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE, enabled=case.scales)
         self.batch: Any = None
         self.returned: List[Any] = []
@@ -126,16 +128,16 @@ class Values(Recorder):
 
     @property
     def drawn(self) -> Batch:
-        """The batch that was taken last."""
+        """The batch that the loop took last."""
         return self.case.batches[(self.loader.drawn - 1) % len(self.case.batches)]
 
     @property
     def module(self) -> ToyModel:  # type: ignore[override]
-        """What a module of a class that is made without its constructor trains."""
+        """The model, by the name that `uninitialized` uses."""
         return self.model
 
     def filled(self, path: str, found: Optional[Guess]) -> Any:
-        """The value that a step reads at a path; a name that says what of a step it is outweighs `found`."""
+        """Return the value that a step reads at a path; a name of something in a step outweighs `found`."""
         if path in self.given:
             return self.given[path]
         if found is None or found.value != guesses.CONFIG:
@@ -148,18 +150,18 @@ class Values(Recorder):
         return self.made(found, path)
 
     def silences(self, name: str) -> bool:
-        """What a constructor would save or profile with."""
+        """Whether a constructor would save or profile with it."""
         return roles.known(name) == Guess(roles.SILENT)
 
     def _refuse_a_second_optimizer(self, name: str) -> None:
-        """Two that hold the same parameters would step twice on one gradient: a finding about us."""
+        """Two that hold the same parameters would step twice on one gradient, by auditkit's own doing."""
         self._optimizer_name = self._optimizer_name or name
         if name != self._optimizer_name:
             text = "it takes several optimizers ({}, {}), and which parameters each has is not known"
             raise CannotFeedError(text.format(self._optimizer_name, name))
 
     def made(self, found: Guess, path: str) -> Any:
-        """What the words of a guess stand for in this run; a plain value as it is."""
+        """Return what the words of a guess stand for in this run; a plain value as it is."""
         if not isinstance(found.value, str) or found.value not in _MAKERS:
             return found.value
         if found.value == guesses.OPTIMIZER:
@@ -168,16 +170,12 @@ class Values(Recorder):
 
 
 class _Schedule(torch.optim.lr_scheduler.LambdaLR):
-    """A constant rate; what other libraries' schedules have beside torch's does nothing."""
+    """A constant rate; methods of other libraries' schedules do nothing."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *_, **__: None
-
-
-def _scheduler(values: Values, _: str) -> Any:
-    return _Schedule(values.optimizer, lambda _: 1.0)
 
 
 def _object(values: Values, path: str) -> Any:
@@ -219,7 +217,7 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     roles.INPUTS: lambda values, _: values.drawn.inputs,
     roles.TARGETS: lambda values, _: values.drawn.targets,
     roles.CRITERION: lambda values, _: Criterion(),
-    roles.SCHEDULER: _scheduler,
+    roles.SCHEDULER: lambda values, _: _Schedule(values.optimizer, lambda _: 1.0),
     roles.ACCUMULATION: lambda values, _: _per_step(values),
     roles.LIMIT: lambda values, _: values.case.limit,
     roles.STEPS: lambda values, _: max(1, len(values.case.batches) // _per_step(values)),

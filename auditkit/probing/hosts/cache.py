@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import platformdirs
 
 from auditkit import assets
@@ -27,7 +28,7 @@ from auditkit.errors import AuditkitError
 from auditkit.files import write_below
 from auditkit.probing.checkouts.copies import walk
 from auditkit.probing.hosts.fork_servers import ENTRY
-from auditkit.probing.hosts.protocol import Hello, Message
+from auditkit.probing.hosts.protocol import Hello, LoadedBy, OfJob
 
 if TYPE_CHECKING:
     from auditkit.probing.hosts.protocol import Job, Request
@@ -41,12 +42,11 @@ _LARGEST_FILE_BYTES = 64 << 20
 _NOT_PART = ("id", "path", "imports")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """The messages of one job, with what its session said before it."""
 
-    messages: list[Message]
-    loaded_by: Mapping[str, Any]
+    messages: list[OfJob]
+    loaded_by: LoadedBy
     hello: Hello
 
 
@@ -92,13 +92,13 @@ class SessionCache:
             cache.version, _code_digest(str(ENTRY.parent)), setting.interpreter, _packages(setting.interpreter),
             self._files, dict(environment), _machine(),
             *(self._place(request[name]) for name in (
-                "target", "modules", "blocks", "checkout", "import_roots", "auto_device", "rungs",
+                "modules", "blocks", "checkout", "import_roots", "auto_device", "rungs",
             )),
         ]  # fmt: skip
 
     def recall(self, job: Job) -> Entry | None:
         """What a job said in an earlier command over the same bytes; None for a damaged entry, too."""
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
             if self._cache.fresh:
                 return None
             path = self._cache.folder / self._name(job)
@@ -106,7 +106,9 @@ class SessionCache:
             with os.fdopen(handle, "rb") as file:
                 digest, _, data = file.read(_LARGEST_ENTRY_BYTES).partition(b"\n")
             if digest == _digest(data).encode("ascii"):
-                return Entry(**json.loads(data.decode("utf-8").replace(_ROOT, json.dumps(self._shown)[1:-1])))
+                return msgspec.json.decode(
+                    data.replace(_ROOT.encode(), json.dumps(self._shown)[1:-1].encode()), type=Entry
+                )
         return None
 
     def keep(self, job: Job, entry: Entry) -> None:
@@ -119,7 +121,7 @@ class SessionCache:
             return
         _delete_oldest(self._cache.folder.parent)
         for name, entry in self._new.items():
-            data = json.dumps(vars(entry)).replace(json.dumps(self._shown)[1:-1], _ROOT).encode("utf-8")
+            data = msgspec.json.encode(entry).replace(json.dumps(self._shown)[1:-1].encode(), _ROOT.encode())
             if len(data) < _LARGEST_ENTRY_BYTES:
                 with contextlib.suppress(AuditkitError):  # a full disk costs only the cache
                     write_below(self._cache.folder, name, _digest(data).encode("ascii") + b"\n" + data)

@@ -16,9 +16,9 @@ from auditkit.model.runs.run import Environment, ProbeResult, TargetReading, fin
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.judgement import Judgement, JudgingFailedError, judge
-from auditkit.probing.hosts.protocol import Plan
+from auditkit.probing.hosts.protocol import LoadedBy, Plan
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Failure, Job, LoadedBy, Session
+from auditkit.probing.hosts.session import Failure, Job, Session
 from auditkit.probing.source_code.excerpts import cut_excerpt
 from auditkit.probing.source_code.modules import is_written
 
@@ -233,16 +233,16 @@ def environment_of_runs(place: Environment, setting: Setting, runs: Sequence[Tar
     """`place`, which is a checkout alone, with what the first worker that answered said of itself."""
     sessions = [run.session for run in runs if run.session is not None]
     session = next((each for each in sessions if each.hello is not None), None)
-    said: Mapping[str, object] = (session.hello if session is not None else None) or {}
+    hello = session.hello if session is not None else None
     devices = {result.device for run in runs for result in run.results if result.measurements}
     return replace(
         place,
-        python=str(said.get("python", "")),
-        torch=str(said.get("torch", "")),
+        python=hello.python if hello is not None else "",
+        torch=hello.torch if hello is not None else "",
         device="cuda" if "cuda" in devices else "simulated" if devices == {"simulated"} else "cpu",
         device_name=(session.device_name if session is not None else "") or _processor_name(),
         interpreter=setting.interpreter,
-        platform=str(said.get("platform", "")),
+        platform=hello.platform if hello is not None else "",
     )
 
 

@@ -47,21 +47,14 @@ def run_target(
     asked = ((probe, device) for probe, device in results.devices() if device in probe.devices)
     jobs = [PLAN, *(job_of(probe, device, setting.options) for probe, device in asked)]
 
-    def collect(fresh_imports: bool) -> str:
-        """Run the jobs, in forks of one import or each with its own; the reason why this worker may not fork."""
-        auto = setting.device is DeviceChoice.AUTO
-        run.session = session(setting, jobs, target, auto_device=auto, fresh_imports=fresh_imports)
-        for job in run.session.jobs(lambda job_id: None if job_id == PLAN["id"] else started(target.call, job_id)):
-            if job.id == PLAN["id"]:
-                _note_plan(run, job)
-            else:
-                results.add(job)
-        return run.session.fork_refusal
-
-    refusal = collect(fresh_imports=False)
-    if refusal:
-        run.notes.append(f"{refusal}; each probe ran in a fresh process")
-        collect(fresh_imports=True)
+    run.session = session(setting, jobs, target, auto_device=setting.device is DeviceChoice.AUTO)
+    for job in run.session.jobs(lambda job_id: None if job_id == PLAN["id"] else started(target.call, job_id)):
+        if job.id == PLAN["id"]:
+            if run.session.apart:
+                run.notes.append(f"{run.session.apart}; each probe ran in a fresh process")
+            _note_plan(run, job)
+        else:
+            results.add(job)
     results.ask_again_on_cpu()
     results.ask_with_other_guesses()
     results.tell_whose_they_are()
@@ -179,7 +172,7 @@ class _TargetResults:
         jobs = [job_of(self._probes[name], "cpu", self._setting.options) for name in broken]
         for job in jobs:
             job["plan"] = self._run.plan
-        session = self._session(self._setting, jobs, self._target, auto_device=True, fresh_imports=True)
+        session = self._session(self._setting, jobs, self._target, auto_device=True)
         again = {job.id: job for job in session.jobs() if job.failure is None}
         for name, before in broken.items():
             if name not in again:
@@ -198,7 +191,7 @@ class _TargetResults:
         target = replace(self._target, arguments={**self._target.arguments, **others})
         jobs = [PLAN, *(job_of(asked.probe, asked.device, self._setting.options) for asked, _ in doubted)]
         auto = self._setting.device is DeviceChoice.AUTO
-        session = self._session(self._setting, jobs, target, auto_device=auto, fresh_imports=True)
+        session = self._session(self._setting, jobs, target, auto_device=auto)
         again = {job.id: job for job in session.jobs()}
         run = TargetRun(session, again[PLAN["id"]].plan if PLAN["id"] in again else None)
         for asked, before in doubted:

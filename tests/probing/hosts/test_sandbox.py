@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -275,16 +277,14 @@ def test_a_cancelled_run_ends_at_once() -> None:
     assert time.monotonic() - started < 10.0
 
 
-def test_a_server_whose_answer_nobody_awaits_gives_way_to_another() -> None:
-    """Its late answer would be taken for that of the next worker."""
-    import os
-    import threading
-
-    cancelled = threading.Event()
-    cancelled.set()
-    server = fork_servers.ForkServer(sys.executable, dict(os.environ))
-    assert server.fork([], 1, cancelled) is None
-    assert (server.usable, server.pid) == (True, None)
+def test_a_server_that_was_killed_is_started_again() -> None:
+    """The control: a worker of the first server has answered."""
+    assert outcomes(ask("sound", HEALTH)) == {HEALTH: "not_reproduced"}
+    for server in fork_servers.servers():
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+    time.sleep(0.2)  # its end of the channel is closed
+    assert outcomes(ask("sound", HEALTH)) == {HEALTH: "not_reproduced"}
 
 
 def test_code_that_the_simulated_device_breaks_is_counted_on_the_cpu_and_says_so() -> None:

@@ -94,7 +94,7 @@ class SessionCache:
         named = ("modules", "blocks", "checkout", "import_roots", "auto_device", "rungs")
         self._of_all = [
             cache.version, _code_digest(), setting.interpreter, _packages(setting.interpreter), self._files,
-            dict(environment), _machine(), *(request[name] for name in named),
+            dict(environment), _machine(), *(dict(request)[name] for name in named),
         ]  # fmt: skip
 
     def recall(self, job: Job) -> Entry | None:

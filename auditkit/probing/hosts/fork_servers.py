@@ -16,7 +16,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -58,7 +58,7 @@ class Worker:
 
     def run(
         self, request: Request, cancelled: threading.Event, copied: tuple[str, str] = ("", "")
-    ) -> Iterator[Message]:
+    ) -> Generator[Message]:
         """Send a request; yield the messages until all its jobs have ended, the process ends or is silent too long.
 
         What it says of the folder `copied[0]` is said of `copied[1]`.

@@ -82,7 +82,7 @@ class Request(TypedDict):
 Scalar = int | float | str | bool | None
 
 
-class _Message(msgspec.Struct, tag_field="type", frozen=True, kw_only=True):
+class _Message(msgspec.Struct, tag_field="type"):
     """A message; its tag is the value of `type`."""
 
 
@@ -97,7 +97,7 @@ class Hello(_Message, tag="hello"):
     cuda: bool
 
 
-class LoadedBy(msgspec.Struct, frozen=True, kw_only=True):
+class LoadedBy(msgspec.Struct, kw_only=True):
     """By which rung a target was loaded, what stands in for something absent, and why not as its package."""
 
     rung: str = ""
@@ -167,7 +167,7 @@ class Measured(_Message, tag="measurement"):
     evidence: Evidence = Evidence.MEASURED
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct):
     """A line; `folder` is where `file` lies, "" for the checkout."""
 
     file: str

@@ -59,7 +59,7 @@ class Job:
     location: Location | None = None
     notes: list[str] = field(default_factory=list)
     plan: protocol.Plan | None = None
-    loaded_by: LoadedBy = LoadedBy()  # noqa: RUF009 - it is frozen
+    loaded_by: LoadedBy = field(default_factory=LoadedBy)
     refusal: tuple[Outcome, Reason | None, str] | None = None
     failure: Failure | None = None
     checked: bool = False

@@ -76,9 +76,9 @@ def climb(
             families.end_like(status)
         ended = _end(pid, elder)
         if said:
-            imported, error = json.loads(said)
+            imported, fields = json.loads(said)
             import_dear(imported)
-            refusals.append(_Refusal(way, LoadError(**error)))
+            refusals.append(_Refusal(way, LoadError(**fields)))
         else:
             reason, message = families.describe_end(ended, time_limit_s)
             where = "importing {}: {}".format(" and ".join(places), message)

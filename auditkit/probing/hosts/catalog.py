@@ -172,8 +172,14 @@ def _remedy(code: str, folder: Path) -> str:
 
 
 def load_module(probe: ProbeInfo) -> Any:
-    """The probe's module, for its pure `judge`; nothing in a probe imports torch at import time."""
-    spec = importlib.util.spec_from_file_location(f"auditkit_probe_{probe.id}", str(probe.path))
+    """Return the probe's module, run once while its file stays; no probe imports torch when it is imported."""
+    status = Path(probe.path).stat()
+    return _module(probe.id, str(probe.path), status.st_mtime_ns, status.st_size)
+
+
+@functools.cache
+def _module(name: str, path: str, _written_ns: int, _size_bytes: int) -> Any:
+    spec = importlib.util.spec_from_file_location(f"auditkit_probe_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

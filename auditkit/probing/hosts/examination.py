@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from auditkit.probing.hosts import protocol
+from auditkit.probing.hosts.protocol import Failure
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Failure, Job, Session
+from auditkit.probing.hosts.session import Job, Session
 
 DEVICES = ("cuda", "simulated", "cpu")
 _INSTRUMENTS = ("syncs", "launches", "memory", "mutation", "graphs", "steps")

@@ -123,18 +123,24 @@ class Loaded(LoadedBy, tag_field="type", tag="loaded"):
     why: str = ""
 
 
-class _WithReason(_Message):
+class Failure(msgspec.Struct):
+    """Why there is no result; `missing` are the modules that the target imports and that are not installed."""
+
     reason: Reason
     message: str
     hint: str = ""
     missing: tuple[str, ...] = ()
 
+    def describe(self) -> str:
+        """The message with its hint."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
 
-class LoadError(_WithReason, tag="load_error"):
-    """torch or a target's module cannot be loaded, `missing` are the modules that are not installed."""
+
+class LoadError(Failure, tag_field="type", tag="load_error"):
+    """torch or a target's module cannot be loaded."""
 
 
-class Failed(_WithReason, tag="failed"):
+class Failed(Failure, tag_field="type", tag="failed"):
     """A job failed by its own words."""
 
 

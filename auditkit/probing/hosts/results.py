@@ -16,9 +16,9 @@ from auditkit.model.runs.run import Environment, ProbeResult, TargetReading, fin
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.judgement import Judgement, JudgingFailedError, judge
-from auditkit.probing.hosts.protocol import LoadedBy, Plan
+from auditkit.probing.hosts.protocol import Failure, LoadedBy, Plan
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Failure, Job, Session
+from auditkit.probing.hosts.session import Job, Session
 from auditkit.probing.source_code.excerpts import cut_excerpt
 from auditkit.probing.source_code.modules import is_written
 

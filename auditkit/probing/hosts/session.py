@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from auditkit.model.codec import number_again
@@ -18,7 +18,7 @@ from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.block_requests import block_requests
 from auditkit.probing.hosts.cache import Entry, SessionCache
 from auditkit.probing.hosts.fork_servers import GRACE_S, Worker, server_for
-from auditkit.probing.hosts.protocol import LoadedBy
+from auditkit.probing.hosts.protocol import Failure, LoadedBy
 from auditkit.probing.hosts.sandbox import Setting, worker_environment
 from auditkit.probing.worker.process.families import describe_end, is_out_of_memory
 from auditkit.probing.worker.process.rungs import OF_BLOCKS
@@ -29,20 +29,6 @@ _NOT_FED = (Reason.CANNOT_FEED, Reason.CANNOT_READ)
 _LAST_WORDS_MATTER = (Reason.EXIT, Reason.CRASH, Reason.TIMEOUT)
 # auditkit's own are much shorter; a target may speak in the name of its worker.
 _MOST_NOTES, _LONGEST_TEXT = 100, 2000
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why there is no result; `missing` are the modules that the target imports and that are not installed."""
-
-    reason: Reason
-    message: str
-    hint: str = ""
-    missing: tuple[str, ...] = ()
-
-    def describe(self) -> str:
-        """The message with its hint."""
-        return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
 @dataclass
@@ -85,7 +71,7 @@ class Job:
                 self.refusal = self.refusal or (Outcome.NOT_APPLICABLE, None, shortened(text, _LONGEST_TEXT))
             case protocol.Unavailable(text, reason):
                 self.refusal = self.refusal or (Outcome.UNAVAILABLE, reason, shortened(text, _LONGEST_TEXT))
-            case protocol.Failed() | protocol.LoadError():
+            case Failure():
                 self.failure = self.failure or _failure(message)
             case protocol.Took(seconds):
                 self.duration_s = seconds
@@ -106,7 +92,7 @@ class Job:
         return not is_refused and bool(self.plan or self.measurements or self.refusal)
 
 
-def _failure(said: protocol.Failed | protocol.LoadError) -> Failure:
+def _failure(said: Failure) -> Failure:
     message, hint = (shortened(text, _LONGEST_TEXT) for text in (said.message, said.hint))
     return Failure(said.reason, message, hint, said.missing)
 
@@ -180,13 +166,7 @@ class Session:
 
     def _run(self, known: Mapping[str, Entry], started: Callable[[str], None]) -> Iterator[Job]:
         setting, request = self._setting, self.request
-        loads = (
-            setting.interpreter,
-            request["checkout"],
-            request["import_roots"],
-            request["rungs"],
-            request["modules"],
-        )
+        loads = setting.interpreter, request["checkout"], request["import_roots"], request["rungs"], request["modules"]
         kept = setting.kept if request["modules"] else None
         worker = kept.take(loads) if kept is not None else None
         worker = worker or server_for(setting.interpreter, worker_environment()).fork(request["jobs"])
@@ -210,7 +190,7 @@ class Session:
                             self._keep(job)
                             yield job
                             job = Job(has_ended=True)
-                    elif not is_loaded and isinstance(message, protocol.LoadError | protocol.Failed):
+                    elif not is_loaded and isinstance(message, Failure):
                         self.failure = self.failure or _failure(message)
             self.hello = worker.hello
         finally:
@@ -223,8 +203,8 @@ class Session:
             self.failure = self.failure or self._not_loaded(worker)
             if self.hello is None and self.failure.reason is Reason.NO_MEMORY:
                 raise shortage(errno.ENOMEM)
-            if self.failure.reason in _LAST_WORDS_MATTER and not self.failure.hint:
-                self.failure = replace(self.failure, hint=_last_output(worker.output_tail))
+            if self.failure.reason in _LAST_WORDS_MATTER:
+                self.failure.hint = self.failure.hint or _last_output(worker.output_tail)
         elif not job.has_ended:
             job.failure = job.failure or self._cut_short(worker)
             yield job
@@ -258,12 +238,8 @@ class Session:
 
     def _keep(self, job: Job) -> None:
         if self._cache is not None and self.hello is not None and job.is_answer(self.request["is_audit"]):
-            loaded_by = LoadedBy(
-                rung=self.loaded_by.rung,
-                placeholders=self.loaded_by.placeholders,
-                package_error=self.loaded_by.package_error,
-            )
-            self._cache.keep(self._asked[job.id], Entry(job.said, loaded_by, self.hello))
+            loaded_by = {name: getattr(self.loaded_by, name) for name in LoadedBy.__struct_fields__}
+            self._cache.keep(self._asked[job.id], Entry(job.said, LoadedBy(**loaded_by), self.hello))
 
     def _take(self, job: Job, message: protocol.Message) -> None:
         if isinstance(message, protocol.Located) and message.location and not self._may_be_shown(message.location):

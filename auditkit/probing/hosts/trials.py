@@ -13,10 +13,10 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.fork_servers import KeptWorkers
-from auditkit.probing.hosts.protocol import LoadedBy
+from auditkit.probing.hosts.protocol import Failure, LoadedBy
 from auditkit.probing.hosts.runner import in_parallel
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Failure, Job, Session, module_of
+from auditkit.probing.hosts.session import Job, Session, module_of
 from auditkit.probing.worker.process.rungs import OF_BLOCKS
 from auditkit.probing.worker.steps.roles import IMPORTED_BY_STEPS
 

@@ -69,7 +69,7 @@ def worker_phases(target_name: str) -> dict[str, float]:
 
     (target,) = (target for target in read_config(SPECIMEN / "auditkit.yaml").targets if target.name == target_name)
     setting = Setting(SPECIMEN, sys.executable, (SPECIMEN,), time_limit_s=60.0)
-    session = Session(setting, [{"id": "plan", "kind": "plan"}], target, auto_device=True)
+    session = Session(setting, [{"id": "plan", "kind": "plan"}], target)
     last = time.monotonic()
     phases: dict[str, float] = {}
     names = {Loaded: "import torch and the target", End: "find the plan"}

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.protocol import Hello, LoadedBy, decode
 from auditkit.probing.hosts.protocol import Job as Request
@@ -37,15 +38,13 @@ class Here(Session):
     plan: Job | None
     asked: dict[str, Job]
 
-    def __init__(
-        self, _setting: Setting, jobs: Sequence[Request], target: Target | None = None, *, auto_device: bool, **_: Any
-    ) -> None:
+    def __init__(self, setting: Setting, jobs: Sequence[Request], target: Target | None = None, **_: Any) -> None:
         self.hello: Hello | None = None
         self.device_name = self.apart = ""
         self.failure, self.loaded_by = None, LoadedBy()
         told = target.to_json() if target is not None else {}
         self._jobs: list[Request] = [{**job, "target": told} for job in jobs]
-        self._request = {"auto_device": auto_device}
+        self._request = {"auto_device": setting.device is DeviceChoice.AUTO}
 
     def jobs(self, started: Callable[[str], None] = lambda _: None) -> Iterator[Job]:
         """Each job as it ends."""

@@ -200,11 +200,6 @@ class Server:
             self._channel = ours
         return self._channel
 
-    @property
-    def pid(self) -> int | None:
-        """Its process; None if it has not been started."""
-        return self._process.pid if self._process is not None else None
-
     def why_ended(self) -> tuple[bool, int, str]:
         """End a server that gave no worker: whether Python ran our code, its exit code, and what it printed."""
         with self._lock:
@@ -297,11 +292,6 @@ def server_for(interpreter: str, environment: Mapping[str, str]) -> Server:
         while len(_SERVERS) >= _MOST_SERVERS:
             _SERVERS.pop(next(iter(_SERVERS))).close()
         return _SERVERS.setdefault(key, server)
-
-
-def servers() -> list[Server]:
-    """Those that run, longest unused first."""
-    return list(_SERVERS.values())
 
 
 @atexit.register

@@ -48,7 +48,7 @@ def run_target(
     asked = ((probe, device) for probe, device in results.devices() if device in probe.devices)
     jobs = [PLAN, *(job_of(probe, device, setting.options) for probe, device in asked)]
 
-    run.session = session(setting, jobs, target, auto_device=setting.device is DeviceChoice.AUTO)
+    run.session = session(setting, jobs, target)
     for job in run.session.jobs(lambda job_id: None if job_id == PLAN["id"] else started(target.call, job_id)):
         if job.id == PLAN["id"]:
             if run.session.apart:
@@ -167,7 +167,7 @@ class _TargetResults:
         jobs = [job_of(self.probes[name], "cpu", self.setting.options) for name in broken]
         for job in jobs:
             job["plan"] = self.run.plan
-        session = self.session(self.setting, jobs, self.target, auto_device=True)
+        session = self.session(self.setting, jobs, self.target)
         again = {job.id: job for job in session.jobs() if job.failure is None}
         for name, before in broken.items():
             if name not in again:
@@ -185,8 +185,7 @@ class _TargetResults:
         others = plan.get("others", {})
         target = replace(self.target, arguments={**self.target.arguments, **others})
         jobs = [PLAN, *(job_of(asked.probe, asked.device, self.setting.options) for asked, _ in doubted)]
-        auto = self.setting.device is DeviceChoice.AUTO
-        session = self.session(self.setting, jobs, target, auto_device=auto)
+        session = self.session(self.setting, jobs, target)
         again = {job.id: job for job in session.jobs()}
         run = TargetRun(session, again[PLAN["id"]].plan if PLAN["id"] in again else None)
         for asked, before in doubted:

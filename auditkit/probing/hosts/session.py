@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from auditkit.model.codec import number_again
-from auditkit.model.enums import Outcome, Reason
+from auditkit.model.enums import DeviceChoice, Outcome, Reason
 from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import shortened
@@ -119,7 +119,6 @@ class Session:
         target: Target | None = None,
         *,
         modules: Sequence[str] = (),
-        auto_device: bool = False,
     ) -> None:
         self.hello: protocol.Hello | None = None
         self.device_name = ""
@@ -136,7 +135,7 @@ class Session:
             "import_roots": [str(root) for root in setting.import_roots],
             "jobs": asked,
             "blocks": block_requests(setting, (str(job["target"]["call"]) for job in asked if job["target"])),
-            "auto_device": auto_device,
+            "auto_device": target is not None and setting.device is DeviceChoice.AUTO,
             "time_limit_s": setting.time_limit_s,
             "rungs": list(setting.rungs),
         }

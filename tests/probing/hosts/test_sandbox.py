@@ -53,7 +53,11 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def left_running(temporary: Path) -> set[int]:
     """Processes that this file started, but for the servers, which wait for the next worker."""
-    return set(processes_started_with(temporary)) - {server.pid for server in fork_servers.servers()}
+    return set(processes_started_with(temporary)) - set(pids_of_servers())
+
+
+def pids_of_servers() -> list[int]:
+    return [each._process.pid for each in fork_servers._SERVERS.values() if each._process is not None]
 
 
 @pytest.fixture(autouse=True)
@@ -280,9 +284,8 @@ def test_a_cancelled_run_ends_at_once() -> None:
 def test_a_server_that_was_killed_is_started_again() -> None:
     """The control: a worker of the first server has answered."""
     assert outcomes(ask("sound", HEALTH)) == {HEALTH: "not_reproduced"}
-    for server in fork_servers.servers():
-        assert server.pid is not None
-        os.kill(server.pid, signal.SIGKILL)
+    for pid in pids_of_servers():
+        os.kill(pid, signal.SIGKILL)
     time.sleep(0.2)  # its end of the channel is closed
     assert outcomes(ask("sound", HEALTH)) == {HEALTH: "not_reproduced"}
 

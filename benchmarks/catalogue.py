@@ -60,22 +60,26 @@ def audit_cost(words: Sequence[str]) -> dict[str, Any]:
 
 
 def worker_phases(target_name: str) -> dict[str, float]:
-    """The seconds of one worker before its first probe: start, torch and what the probes share, target, plan."""
-    from auditkit.probing.hosts.sandbox import Setting
+    """The seconds of one worker before its first probe: torch, what the probes share and the target; the plan."""
+    from auditkit.probing.hosts.fork_servers import server_for
+    from auditkit.probing.hosts.protocol import End, Loaded
+    from auditkit.probing.hosts.sandbox import Setting, worker_environment
     from auditkit.probing.hosts.session import Session
     from auditkit.store.config.config import read_config
 
     (target,) = (target for target in read_config(SPECIMEN / "auditkit.yaml").targets if target.name == target_name)
     setting = Setting(SPECIMEN, sys.executable, (SPECIMEN,), time_limit_s=60.0)
-    session = Session(setting, [{"id": "plan", "kind": "plan"}], target, auto_device=True)
+    session = Session(setting, [{"id": "plan", "kind": "plan"}], target)
     last = time.monotonic()
     phases: dict[str, float] = {}
-    names = {"begun": "start Python", "hello": "import torch", "loaded": "import the target", "end": "find the plan"}
-    for message in session.worker.messages():
+    names = {Loaded: "import torch and the target", End: "find the plan"}
+    worker = server_for(sys.executable, worker_environment()).fork(session.request["jobs"])
+    for message in worker.run(session.request, setting.cancelled):
         now = time.monotonic()
-        if message["type"] in names:
-            phases[names[message["type"]]] = round(now - last, 2)
+        if type(message) in names:
+            phases[names[type(message)]] = round(now - last, 2)
             last = now
+    worker.end()
     return phases
 
 

@@ -58,28 +58,26 @@ def auditkit(
         return run_program([sys.executable, "-P", "-m", "auditkit", *words], cwd, environment, time_limit_s)
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # a fork beside xdist's threads
-            server = _running_server()
+            _running_server()
             child = os.fork()
         if not child:
             _become_command(words, cwd, (stdout.fileno(), stderr.fileno()), time_limit_s)
         status = os.waitpid(child, 0)[1]
-        if not os.WIFEXITED(status):  # it may have left an answer of the server that it did not read
-            server.close()
         printed = [_text_of(stream) for stream in (stdout, stderr)]
     return Ended(os.waitstatus_to_exitcode(status), *printed)
 
 
-def _running_server() -> fork_servers.ForkServer:
+def _running_server() -> fork_servers.Server:
     """Return the server of this interpreter, started."""
     server = fork_servers.server_for(sys.executable, worker_environment())
-    server._channel = server._channel or server._start()
+    server.start()
     return server
 
 
 def _become_command(words: Sequence[str], cwd: Path | None, outputs: tuple[int, int], time_limit_s: float) -> NoReturn:
     """Run the command in this fork and end it; what it inherits of this process's workers stays this process's."""
     code: Any = 1
-    shared: dict[Any, fork_servers.ForkServer] = {}
+    shared: dict[Any, fork_servers.Server] = {}
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, output in enumerate(outputs, 1):

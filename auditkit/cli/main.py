@@ -60,7 +60,7 @@ def _exit_code() -> int | str | None:
     except KeyboardInterrupt:  # before a command has begun
         complain("interrupted")
         code = INTERRUPTED
-    except (MemoryError, RuntimeError, OSError) as error:
+    except (MemoryError, RuntimeError, OSError, ImportError) as error:
         if (missing := _errno_of_shortage(error)) is not None:
             from auditkit.cli.output import complain_of
             from auditkit.processes import shortage
@@ -90,7 +90,7 @@ def _errno_of_shortage(error: BaseException) -> int | None:
     """EAGAIN or ENOMEM where processes, threads or memory have run out; a stream that blocks is lost output."""
     import errno
 
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "failed to map segment" in str(error):  # of a library that is imported
         return errno.ENOMEM
     if isinstance(error, RuntimeError):
         return errno.EAGAIN if str(error) == "can't start new thread" else None

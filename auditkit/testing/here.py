@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import platform
 import random
@@ -12,12 +13,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.protocol import Hello, OfJob
+from auditkit.probing.hosts.protocol import Hello, LoadedBy, decode
 from auditkit.probing.hosts.protocol import Job as Request
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Job, LoadedBy, Session
-from auditkit.probing.worker.process.jsonlines import strict
+from auditkit.probing.hosts.session import Job, Session
+from auditkit.probing.worker.process.messages import strict
 from auditkit.testing.failures import GuardUnavailable
 
 __tracebackhide__ = True  # pytest shows the test's own line
@@ -36,14 +38,13 @@ class Here(Session):
     plan: Job | None
     asked: dict[str, Job]
 
-    def __init__(
-        self, _setting: Setting, jobs: Sequence[Request], target: Target | None = None, *, auto_device: bool, **_: Any
-    ) -> None:
+    def __init__(self, setting: Setting, jobs: Sequence[Request], target: Target | None = None, **_: Any) -> None:
         self.hello: Hello | None = None
-        self.device_name = self.fork_refusal = ""
+        self.device_name = self.apart = ""
         self.failure, self.loaded_by = None, LoadedBy()
-        self._jobs = jobs
-        self._request = {"target": target.to_json() if target is not None else {}, "auto_device": auto_device}
+        told = target.to_json() if target is not None else {}
+        self._jobs: list[Request] = [{**job, "target": told} for job in jobs]
+        self._request = {"auto_device": setting.device is DeviceChoice.AUTO}
 
     def jobs(self, started: Callable[[str], None] = lambda _: None) -> Iterator[Job]:
         """Yield each job as it ends."""
@@ -72,7 +73,7 @@ def _run(request: dict[str, Any], of_all: dict[str, Any], job: Job, loaded: Any)
 
     class Messages:
         def send(self, message: dict[str, Any]) -> None:
-            job.take(cast("OfJob", strict(message)))
+            job.take(cast("Any", decode(json.dumps(strict(message)).encode("utf-8"))))
 
     jobs.run_job(request, of_all, cast("Any", Messages()), loaded)
 
@@ -80,14 +81,14 @@ def _run(request: dict[str, Any], of_all: dict[str, Any], job: Job, loaded: Any)
 def _hello() -> Hello:
     import torch
 
-    return {
-        "type": "hello",
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "executable": sys.executable,
-        "platform": sys.platform,
-        "cuda": has_cuda(),
-    }
+    return Hello(
+        pid=os.getpid(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        executable=sys.executable,
+        platform=sys.platform,
+        cuda=has_cuda(),
+    )
 
 
 def has_cuda() -> bool:

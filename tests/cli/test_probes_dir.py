@@ -110,7 +110,7 @@ BROKEN = {
     "no literal": ("\nPROBE = {[]: 1}\n", "half.py:2: PROBE must be a literal"),
     "a null byte": ("PROBE = {}\0\n", "half.py:1: not valid Python"),
     "an unknown lifecycle": ("", "PROBE has the lifecycle 'stabel', known: stable, experimental"),
-    "a style that is none": ("", "PROBE says 'style' with something else than True or False"),
+    "a style that is none": ("", "PROBE is wrong: Expected `bool`, got `str` - at `$.style`"),
     "another's name": ("", f"PROBE is called {CLAIM}, its file half"),
 }
 

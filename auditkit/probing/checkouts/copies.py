@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -25,7 +24,6 @@ _MOST_DATA_BYTES = 256 << 20
 _LARGEST_FILE_BYTES = 1 << 30
 _CODE = (".py", ".pyi", ".so", ".pyd")
 _LEFT_OUT = ("__pycache__", "node_modules")
-_FICLONE = 0x40049409  # ioctl_ficlone(2): the copy shares its blocks with the file until one of them changes
 _NAMED = 3
 _PIECE_BYTES = 1 << 20
 
@@ -106,7 +104,7 @@ class _Copy:
                 _copy_file(source, copy)
                 if found.st_mode & stat.S_IXUSR:
                     os.chmod(copy, stat.S_IMODE(found.st_mode) | stat.S_IWUSR)
-            elif not _clone(source, copy):
+            else:
                 self.too_large.append(name)
         except FileNotFoundError as error:
             if error.filename != source:
@@ -155,15 +153,6 @@ def name_some(names: list[str]) -> str:
 def _copy_file(source: str, copy: str) -> None:
     with open_file(source, os.O_NOFOLLOW) as read, open(copy, "wb") as written:
         shutil.copyfileobj(read, written, _PIECE_BYTES)
-
-
-def _clone(source: str, copy: str) -> bool:
-    """Let `copy` share the blocks of `source`, where the file system can do that."""
-    with open_file(source, os.O_NOFOLLOW) as read, open(copy, "wb") as written, contextlib.suppress(OSError):
-        fcntl.ioctl(written.fileno(), _FICLONE, read.fileno())
-        return True
-    os.unlink(copy)
-    return False
 
 
 def walk(top: Path, folder: str = "") -> Iterator[tuple[os.DirEntry[str], str]]:

@@ -15,11 +15,12 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import platformdirs
 
 from auditkit import assets
@@ -27,13 +28,13 @@ from auditkit.errors import AuditkitError
 from auditkit.files import write_below
 from auditkit.probing.checkouts.copies import walk
 from auditkit.probing.hosts.fork_servers import ENTRY
-from auditkit.probing.hosts.protocol import Hello, Message
+from auditkit.probing.hosts.protocol import Hello, LoadedBy, OfJob
 
 if TYPE_CHECKING:
     from auditkit.probing.hosts.protocol import Job, Request
     from auditkit.probing.hosts.sandbox import Setting
 
-_ROOT = "{checkout}"
+_ROOT = b"{checkout}"
 _LARGEST_ENTRY_BYTES, _MOST_BYTES = 8 << 20, 64 << 20
 # A larger file is known by its size and times: reading it would take longer than the run.
 _LARGEST_FILE_BYTES = 64 << 20
@@ -41,12 +42,11 @@ _LARGEST_FILE_BYTES = 64 << 20
 _NOT_PART = ("id", "path", "imports")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """The messages of one job, with what its session said before it."""
 
-    messages: list[Message]
-    loaded_by: Mapping[str, Any]
+    messages: list[OfJob]
+    loaded_by: LoadedBy
     hello: Hello
 
 
@@ -66,7 +66,7 @@ def cache_for(checkout: Path, version: str, fresh: bool) -> tuple[ResultCache | 
     """
     top = Path(platformdirs.user_cache_dir("auditkit")) / "results"
     real = os.path.realpath(checkout)
-    folder = top / _digest(os.fsencode(real))[:16]
+    folder = top / _digest(real)[:16]
     try:
         is_new = not folder.is_dir()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -85,20 +85,21 @@ class SessionCache:
     def __init__(self, cache: ResultCache, setting: Setting, request: Request, environment: Mapping[str, str]) -> None:
         self._cache = cache
         copy, original = setting.copied
-        self._root, self._shown = copy or str(setting.checkout), original or str(setting.checkout)
-        self._files = _files_digest(Path(self._root))
+        self._root, self._shown = (
+            json.dumps(name or str(setting.checkout))[1:-1].encode() for name in (copy, original)
+        )
+        self._top = Path(copy or setting.checkout)
+        self._files = _files_digest(self._top)
         self._new: dict[str, Entry] = {}
+        named = ("modules", "blocks", "checkout", "import_roots", "auto_device", "rungs")
         self._of_all = [
-            cache.version, _code_digest(str(ENTRY.parent)), setting.interpreter, _packages(setting.interpreter),
-            self._files, dict(environment), _machine(),
-            *(self._place(request[name]) for name in (
-                "target", "modules", "blocks", "checkout", "import_roots", "auto_device", "rungs",
-            )),
+            cache.version, _code_digest(), setting.interpreter, _packages(setting.interpreter), self._files,
+            dict(environment), _machine(), *(dict(request)[name] for name in named),
         ]  # fmt: skip
 
     def recall(self, job: Job) -> Entry | None:
         """What a job said in an earlier command over the same bytes; None for a damaged entry, too."""
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
             if self._cache.fresh:
                 return None
             path = self._cache.folder / self._name(job)
@@ -106,7 +107,7 @@ class SessionCache:
             with os.fdopen(handle, "rb") as file:
                 digest, _, data = file.read(_LARGEST_ENTRY_BYTES).partition(b"\n")
             if digest == _digest(data).encode("ascii"):
-                return Entry(**json.loads(data.decode("utf-8").replace(_ROOT, json.dumps(self._shown)[1:-1])))
+                return msgspec.json.decode(data.replace(_ROOT, self._shown), type=Entry)
         return None
 
     def keep(self, job: Job, entry: Entry) -> None:
@@ -115,47 +116,35 @@ class SessionCache:
 
     def close(self) -> None:
         """Write the new results, unless the files of the checkout changed while they were measured."""
-        if not self._new or _files_digest(Path(self._root)) != self._files:
+        if not self._new or _files_digest(self._top) != self._files:
             return
         _delete_oldest(self._cache.folder.parent)
         for name, entry in self._new.items():
-            data = json.dumps(vars(entry)).replace(json.dumps(self._shown)[1:-1], _ROOT).encode("utf-8")
+            data = msgspec.json.encode(entry).replace(self._shown, _ROOT)
             if len(data) < _LARGEST_ENTRY_BYTES:
                 with contextlib.suppress(AuditkitError):  # a full disk costs only the cache
                     write_below(self._cache.folder, name, _digest(data).encode("ascii") + b"\n" + data)
 
     def _name(self, job: Job) -> str:
-        asked = {key: value for key, value in job.items() if key not in _NOT_PART}
-        if "path" in job:
-            asked["probe"] = [job["id"], *map(_content, _probe_files(job["path"]))]
-        return _digest(json.dumps([self._of_all, asked], sort_keys=True, default=vars).encode("utf-8"))
-
-    def _place(self, value: Any) -> Any:
-        """A part of the request, with the same name for the checkout in every copy of it."""
-        text = json.dumps(value, sort_keys=True, default=vars)
-        return text.replace(json.dumps(self._root)[1:-1], _ROOT)
-
-
-def _probe_files(path: str) -> Iterator[str]:
-    """A probe's file, and the modules that several bundled probes share."""
-    yield path
-    yield from sorted(map(str, assets.bundled_dir("probes").glob("_*.py")))
+        """The digest of all that a result depends on, with the same name for the checkout in every copy of it."""
+        asked: dict[str, Any] = {key: value for key, value in job.items() if key not in _NOT_PART}
+        if "path" in job:  # and the modules that several bundled probes share
+            shared = sorted(map(str, assets.bundled_dir("probes").glob("_*.py")))
+            asked["probe"] = [job["id"], *map(_content, (job["path"], *shared))]
+        text = json.dumps([self._of_all, asked], sort_keys=True, default=vars).encode("utf-8")
+        return _digest(text.replace(self._root, _ROOT))
 
 
 def _files_digest(top: Path) -> str:
     """A digest of every file below `top` but hidden folders and virtual environments, which no copy holds."""
-    found = []
-    for entry, name in walk(top):
-        if not entry.is_dir(follow_symlinks=False):
-            found.append([name, _content(entry.path)])
-    return _digest(json.dumps(found).encode("utf-8"))
+    return _digest(
+        [[name, _content(entry.path)] for entry, name in walk(top) if not entry.is_dir(follow_symlinks=False)]
+    )
 
 
 @functools.cache
-def _code_digest(folder: str) -> str:
-    return _digest(
-        json.dumps([[str(path), _content(str(path))] for path in sorted(Path(folder).rglob("*.py"))]).encode()
-    )
+def _code_digest() -> str:
+    return _digest([[str(path), _content(str(path))] for path in sorted(ENTRY.parent.rglob("*.py"))])
 
 
 @functools.cache
@@ -173,23 +162,22 @@ def _packages(interpreter: str) -> str:
             if path.suffix == ".pth" or path.name.startswith("__editable__"):
                 named = re.findall(r"(?m)^(/.+?)\s*$|['\"](/[^'\"\n]+)['\"]", path.read_text("utf-8", "replace"))
                 told += [_files_digest(Path(each)) for pair in named for each in pair if os.path.isdir(each)]
-    return _digest(json.dumps(told).encode("utf-8"))
+    return _digest(told)
 
 
 @functools.cache
 def _machine() -> list[str]:
     """Processor and graphics cards with their driver, as far as the kernel tells."""
-    cards = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
-    told = [re.sub(r"(?m)^(IRQ|GPU UUID|Bus|Device Minor|GPU Excluded).*$", "", _text(file)) for file in cards]
-    processor = re.findall(r"(?m)^(?:model name|flags|CPU part|Features)\s*:.*$", _text(Path("/proc/cpuinfo")))
-    return [*sorted(set(processor)), _text(Path("/proc/driver/nvidia/version")), *told]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    files = [Path("/proc/driver/nvidia/version"), *sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))]
+    found = []
+    for file, lines in (
+        (Path("/proc/cpuinfo"), "model name|flags|CPU part|Features"),
+        *((each, "NVRM|Model") for each in files),
+    ):
+        with contextlib.suppress(OSError):
+            text = file.read_text(encoding="utf-8", errors="replace")
+            found += sorted(set(re.findall(rf"(?m)^(?:{lines}).*:.*$", text)))
+    return found
 
 
 def _stamp(path: str) -> list[int]:
@@ -218,21 +206,16 @@ def _content_at(path: str, *_: int) -> str:
         return f"unreadable: {error.errno}"
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _digest(value: Any) -> str:
+    """Of bytes, or of a value as JSON."""
+    return hashlib.sha256(value if isinstance(value, bytes) else json.dumps(value).encode("utf-8")).hexdigest()
 
 
 def _delete_oldest(top: Path) -> None:
     """Remove the entries that were written first, if all are too large together."""
-    entries: list[tuple[int, int, Path]] = []
-    for path in top.glob("*/*"):
-        with contextlib.suppress(OSError):  # another auditkit renames its temporary files
-            status = path.stat()
-            entries.append((status.st_mtime_ns, status.st_size, path))
-    surplus = sum(size for _, size, _ in entries) - _MOST_BYTES
-    for _, size, path in sorted(entries):
-        if surplus <= 0:
-            return
-        surplus -= size
-        with contextlib.suppress(OSError):
-            path.unlink()
+    held_bytes = 0
+    with contextlib.suppress(OSError):  # another auditkit renames its temporary files, or removes them
+        for path in sorted(top.glob("*/*"), key=os.path.getmtime, reverse=True):
+            held_bytes += path.stat().st_size
+            if held_bytes > _MOST_BYTES:
+                path.unlink()

@@ -7,12 +7,15 @@ import functools
 import importlib.util
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError, nearest_names
-from auditkit.model.enums import Contract, Severity
+from auditkit.model.enums import Severity
 from auditkit.model.runs.probe import CATEGORIES, DEVICES, SCOPES, ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.text import inert_line
@@ -26,17 +29,13 @@ SOURCE_INSTRUMENT = "syntax"
 LIFECYCLES = ("stable", "experimental")
 """An experimental probe runs only when it is named."""
 _SHARED_REMEDY = re.compile(r"remedies/\w+\.py")
-_TEXT_KEYS = (
-    "id",
-    "title",
-    "agent",
-    "lifecycle",
-    "instrument",
-    "motivation",
-    "method",
-    "limits",
-    "remediation",
-)
+_REQUIRED = (
+    "id", "version", "title", "contracts", "categories", "agent", "lifecycle", "instrument", "motivation", "method",
+    "limits", "remediation", "verification", "measurements",
+)  # fmt: skip
+_CHOICES = {
+    "lifecycle": LIFECYCLES, "instrument": INSTRUMENTS, "categories": CATEGORIES, "devices": DEVICES, "scope": SCOPES,
+}  # fmt: skip
 
 
 def load_catalog(folders: Iterable[Path] = ()) -> dict[str, ProbeInfo]:
@@ -124,54 +123,35 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
 
     if not isinstance(literal, dict):
         raise refuse("is not a mapping")
-    for key in _TEXT_KEYS:
-        if not isinstance(literal.get(key), str):
-            raise refuse(f"lacks the text '{key}'")
+    missing = [key for key in _REQUIRED if key not in literal]
+    if missing:
+        raise refuse(f"lacks '{missing[0]}'")
     if literal["id"] != path.stem:
         raise refuse(f"is called {literal['id']}, its file {path.stem}")
-    if literal["lifecycle"] not in LIFECYCLES:
-        raise refuse(f"has the lifecycle '{literal['lifecycle']}', known: {', '.join(LIFECYCLES)}")
-    if literal["instrument"] not in INSTRUMENTS:
-        raise refuse(f"names the instrument '{literal['instrument']}', known: {', '.join(INSTRUMENTS)}")
-    unknown = [name for name in literal.get("categories", ()) if name not in CATEGORIES]
-    if unknown:
-        raise refuse(f"names an unknown category '{unknown[0]}'")
-    devices = tuple(literal.get("devices", DEVICES))
-    if not devices or not set(devices) <= set(DEVICES):
-        raise refuse(f"names no device, or one that is not known: {', '.join(DEVICES)}")
-    scope = literal.get("scope", "target")
-    if scope not in SCOPES:
-        raise refuse(f"has the scope '{scope}', known: {', '.join(SCOPES)}")
-    if (scope == "source") != (literal["instrument"] == SOURCE_INSTRUMENT):
-        raise refuse(f"reads source with '{SOURCE_INSTRUMENT}' and nothing else: scope source, that instrument")
-    if scope == "source" and literal.get("contracts"):
-        raise refuse("reads source: only a target has contracts")
-    for key in ("statement_does", "only_if_written"):
-        if not isinstance(literal.get(key, ""), str):
-            raise refuse(f"says '{key}' with something else than text")
-    if not isinstance(literal.get("style", False), bool):
-        raise refuse("says 'style' with something else than True or False")
+    fields = {**literal, "units": literal["measurements"], "severity": Severity.P4}
+    for key in ("breaks", "occurs", "policy"):
+        fields.pop(key, None)
     try:
-        return ProbeInfo(
-            version=int(literal["version"]),
-            contracts=tuple(Contract(name) for name in literal["contracts"]),
-            categories=tuple(literal["categories"]),
-            **_severity(literal),
-            remediation_code=_remedy(literal.get("remediation_code", ""), path.parent),
-            verification=tuple(literal["verification"]),
-            units=dict(literal["measurements"]),
-            policy=dict(literal.get("policy", {})),
-            path=path,
-            devices=devices,
-            scope=scope,
-            style=literal.get("style", False),
-            statement_does=literal.get("statement_does", ""),
-            only_if_written=literal.get("only_if_written", ""),
-            memory_mb=int(literal.get("memory_mb", ProbeInfo.memory_mb)),
-            **{key: literal[key] for key in _TEXT_KEYS},
+        fields["remediation_code"] = _remedy(literal.get("remediation_code", ""), path.parent)
+        info = replace(
+            msgspec.convert(fields, ProbeInfo), path=path, policy=dict(literal.get("policy", {})), **_severity(literal)
         )
+    except msgspec.ValidationError as error:
+        raise refuse(f"is wrong: {error}") from error
     except (KeyError, ValueError, TypeError, OSError) as error:
         raise refuse(f"is incomplete: {error}") from error
+    for key, known in _CHOICES.items():
+        value = getattr(info, key)
+        for name in (value,) if isinstance(value, str) else value:
+            if name not in known:
+                raise refuse(f"has the {key} '{name}', known: {', '.join(known)}")
+    if not info.devices:
+        raise refuse("names no device")
+    if (info.scope == "source") != (info.instrument == SOURCE_INSTRUMENT):
+        raise refuse(f"reads source with '{SOURCE_INSTRUMENT}' and nothing else: scope source, that instrument")
+    if info.scope == "source" and info.contracts:
+        raise refuse("reads source: only a target has contracts")
+    return info
 
 
 def _severity(literal: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,8 +172,14 @@ def _remedy(code: str, folder: Path) -> str:
 
 
 def load_module(probe: ProbeInfo) -> Any:
-    """The probe's module, for its pure `judge`; nothing in a probe imports torch at import time."""
-    spec = importlib.util.spec_from_file_location(f"auditkit_probe_{probe.id}", str(probe.path))
+    """Return the probe's module, run once while its file stays; no probe imports torch when it is imported."""
+    status = Path(probe.path).stat()
+    return _module(probe.id, str(probe.path), status.st_mtime_ns, status.st_size)
+
+
+@functools.cache
+def _module(name: str, path: str, _written_ns: int, _size_bytes: int) -> Any:
+    spec = importlib.util.spec_from_file_location(f"auditkit_probe_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

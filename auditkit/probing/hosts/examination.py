@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from auditkit.probing.hosts import protocol
+from auditkit.probing.hosts.protocol import Failure
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Failure, Job, Session
+from auditkit.probing.hosts.session import Job, Session
 
 DEVICES = ("cuda", "simulated", "cpu")
 _INSTRUMENTS = ("syncs", "launches", "memory", "mutation", "graphs", "steps")
@@ -49,7 +52,8 @@ def examine(interpreter: str) -> Examination:
     with tempfile.TemporaryDirectory() as nowhere:
         session = Session(Setting(Path(nowhere), interpreter, (), time_limit_s=_TIME_LIMIT_S), jobs)
         states = [_state(job, session.has_cuda) for job in session.jobs()]
-    said = {key: value for key, value in (session.hello or {}).items() if key != "type"}
+    said = msgspec.structs.asdict(session.hello) if session.hello is not None else {}
+    said.pop("pid", None)
     named = {"device_name": session.device_name} if session.device_name else {}
     return Examination({**said, **named}, states, session.failure)
 

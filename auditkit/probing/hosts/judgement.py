@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from auditkit.assets import bundled_dir
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
@@ -51,31 +48,10 @@ def judge(probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping
     """The probe's verdict. Raises JudgingFailedError."""
     try:
         with stdout_is_stderr():
-            said = (_bundled_module(probe) if is_bundled(probe) else load_module(probe)).judge(measurements, policy)
+            said = load_module(probe).judge(measurements, policy)
     except (Exception, SystemExit) as error:
         raise JudgingFailedError(f"{type(error).__name__}: {error}") from error
     return _verdict(said)
-
-
-def is_bundled(probe: ProbeInfo) -> bool:
-    """Whether the probe's file came with auditkit."""
-    return _is_ours(Path(probe.path))
-
-
-_BUNDLED: dict[tuple[str, str], Any] = {}
-
-
-def _bundled_module(probe: ProbeInfo) -> Any:
-    """A bundled probe's module, run once: reading 3,000 findings ran it 3,000 times, 2 of 23 s."""
-    key = (probe.id, str(probe.path))
-    if key not in _BUNDLED:
-        _BUNDLED[key] = load_module(probe)
-    return _BUNDLED[key]
-
-
-@functools.cache
-def _is_ours(path: Path) -> bool:
-    return path.resolve().is_relative_to(bundled_dir("probes").resolve())
 
 
 def _verdict(said: Any) -> Judgement:

@@ -1,43 +1,19 @@
-"""What travels between the host and a worker: one request, then a message a line until the worker ends.
+"""What travels between the host and a worker: a request, then one message a line until the worker ends.
 
-`worker/server.py`, `worker/jobs.py` and `worker/process/children.py` are the other end. Types alone stand here: a
-message is the mapping that JSON makes of its line, told apart by its `type`.
+`worker/process/messages.py` is the other end. `decode` is the whole validation of a message.
 """
 
 from __future__ import annotations
 
-import enum
-import functools
-import types
-from collections.abc import Iterable, Mapping, Sequence
-from types import NoneType
-from typing import (
-    Any,
-    Literal,
-    Never,
-    NotRequired,
-    TypedDict,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
 
 from auditkit.model.enums import Evidence, Reason
-from auditkit.model.runs.target import Target
 
-
-class Feed(TypedDict):
-    """Of how a target is fed, what the host reads."""
-
-    takes: str
-    setup: str | None
-
-
-class Role(TypedDict):
-    path: str
+Plan = Mapping[str, Any]
+"""How a target is fed, found by the worker and sent back to it as it came. `PlanFields` are what the host reads."""
 
 
 class TorchCalls(TypedDict):
@@ -47,29 +23,13 @@ class TorchCalls(TypedDict):
     lines: Sequence[Sequence[Any]]
 
 
-class Plan(TypedDict):
-    """Of a target's plan what the host reads; the rest goes back to the worker as it came."""
-
-    feed: Feed
-    contract: str
-    answer_kind: str
-    fields: Mapping[str, str]
-    roles: Mapping[str, Role]
-    clips: NotRequired[bool]
-    filled: NotRequired[Mapping[str, Any]]
-    device: NotRequired[str]
-    others: NotRequired[Mapping[str, Any]]
-    torch_calls: NotRequired[TorchCalls | Mapping[str, Never]]
-
-
 # --- what the host sends ---
 
 
 class Job(TypedDict):
-    """A question for one child process; `kind` is `plan`, `probe` or `selfcheck`, which need what they need.
+    """A job for one child process; `kind` is `plan`, `probe` or `selfcheck`, which need what they need.
 
-    `target` is that of a plan in a request without a target; `plan` one that is known already. `imports` are parts of
-    torch that are imported before the process is forked.
+    `plan` is one that is known already. `imports` are parts of torch that are imported before the process is forked.
     """
 
     id: str
@@ -80,7 +40,7 @@ class Job(TypedDict):
     devices: NotRequired[list[str]]
     contracts: NotRequired[list[str]]
     options: NotRequired[Mapping[str, Any]]
-    target: NotRequired[Mapping[str, Any]]
+    target: NotRequired[Mapping[str, Any] | None]
     plan: NotRequired[Plan]
     imports: NotRequired[list[str]]
 
@@ -99,17 +59,14 @@ class BlockRequest(TypedDict):
 
 
 class Request(TypedDict):
-    """One request to a worker. Without a target each job names its own, or needs none.
+    """One request to a worker: `modules` are loaded once, and then `jobs` run.
 
-    `rungs` are the ways to load the target that are tried in turn; without them those that make sense for it.
-
-    A target travels as the mapping of its fields. `modules` are those that targets of jobs are in.
-    `auto_device` lets the worker take CUDA where it finds it; `fresh_imports` has every job import the target.
-    `blocks` are the blocks among the targets, by their calls.
+    `is_audit` tells the jobs of one target from trials. `blocks` are the blocks among the targets, by their calls.
+    `auto_device` lets the worker take CUDA if it finds it. `rungs` are the ways to load a module that are tried in
+    turn; without them those that make sense for it.
     """
 
-    token: str
-    target: Target | None
+    is_audit: bool
     modules: list[str]
     checkout: str
     import_roots: list[str]
@@ -117,21 +74,22 @@ class Request(TypedDict):
     blocks: Mapping[str, BlockRequest]
     auto_device: bool
     time_limit_s: float
-    fresh_imports: bool
     rungs: list[str]
 
 
-# --- what the worker answers: of itself ---
+# --- what the worker sends ---
+
+Scalar = int | float | str | bool | None
 
 
-class Bare(TypedDict):
-    """`begun`: a Python runs our code. `checked`, of a job: an instrument read its toy. `idle`: all jobs have ended."""
-
-    type: Literal["begun", "idle", "checked"]
+class _Message(msgspec.Struct, tag_field="type"):
+    """A message; its tag is the value of `type`."""
 
 
-class Hello(TypedDict):
-    type: Literal["hello"]
+class Hello(_Message, tag="hello"):
+    """The worker of an interpreter with torch begins."""
+
+    pid: int
     python: str
     torch: str
     executable: str
@@ -139,65 +97,84 @@ class Hello(TypedDict):
     cuda: bool
 
 
-class LoadedBy(TypedDict):
-    """How a target was loaded: the rung, what stands in for something absent, and why not as its package.
+class LoadedBy(msgspec.Struct, kw_only=True):
+    """By which rung a target was loaded, what stands in for something absent, and why not as its package."""
 
-    Of a worker in which every job imports the target, each plan says it.
-    """
+    rung: str = ""
+    placeholders: tuple[str, ...] = ()
+    package_error: str = ""
 
-    rung: NotRequired[str]
-    placeholders: NotRequired[list[str]]
-    package_error: NotRequired[str]
+    def describe(self) -> list[str]:
+        """Half sentences on what differs from importing the target as it is; empty if nothing does."""
+        how = {
+            "file": "loaded without its package's __init__",
+            "cut_out": "cut out of its file, of which nothing else ran",
+        }
+        named = ", ".join(self.placeholders)
+        return [
+            *([how[self.rung]] if self.rung in how else []),
+            *([f"empty stand-ins were imported for what is not there: {named}"] if named else []),
+        ]
 
 
-class Loaded(LoadedBy):
-    """The target is imported; `why` says why this process may not fork, where it may not."""
+class Loaded(LoadedBy, tag_field="type", tag="loaded"):
+    """The modules are loaded. `why` says why their process cannot be forked: then each job loads its target."""
 
-    type: Literal["loaded"]
-    fork_safe: bool
-    why: str
+    why: str = ""
 
 
-class LoadError(TypedDict):
-    """torch, or the target's module, cannot be imported; after a `start` it is that of one job.
+class Failure(msgspec.Struct):
+    """Why there is no result; `missing` are the modules that the target imports and that are not installed."""
 
-    `missing` are the modules that it imports and nobody has.
-    """
-
-    type: Literal["load_error"]
     reason: Reason
     message: str
-    hint: NotRequired[str]
-    missing: NotRequired[list[str]]
+    hint: str = ""
+    missing: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """The message with its hint."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
-# --- of one job, between its `start` and its `end` ---
+class LoadError(Failure, tag_field="type", tag="load_error"):
+    """torch or a target's module cannot be loaded."""
 
 
-class Start(TypedDict):
-    type: Literal["start"]
+class Failed(Failure, tag_field="type", tag="failed"):
+    """A job failed by its own words."""
+
+
+class Idle(_Message, tag="idle"):
+    """All jobs of the request have ended."""
+
+
+class Ended(_Message, tag="ended"):
+    """The worker has ended with an exit code; a negative one is a signal."""
+
+    status: int
+
+
+class Start(_Message, tag="start"):
     job: str
 
 
-class Planned(LoadedBy):
-    type: Literal["plan"]
-    plan: Plan
+class Planned(LoadedBy, tag_field="type", tag="plan"):
+    plan: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        msgspec.convert(self.plan, PlanFields)
 
 
-Scalar = float | str | bool | None
-
-
-class Measured(TypedDict):
-    type: Literal["measurement"]
+class Measured(_Message, tag="measurement"):
     name: str
-    value: Scalar | Sequence[Scalar]
+    value: Scalar | list[Scalar]
     unit: str
-    case: NotRequired[Mapping[str, Scalar | Sequence[Scalar]]]
-    evidence: NotRequired[Evidence]
+    case: dict[str, Scalar | list[Scalar]] = {}
+    evidence: Evidence = Evidence.MEASURED
 
 
-class Place(TypedDict):
-    """`folder` is where `file` lies, "" for the checkout."""
+class Place(msgspec.Struct):
+    """A line; `folder` is where `file` lies, "" for the checkout."""
 
     file: str
     line: int
@@ -205,118 +182,84 @@ class Place(TypedDict):
     folder: str
 
 
-class Located(TypedDict):
-    type: Literal["location"]
+class Located(_Message, tag="location"):
     location: Place | None
 
 
-class Noted(TypedDict):
-    type: Literal["note"]
+class Noted(_Message, tag="note"):
     text: str
 
 
-class Device(TypedDict):
-    type: Literal["device"]
+class Device(_Message, tag="device"):
     name: str
 
 
-class Took(TypedDict):
-    type: Literal["took"]
+class Took(_Message, tag="took"):
     seconds: float
 
 
-class Refused(TypedDict):
-    """The probe's question makes no sense for this target, or cannot be asked on this machine."""
+class Checked(_Message, tag="checked"):
+    """An instrument read its toy."""
 
-    type: Literal["not_applicable", "unavailable"]
+
+class NotApplicable(_Message, tag="not_applicable"):
+    """The probe's question makes no sense for this target."""
+
     message: str
-    reason: NotRequired[Reason | None]
 
 
-class Failed(TypedDict):
-    type: Literal["failed"]
-    reason: Reason
+class Unavailable(_Message, tag="unavailable"):
+    """The probe cannot run on this machine."""
+
     message: str
-    hint: NotRequired[str]
-    missing: NotRequired[list[str]]
+    reason: Reason | None = None
 
 
-class End(TypedDict):
-    """The child has ended; a `status` other than `ok` says with `reason` and `message` how."""
+class End(_Message, tag="end"):
+    """The child of a job has ended; a `reason` says that it did not end by itself."""
 
-    type: Literal["end"]
-    status: str
-    reason: NotRequired[Reason | None]
-    message: NotRequired[str]
-    output_bytes: NotRequired[int]
-    output_tail: NotRequired[str]
+    output_bytes: int
+    reason: Reason | None = None
+    message: str = ""
 
 
-OfJob = Bare | Planned | Measured | Located | Noted | Device | Took | Refused | Failed | LoadError | End
-Message = Hello | Loaded | Start | OfJob
+OfJob = (
+    Planned | Measured | Located | Noted | Device | Took | Checked | NotApplicable | Unavailable | Failed | LoadError
+    | End
+)  # fmt: skip
+Message = Hello | Loaded | Idle | Ended | Start | OfJob
 
 
-# --- what the host believes ---
+class _Feed(msgspec.Struct):
+    takes: str
+    setup: str | None
 
 
-def checked(said: Mapping[str, Any]) -> Message | None:
-    """The message that a worker sent; None for what is none, as a target may write whatever it likes.
-
-    One whose fields are not what they have to be is a failure of its job.
-    """
-    kind = _kinds().get(str(said.get("type")))
-    if kind is None:
-        return None
-    misfit = _misfit(said, kind, "")
-    if misfit is None:
-        return cast("Message", said)
-    text = (
-        f"the worker sent a message of type {said['type']} that is none{': it has a strange ' * bool(misfit)}{misfit}"
-    )
-    return {"type": "failed", "reason": Reason.PROTOCOL, "message": text}
+class _Role(msgspec.Struct):
+    path: str
 
 
-@functools.cache
-def _kinds() -> dict[str, Any]:
-    """The types of messages by what each calls itself."""
-    return {name: kind for kind in get_args(Message) for name in get_args(_fields(kind)["type"])}
+class PlanFields(msgspec.Struct):
+    """The types of what the host reads of a plan."""
+
+    feed: _Feed
+    contract: str
+    answer_kind: str
+    fields: dict[str, str]
+    roles: dict[str, _Role]
+    clips: bool = False
+    filled: dict[str, Any] = {}
+    device: str = "cpu"
+    others: dict[str, Any] = {}
+    torch_calls: dict[str, Any] = {}
 
 
-@functools.cache
-def _fields(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
+_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
-def _misfit(value: Any, kind: Any, place: str) -> str | None:
-    """The place in what JSON said that is not of a type, as far as the types of this file go; None for none."""
-    origin, parts = get_origin(kind), get_args(kind)
-    inner: Iterable[tuple[Any, Any, str]]
-    if is_typeddict(kind):
-        if not isinstance(value, dict):
-            return place
-        inner = ((value.get(name), each, name) for name, each in _fields(kind).items()
-                 if name in value or get_origin(each) is not NotRequired)  # fmt: skip
-    elif origin is NotRequired:
-        inner = ((value, parts[0], place),)
-    elif origin in (list, Sequence) and isinstance(value, list):
-        inner = ((each, parts[0], place) for each in value)
-    elif origin is Mapping and isinstance(value, dict):
-        inner = ((each, parts[1], f"{place}.{name}") for name, each in value.items())
-    else:
-        return None if _fits(value, kind, parts) else place
-    found = (_misfit(each, of, name) for each, of, name in inner)
-    return next((each for each in found if each is not None), None)
-
-
-def _fits(value: Any, kind: Any, parts: Sequence[Any]) -> bool:
-    if get_origin(kind) is Literal:
-        return isinstance(value, str) and value in parts
-    if get_origin(kind) in (Union, types.UnionType):
-        return any(_misfit(value, each, "") is None for each in parts)
-    if kind is Any or kind is NoneType or kind is None:
-        return kind is Any or value is None
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if isinstance(kind, type) and issubclass(kind, enum.StrEnum):
-        return value in kind._value2member_map_
-    return isinstance(kind, type) and isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+def decode(line: bytes) -> Message:
+    """Return the message in a line that a worker sent; for one that is no message a failure of the current job."""
+    try:
+        return _DECODER.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return Failed(reason=Reason.PROTOCOL, message=f"the worker sent a message that is none: {str(error)[:200]}")

@@ -16,9 +16,9 @@ from auditkit.model.runs.run import Environment, ProbeResult, TargetReading, fin
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.judgement import Judgement, JudgingFailedError, judge
-from auditkit.probing.hosts.protocol import Plan
+from auditkit.probing.hosts.protocol import Failure, LoadedBy, Plan
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Failure, Job, LoadedBy, Session
+from auditkit.probing.hosts.session import Job, Session
 from auditkit.probing.source_code.excerpts import cut_excerpt
 from auditkit.probing.source_code.modules import is_written
 
@@ -39,8 +39,19 @@ class Asked:
     ordinal: int = 0
 
     def unanswered(self, outcome: Outcome, reason: Reason | None, message: str, **seen: Any) -> ProbeResult:
-        """The result where there is nothing to judge; `seen` are further fields of it."""
-        return self._result(outcome, message, reason=reason, **seen)
+        """The result with an outcome and a message; `seen` are further fields of it."""
+        return ProbeResult(
+            probe=self.probe.id,
+            probe_version=self.probe.version,
+            target=self.subject,
+            outcome=outcome,
+            message=message,
+            fingerprint=fingerprint(self.probe.id, self.subject, self.ordinal),
+            device=self.device,
+            style=self.probe.style,
+            reason=reason,
+            **seen,
+        )
 
     def judged(
         self,
@@ -65,7 +76,7 @@ class Asked:
             seen |= self._weighed(verdict, clips)
             seen["location"], seen["excerpt"] = location, excerpt(location) if location is not None else None
         seen |= {"law": verdict.law, "evidence": evidence, "measurements": tuple(measurements)}
-        return self._result(verdict.outcome, verdict.message, **seen)
+        return self.unanswered(verdict.outcome, None, verdict.message, **seen)
 
     def _weighed(self, verdict: Judgement, clips: bool) -> dict[str, Any]:
         """How bad a finding is, and why: the user's word first, then what it judged, then the probe's default."""
@@ -75,19 +86,6 @@ class Asked:
             return {"severity": users or verdict.severity or self.probe.severity}
         broken = meant(breaks, clips)
         return {"severity": users or severity_of(broken, occurs), "breaks": broken, "occurs": occurs}
-
-    def _result(self, outcome: Outcome, message: str, **seen: Any) -> ProbeResult:
-        return ProbeResult(
-            probe=self.probe.id,
-            probe_version=self.probe.version,
-            target=self.subject,
-            outcome=outcome,
-            message=message,
-            fingerprint=fingerprint(self.probe.id, self.subject, self.ordinal),
-            device=self.device,
-            style=self.probe.style,
-            **seen,
-        )
 
 
 @dataclass
@@ -159,40 +157,27 @@ def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:
 
 
 def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...], clips: bool) -> ProbeResult:
-    asked = replace(asked, device=_device_of(job.measurements) or asked.device)
+    devices = {str(each.case["device"]) for each in job.measurements if "device" in each.case}
+    asked = replace(asked, device=devices.pop()) if len(devices) == 1 else asked  # it may run elsewhere than planned
     measurements = _labelled(asked, job.measurements)
 
     def excerpt(location: Location) -> CodeExcerpt | None:
         return cut_excerpt(checkout, location)
 
-    def unanswered(outcome: Outcome, reason: Reason | None, message: str) -> ProbeResult:
-        return asked.unanswered(
-            outcome,
-            reason,
-            message,
-            measurements=measurements,
-            location=job.location,
-            excerpt=excerpt(job.location) if job.location is not None else None,
-            **told,
-        )
-
-    told: dict[str, Any] = {"notes": notes, "duration_s": job.duration_s, "remembered": job.remembered}
+    seen: dict[str, Any] = {"notes": notes, "duration_s": job.duration_s, "remembered": job.remembered}
     if job.failure is not None:
-        return unanswered(Outcome.ERROR, job.failure.reason, job.failure.message)
-    if job.refusal is not None:
-        return unanswered(*job.refusal)
-    if not measurements:
-        return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing")
-    try:
-        return asked.judged(measurements, _evidence(measurements), job.location, excerpt, clips, checkout, **told)
-    except JudgingFailedError as error:
-        return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
-
-
-def _device_of(measurements: Sequence[Measurement]) -> str | None:
-    """Where a probe was answered, which may be elsewhere than where it was asked; None where nothing says it."""
-    devices = {str(measurement.case["device"]) for measurement in measurements if "device" in measurement.case}
-    return devices.pop() if len(devices) == 1 else None
+        refusal: tuple[Outcome, Reason | None, str] = (Outcome.ERROR, job.failure.reason, job.failure.message)
+    elif job.refusal is not None:
+        refusal = job.refusal
+    elif not measurements:
+        refusal = (Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing")
+    else:
+        try:
+            return asked.judged(measurements, _evidence(measurements), job.location, excerpt, clips, checkout, **seen)
+        except JudgingFailedError as error:
+            refusal = (Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
+    shown = excerpt(job.location) if job.location is not None else None
+    return asked.unanswered(*refusal, measurements=measurements, location=job.location, excerpt=shown, **seen)
 
 
 def _labelled(asked: Asked, measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
@@ -233,16 +218,16 @@ def environment_of_runs(place: Environment, setting: Setting, runs: Sequence[Tar
     """`place`, which is a checkout alone, with what the first worker that answered said of itself."""
     sessions = [run.session for run in runs if run.session is not None]
     session = next((each for each in sessions if each.hello is not None), None)
-    said: Mapping[str, object] = (session.hello if session is not None else None) or {}
+    hello = session.hello if session is not None else None
     devices = {result.device for run in runs for result in run.results if result.measurements}
     return replace(
         place,
-        python=str(said.get("python", "")),
-        torch=str(said.get("torch", "")),
+        python=hello.python if hello is not None else "",
+        torch=hello.torch if hello is not None else "",
         device="cuda" if "cuda" in devices else "simulated" if devices == {"simulated"} else "cpu",
         device_name=(session.device_name if session is not None else "") or _processor_name(),
         interpreter=setting.interpreter,
-        platform=str(said.get("platform", "")),
+        platform=hello.platform if hello is not None else "",
     )
 
 

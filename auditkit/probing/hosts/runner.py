@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -43,25 +43,19 @@ def run_target(
     target are that calls torch's own functions. `session` is what runs the jobs: a worker, if nothing else.
     """
     run = TargetRun()
-    results = _TargetResults(target, probes, setting, finished, ordinal, run, attribute, session)
+    by_id = {probe.id: probe for probe in probes}
+    results = _TargetResults(target, by_id, setting, finished, ordinal, run, attribute, session)
     asked = ((probe, device) for probe, device in results.devices() if device in probe.devices)
     jobs = [PLAN, *(job_of(probe, device, setting.options) for probe, device in asked)]
 
-    def collect(fresh_imports: bool) -> str:
-        """Run the jobs, in forks of one import or each with its own; the reason why this worker may not fork."""
-        auto = setting.device is DeviceChoice.AUTO
-        run.session = session(setting, jobs, target, auto_device=auto, fresh_imports=fresh_imports)
-        for job in run.session.jobs(lambda job_id: None if job_id == PLAN["id"] else started(target.call, job_id)):
-            if job.id == PLAN["id"]:
-                _note_plan(run, job)
-            else:
-                results.add(job)
-        return run.session.fork_refusal
-
-    refusal = collect(fresh_imports=False)
-    if refusal:
-        run.notes.append(f"{refusal}; each probe ran in a fresh process")
-        collect(fresh_imports=True)
+    run.session = session(setting, jobs, target)
+    for job in run.session.jobs(lambda job_id: None if job_id == PLAN["id"] else started(target.call, job_id)):
+        if job.id == PLAN["id"]:
+            if run.session.apart:
+                run.notes.append(f"{run.session.apart}; each probe ran in a fresh process")
+            _note_plan(run, job)
+        else:
+            results.add(job)
     results.ask_again_on_cpu()
     results.ask_with_other_guesses()
     results.tell_whose_they_are()
@@ -130,32 +124,27 @@ def job_of(probe: ProbeInfo, device: str, options: Mapping[str, Any]) -> protoco
     }
 
 
+@dataclass
 class _TargetResults:
     """The results of one target's probes, each made as its job ends."""
 
-    def __init__(
-        self,
-        target: Target,
-        probes: Sequence[ProbeInfo],
-        setting: Setting,
-        finished: Callable[[ProbeResult], None],
-        ordinal: int,
-        run: TargetRun,
-        attribute: Attribute | None,
-        session: type[Session],
-    ) -> None:
-        self._target, self._setting, self._finished, self._ordinal, self._run = target, setting, finished, ordinal, run
-        self._attribute, self._session = attribute, session
-        self._probes = {probe.id: probe for probe in probes}
-        self._done: dict[str, ProbeResult] = {}
-        self._broken_by_simulation: list[Job] = []
-        self._doubted: list[tuple[Asked, ProbeResult]] = []
-        self._perhaps_torchs: list[ProbeResult] = []
+    target: Target
+    probes: Mapping[str, ProbeInfo]
+    setting: Setting
+    finished: Callable[[ProbeResult], None]
+    ordinal: int
+    run: TargetRun
+    attribute: Attribute | None
+    session: type[Session]
+    done: dict[str, ProbeResult] = field(default_factory=dict)
+    broken_by_simulation: list[Job] = field(default_factory=list)
+    doubted: list[tuple[Asked, ProbeResult]] = field(default_factory=list)
+    perhaps_torchs: list[ProbeResult] = field(default_factory=list)
 
     def devices(self) -> list[tuple[ProbeInfo, str]]:
         """Where each probe is asked; what is found in a worker can still change that."""
-        has_cuda = self._run.session is not None and self._run.session.has_cuda
-        return [(probe, device_for(probe, self._setting.device, has_cuda)) for probe in self._probes.values()]
+        has_cuda = self.run.session is not None and self.run.session.has_cuda
+        return [(probe, device_for(probe, self.setting.device, has_cuda)) for probe in self.probes.values()]
 
     def add(self, job: Job) -> None:
         """Judge an ended job; one that the simulated device broke waits to be asked on plain tensors."""
@@ -163,81 +152,79 @@ class _TargetResults:
         # A storage that a simulated tensor does not have makes native code crash.
         broken = (Reason.EXCEPTION, Reason.CRASH)
         is_broken = device == "simulated" and job.failure is not None and job.failure.reason in broken
-        if is_broken and self._setting.device is DeviceChoice.AUTO and "cpu" in probe.devices and self._runs_on_cpu():
-            self._broken_by_simulation.append(job)
+        plan = self.run.plan
+        runs_on_cpu = plan is not None and plan.get("device", "cpu") == "cpu"
+        if is_broken and self.setting.device is DeviceChoice.AUTO and "cpu" in probe.devices and runs_on_cpu:
+            self.broken_by_simulation.append(job)
         else:
             self._settle(probe, device, job)
 
-    def _runs_on_cpu(self) -> bool:
-        return self._run.plan is not None and self._run.plan.get("device", "cpu") == "cpu"
-
     def ask_again_on_cpu(self) -> None:
         """`auto`: code that the simulated device breaks is counted on plain CPU tensors, and the note says so."""
-        broken = {job.id: job for job in self._broken_by_simulation}
-        if not broken or self._run.plan is None:
+        broken = {job.id: job for job in self.broken_by_simulation}
+        if not broken or self.run.plan is None:
             return
-        jobs = [job_of(self._probes[name], "cpu", self._setting.options) for name in broken]
+        jobs = [job_of(self.probes[name], "cpu", self.setting.options) for name in broken]
         for job in jobs:
-            job["plan"] = self._run.plan
-        session = self._session(self._setting, jobs, self._target, auto_device=True, fresh_imports=True)
+            job["plan"] = self.run.plan
+        session = self.session(self.setting, jobs, self.target)
         again = {job.id: job for job in session.jobs() if job.failure is None}
         for name, before in broken.items():
             if name not in again:
-                self._settle(self._probes[name], "simulated", before)
+                self._settle(self.probes[name], "simulated", before)
                 continue
             why = before.failure.message if before.failure is not None else ""
             again[name].notes.append(f"the simulated device failed ({why}); counted on plain CPU tensors instead")
-            self._settle(self._probes[name], "cpu", again[name])
+            self._settle(self.probes[name], "cpu", again[name])
 
     def ask_with_other_guesses(self) -> None:
         """A finding that goes away where a guessed argument gets another plausible value hangs on the guess alone."""
-        doubted, plan = self._doubted, self._run.plan
+        doubted, plan = self.doubted, self.run.plan
         if not doubted or plan is None:
             return
         others = plan.get("others", {})
-        target = replace(self._target, arguments={**self._target.arguments, **others})
-        jobs = [PLAN, *(job_of(asked.probe, asked.device, self._setting.options) for asked, _ in doubted)]
-        auto = self._setting.device is DeviceChoice.AUTO
-        session = self._session(self._setting, jobs, target, auto_device=auto, fresh_imports=True)
+        target = replace(self.target, arguments={**self.target.arguments, **others})
+        jobs = [PLAN, *(job_of(asked.probe, asked.device, self.setting.options) for asked, _ in doubted)]
+        session = self.session(self.setting, jobs, target)
         again = {job.id: job for job in session.jobs()}
         run = TargetRun(session, again[PLAN["id"]].plan if PLAN["id"] in again else None)
         for asked, before in doubted:
-            after = make_result(asked, again.get(asked.probe.id), run, self._setting.checkout)
+            after = make_result(asked, again.get(asked.probe.id), run, self.setting.checkout)
             self._finish(_with_the_other(before, after, plan))
 
     def tell_whose_they_are(self) -> None:
         """Findings about a target that calls torch's own functions are told once it is known whose they are."""
-        calls = self._run.plan.get("torch_calls") if self._run.plan is not None else None
-        if calls and self._attribute is not None and self._perhaps_torchs:
-            for result in self._attribute(cast("TorchCalls", calls), self._perhaps_torchs):
+        calls = self.run.plan.get("torch_calls") if self.run.plan is not None else None
+        if calls and self.attribute is not None and self.perhaps_torchs:
+            for result in self.attribute(cast("TorchCalls", calls), self.perhaps_torchs):
                 self._tell(result)
 
     def all(self) -> list[ProbeResult]:
         """One result for each probe, in their order; also for one that never had a job."""
         for probe, device in self.devices():
-            if probe.id not in self._done:
+            if probe.id not in self.done:
                 self._settle(probe, device, None)
-        return [self._done[name] for name in self._probes]
+        return [self.done[name] for name in self.probes]
 
     def _settle(self, probe: ProbeInfo, device: str, job: Job | None) -> None:
-        asked = Asked(probe, self._target.call, device, self._setting.policy, self._ordinal)
-        result = make_result(asked, job, self._run, self._setting.checkout)
-        is_guessed = self._run.plan is not None and bool(self._run.plan.get("others"))
+        asked = Asked(probe, self.target.call, device, self.setting.policy, self.ordinal)
+        result = make_result(asked, job, self.run, self.setting.checkout)
+        is_guessed = self.run.plan is not None and bool(self.run.plan.get("others"))
         if is_guessed and result.outcome is Outcome.REPRODUCED:
-            self._doubted.append((asked, result))
+            self.doubted.append((asked, result))
         else:
             self._finish(result)
 
     def _finish(self, result: ProbeResult) -> None:
-        calls_torch = self._run.plan is not None and self._run.plan.get("torch_calls")
-        if result.outcome is Outcome.REPRODUCED and calls_torch and self._attribute is not None:
-            self._perhaps_torchs.append(result)
+        calls_torch = self.run.plan is not None and self.run.plan.get("torch_calls")
+        if result.outcome is Outcome.REPRODUCED and calls_torch and self.attribute is not None:
+            self.perhaps_torchs.append(result)
         else:
             self._tell(result)
 
     def _tell(self, result: ProbeResult) -> None:
-        self._done[result.probe] = result
-        self._finished(result)
+        self.done[result.probe] = result
+        self.finished(result)
 
 
 def _with_the_other(before: ProbeResult, after: ProbeResult, plan: protocol.Plan) -> ProbeResult:

@@ -9,13 +9,14 @@ from typing import Any
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import ASKED_FOR, Contract, Reason, Takes
-from auditkit.model.runs.target import Target, split_call
+from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts import protocol
-from auditkit.probing.hosts.kept_workers import KeptWorkers
+from auditkit.probing.hosts.fork_servers import KeptWorkers
+from auditkit.probing.hosts.protocol import Failure, LoadedBy
 from auditkit.probing.hosts.runner import in_parallel
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Failure, Job, LoadedBy, Session
+from auditkit.probing.hosts.session import Job, Session, module_of
 from auditkit.probing.worker.process.rungs import OF_BLOCKS
 from auditkit.probing.worker.steps.roles import IMPORTED_BY_STEPS
 
@@ -73,7 +74,7 @@ def try_candidates(
     """
     packages: dict[str, list[int]] = {}
     for index, candidate in enumerate(candidates):
-        module = _module_of(candidate.call)
+        module = module_of(candidate.call)
         package = module.partition(".")[0] if not module.endswith(".py") else module
         packages.setdefault(OF_BLOCKS if module.endswith(OF_BLOCKS) else package, []).append(index)
     with KeptWorkers() as kept:
@@ -111,7 +112,7 @@ class _Trials:
             for index, trial in self._try(asked):
                 if trial.works or index not in self.done:
                     self.done[index] = trial
-        cheap = (index for index in indices if _module_of(guesses[index][0].call) not in self._imported_for_each)
+        cheap = (index for index in indices if module_of(guesses[index][0].call) not in self._imported_for_each)
         self._remedy([index for index in cheap if index < _MOST_REMEDIED and _wanted(self.done[index])])
 
     def _remedy(self, indices: Sequence[int]) -> None:
@@ -181,13 +182,9 @@ class _Trials:
 
 
 def _module_of_job(job: protocol.Job) -> str:
-    return _module_of(str(job["target"]["call"]))
-
-
-def _module_of(call: str) -> str:
-    """The place that a target is in, as a worker is asked to load it."""
-    place, _, statement = split_call(call)
-    return f"{place}{OF_BLOCKS}" if statement else place
+    target = job["target"]
+    assert target is not None
+    return module_of(str(target["call"]))
 
 
 def _is_loaded(job: Job) -> bool:
@@ -200,11 +197,9 @@ def _run(
     """The trials of some modules' targets, and whether importing them left nothing to fork; then one is tried so."""
     session = Session(setting, jobs, modules=modules)
     settled = {int(job.id): job for job in session.jobs(started)}
-    is_refused = bool(session.fork_refusal)
-    if is_refused and len(modules) == 1:
-        session = Session(setting, jobs, modules=modules, fresh_imports=True)
-        settled = {int(job.id): job for job in session.jobs(started)}
-    return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}, is_refused
+    return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}, bool(
+        session.apart
+    )
 
 
 def _wanted(trial: Trial) -> str:

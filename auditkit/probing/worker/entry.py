@@ -1,8 +1,6 @@
-"""The worker's first line: run by the target's own interpreter as `python -I -B -u entry.py RESULTS_FD`.
+"""The first line of an interpreter's server: `python -I -B -u entry.py CHANNEL_FD`.
 
-It finds its own folder, loads it as a private package (so that no name of ours can shadow a module of
-the target), reads one JSON request from standard input and answers in JSON lines on RESULTS_FD. As
-`entry.py --forks CHANNEL_FD` it imports torch once and forks such workers.
+It loads its own folder as a private package, so that no name of auditkit can shadow a module of the target.
 """
 
 import importlib.util
@@ -12,7 +10,7 @@ import sys
 PACKAGE = "_auditkit_worker"
 
 
-def _load_own_package() -> None:
+def main() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))
     spec = importlib.util.spec_from_file_location(
         PACKAGE, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
@@ -22,14 +20,7 @@ def _load_own_package() -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[PACKAGE] = module
     spec.loader.exec_module(module)
-
-
-def main() -> None:
-    _load_own_package()
-    if sys.argv[1] == "--forks":
-        importlib.import_module(PACKAGE + ".fork_server").serve_forks(int(sys.argv[2]))
-    else:
-        importlib.import_module(PACKAGE + ".server").serve(int(sys.argv[1]))
+    importlib.import_module(PACKAGE + ".server").serve(int(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a child does, which may be lost: one trial, one plan, one probe, or the check of an instrument."""
+"""What a child does, which may be lost: find a plan, run one probe, or check an instrument."""
 
 import os
 import time
@@ -6,32 +6,33 @@ from typing import Any, Dict
 
 from .base.frames import SourceRoots
 from .process import cut_out, ladder, loading, placeholders, torch_functions
-from .process.jsonlines import Writer
+from .process.messages import Writer
 from .targets import LoadedTarget, load_target
 
 
-def load_and_run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
-    loaded = load_target(results, request)
-    if loaded is not None:
-        run_job(job, request, results, loaded)
-
-
-def run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
+def run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
+    """Load the target of a job and run it."""
     import torch
 
     torch.set_num_threads(1)
     if job["kind"] == "selfcheck":
         _send_selfcheck(results, job, request)
         return
-    trial = dict(request, target=job["target"])
-    loaded = load_target(results, trial)
+    try:
+        loaded = load_target(results, job["target"], request)
+    except OSError as error:
+        text = "the machine cannot start another process: {}".format(error.strerror)
+        results.send({"type": "failed", "reason": "no_memory", "message": text})
+        return
     if loaded is not None:
-        _send_plan(results, trial, loaded)
-    results.send({"type": "imported", "modules": loading.dear_imports(), "parsed": cut_out.parsed_files()})
+        run_job(job, request, results, loaded)
+    # A trial is followed by others; what one probe imports, no other may need.
+    modules = [] if request["is_audit"] else loading.dear_imports()
+    results.send({"type": "imported", "modules": modules, "parsed": cut_out.parsed_files()})
 
 
 def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:
-    """Whether an instrument reads its known toy on a device: what `auditkit doctor` asks."""
+    """Check that an instrument reads its known toy on a device, for `auditkit doctor`."""
     from .instruments.selfcheck import SelfCheckError, check
 
     try:
@@ -52,31 +53,30 @@ def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loade
     torch.set_num_threads(1)
     started = time.monotonic()
     if job["kind"] == "plan":
-        _send_plan(results, request, loaded)
+        _send_plan(results, job["target"], request["auto_device"], loaded)
     else:
         _send_probe(results, job, request, loaded)
         replaced = torch_functions.describe_replaced()
         if replaced:
             results.send({"type": "note", "text": replaced})
     results.send({"type": "took", "seconds": time.monotonic() - started})
-    results.send({"type": "imported", "modules": [], "parsed": cut_out.parsed_files()})
 
 
-def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -> None:
+def _send_plan(results: Writer, target: Dict[str, Any], auto_device: bool, loaded: LoadedTarget) -> None:
     from .base.refusals import CannotFeedError, CannotReadError
     from .context.torch_calls import torch_calls
     from .feeding.search import find_plan_anywhere
     from .steps import search as step_search
 
     try:
-        if request["target"].get("contract") == step_search.CONTRACT:
-            plan, found = step_search.find_plan(loaded.caller, request["target"], loaded.roots), {}
+        if target.get("contract") == step_search.CONTRACT:
+            plan, found = step_search.find_plan(loaded.caller, target, loaded.roots), {}
         else:
-            plan = find_plan_anywhere(loaded.caller, request["target"], request["auto_device"] and cuda_was_found())
+            plan = find_plan_anywhere(loaded.caller, target, auto_device and cuda_was_found())
             found = torch_calls(plan, loaded.caller, loaded.roots)
     except (CannotFeedError, CannotReadError) as error:
         reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
-        results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(request["target"]["call"], error)})
+        results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(target["call"], error)})
         return
     except placeholders.PlaceholderTouched as error:
         _send_touched(results, error.path)

@@ -1,9 +1,10 @@
-"""The worker's life: read a request, import torch and the target once, fork one child per probe; then the next.
+"""The server of one interpreter: it imports torch once, runs nothing of a target, and forks workers.
 
-Messages on the results descriptor, one JSON object a line: `begun`, `hello`, `loaded` or `load_error`,
-then for each job `start`, its `plan`, `measurement`, `location`, `note` and `failed` messages, and `end`
-with a status; `idle` when all jobs have ended. The host believes only this descriptor; what the target prints
-is kept as a tail of text. Requests are lines of standard input, and all of one worker are about one module.
+The host sends one JSON line for each worker on the server's channel, with two descriptors: a socket on which the worker
+reads requests and sends messages, and a pipe for what it prints. A worker runs nothing of a target either. It loads the
+module of its request in a fork (`process/ladder.py`), and that fork runs each job in a fork of its own
+(`process/children.py`). When the worker has ended, the server says how on its socket. The host believes only messages
+on that socket. All requests to one worker are about the same modules.
 """
 
 import contextlib
@@ -12,68 +13,80 @@ import gc
 import json
 import os
 import platform
+import resource
+import select
+import signal
+import socket
 import sys
-import threading
-from typing import Any, Callable, Dict, List
+import traceback
+from typing import IO, Any, Dict, List, NoReturn, Optional
 
 from . import jobs
 from .base.frames import SourceRoots
-from .process import cut_out, families, ladder, loading, torch_functions, trial_modules
+from .process import cut_out, families, ladder, loading, torch_functions
 from .process.children import Child
-from .process.jsonlines import Writer
-from .targets import load_target, send_load_error
+from .process.messages import Writer
+from .targets import load_modules, send_load_error, why_unloaded
+
+# How late the server may report the end of a worker. Without workers it sleeps.
+_LOOK_S = 0.02
+_LONGEST_REQUEST_BYTES = 1 << 16
 
 
-def serve(results_fd: int) -> None:
-    """Answer the requests on standard input, then end."""
-    os.set_inheritable(results_fd, False)
-    keep_garbage()
+def serve(channel_fd: int) -> None:
+    """Fork a worker for each request until the host closes the channel."""
+    os.set_inheritable(channel_fd, False)
+    gc.disable()  # a process that only imports and forks: collections took two fifths of the imports' time
     del sys.argv[1:]  # a script that reads its command line when it is imported has its defaults
-    requests = os.fdopen(os.dup(0), "rb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    request = json.loads(requests.readline().decode("utf-8"))
-    os.chdir(request["checkout"])
-    families.guard(results_fd)
-    families.adopt_orphans()
-    while request is not None:
-        results = Writer(results_fd, request["token"], further_fds=(requests.fileno(),))
-        results.send({"type": "begun"})
-        if not _import_torch(results):
-            return
-        preload(request["jobs"])
-        torch_functions.remember()
-        _hello(results)
-        _answer(results, request)
-        results.send({"type": "idle"})
-        line = requests.readline()
-        request = json.loads(line.decode("utf-8")) if line else None
-
-
-def _answer(results: Writer, request: Dict[str, Any]) -> None:
-    is_trial = request["target"] is None
-    if len(request["modules"]) > 1:
-        # A trial finds a way to feed the code, and the first torch.compile takes 0.8 s. Of one module, the process may
-        # be kept for the audit.
-        os.environ["TORCHDYNAMO_DISABLE"] = "1"
-    if request["fresh_imports"] or (is_trial and not request["modules"]):
-        _run_in_fresh_imports(results, request, jobs.run_trial if is_trial else jobs.load_and_run)
-    else:
-        _run_forked(results, request)
-
-
-def _import_torch(results: Writer) -> bool:
+    channel = socket.socket(fileno=channel_fd)
+    channel.send(b".")  # a Python runs this file
+    failure: Optional[loading.LoadError] = None
     try:
         loading.import_torch()
     except loading.LoadError as error:
-        send_load_error(results, error)
-        return False
-    return True
+        failure = error
+    workers: Dict[int, Writer] = {}
+    compiling_workers = 0
+    while True:
+        readable, _, _ = select.select([channel], [], [], _LOOK_S if workers else None)
+        for pid in list(workers):
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                _report_end(workers.pop(pid), os.waitstatus_to_exitcode(status))
+        if not readable:
+            continue
+        line, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_REQUEST_BYTES, 2)
+        if not line:
+            return
+        asked = json.loads(line)
+        results, output_fd = Writer(descriptors[0], asked["token"]), descriptors[1]
+        if failure is not None:
+            send_load_error(results, failure)
+            _report_end(results, 0)
+        else:
+            preload(asked["jobs"])
+            compiling_workers += any(map(_compiles, asked["jobs"]))
+            if compiling_workers > 1:  # the first one's other jobs need not wait for the compiler: it loads its own
+                _preload_compiler()
+            try:
+                pid = os.fork()
+                if pid == 0:
+                    _become_worker(results, output_fd, [channel.detach(), *(each.fd for each in workers.values())])
+                workers[pid] = results
+            except OSError:
+                _report_end(results, os.EX_TEMPFAIL)
+        os.close(output_fd)
+
+
+def _report_end(results: Writer, code: int) -> None:
+    """Send the exit code of a worker (negative: a signal)."""
+    with contextlib.suppress(OSError):
+        results.send({"type": "ended", "status": code})
+    os.close(results.fd)
 
 
 def preload(asked: List[Dict[str, Any]]) -> None:
-    """What the children of these jobs need, but for the compiler, imported once before the forks."""
+    """Import what the children of these jobs need, but for the compiler, once before the forks."""
     from .base import torch_internals
     from .context import context, torch_calls
     from .feeding import search
@@ -87,13 +100,13 @@ def preload(asked: List[Dict[str, Any]]) -> None:
     _leave_to_children()
 
 
-def compiles(job: Dict[str, Any]) -> bool:
+def _compiles(job: Dict[str, Any]) -> bool:
     """Whether a job traces its target with torch.compile."""
     return job.get("instrument") == "graphs"
 
 
 @functools.lru_cache(maxsize=1)
-def preload_compiler() -> None:
+def _preload_compiler() -> None:
     """Compile something: that imports what every other compilation needs, in 3 s."""
     from .instruments import selfcheck
 
@@ -102,33 +115,81 @@ def preload_compiler() -> None:
     _leave_to_children()
 
 
-def _preload_steps(request: Dict[str, Any]) -> None:
-    """What the children of a training step would each import."""
-    from .base import torch_internals
-    from .steps import roles, search
-
-    targets = [request["target"], *(job.get("target") for job in request["jobs"])]
-    if any(target is not None and target.get("contract") == search.CONTRACT for target in targets):
-        torch_internals.import_first(roles.IMPORTED_BY_STEPS)
-        _leave_to_children()
-
-
 def _leave_to_children() -> None:
-    """A collection in a child would write to every object that it shares with this process, and so copy it."""
+    """Freeze the objects: a collection in a child would write to, and so copy, all that it shares with this process."""
     gc.freeze()
 
 
-def keep_garbage() -> None:
-    """Look for no garbage in a process that only imports and forks: that took two fifths of the imports' time."""
-    gc.disable()
+def _become_worker(results: Writer, output_fd: int, of_server: List[int]) -> NoReturn:
+    """Serve the host's requests in this fork, in its own session and with its own streams; close the server's."""
+    code = 1
+    try:
+        for fd in of_server:
+            os.close(fd)
+        os.setsid()
+        families.die_with_parent()
+        families.adopt_orphans()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(signal.SIGTERM, _end_all)
+        for fd, standard in ((os.open(os.devnull, os.O_RDONLY), 0), (output_fd, 1), (output_fd, 2)):
+            os.dup2(fd, standard)
+        os.close(output_fd)
+        torch_functions.remember()
+        requests = os.fdopen(os.dup(results.fd), "rb")
+        results.private_fds = (results.fd, requests.fileno())
+        _send_hello(results)
+        _serve_requests(requests, results)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
-def _hello(results: Writer) -> None:
+def _end_all(*_: Any) -> NoReturn:
+    """End this worker and everything that it started, as the host asks by SIGTERM."""
+    families.end_children()
+    os._exit(1)
+
+
+def _serve_requests(requests: IO[bytes], results: Writer) -> None:
+    """Run the jobs of each request. The first one that loads a module goes on in the fork that loaded it."""
+    loads_apart = False
+    for line in iter(requests.readline, b""):
+        request = json.loads(line)
+        os.chdir(request["checkout"])
+        preload(request["jobs"])
+        if len(request["modules"]) > 1:
+            # A trial finds a way to feed the code, and the first torch.compile takes 0.8 s. With one module, the
+            # process may be kept for the audit.
+            os.environ["TORCHDYNAMO_DISABLE"] = "1"
+        try:
+            if request["modules"] and not loads_apart:
+                load_modules(request)
+            results.send({"type": "loaded", "why": "", **ladder.described()})
+            _run_jobs(request, results)
+        except OSError:
+            os._exit(os.EX_TEMPFAIL)  # no process is left: nothing of the target has run
+        except loading.LoadError as error:
+            if error.reason != ladder.APART or ladder.has_climbed():
+                send_load_error(results, error)
+                return
+            loads_apart = True
+            results.send({"type": "loaded", "why": error.message})
+            if len(request["modules"]) == 1:  # else the host divides them
+                _run_jobs(request, results)
+        results.send({"type": "idle"})
+
+
+def _send_hello(results: Writer) -> None:
     import torch
 
     results.send(
         {
             "type": "hello",
+            "pid": os.getpid(),
             "python": platform.python_version(),
             "torch": torch.__version__,
             "executable": sys.executable,
@@ -138,86 +199,43 @@ def _hello(results: Writer) -> None:
     )
 
 
-def _native_threads() -> int:
-    """Threads of this process, 0 where nobody tells."""
-    try:
-        return len(os.listdir("/proc/self/task"))
-    except OSError:
-        return 0
-
-
-def _why_not_fork(threads_before: int) -> str:
-    """A reason not to fork from this process: threads or CUDA that the import started do not survive it."""
-    import torch
-
-    if torch.cuda.is_initialized():
-        return "importing the target initialised CUDA"
-    if threading.active_count() > 1:
-        return "importing the target started threads"
-    started = _native_threads() > threads_before
-    return "importing the target started native threads (an OpenMP pool)" if started else ""
-
-
-def _run_forked(results: Writer, request: Dict[str, Any]) -> None:
-    """Import the target once, fork for every job. Where a fork would break it, say so and do nothing."""
-    threads_before = _native_threads() if ladder.has_climbed() else 1  # what loads it is a fork, if not this process
-    if request["target"] is None:
-        run = jobs.run_trial if _load_modules(results, request) else None
-    else:
-        loaded = load_target(results, request)
-        run = functools.partial(jobs.run_job, loaded=loaded) if loaded is not None else None
-    if run is None:
-        return
-    fork_refusal = _why_not_fork(threads_before)
-    results.send({"type": "loaded", "fork_safe": not fork_refusal, "why": fork_refusal, **ladder.described()})
-    if not fork_refusal:
-        _leave_to_children()
-        _run_jobs(results, request, run)
-
-
-def _load_modules(results: Writer, request: Dict[str, Any]) -> bool:
-    try:
-        trial_modules.load_modules(request)
-    except loading.LoadError as error:
-        send_load_error(results, error)
-        return False
-    return True
-
-
-def _run_in_fresh_imports(results: Writer, request: Dict[str, Any], run: Callable[..., None]) -> None:
-    """Every job imports its own target, in the child that may be lost."""
-    results.send({"type": "loaded", "fork_safe": True, "why": ""})
-    _run_jobs(results, request, run)
-
-
-def _run_jobs(results: Writer, request: Dict[str, Any], run: Callable[..., None]) -> None:
-    """Each job in a child: `run(job, request, results)`."""
+def _run_jobs(request: Dict[str, Any], results: Writer) -> None:
+    """Run each job in a child, which loads its own target if this process has not."""
     _preload_steps(request)
+    _leave_to_children()
     plan = None
     for job in request["jobs"]:
         job = dict(job, plan=job.get("plan") or plan)
         results.send({"type": "start", "job": job["id"]})
-        unloaded = trial_modules.why_unloaded(job["target"]["call"]) if job.get("target") else None
+        unloaded = why_unloaded(job["target"]["call"]) if job["target"] else None
+        end: Dict[str, Any] = {"type": "end", "output_bytes": 0}
         if unloaded is not None:
             send_load_error(results, unloaded)
-            results.send({"type": "end", "status": "ok"})
-            continue
-        if job["kind"] == "probe" and job["plan"] is None:
-            results.send({"type": "end", "status": "error", "reason": "cannot_feed", "message": "no plan"})
-            continue
-        if job["kind"] == "probe" and job["plan"]["contract"] not in job["contracts"]:
-            results.send({"type": "end", "status": "ok"})
-            continue
-        if compiles(job):
-            preload_compiler()
-        try:
-            child = Child(functools.partial(run, job, request), results)
-        except OSError as error:
-            message = "the machine cannot start another process: {}".format(error.strerror)
-            results.send({"type": "end", "status": "error", "reason": "no_memory", "message": message})
-            continue
-        found = child.supervise(float(request["time_limit_s"]))
-        if loading.import_dear(child.imported) | cut_out.parse(child.parsed):
-            _leave_to_children()
-        if job["kind"] == "plan" and request["target"] is not None:
-            plan = found
+        elif job["kind"] == "probe" and job["plan"] is None:
+            end.update(reason="cannot_feed", message="no plan")
+        elif job["kind"] != "probe" or job["plan"].get("contract") in job["contracts"]:
+            if _compiles(job):
+                _preload_compiler()
+            try:
+                child = Child(functools.partial(jobs.run, job, request), results)
+            except OSError as error:
+                message = "the machine cannot start another process: {}".format(error.strerror)
+                end.update(reason="no_memory", message=message)
+            else:
+                child.supervise(float(request["time_limit_s"]))
+                with contextlib.suppress(TypeError):  # a target may send this message
+                    loading.import_dear(child.imported["modules"])
+                    cut_out.parse(child.imported["parsed"])
+                _leave_to_children()
+                plan = child.plan or plan
+                continue
+        results.send(end)
+
+
+def _preload_steps(request: Dict[str, Any]) -> None:
+    """Import what the children of a training step would each import."""
+    from .base import torch_internals
+    from .steps import roles, search
+
+    if any(job["target"] and job["target"].get("contract") == search.CONTRACT for job in request["jobs"]):
+        torch_internals.import_first(roles.IMPORTED_BY_STEPS)

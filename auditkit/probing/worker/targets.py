@@ -1,36 +1,84 @@
-"""A job's target, loaded: the function that its call names, or that a block makes, bound to its caller."""
+"""Load targets: their modules once for all jobs of a request, and in each job the function that its call names."""
 
+import contextlib
 import os
 import sys
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .base.frames import SourceRoots
 from .process import blocks, ladder, loading, rungs
-from .process.jsonlines import Writer
+from .process.loading import LoadError
+from .process.messages import Writer
+from .process.rungs import OF_BLOCKS
+
+# Of this process: why modules are not loaded by the rung that loads others.
+_unloaded: Dict[str, LoadError] = {}
 
 
-class LoadedTarget:
+class LoadedTarget(NamedTuple):
     """The imported target: the caller that binds it, and which files count as the checkout's."""
 
-    def __init__(self, caller: Any, roots: SourceRoots) -> None:
-        self.caller = caller
-        self.roots = roots
+    caller: Any
+    roots: SourceRoots
 
 
-def load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTarget]:
+def load_modules(request: Dict[str, Any]) -> None:
+    """Load the modules of a request, with the targets of its jobs. It returns in a fork, which may be forked again.
+
+    Raises LoadError if no rung loads any of them, and one with the reason `apart` if jobs cannot be forked afterwards.
+    """
+    roots = request["import_roots"]
+    targets = [job["target"] for job in request["jobs"]]
+    loading.use_import_roots(roots, targets)
+    ways = {module: _ways(module, request) for module in request["modules"]}
+
+    def load() -> None:
+        threads_before = _native_threads()
+        for module in (each for each in ways if each not in _unloaded):
+            try:
+                if rungs.current() not in ways[module]:
+                    raise LoadError("import_error", "{} is loaded in another way".format(module.rstrip(OF_BLOCKS)))
+                loading.import_module(module.rstrip(OF_BLOCKS), "", roots)
+            except LoadError as error:
+                _unloaded[module] = error
+        if len(_unloaded) == len(ways):
+            raise next(iter(_unloaded.values()))
+        # What is cut out of a file is made when it is asked for: here, and not in every child.
+        calls = {target["call"] for target in targets}
+        for call in (each for each in calls if _module_of(each) not in _unloaded):
+            with contextlib.suppress(*([LoadError] if len(calls) > 1 else [])):
+                _bind(call, request)
+        refusal = _why_not_fork(threads_before)
+        if refusal:
+            raise LoadError(ladder.APART, refusal, is_final=True)
+
+    usual = [rung for rung in rungs.RUNGS if any(rung in its_ways for its_ways in ways.values())]
+    ladder.climb(load, [module.rstrip(OF_BLOCKS) for module in ways], roots, usual, float(request["time_limit_s"]))
+
+
+def why_unloaded(call: str) -> Optional[LoadError]:
+    """Return why the module that a target is in is not loaded."""
+    return _unloaded.get(_module_of(call))
+
+
+def load_target(results: Writer, target: Dict[str, Any], request: Dict[str, Any]) -> Optional[LoadedTarget]:
+    """Load a job's target in its own process; if that fails, send why and return None."""
     from .feeding.caller import Caller
     from .simulated.import_time import Modules
     from .simulated.tensor import State
 
-    target, roots = request["target"], request["import_roots"]
-    place, finish_method = target["call"].partition(":")[0], ""
+    roots, finish, finish_method = request["import_roots"], None, ""
+    place, module = target["call"].partition(":")[0], _module_of(target["call"])
     try:
-        function, owner, method = _climb(request, [target["call"]], lambda: _bind(target["call"], request))
-        finish = None
+        loading.use_import_roots(roots, [target])
+        function, owner, method = ladder.climb(
+            lambda: _bind(target["call"], request), [place], roots, _ways(module, request), request["time_limit_s"]
+        )
         if target.get("finish"):
             finish, finish_owner, named = _bind(target["finish"], request)
             finish_method = named if finish_owner is not None and finish_owner is owner else ""
-    except loading.LoadError as error:
+    except LoadError as error:
         send_load_error(results, error)
         return None
     caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, finish_method)
@@ -38,26 +86,6 @@ def load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTarg
     source_roots = SourceRoots(request["checkout"], tuple(outside_package(top, request["checkout"])))
     State.modules = Modules(lambda path: source_roots.relative(path) is not None)
     return LoadedTarget(caller, source_roots)
-
-
-def _bind(call: str, request: Dict[str, Any]) -> Tuple[Any, Optional[type], str]:
-    """The function that a call names, or that its block makes; of a method its class and name, too."""
-    roots = request["import_roots"]
-    if call in request["blocks"]:
-        return blocks.load(request["blocks"][call], roots), None, ""
-    function = loading.load(call, roots)
-    if isinstance(function, type) or not callable(function):
-        kind = "a class: name one of its methods" if isinstance(function, type) else "not callable"
-        raise loading.LoadError("cannot_feed", "{} is {}".format(call, kind), is_final=True)
-    return (function, *loading.owner_class(call, roots))
-
-
-def _climb(request: Dict[str, Any], calls: List[str], load: Callable[[], Any]) -> Any:
-    """What `load` makes of `calls`, which are all in one place, by the first rung that can."""
-    place, roots = calls[0].partition(":")[0], request["import_roots"]
-    loading.use_import_roots(roots, [request["target"]])
-    ways = blocks.WAYS if calls[0] in request["blocks"] else request.get("rungs") or rungs.ways(calls, roots)
-    return ladder.climb(load, [place], roots, ways, float(request["time_limit_s"]))
 
 
 def outside_package(top: Any, checkout: str) -> List[str]:
@@ -68,6 +96,50 @@ def outside_package(top: Any, checkout: str) -> List[str]:
     return [path for path in found if not path.startswith(inside) or "site-packages" in path[len(inside) :]]
 
 
-def send_load_error(results: Writer, error: loading.LoadError) -> None:
-    said = {"type": "load_error", "reason": error.reason, "message": error.message, "hint": error.hint}
-    results.send({**said, "missing": list(error.missing)})
+def send_load_error(results: Writer, error: LoadError) -> None:
+    fields = {"reason": error.reason, "message": error.message, "hint": error.hint, "missing": list(error.missing)}
+    results.send({"type": "load_error", **fields})
+
+
+def _bind(call: str, request: Dict[str, Any]) -> Tuple[Any, Optional[type], str]:
+    """The function that a call names, or that its block makes; for a method also its class and name."""
+    roots = request["import_roots"]
+    if call in request["blocks"]:
+        return blocks.load(request["blocks"][call], roots), None, ""
+    function = loading.load(call, roots)
+    if isinstance(function, type) or not callable(function):
+        kind = "a class: name one of its methods" if isinstance(function, type) else "not callable"
+        raise LoadError("cannot_feed", "{} is {}".format(call, kind), is_final=True)
+    return (function, *loading.owner_class(call, roots))
+
+
+def _ways(module: str, request: Dict[str, Any]) -> Sequence[str]:
+    """The ways to load a module. What is around a block may train: only what the block needs is run."""
+    if module.endswith(OF_BLOCKS):
+        return rungs.RUNGS[-1:]
+    return request["rungs"] or rungs.ways(module, request["import_roots"])
+
+
+def _module_of(call: str) -> str:
+    place, _, qualified = call.partition(":")
+    return place + OF_BLOCKS if "#" in qualified else place
+
+
+def _native_threads() -> int:
+    """Threads of this process; 0 if the system does not tell."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 0
+
+
+def _why_not_fork(threads_before: int) -> str:
+    """Return why this process cannot be forked: CUDA and threads that an import started do not survive that."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        return "importing the target initialised CUDA"
+    if threading.active_count() > 1:
+        return "importing the target started threads"
+    started = _native_threads() > threads_before
+    return "importing the target started native threads (an OpenMP pool)" if started else ""

@@ -21,7 +21,7 @@ from auditkit.model.ticket import agent_code
 from auditkit.probing.checkouts.checkout import OpenCheckout, apart_from, import_roots, open_checkout, parse_checkout
 from auditkit.probing.checkouts.copies import name_some, written_since
 from auditkit.probing.hosts.catalog import select
-from auditkit.probing.hosts.kept_workers import KeptWorkers
+from auditkit.probing.hosts.fork_servers import KeptWorkers
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.likeness.causes import with_causes

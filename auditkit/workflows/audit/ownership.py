@@ -79,7 +79,7 @@ class TorchItself:
 
 def _version(run: TargetRun) -> str:
     hello = run.session.hello if run.session is not None else None
-    return hello["torch"].partition("+")[0] if hello is not None else ""
+    return hello.torch.partition("+")[0] if hello is not None else ""
 
 
 def _is_blamed(result: ProbeResult, calls: TorchCalls) -> bool:

@@ -14,7 +14,7 @@ from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.probing.hosts.catalog import load_catalog, read_probe
-from auditkit.probing.hosts.judgement import JudgingFailedError, is_bundled, judge
+from auditkit.probing.hosts.judgement import JudgingFailedError, judge
 
 pytestmark = pytest.mark.process
 
@@ -33,12 +33,6 @@ def probe_that(folder: Path, judge_body: str) -> ProbeInfo:
     path = folder / "theirs.py"
     path.write_text(f"{head}def judge(measurements, policy):\n{body}", encoding="utf-8")
     return read_probe(path)
-
-
-def test_ours_are_told_from_others(tmp_path: Path) -> None:
-    """By where the file lies; a copy of one of ours is somebody else's."""
-    assert is_bundled(load_catalog()["norm_underflows_to_zero"])
-    assert not is_bundled(probe_that(tmp_path, "return {}"))
 
 
 def test_a_judge_gets_the_measurements_and_the_policy(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,67 +5,96 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 
+from auditkit.model.enums import Reason
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
-from auditkit.probing.hosts import sandbox
-from auditkit.probing.hosts.protocol import checked
+from auditkit.probing.hosts import fork_servers, protocol
+from auditkit.probing.hosts.protocol import Failed, Idle, decode
 from auditkit.probing.source_code.statements import Sources
-from auditkit.probing.worker.process.jsonlines import Reader
+from auditkit.probing.worker.process.messages import FIELDS, Lines
 from tests.probing_helpers import GRAPHS, LAUNCHES, MUTATES, OVERFLOW, RETAINED, SYNCS, TARGETS, by_probe, run_probes
 
-GARBAGE = ("null", "5", "[1]", "{", "", "[" * 100_000, '{"type": "note", "text": "\xff"}', f'{{"type": {"9" * 5000}}}')
-STRANGE = (
-    {"type": "measurement"},
-    {"type": "measurement", "name": 1, "value": {}, "unit": []},
-    {"type": "measurement", "name": "norm", "value": [{}], "unit": "none"},
-    {"type": "measurement", "name": "norm", "value": 1, "unit": "none", "evidence": "sworn"},
-    {"type": "location", "location": {"file": 5, "line": "x", "function": "", "folder": ""}},
-    {"type": "failed", "reason": "made up", "message": "x"},
-    {"type": "unavailable", "message": 5},
-    {"type": "plan", "plan": {}},
-    {"type": "plan", "plan": 5},
-    {"type": "took", "seconds": "long"},
-    {"type": "loaded"},
-    {"type": "end"},
-    {"type": "note", "text": None},
-    {"type": "start", "job": ["x"]},
-)
-HONEST = (
+GARBAGE = ("null", "5", "[1]", "{", "", "[" * 100_000, '{"type": "note", "text": "\xff"}', f'{{"type": {"9" * 5000}}}',
+           '{"type": "nonsense"}', '{"type": ["note"]}', '{"type": "note", "text": "cut')  # fmt: skip
+STRANGE: dict[str, tuple[dict[str, Any], ...]] = {
+    "hello": ({}, {"pid": "x", "python": "", "torch": "", "executable": "", "platform": "", "cuda": False}),
+    "loaded": ({"why": 5}, {"rung": None}, {"placeholders": [1]}),
+    "load_error": ({"reason": "made up", "message": "x"}, {"reason": "exit"}),
+    "ended": ({}, {"status": "x"}),
+    "start": ({}, {"job": ["x"]}),
+    "plan": ({"plan": {}}, {"plan": 5}, {"plan": {"feed": {"takes": 1, "setup": None}}}),
+    "measurement": (
+        {},
+        {"name": 1, "value": {}, "unit": []},
+        {"name": "norm", "value": [{}], "unit": "none"},
+        {"name": "norm", "value": 1, "unit": "none", "evidence": "sworn"},
+        {"name": "norm", "value": 1, "unit": "none", "case": {"dtype": {}}},
+    ),
+    "location": ({}, {"location": {"file": 5, "line": "x", "function": "", "folder": ""}}),
+    "note": ({}, {"text": None}),
+    "device": ({"name": 1},),
+    "took": ({"seconds": "long"},),
+    "not_applicable": ({"message": 5},),
+    "unavailable": ({"message": 5}, {"message": "x", "reason": "made up"}),
+    "failed": ({"reason": "made up", "message": "x"}, {"reason": "exit", "message": "x", "missing": "torch"}),
+    "end": ({}, {"output_bytes": 0, "reason": "made up"}),
+    "idle": (),
+    "checked": (),
+}
+HONEST: tuple[dict[str, Any], ...] = (
     {"type": "measurement", "name": "norm", "value": "inf", "unit": "none", "case": {"dtype": "float32", "count": 5}},
     {"type": "location", "location": None},
-    {"type": "end", "status": "ok", "output_bytes": 0, "output_tail": ""},
+    {"type": "end", "output_bytes": 0},
     {"type": "unavailable", "message": "no", "reason": None},
-    {"type": "loaded", "fork_safe": True, "why": ""},
+    {"type": "loaded", "why": ""},
     {"type": "idle"},
 )
 
 
-@pytest.mark.parametrize("said", STRANGE)
-def test_a_message_with_strange_fields_is_a_failure_of_its_job(said: dict[str, Any]) -> None:
-    found = checked(said)
-    assert found is not None
-    assert found["type"] == "failed"
-    assert f"a message of type {said['type']} that is none" in found["message"]
+@pytest.mark.parametrize("kind", STRANGE)
+def test_a_message_with_strange_fields_is_one_failure(kind: str) -> None:
+    """One test for each type of message: fields that are missing, of another type, or of no known value."""
+    for fields in STRANGE[kind]:
+        found = decode(json.dumps({"type": kind, **fields}).encode())
+        assert isinstance(found, Failed), (kind, fields)
+        assert found.reason is Reason.PROTOCOL
+        assert "sent a message that is none" in found.message
+
+
+@pytest.mark.parametrize("line", GARBAGE)
+def test_a_line_that_is_no_message_is_one_failure(line: str) -> None:
+    found = decode(line.encode("latin-1"))
+    assert isinstance(found, Failed)
+    assert found.reason is Reason.PROTOCOL
 
 
 @pytest.mark.parametrize("said", HONEST)
-def test_a_message_is_passed_on_as_it_is(said: dict[str, Any]) -> None:
-    assert checked(said) is said
+def test_a_message_is_read_as_it_was_sent(said: dict[str, Any]) -> None:
+    found = msgspec.to_builtins(decode(json.dumps(said).encode()))
+    assert said == {name: found[name] for name in said}
 
 
-@pytest.mark.parametrize("said", [{}, {"type": "nonsense"}, {"type": ["note"]}, {"type": None}])
-def test_what_is_of_no_type_is_dropped(said: dict[str, Any]) -> None:
-    assert checked(said) is None
+def test_host_and_worker_have_the_same_table() -> None:
+    """The names of all messages and of their fields; the control is that the tests above know every name, too."""
+    kinds = [kind.__struct_config__ for kind in get_args(protocol.Message)]
+    fields = {
+        config.tag: set(kind.__struct_fields__) for config, kind in zip(kinds, get_args(protocol.Message), strict=True)
+    }
+    assert fields == {name: set(named) for name, named in FIELDS.items()}
+    assert set(STRANGE) == set(FIELDS)
 
 
-def test_lines_that_are_no_messages_are_dropped() -> None:
-    reader = Reader("token")
-    lines = "".join(f"\ntoken {line}\n" for line in (*GARBAGE, '{"type": "idle"}'))
-    assert reader.feed(lines.encode("latin-1")) == [{"type": "idle"}]
+def test_a_line_without_end_is_cut_and_what_follows_it_is_read() -> None:
+    lines = Lines("token")
+    assert lines.feed(b"\ntoken " + b"x" * (3 << 20)) == []
+    (cut, idle) = lines.feed(b'x\nno token\ntoken {"type": "idle"}\n')
+    assert isinstance(decode(cut), Failed)
+    assert decode(idle) == Idle()
 
 
 def ask(folder: Path, said: list[Any], when: str = "call", token: bool = True, forever: bool = False) -> ProbeResult:
@@ -80,8 +109,11 @@ FORGED = {"type": "measurement", "name": "forged", "value": 1.0, "unit": "none",
 
 @pytest.mark.process
 @pytest.mark.parametrize("when", ["call", "import"])
-def test_garbage_ends_nobodys_run(tmp_path: Path, when: str) -> None:
-    assert ask(tmp_path, list(GARBAGE), when).outcome == "reproduced"
+def test_garbage_is_one_error_that_says_so(tmp_path: Path, when: str) -> None:
+    """Without the token it is nothing, which is the control; with it no result of that worker is believed."""
+    assert ask(tmp_path, list(GARBAGE), when, token=False).outcome == "reproduced"
+    result = ask(tmp_path, list(GARBAGE), when)
+    assert (result.outcome, result.reason) == ("error", "protocol")
 
 
 @pytest.mark.process
@@ -114,7 +146,7 @@ def test_no_file_outside_is_shown_as_the_place_of_a_finding(tmp_path: Path, way:
 @pytest.mark.process
 def test_a_flood_of_messages_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them was a sign of life, so that the silence that ends a worker never came."""
-    monkeypatch.setattr(sandbox, "_MOST_RESULT_BYTES", 8 << 20)
+    monkeypatch.setattr(fork_servers, "_MOST_RESULT_BYTES", 8 << 20)
     result = ask(tmp_path, [], "import", forever=True)
     assert (result.outcome, result.reason) == ("error", "timeout")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,7 +53,11 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def left_running(temporary: Path) -> set[int]:
     """Processes that this file started, but for the servers, which wait for the next worker."""
-    return set(processes_started_with(temporary)) - {server.pid for server in fork_servers.servers()}
+    return set(processes_started_with(temporary)) - set(pids_of_servers())
+
+
+def pids_of_servers() -> list[int]:
+    return [each._process.pid for each in fork_servers._SERVERS.values() if each._process is not None]
 
 
 @pytest.fixture(autouse=True)
@@ -275,16 +281,13 @@ def test_a_cancelled_run_ends_at_once() -> None:
     assert time.monotonic() - started < 10.0
 
 
-def test_a_server_whose_answer_nobody_awaits_gives_way_to_another() -> None:
-    """Its late answer would be taken for that of the next worker."""
-    import os
-    import threading
-
-    cancelled = threading.Event()
-    cancelled.set()
-    server = fork_servers.ForkServer(sys.executable, dict(os.environ))
-    assert server.fork([], 1, cancelled) is None
-    assert (server.usable, server.pid) == (True, None)
+def test_a_server_that_was_killed_is_started_again() -> None:
+    """The control: a worker of the first server has answered."""
+    assert outcomes(ask("sound", HEALTH)) == {HEALTH: "not_reproduced"}
+    for pid in pids_of_servers():
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(0.2)  # its end of the channel is closed
+    assert outcomes(ask("sound", HEALTH)) == {HEALTH: "not_reproduced"}
 
 
 def test_code_that_the_simulated_device_breaks_is_counted_on_the_cpu_and_says_so() -> None:

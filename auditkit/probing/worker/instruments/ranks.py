@@ -16,7 +16,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..process import families, placeholders
-from ..process.jsonlines import Reader, Writer, new_token
+from ..process.messages import Lines, Writer, new_token, objects
 from .selfcheck import expect
 
 _PIECE_BYTES = 1 << 16
@@ -86,7 +86,7 @@ class _Rank:
         self.messages: List[Message] = []
         self.finished = self.ended_itself = False
         self.results_fd, results_write = os.pipe()
-        self._reader = Reader(token := new_token())
+        self._lines = Lines(token := new_token())
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = families.fork()
@@ -103,7 +103,7 @@ class _Rank:
     def read(self) -> bool:
         """Read one piece of its messages; return False at its end."""
         data = os.read(self.results_fd, _PIECE_BYTES)
-        for message in self._reader.feed(data):
+        for message in objects(self._lines.feed(data)):
             if "done" in message:
                 self.finished = True
             else:

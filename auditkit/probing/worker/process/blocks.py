@@ -10,9 +10,6 @@ from typing import Any, Dict, List, Optional
 from . import placeholders
 from .loading import LoadError, namespace, owner_class
 
-WAYS = ("cut_out",)
-"""What is around a block may train when it is imported: only what the block needs is run."""
-
 
 def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     """The function of a block; what its file does not define is a parameter. Raises LoadError."""

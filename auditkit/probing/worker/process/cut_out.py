@@ -115,7 +115,7 @@ class Statements:
                 return True
             if name in functions:
                 inner = ast.walk(functions.pop(name))
-                waiting += [_last(each.func) for each in inner if isinstance(each, ast.Call)]
+                waiting += [last_word(each.func) for each in inner if isinstance(each, ast.Call)]
         return False
 
     @functools.cached_property
@@ -177,7 +177,7 @@ def _defines(node: ast.stmt) -> bool:
 
 def _makes_a_value(expression: ast.expr) -> bool:
     calls = (node for node in ast.walk(expression) if isinstance(node, ast.Call))
-    return all(_root(call.func) in _MAKES_VALUES or _last(call.func) in _MAKE_VALUES for call in calls)
+    return all(_root(call.func) in _MAKES_VALUES or last_word(call.func) in _MAKE_VALUES for call in calls)
 
 
 def _trains(node: ast.stmt) -> bool:
@@ -187,7 +187,7 @@ def _trains(node: ast.stmt) -> bool:
 
 
 def _called(node: ast.stmt) -> Set[str]:
-    return {_last(each.func) for each in _run_now(node) if isinstance(each, ast.Call)}
+    return {last_word(each.func) for each in _run_now(node) if isinstance(each, ast.Call)}
 
 
 def _is_for_scripts(node: ast.stmt) -> bool:
@@ -252,7 +252,8 @@ def _root(expression: ast.expr) -> str:
     return expression.id if isinstance(expression, ast.Name) else ""
 
 
-def _last(called: ast.expr) -> str:
+def last_word(called: ast.expr) -> str:
+    """Return the last name of what is called: `c` of `a.b.c`."""
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 

@@ -1,18 +1,18 @@
-"""Processes and what they leave behind: adopt orphans, end a whole family, die with the parent."""
+"""Start and end families of processes: adopt orphans, end all descendants, die with the parent."""
 
 import contextlib
 import ctypes
 import errno
 import os
 import re
-import resource
 import signal
 import time
-from typing import Collection, List, NoReturn
+from typing import Collection, List, NoReturn, Optional, Tuple
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 5.0
+_HINTS = {"SIGKILL": ": out of memory, or killed from outside", "SIGSEGV": ": a crash in native code"}
 # What Python, the C library, the loader of shared objects, OpenBLAS and torch say.
 _OUT_OF_MEMORY = re.compile(
     r"MemoryError|bad_alloc|(cannot|can't|unable to) allocate|memory allocation|failed to map segment", re.IGNORECASE
@@ -85,32 +85,17 @@ def end_children(spared: Collection[int] = ()) -> None:
                 os.waitpid(pid, 0)
 
 
-def guard(*descriptors: int) -> None:
-    """Split in two: this process stays behind and guards, and only its child returns, to do the work.
-
-    The guard runs nothing of the target, and keeps none of `descriptors`. When the child ends, or the host sends
-    SIGTERM, it ends whatever the target has started and then itself, in the way that the child ended.
-    """
-    die_with_parent()
-    adopt_orphans()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        child = fork()
-    except OSError:
-        os._exit(os.EX_TEMPFAIL)  # the host names the shortage: nothing of the target has run
-    if child == 0:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        die_with_parent()
-        return
-    for descriptor in descriptors:
-        os.close(descriptor)
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-    _, status = os.waitpid(child, 0)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    end_children()
-    end_like(status)
+def describe_end(status: Optional[int], limit_s: float, flooded: bool = False) -> Tuple[str, str]:
+    """The reason and the message for a process that ended without a result; `status` of None: auditkit ended it."""
+    if flooded:
+        return "protocol", "it printed more than 10 MB; the process and all it started were ended"
+    if status is None:
+        return "timeout", "no answer within {:g} s; the process and all it started were ended".format(limit_s)
+    if os.WIFSIGNALED(status):
+        name = signal_name(os.WTERMSIG(status))
+        return "crash", "the process died of {}{}".format(name, _HINTS.get(name, ""))
+    code = os.WEXITSTATUS(status)
+    return "exit", "the target ended the process itself with status {} (sys.exit or os._exit)".format(code)
 
 
 def signal_name(number: int) -> str:

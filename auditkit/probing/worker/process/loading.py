@@ -7,7 +7,6 @@ import inspect
 import os
 import re
 import sys
-import time
 import traceback
 from types import ModuleType
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
@@ -51,23 +50,11 @@ class LoadError(Exception):
         self.is_final = is_final
 
 
-def _import_or_retry() -> None:
-    """Import torch; if memory has run out, try twice more, as another process may free some."""
-    for pause_s in (0.2, 1.0):
-        try:
-            import torch  # noqa: F401
-        except (ImportError, OSError, MemoryError) as error:
-            if not is_out_of_memory(repr(error)):
-                raise
-            time.sleep(pause_s)
-
-
 def import_torch() -> None:
     """Import torch. Raises LoadError where there is none, or one on which nothing of ours was checked."""
     install = "{} -m pip install".format(sys.executable)
     elsewhere = "name another interpreter with --python, or install torch there: {}".format(install)
     try:
-        _import_or_retry()
         import torch
     except ModuleNotFoundError as error:
         if error.name != "torch":

@@ -7,7 +7,7 @@ import sys
 from types import FrameType
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
-from .cut_out import statements_of
+from .cut_out import last_word, statements_of
 
 _DISTRIBUTIONS: Dict[str, str] = {
     "absl": "absl-py", "amp_C": "git+https://github.com/NVIDIA/apex", "apex": "git+https://github.com/NVIDIA/apex",
@@ -138,7 +138,7 @@ def _forgives(statement: Any) -> bool:
     """Whether a `try` or a `with` goes on where an import in its body fails."""
     if isinstance(statement, ast.With):
         calls = [item.context_expr for item in statement.items if isinstance(item.context_expr, ast.Call)]
-        return any(_last_word(call.func) == "suppress" and _last_words(call.args) & _MISSES for call in calls)
+        return any(last_word(call.func) == "suppress" and _last_words(call.args) & _MISSES for call in calls)
     catching = [each for each in statement.handlers if each.type is None or _last_words([each.type]) & _MISSES]
     return bool(catching) and not _ends(catching[0].body[-1])
 
@@ -146,13 +146,9 @@ def _forgives(statement: Any) -> bool:
 def _ends(last: ast.stmt) -> bool:
     """Whether a handler only says what is missing: its last statement raises again, or exits."""
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return _last_word(last.value.func) in _ENDS
+        return last_word(last.value.func) in _ENDS
     return isinstance(last, ast.Raise)
 
 
-def _last_word(expression: ast.expr) -> str:
-    return expression.attr if isinstance(expression, ast.Attribute) else getattr(expression, "id", "")
-
-
 def _last_words(expressions: Sequence[ast.expr]) -> Set[str]:
-    return {_last_word(node) for each in expressions for node in ast.walk(each) if isinstance(node, ast.expr)}
+    return {last_word(node) for each in expressions for node in ast.walk(each) if isinstance(node, ast.expr)}

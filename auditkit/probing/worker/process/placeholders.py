@@ -10,7 +10,7 @@ import functools
 import math
 import sys
 from types import FunctionType, MethodType
-from typing import Any, Dict, Iterable, Iterator, List, Tuple, cast
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple, cast
 
 from .missing_modules import is_forgiven, is_own
 
@@ -132,13 +132,6 @@ class Placeholder:
             return type(args[0], args[1], args[2])  # the metaclass of a class
         return Placeholder(self._path)
 
-    def __getitem__(self, key: Any) -> Any:
-        _touch(self._path)
-        return self
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        _touch(self._path)
-
     def __mro_entries__(self, bases: Tuple[Any, ...]) -> Tuple[type, ...]:
         return (_base_class(self._path),)
 
@@ -148,94 +141,46 @@ class Placeholder:
     def __subclasscheck__(self, subclass: type) -> bool:
         return issubclass(subclass, _base_class(self._path))
 
-    def __bool__(self) -> bool:
-        _touch(self._path)
-        return False
-
-    def __len__(self) -> int:
-        _touch(self._path)
-        return 0
-
-    def __iter__(self) -> Iterator[Any]:
-        _touch(self._path)
-        return iter(())
-
-    def __contains__(self, item: Any) -> bool:
-        _touch(self._path)
-        return False
-
     def __hash__(self) -> int:
         return id(self)
-
-    def __eq__(self, other: Any) -> bool:
-        _touch(self._path)
-        return self is other
-
-    def __ne__(self, other: Any) -> bool:
-        return not self == other
-
-    def __str__(self) -> str:
-        _touch(self._path)
-        return repr(self)
-
-    def __format__(self, spec: str) -> str:
-        return str(self)
-
-    def __enter__(self) -> Any:
-        _touch(self._path)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        _touch(self._path)
-
-
-def _newer(self: Placeholder, _: Any) -> bool:
-    """A version that is absent is as new as is asked for."""
-    _touch(self._path)
-    return True
-
-
-def _older(self: Placeholder, _: Any) -> bool:
-    _touch(self._path)
-    return False
-
-
-def _same(self: Placeholder, *_: Any) -> Any:
-    _touch(self._path)
-    return self
 
 
 def _no_number(self: Placeholder) -> Any:
     """A number would hide where it came from, and the target could compute with it."""
-    _touch(self._path)
     raise TypeError("{} is absent: it has no value".format(self._path))
 
 
-for _name in ("gt", "ge"):
-    setattr(Placeholder, "__{}__".format(_name), _newer)
-for _name in ("lt", "le"):
-    setattr(Placeholder, "__{}__".format(_name), _older)
-for _name in (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-):
-    setattr(Placeholder, "__{}__".format(_name), _same)
-    setattr(Placeholder, "__r{}__".format(_name), _same)
-for _name in ("neg", "pos", "abs", "invert"):
-    setattr(Placeholder, "__{}__".format(_name), _same)
-for _name in ("int", "float", "index", "complex"):
-    setattr(Placeholder, "__{}__".format(_name), _no_number)
+_ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift",
+)  # fmt: skip
+_RESULTS: List[Tuple[Sequence[str], Callable[..., Any]]] = [
+    (["getitem", "enter", "neg", "pos", "abs", "invert", *_ARITHMETIC], lambda self, *_: self),
+    (["r" + name for name in _ARITHMETIC], lambda self, *_: self),
+    (["setitem", "exit"], lambda *_: None),
+    (["bool", "contains"], lambda *_: False),
+    (["len"], lambda *_: 0),
+    (["iter"], lambda *_: iter(())),
+    (["eq"], lambda self, other: self is other),
+    (["ne"], lambda self, other: self is not other),
+    (["str", "format"], lambda self, *_: repr(self)),
+    (["gt", "ge"], lambda *_: True),  # a version that is absent is as new as is asked for
+    (["lt", "le"], lambda *_: False),
+    (["int", "float", "index", "complex"], _no_number),
+]
+"""What the special methods of a placeholder return while modules are loaded; afterwards each use is an error."""
+
+
+def _method(result: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Placeholder, *args: Any) -> Any:
+        _touch(self._path)
+        return result(self, *args)
+
+    return method
+
+
+for _names, _result in _RESULTS:
+    for _name in _names:
+        setattr(Placeholder, "__{}__".format(_name), _method(_result))
 
 
 @functools.lru_cache(maxsize=None)

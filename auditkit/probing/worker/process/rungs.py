@@ -70,16 +70,14 @@ def module_of(place: str, roots: List[str]) -> Tuple[str, str]:
     return name, file
 
 
-def ways(calls: Sequence[str], roots: List[str]) -> Tuple[str, ...]:
-    """The rungs to try for `calls`, which are all in one place, in turn.
+def ways(place: str, roots: List[str]) -> Tuple[str, ...]:
+    """Return the rungs to try for the module at `place`, in turn.
 
-    What is no chain of identifiers is no module of a package. A file that trains when it is imported is not imported,
-    nor one of which a block at module level is asked about: what it reads would have the values of a whole run.
+    A path that is no chain of identifiers is no module of a package. A file that trains when it is imported is not
+    imported.
     """
-    place = calls[0].partition(":")[0]
     is_path = place.endswith(".py") and not all(map(str.isidentifier, place[: -len(".py")].split("/")))
-    at_module_level = any(call.partition(":")[2].startswith("#") for call in calls)
-    if at_module_level or _trains(module_of(place, roots)[1]):
+    if _trains(module_of(place, roots)[1]):
         return RUNGS[-1:]
     return RUNGS[1:] if is_path else RUNGS
 

@@ -1,0 +1,95 @@
+"""The messages that a worker sends: one JSON object a line, each begun with a token that only the two ends know.
+
+A target that writes to every descriptor can neither send a message nor spoil one. `hosts/protocol.py` has the same
+table as types; decoding a line there is its whole validation.
+"""
+
+import json
+import math
+import os
+from typing import Any, Dict, Iterator, List, Sequence
+
+FIELDS = {
+    # of the worker
+    "hello": ("pid", "python", "torch", "executable", "platform", "cuda"),
+    "loaded": ("rung", "placeholders", "package_error", "why"),
+    "load_error": ("reason", "message", "hint", "missing"),
+    "idle": (),
+    "ended": ("status",),
+    # of one job, between its start and its end
+    "start": ("job",),
+    "plan": ("plan", "rung", "placeholders", "package_error"),
+    "measurement": ("name", "value", "unit", "case", "evidence"),
+    "location": ("location",),
+    "note": ("text",),
+    "device": ("name",),
+    "took": ("seconds",),
+    "checked": (),
+    "not_applicable": ("message",),
+    "unavailable": ("message", "reason"),
+    "failed": ("reason", "message", "hint", "missing"),
+    "end": ("reason", "message", "output_bytes"),
+}  # type: Dict[str, Sequence[str]]
+"""The fields of each type of message. A job also sends `imported` and `done`, which its parent keeps for itself."""
+LONGEST_LINE_BYTES = 1 << 20
+MOST_OUTPUT_BYTES = 10 << 20
+"""What a process may print before it is ended."""
+
+
+class Writer:
+    """Sends messages on `fd`; infinities and NaN travel as the strings "inf", "-inf", "nan".
+
+    `further_fds` are descriptors beside `fd` that a process which runs a target's code must not hold.
+    """
+
+    def __init__(self, fd: int, token: str, further_fds: Sequence[int] = ()) -> None:
+        self.fd = fd
+        self.private_fds = (fd, *further_fds)
+        self.token = token
+
+    def send(self, message: Dict[str, Any]) -> None:
+        line = "\n{} {}\n".format(self.token, json.dumps(strict(message), allow_nan=False))
+        data = line.encode("utf-8")
+        while data:
+            data = data[os.write(self.fd, data) :]
+
+
+class Lines:
+    """Puts the bytes of a pipe together again; what does not begin with the token is dropped."""
+
+    def __init__(self, token: str) -> None:
+        self._prefix = (token + " ").encode("ascii")
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> List[bytes]:
+        """The lines that `data` completes, without their token. One that is too long is cut, and so is no JSON."""
+        *lines, rest = (self._buffer + data).split(b"\n")
+        self._buffer = rest[:LONGEST_LINE_BYTES]
+        return [line[len(self._prefix) :][:LONGEST_LINE_BYTES] for line in lines if line.startswith(self._prefix)]
+
+
+def objects(lines: Sequence[bytes]) -> Iterator[Dict[str, Any]]:
+    """The JSON objects among lines: a target that finds the token writes what it likes."""
+    for line in lines:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def new_token() -> str:
+    """A token for one pipe."""
+    return os.urandom(8).hex()
+
+
+def strict(value: Any) -> Any:
+    """`value` as JSON has it: infinities and NaN as words, keys as texts, tuples as lists."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, dict):
+        return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict(item) for item in value]
+    return value

@@ -4,52 +4,24 @@
 import bisect
 import math
 
+from forms import run_alone
+
 PROBE = {
-    "id": "clip_destroys_gradients",
-    "version": 1,
     "title": "Clipping destroys finite gradients",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_step",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "gives the first value that is not finite",
-    "instrument": "numerics",
-    "motivation": "Clipping exists for exploding gradients, and there it fails: the norm overflows to inf (above "
-    "1.84e19 in float32, above 65,504 in float16), the coefficient limit / inf is 0, and a step that should have been "
-    "made small is lost without a word. inf * 0 or inf / inf makes NaN of every weight at the next step.",
-    "method": "Gradients of one magnitude, scaled by powers of two, are given to the target, and read afterwards. The "
-    "smallest norm at which they are zero, NaN, infinite, or have less than half the norm that ordinary ones are "
-    "clipped to, is found by bisection on the exponent, for each dtype. Raising, leaving them as they are and removing "
-    "them are shown, not judged: they lose nothing without a word.",
-    "limits": "Magnitudes are uniform: a small element beside a huge one may rightly become zero. The true norm stays "
-    "below 1.7e38, what float32 holds. A norm that is reduced over ranks is seen on one rank only. The float64 "
-    "boundary is shown and judged only where the policy sets judge_float64.",
-    "remediation": "Form the norm in float64, inside the reduction, and the coefficient from that; for float16, "
-    "multiply by its root twice. Otherwise refuse to clip by a norm that is not finite (error_if_nonfinite=True), so "
-    "that the step is skipped knowingly.",
-    "remediation_code": """import torch
-
-
-def clip_gradients(parameters, max_norm=1.0):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    values = [g.detach().coalesce().values() if g.is_sparse else g.detach() for g in grads]
-    if not values:
-        return torch.zeros((), dtype=torch.float64)
-    norms = torch._foreach_norm(values, 2, dtype=torch.float64)
-    norm = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
-    # In two steps: a coefficient below 6e-8 is zero in float16, where _foreach_mul_ rounds it to.
-    root = (max_norm / norm).clamp(max=1.0).sqrt()
-    for device in dict.fromkeys(g.device for g in grads):
-        own = [g for g in grads if g.device == device]
-        torch._foreach_mul_(own, root.to(device))
-        torch._foreach_mul_(own, root.to(device))
-    return norm
-""",
-    "verification": [
-        "no finite gradient is zero, NaN or far below the limit after clipping, at any norm float32 holds"
-    ],
+    "motivation": "Clipping exists for exploding gradients. When the norm overflows (1.84e19 in float32, 65,504 in "
+    "float16), the coefficient is 0 and the step is lost, or every weight becomes NaN.",
+    "method": "Gradients of one magnitude are scaled by powers of two and read after the call. Bisection finds the "
+    "smallest norm at which they are zero, NaN, infinite, or have less than half the usual clipped norm, for each "
+    "dtype.",
+    "limits": "Magnitudes are uniform, and the true norm stays below 1.7e38. Raising, or leaving the gradients alone, "
+    "is not judged. float64 is judged only with judge_float64.",
+    "remediation": "Compute the norm and the coefficient in float64; for float16, multiply by its root twice. Or "
+    "refuse to clip by a norm that is not finite (error_if_nonfinite=True).",
+    "remediation_code": "remedies/clip_gradients.py",
     "measurements": {
         "destroying_norm": "norm",
         "destroying_magnitude": "magnitude",
@@ -212,6 +184,4 @@ def _what_happens(measurements):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,53 +1,26 @@
 #!/usr/bin/env python3
 """Is one threshold the default of one parameter in several signatures that belong together?"""
 
+from forms import run_alone
+
 PROBE = {
-    "id": "default_repeated",
     "version": 2,
     "title": "One threshold is the default of several signatures",
     "scope": "source",
     "style": True,
-    "contracts": [],
     "categories": ["API design / contract violation"],
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "rare",
-    "lifecycle": "stable",
     "instrument": "syntax",
-    "motivation": "A threshold that stands as a literal in a class, in a function that makes the class and in a "
-    "shortcut around both is one setting written three times. Whoever changes one of them changes what one caller "
-    "gets and not what the others get, and nothing says so.",
-    "method": "Literal numbers that are the default of a parameter of the same name, dataclass fields included, in "
-    "signatures of one module or in signatures of which one hands the parameter on to the other. The name says that "
-    "it is a threshold (limit, tolerance, eps, clip, max_norm), and code of one of the modules compares or clamps "
-    "with it. Methods of one name in several classes, an interface and its implementations, count once.",
-    "limits": "0, 1, 2, -1, truth values and texts are no settings here, nor is what a run is tuned with (lr, gamma, "
-    "betas, batch_size). That two parameters of one name mean the same is assumed from where they stand. Signatures "
-    "that belong together only by their subject are not seen, nor is a threshold whose name does not say so.",
-    "remediation": "Give the number a name, once, and let every signature use the name.",
-    "remediation_code": """import torch
-
-VANISHING_NORM = 1e-7
-EXPLODING_NORM = 100.0
-
-
-def tensor_norms(grads):
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if hasattr(torch, "_foreach_norm"):
-        return torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
-    return torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in grads])
-
-
-def norm_flags(norm, vanishing_norm=VANISHING_NORM, exploding_norm=EXPLODING_NORM):
-    return {"is_vanishing": norm < vanishing_norm, "is_exploding": not norm <= exploding_norm}
-
-
-def gradient_summary(parameters, vanishing_norm=VANISHING_NORM, exploding_norm=EXPLODING_NORM):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    norm = torch.linalg.vector_norm(tensor_norms(grads)).item() if grads else 0.0
-    return {"grad_norm": norm, **norm_flags(norm, vanishing_norm, exploding_norm)}
-""",
-    "verification": ["the number stands in one place, and every signature names it"],
+    "motivation": "A threshold that is a literal in a class, in its factory and in a shortcut is one setting written "
+    "three times. Whoever changes one changes what one caller gets.",
+    "method": "Literal numbers that are the default of a threshold-like parameter (limit, tolerance, eps, clip, "
+    "max_norm) in signatures of one module, or in signatures that pass the parameter on. Code of one of the modules "
+    "must compare or clamp with it.",
+    "limits": "0, 1, 2, -1 and tuning values (lr, betas) are not reported. Two parameters of one name may be different "
+    "settings.",
+    "remediation": "Give the number a name once, and let every signature use the name.",
     "measurements": {"default": "line", "files_examined": "count", "signatures_examined": "count"},
     "policy": {"signatures": 2},
 }
@@ -87,6 +60,4 @@ def judge(measurements, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

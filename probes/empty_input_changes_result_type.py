@@ -4,40 +4,21 @@
 import contextlib
 import re
 
+from forms import run_alone
+
 PROBE = {
-    "id": "empty_input_changes_result_type",
-    "version": 1,
-    "title": "Without gradients the answer is another",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "title": "An empty input changes the result's type",
     "categories": ["API design / contract violation", "Correctness bug"],
-    "agent": "PT",
     "breaks": "stops",
     "occurs": "rare",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "Before the first backward pass, with a frozen model or with a module that has no parameters yet, "
-    "there are no gradients. Code that reads the answer was written against the usual one: a missing key or a "
-    "float in place of a tensor stops the training run there, and so does an exception from inside torch.",
-    "method": "The fields that answers to three, two and one gradients share, and their kinds (number, tensor, truth "
-    "value, mapping), are looked for in the answers to no tensors at all and to parameters without gradients; of "
-    "two groups, in either and in both. What an asynchronous collecting step returns is compared too.",
-    "limits": "An int in place of a float, more fields than usual, a text that becomes None and the lengths of lists "
-    "are not judged; nor is None where the annotation allows it, or an exception that the target raises in its own "
-    "words about the missing gradients. Private attributes are not compared, keys of mappings are.",
-    "remediation": "Return from one place: let the sums of nothing be zeros of the usual kind (a tensor for a tensor), "
-    "on the path that all inputs take, instead of returning something else early.",
-    "remediation_code": """import torch
-
-
-def gradient_norms(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64) if grads else [torch.zeros((), dtype=torch.float64)]
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    total, largest = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
-    return {"grad_norm": total, "max_norm": largest, "tensors": len(grads)}
-""",
-    "verification": ["the answer without gradients has the fields of the usual answer, of the same kinds"],
+    "motivation": "Before the first backward, or with a frozen model, there are no gradients. A missing key, a float "
+    "instead of a tensor, or an exception from inside torch stops the run there.",
+    "method": "The fields and kinds that the results for three, two and one gradients share must be in the results for "
+    "no tensors and for parameters without gradients; of two groups, in either and in both.",
+    "limits": "An int for a float, additional fields, None where the annotation allows it, and an exception in the "
+    "target's own words about missing gradients are not judged.",
+    "remediation": "Return from one place: let the sums of nothing be zeros of the usual kind.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"raises": "truth", "missing_fields": "count", "changed_kinds": "count"},
 }
 
@@ -173,6 +154,4 @@ def _joined(names, most):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,40 +1,22 @@
 #!/usr/bin/env python3
 """Is the answer to a generator of gradients the answer to the list of them?"""
 
+from forms import run_alone
+
 PROBE = {
-    "id": "fails_on_generator_input",
-    "version": 1,
-    "title": "A generator gives another answer than a list",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "title": "A generator gives another result than a list",
     "categories": ["Correctness bug", "API design / contract violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "statement_does": "reads an iterator that is at its end",
-    "instrument": "numerics",
-    "motivation": "module.parameters() is a generator: the second loop over it finds nothing. What that loop counts is "
-    "0, what it looks for is never found, and nothing says so; or it raises for an input that its annotation allows.",
-    "method": "The same gradients are handed over once as a list and once as a generator. Every field of the answer "
-    "must be the same to six digits, and so must the gradients be afterwards. Fields that differ between two equal "
-    "calls with a list (a clock) are left out.",
-    "limits": "A TypeError for a generator is not reported where the argument is declared as a list or takes bare "
-    "gradients, nor is any refusal in the target's own words. Targets that take a module are not asked.",
-    "remediation": "Make a list of the argument first, and use nothing but the list from then on.",
-    "remediation_code": """import torch
-
-
-def layer_norms(parameters):
-    grads = [p.grad for p in list(parameters) if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "max_norm": 0.0, "tensors": 0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    total, largest = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
-    return {"grad_norm": total, "max_norm": largest, "tensors": len(grads)}
-""",
-    "verification": ["a generator and a list of the same gradients give the same answer"],
+    "motivation": "module.parameters() is a generator. A second loop over it finds nothing: its counts are 0 and "
+    "nothing says so.",
+    "method": "The same gradients are passed as a list and as a generator. Every field, and the gradients afterwards, "
+    "must be the same to six digits. Fields that differ between two equal calls are left out.",
+    "limits": "A TypeError is not reported where a list is declared or bare gradients are taken, nor is the target's "
+    "own refusal.",
+    "remediation": "Make a list of the argument first, and use only the list.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"same_answer": "truth", "list_value": "value", "generator_value": "value"},
 }
 
@@ -112,6 +94,4 @@ def _shown(value):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

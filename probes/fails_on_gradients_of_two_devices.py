@@ -1,37 +1,27 @@
 #!/usr/bin/env python3
 """Do gradients that lie on two devices raise without saying so, or change the answer?"""
 
+from forms import run_alone
+
 PROBE = {
-    "id": "fails_on_gradients_of_two_devices",
     "version": 2,
-    "title": "Gradients on two devices raise or change the answer",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "title": "Gradients on two devices raise or change the result",
     "categories": ["Correctness bug", "API design / contract violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "lifecycle": "stable",
     "instrument": "devices",
     "devices": ["cuda", "simulated"],
-    "motivation": "Pipeline stages, a model that is spread over devices, and layers that are offloaded to the host "
-    "leave gradients on several devices. A collector written for one raises deep in torch, in words that name no "
-    "parameter, or leaves a device's gradients out and reports too small a norm.",
-    "method": "Four gradients are laid alternately on two devices (host and device, and two devices where there are or "
-    "are pretended to be), either device first; of two groups also one on each. The norm and the counts must be those "
-    "of the same values on one device. The values are powers of two, so that only the last rounding may differ.",
-    "limits": "Fields that are neither norm nor count are not compared, but must not be fewer. A refusal is clear "
-    "where its text speaks of devices and the checkout itself raised it, or where it is a ValueError. On a machine "
-    "with one GPU the pair of two devices is not measured; in simulation device checks are those of torch's operators, "
-    "not of kernels from elsewhere.",
-    "remediation": "Reduce every gradient where it lies and bring only the results to one device, as "
-    "torch.nn.utils.get_total_norm does: torch.stack takes tensors of one device alone. Or look at the devices first "
-    "and raise a ValueError that names them.",
-    "remediation_code": "remedies/total_norm_on_one_device.py",
-    "verification": [
-        "gradients on host and device, and on two devices, give the norm and the counts of the same values on one",
-    ],
+    "motivation": "Pipeline stages and offloaded layers leave gradients on several devices. A collector for one device "
+    "raises deep in torch, or leaves out a device and reports a norm that is too small.",
+    "method": "Four gradients alternate between two devices (host and device; two devices where there are two); of two "
+    "groups also one on each. Norm and counts must be those of the same values on one device.",
+    "limits": "Other fields are not compared, but must not be fewer. A refusal is clear if it names devices and the "
+    "checkout raised it, or if it is a ValueError.",
+    "remediation": "Reduce every gradient on its device and move only the results, as torch.nn.utils.get_total_norm "
+    "does. Or raise a ValueError that names the devices.",
+    "remediation_code": "remedies/total_norm.py",
     "measurements": {"raises": "truth", "relative_difference": "ratio"},
-    "policy": {"tolerance": 1e-5},
+    "policy": {"tolerance": 1e-05},
 }
 
 _HOME = ("cuda:0",)
@@ -113,6 +103,4 @@ def _is_clear(case):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,41 +1,21 @@
 #!/usr/bin/env python3
 """Do parameters without a gradient break the answer, or count in it?"""
 
+from forms import run_alone
+
 PROBE = {
-    "id": "fails_on_missing_grads",
-    "version": 1,
     "title": "Parameters without a gradient are counted",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Defensive programming violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "common",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "A frozen layer, an unused branch and a parameter before its first backward pass have grad None. "
-    "Reading it unguarded stops the run. Taken as a layer of norm 0 it becomes a vanishing gradient, pulls every mean "
-    "and fraction down, and moves the statistics when layers are frozen while no gradient has changed.",
-    "method": "Parameters without a gradient are put before, between and after three with gradients. Every field of "
-    "the answer that depends on the gradients' values must stay as it is without them, to six digits.",
-    "limits": "A field that no change of the values moves, a number of parameters for example, is not judged, nor are "
-    "entries for single tensors and the position of a parameter. A mean that is meant to go over frozen parameters "
-    "too is reported: it changes with them. A refusal in the target's own words is not. Targets that take gradients "
-    "are not asked: whoever calls them has left out what has none.",
-    "remediation": "Leave out the parameters whose grad is None before anything is counted or divided.",
-    "remediation_code": """import torch
-
-
-def mean_layer_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "mean_norm": 0.0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    total, mean = torch.stack([torch.linalg.vector_norm(norms), norms.mean()]).tolist()
-    return {"grad_norm": total, "mean_norm": mean}
-""",
-    "verification": ["parameters without a gradient change no field that depends on the gradients"],
+    "motivation": "Frozen layers and unused branches have grad None. Counted as a layer of norm 0, they look like "
+    "vanishing gradients and pull every mean and fraction down.",
+    "method": "Parameters without a gradient are put before, between and after three with gradients. Every field that "
+    "depends on the gradients' values must stay as it is, to six digits.",
+    "limits": "Fields that no value moves, entries of single tensors and positions are not judged, nor is the target's "
+    "own refusal. Targets that take gradients are not applicable.",
+    "remediation": "Leave out parameters whose grad is None before anything is counted or divided.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"raises": "truth", "changed_fields": "count", "value_without": "value", "value_with": "value"},
 }
 
@@ -155,6 +135,4 @@ def _shown(value):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,32 +1,24 @@
 #!/usr/bin/env python3
 """Do gradients of several dtypes raise, or change the answer?"""
 
+from forms import run_alone
+
 PROBE = {
-    "id": "fails_on_mixed_dtypes",
     "version": 2,
-    "title": "Gradients of several dtypes raise or change the answer",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "title": "Gradients of several dtypes raise or change the result",
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "common",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "Norm layers and heads are kept in float32 while the rest trains in bfloat16, and adapters bring a "
-    "dtype of their own. A collector that assumes the first gradient's dtype for all raises in the first step, or "
-    "drops the others and reports too small a norm.",
-    "method": "Four gradients are given in two dtypes by turns (float32 with bfloat16, float16 and float64; bfloat16 "
-    "with float16) and in all four; either dtype first; of two groups also one in each. The norm must be that of the "
-    "same values all in float32, within the rounding of the narrowest dtype, and the counts exactly those. All "
-    "values, their norms and every sum of their squares are held exactly by every dtype.",
-    "limits": "Fields that are neither norm nor count are not compared, but must not be fewer. A norm that is only "
-    "rounded to 16 bits is not reported here, nor one that overflows for larger values. Integer, complex and 8-bit "
-    "gradients are not tried.",
-    "remediation": "Let an operator with a dtype argument convert: torch._foreach_norm(grads, 2, dtype=torch.float64) "
-    "takes lists of several dtypes. Allocate accumulators in a dtype of your own choice, never in that of the first "
-    "gradient; torch.dot and torch.mm take one dtype alone, torch.cat and torch.stack promote.",
-    "remediation_code": "remedies/total_norm_on_one_device.py",
-    "verification": ["five mixes of dtypes give the norm and the counts of the same values in float32"],
+    "motivation": "Norm layers stay in float32 while the rest trains in bfloat16. A collector that assumes the first "
+    "gradient's dtype raises, or drops the others and reports a norm that is too small.",
+    "method": "Four gradients in two dtypes by turns (float32 with bfloat16, float16, float64; bfloat16 with float16) "
+    "and in all four; of two groups also one in each. Norm and counts must be those of float32. Every dtype holds all "
+    "values exactly.",
+    "limits": "Other fields are not compared, but must not be fewer. Rounding to 16 bits is not reported. Integer, "
+    "complex and 8-bit gradients are not tried.",
+    "remediation": "Let an operator with a dtype argument convert, such as torch._foreach_norm(grads, 2, "
+    "dtype=torch.float64). Allocate accumulators in a fixed dtype.",
+    "remediation_code": "remedies/total_norm.py",
     "measurements": {"raises": "truth", "relative_difference": "ratio"},
     # Two roundings to bfloat16, which has 8 significant bits.
     "policy": {"tolerance": 0.0078125},
@@ -138,6 +130,4 @@ def judge(measurements, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -3,35 +3,25 @@
 
 import math
 
+from forms import run_alone
+
 PROBE = {
-    "id": "fails_on_noncontiguous_grads",
     "version": 2,
-    "title": "Non-contiguous gradients raise or change the answer",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "title": "Non-contiguous gradients raise or change the result",
     "categories": ["Correctness bug", "API design / contract violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "common",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "Autograd gives a gradient the strides of its parameter: convolutions in channels_last and weights "
-    "stored transposed have gradients that are not contiguous, and view(-1) raises on each of them. A monitor that "
-    "works on a small model then ends the training of another one.",
-    "method": "One gradient of three is laid out in memory in another way: channels_last, transposed, permuted, a view "
-    "of a flat bucket, a slice with steps, expanded (stride 0), overlapping. Every field of the "
-    "answer must read what it reads for the same values contiguous. The values are small whole numbers, whose sums and "
-    "sums of squares float32 holds exactly in any order; what may differ is the rounding after them, far below the "
-    "1e-4 that is allowed. Of a target that writes gradients, their norm afterwards is compared as well.",
-    "limits": "Fields whose names speak of layout are left out, as are fields that differ between two calls on the "
-    "same gradients. A layout whose gradient no field follows is not judged and noted. A gradient without dimensions "
-    "has no layout. backward() copies expanded and sliced gradients before it stores them: those reach a collector "
-    "only from torch.autograd.grad, from hooks or by hand. Targets that write into the gradients are not given "
-    "expanded or overlapping ones, which torch cannot write to.",
-    "remediation": "Let operators that take any strides do the work: torch.linalg.vector_norm, torch._foreach_norm, "
-    "torch.count_nonzero and isnan need no flattening. Where a flat tensor is needed, reshape(-1) copies only where it "
-    "must; view(-1) raises there.",
+    "motivation": "Autograd gives a gradient the strides of its parameter: convolutions in channels_last and "
+    "transposed weights have non-contiguous gradients, and view(-1) raises on them.",
+    "method": "One of three gradients is laid out as channels_last, transposed, permuted, a view of a bucket, a slice "
+    "with steps, expanded or overlapping. Every field, and the norm afterwards of a target that writes, must be that "
+    "of the contiguous values within 1e-4.",
+    "limits": "Fields that speak of layout or differ between equal calls are left out, as is a layout that no field "
+    "depends on. backward() copies expanded and sliced gradients. Targets that write get no expanded or overlapping "
+    "ones.",
+    "remediation": "Use operators that take any strides (torch.linalg.vector_norm, torch._foreach_norm, "
+    "torch.count_nonzero); flatten with reshape(-1), not view(-1).",
     "remediation_code": "remedies/gradient_statistics.py",
-    "verification": ["gradients in each of seven memory layouts give the answer of the same values contiguous"],
     "measurements": {"sound": "truth"},
 }
 
@@ -146,6 +136,4 @@ def judge(measurements, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -3,33 +3,25 @@
 
 import math
 
+from forms import run_alone
+
 PROBE = {
-    "id": "fails_on_sparse_grads",
     "version": 2,
     "title": "Sparse gradients raise or are counted twice",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Defensive programming violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "only_if_written": r"sparse *= *True|SparseAdam|to_sparse|sparse_(coo|cs[rc]|bs[rc])|is_sparse|coalesce",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "nn.Embedding(sparse=True) leaves a sparse gradient that is not coalesced: a row that was looked up "
-    "twice is stored twice. view(), comparisons and norms with a dtype raise on it (up to torch 2.13 all foreach and "
-    "linalg norms do), and a norm of its stored values is another one: the square of a sum is not the sum of squares.",
-    "method": "The gradient of a small embedding is given dense, coalesced, and uncoalesced with one row stored twice, "
-    "between two ordinary gradients. The norm and the NaN and Inf counts must read the same; nothing else may turn "
-    "non-finite. An exception of the target's own that names sparse gradients is a clear refusal, and passes.",
-    "limits": "Zero counts and fractions are shown, not judged: whether an element that is not stored is a zero is for "
-    "the collector to say. So are norms that are neither the total nor the total divided by the number of tensors, "
-    "which are only compared between coalesced and uncoalesced. Compressed layouts (CSR, CSC) are not tried.",
-    "remediation": "Take the stored values of the coalesced gradient and go on with those: they are dense, and "
-    "elements that are not stored are zeros. Or refuse sparse gradients in words. torch.nn.utils.clip_grad_norm_ "
-    "takes them in torch 2.15 and raises from inside torch in 2.13. coalesce() of an uncoalesced CUDA gradient "
-    "synchronizes.",
+    "only_if_written": "sparse *= *True|SparseAdam|to_sparse|sparse_(coo|cs[rc]|bs[rc])|is_sparse|coalesce",
+    "motivation": "nn.Embedding(sparse=True) leaves an uncoalesced gradient: a row that was looked up twice is stored "
+    "twice. view() and norms with a dtype raise on it, and a norm of its stored values is wrong.",
+    "method": "The gradient of a small embedding is given dense, coalesced, and uncoalesced with one row stored twice. "
+    "Norm, NaN and Inf counts must be the same, and nothing else may turn non-finite. A refusal that names sparse "
+    "gradients passes.",
+    "limits": "Zero counts and fractions are shown, not judged. Other norms than the total are compared only between "
+    "the two sparse forms. CSR and CSC are not tried.",
+    "remediation": "Use g.coalesce().values() for sparse gradients, or refuse them in words. coalesce() of a CUDA "
+    "gradient synchronizes.",
     "remediation_code": "remedies/total_norm.py",
-    "verification": ["coalesced and uncoalesced gradients give the norm and the counts of the dense one"],
     "measurements": {"sound": "truth", "norm": "norm", "zeros": "count or fraction"},
 }
 
@@ -167,6 +159,4 @@ def judge(measurements, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

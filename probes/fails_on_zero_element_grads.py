@@ -3,49 +3,23 @@
 
 import math
 
+from forms import run_alone
+
 PROBE = {
-    "id": "fails_on_zero_element_grads",
     "version": 2,
     "title": "A gradient without elements raises or poisons the answer",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Defensive programming violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "A rank that holds nothing of a sharded parameter, an expert without tokens or a layer of width 0 "
-    "has "
-    "a gradient of no elements. max() of it raises, mean() of it is NaN, and one rank that raises leaves the others "
-    "waiting.",
-    "method": "A tensor without elements is put first, between and last among three gradients, in three shapes. "
-    "Nothing "
-    "may raise or turn NaN or infinite; a total norm and counts stay exactly as they were; every other field stays "
-    "within what it reads without the tensor, with one of zeros in its place and with one of ones. A tensor without "
-    "elements as the only gradient may be refused in words; it must not raise otherwise, nor give NaN or infinity.",
-    "limits": "A minimum or a mean over tensors that takes the empty one for a tensor of norm 0 is shown, not judged: "
-    "the norm of no elements is 0. So is a health that calls it vanishing. What an input of no tensors "
-    "or one of zeros does as well, at the same line, is left to the probes for those.",
-    "remediation": "Leave gradients without elements out before anything is reduced: g.numel() costs nothing, and what "
-    "is left may be empty. max(), min() and the infinity norm of no elements have no value; mean() and std() give NaN.",
-    "remediation_code": """import torch
-
-
-def layer_norms(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    grads = [g for g in grads if g.numel()]
-    if not grads:
-        return {"grad_norm": 0.0, "min_layer_norm": 0.0, "max_layer_norm": 0.0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    total, smallest, largest = torch.stack([torch.linalg.vector_norm(norms), norms.min(), norms.max()]).tolist()
-    return {"grad_norm": total, "min_layer_norm": smallest, "max_layer_norm": largest}
-""",
-    "verification": [
-        "a tensor without elements among others changes no total norm and no count, and turns nothing NaN or infinite",
-        "as the only gradient it raises nothing but a refusal in words",
-    ],
+    "motivation": "A rank without a part of a sharded parameter, or an expert without tokens, has a gradient of no "
+    "elements. max() of it raises, mean() is NaN, and one rank that raises leaves the others waiting.",
+    "method": "A tensor without elements is put first, between and last among three gradients. Nothing may raise or "
+    "turn non-finite; total norm and counts stay; other fields stay within what zeros or ones in its place give. "
+    "Alone, it may be refused in words.",
+    "limits": "A minimum or mean that takes it for a norm of 0 is shown, not judged. What no tensors, or zeros, do at "
+    "the same line is left to the probes for those.",
+    "remediation": "Leave out gradients without elements (g.numel() is free) before anything is reduced.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"sound": "truth", "read_as_zero": "fields"},
 }
 
@@ -189,6 +163,4 @@ def judge(measurements, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,52 +1,25 @@
 #!/usr/bin/env python3
 """Does torch.compile take the call as one graph, up to the read that its answer needs?"""
 
+from forms import run_alone
+
 PROBE = {
-    "id": "graph_breaks_under_compile",
-    "version": 1,
     "title": "The graph breaks under torch.compile",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["torch.compile compatibility"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "stops the compiler",
     "instrument": "graphs",
-    "motivation": "A collector that is called inside a compiled training step is traced with it. Where tracing stops, "
-    "the graph is cut: what stood before and behind it is no longer fused or scheduled together, every piece has "
-    "guards of its own, and what Dynamo gives up on runs eagerly, operator by operator. A read in the middle costs "
-    "a synchronisation as well.",
-    "method": "The call is compiled inside a caller, at 2, 4 and 8 tensors, with a backend that runs each graph as "
-    "traced. Counted in one run: graphs, operators outside of them, and breaks, points where the call leaves a graph "
-    "for another one or for eager operators. A collector that returns numbers has to read them: a break after which "
-    "no operator runs is the price of its contract, shown and not judged. In an asynchronous step, or one that "
-    "returns tensors alone, every break counts, and so does a failure with fullgraph=True. That an answer needs a "
-    "read is told by trying: a number outside of tensors changes with the gradients.",
-    "limits": "Dynamo alone: no code is generated, so what Inductor fuses or refuses is not known. Breaks depend on "
-    "the torch release; the run names it. A read of many values at the end is one break here: the synchronisation "
-    "probe counts it. Compilations for other values and for another number of tensors are shown, not judged: a list "
-    "of another length is another program, and a training step's does not change. A function under "
-    "torch.compiler.disable is not applicable: its author has said that it runs eagerly.",
-    "remediation": "Keep every statistic a tensor until the end and read once, after the last operator. Choose with "
-    "torch.where instead of if, keep print, logging and clocks out of the function, and read outside the compiled "
-    "step where that is possible.",
-    "remediation_code": """import torch
-
-
-def layer_norms(parameters):
-    grads = [p.grad.detach() for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "largest_layer_norm": 0.0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    values = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
-    return {"grad_norm": values[0], "largest_layer_norm": values[1]}
-""",
-    "verification": [
-        "at 2, 4 and 8 tensors every operator runs in one graph, and nothing breaks before the last operator",
-    ],
+    "motivation": "A collector inside a compiled training step is traced with it. A graph break ends fusion there, "
+    "adds guards, and runs operators eagerly; a read costs a sync as well.",
+    "method": "The call is compiled inside a caller at 2, 4 and 8 tensors. Graphs, breaks and operators outside graphs "
+    "are counted in one run. A result of Python numbers needs a read at the end, which is not judged; otherwise every "
+    "break and a failure with fullgraph=True counts.",
+    "limits": "Dynamo only: no code is generated. Recompilations are shown, not judged. A function under "
+    "torch.compiler.disable is not applicable.",
+    "remediation": "Keep every statistic a tensor and read once, after the last operator. Use torch.where instead of "
+    "if, and keep print, logging and clocks outside.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {
         "graph_count": "count",
         "break_count": "count",
@@ -161,6 +134,4 @@ def _counted(number, noun):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -4,55 +4,25 @@
 import math
 import re
 
+from forms import run_alone
+
 PROBE = {
-    "id": "nonfinite_grads_look_healthy",
     "version": 4,
     "title": "Non-finite gradients look healthy",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "ordinary",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "Every comparison with NaN is false: a health score made from 'norm < low' and 'norm > high' stays "
-    "perfect when all gradients are NaN, and an alarm that watches it never rings.",
-    "method": "One NaN, and one Inf, is planted amid a matrix, a vector and a tensor of three dimensions by turns, and "
-    "in the 14th of 24 gradients. It is visible where a NaN or Inf count rises, a flag changes, a health value drops, "
-    "a text or a list of names says something else, a number becomes None, the norm turns negative, or the target "
-    "raises. Without a health value in the answer, a non-finite number in it is enough. A health value that stays as "
-    "it is, is a finding of its own where other fields tell.",
-    "limits": "A flag is any truth value, or 0.0 or 1.0, that differs from its value for sound gradients. A health "
-    "value is told by its name. A text says something where it is the same for other sound gradients. A warning that "
-    "the target only logs is not seen. An answer that leaves some gradients out neither passes nor fails for them: to "
-    "leave out biases may be meant; but a flag such as all_finite speaks of all gradients. So does a health value; "
-    "only what it leaves out wherever it stands, for its shape, is not judged. What returns nothing promises "
-    "nothing. Truth values and counts (zeros, signs, a histogram) promise what they find somewhere, or what their "
-    "names or the docstring say: a check for NaN is not judged on Inf. An alarm that stays off beside a norm that "
-    "tells is a finding of its own.",
-    "remediation": "Count non-finite elements, or test the accumulated norm with isfinite, and let health depend on it "
-    "before any threshold is compared.",
-    "remediation_code": """import torch
-
-
-def gradient_health(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "health": 1.0, "is_finite": True}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    norm = torch.linalg.vector_norm(norms).item()
-    is_finite = norm - norm == 0.0
-    return {"grad_norm": norm, "health": 1.0 if is_finite else 0.0, "is_finite": is_finite}
-""",
-    "verification": ["one NaN and one Inf among sound gradients change a count, a flag or the health value"],
-    "measurements": {
-        "visible": "truth",
-        "health": "value",
-        "health_stays": "truth",
-        "norm": "norm",
-    },
+    "motivation": "Every comparison with NaN is false: a health score made of 'norm < low' and 'norm > high' stays "
+    "perfect when all gradients are NaN.",
+    "method": "One NaN or Inf is planted in a matrix, a vector, a 3-D tensor, and in the 14th of 24 gradients. It is "
+    "visible if a count rises, a flag, text or health value changes, a number becomes None, the norm turns negative, "
+    "or the target raises. Without a health value, a non-finite number is enough.",
+    "limits": "A flag is a truth value, or 0.0 or 1.0; a health value is known by its name. Warnings in logs are not "
+    "seen. Results that leave some gradients out are judged only where a flag or health value speaks of all. A check "
+    "for NaN is not judged on Inf.",
+    "remediation": "Count non-finite elements, or test the total norm with isfinite, before any threshold is compared.",
+    "remediation_code": "remedies/gradient_health.py",
+    "measurements": {"visible": "truth", "health": "value", "health_stays": "truth", "norm": "norm"},
 }
 
 _KINDS = (("nan", math.nan), ("inf", math.inf))
@@ -260,6 +230,4 @@ def _place(case):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

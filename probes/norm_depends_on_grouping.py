@@ -4,33 +4,24 @@
 import functools
 import math
 
+from forms import run_alone
+
 PROBE = {
-    "id": "norm_depends_on_grouping",
-    "version": 1,
     "title": "The norm depends on how the gradients are grouped",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Numerical stability", "Correctness bug"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "gives the first value that is off",
-    "instrument": "numerics",
-    "motivation": "A norm of norms that are kept in 16 bits is rounded once for each tensor: two runs with the same "
-    "gradients, but with layers fused or split over other ranks, log different norms and clip differently "
-    "(pytorch/pytorch PR 194033). A sum in 16 bits also depends on which tensor comes first.",
-    "method": "The same elements as one tensor, as equal pieces, and as pieces of different sizes; and the same "
-    "tensors forwards, backwards and shuffled, with one that outweighs the rest, in every dtype. Judged "
-    "where the answer is the total 2-norm on ordinary float32 gradients, or where float32 shows that the formula does "
-    "not depend on the split (or the order); a mean over tensors does, rightly. What float32 sums in another order may "
-    "differ by is allowed, and nothing more: rounding an accurate total once gives one answer for every grouping.",
-    "limits": "A formula that depends on the split is judged on the order only, one that singles out tensors (the "
-    "first layer's norm) on neither. A total that lies by chance on the border of two 16-bit numbers may round either "
-    "way.",
-    "remediation": "Keep the norms of single tensors in float32 or wider until the total is formed, and round once, at "
-    "the end, if at all: torch._foreach_norm(grads, 2, dtype=torch.float32), or get_total_norm of float32 copies.",
-    "remediation_code": "remedies/total_norm_of_detached.py",
-    "verification": ["splitting, joining and shuffling change the norm in no dtype by more than float32 sums allow"],
+    "motivation": "A norm of norms that are kept in 16 bits is rounded once for each tensor: fused or re-sharded "
+    "layers log other norms and clip differently (pytorch/pytorch PR 194033).",
+    "method": "The same elements as one tensor, as equal and as unequal pieces, and the same tensors in three orders, "
+    "in every dtype. Judged where the result is the total 2-norm, or does not depend on the split (or order) in "
+    "float32.",
+    "limits": "A formula that depends on the split is judged on the order only, one that singles out tensors on "
+    "neither. A total on the border of two 16-bit numbers may round either way.",
+    "remediation": "Keep the norms of single tensors in float32 or wider until the total is formed, and round once, if "
+    "at all.",
+    "remediation_code": "remedies/total_norm.py",
     "measurements": {"split_difference": "ratio", "order_difference": "ratio", "allowed_difference": "ratio"},
     "policy": {"accumulators": 4, "roundings": 0},
 }
@@ -199,6 +190,4 @@ _WORDS = {
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

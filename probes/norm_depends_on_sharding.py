@@ -3,44 +3,27 @@
 
 import math
 
+from forms import run_alone
+
 PROBE = {
-    "id": "norm_depends_on_sharding",
     "version": 4,
     "title": "The norm of sharded gradients is not that of one process",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "instrument": "ranks",
     "devices": ["cuda", "cpu"],
-    "motivation": "A rank that takes the norm of its own shard logs a number that shrinks as ranks are added, and "
-    "clips by another factor than its neighbours; one that sums squares over all ranks counts replicated shards as "
-    "often as there are replicas. Both look plausible (pytorch/torchtitan 766 and 2318, verl 3655, VeOmni 184, "
-    "LlamaFactory 10640, torchtune 2420).",
-    "method": "Real ranks, 2 and 4, over gloo, or NCCL where there is a GPU for each. A small model's gradients come "
-    "from a backward pass with the same inputs in one process and in ranks: FSDP2 (fully_shard on a mesh), HSDP (two "
-    "replicas of shards), tensor parallel (parallelize_module with a sequence-parallel norm), and as unreduced "
-    "summands (Partial). fully_shard wraps the root alone, its submodules alone, and both: all three give the same "
-    "gradients, and only a wrapped root is an FSDPModule; a target that takes a module is handed that one. Reported "
-    "norms, and for a clipping target the factor by which it scales the whole gradients, of every rank are compared "
-    "with one process. A number that comes back as a DTensor counts as a whole. Plain "
-    "tensors are given once replicated, as after DDP, and once in shards, as ZeRO and FSDP1 keep them: nothing in "
-    "them tells the two apart, so a target passes that is right on one. A refusal in the target's own words passes.",
-    "limits": "It is asked only where code of the target's package deals with sharded gradients (imports "
-    "torch.distributed.fsdp or .tensor, calls full_tensor or to_local, reduces a norm over ranks), whoever asks; of "
-    "plain tensors alone where it shards them by itself. "
-    "Meshes of two kinds in one model are asked about by norm_depends_on_mesh; FullyShardedDataParallel, FSDP's first "
-    "version, is not fed.",
-    "remediation": "Reduce DTensors by torch's own operators and read the number with full_tensor(): it knows which "
-    "ranks hold which shard, whatever was wrapped. Whether the model is an FSDPModule does not tell: submodules may be "
-    "sharded alone. Reduce what is not reduced yet (Partial, as the norms of sequence-parallel layers are) before its "
-    "norm: torch 2.9 reads 2 to 11% too much there.",
+    "motivation": "A rank that takes the norm of its own shard logs a number that shrinks as ranks are added and clips "
+    "by another factor; a sum over all ranks counts replicas twice (torchtitan 766 and 2318, verl 3655, LlamaFactory "
+    "10640).",
+    "method": "Real ranks, 2 and 4, over gloo or NCCL. The gradients of a small model under FSDP2 (root, submodules, "
+    "both), HSDP, tensor parallel and Partial. Norms and clip factors of every rank are compared with one process. "
+    "Plain tensors are given replicated and in shards; a target that is right on one passes. So does a refusal.",
+    "limits": "Applies only to packages that deal with sharded gradients; code that shards by itself gets plain "
+    "tensors only. FullyShardedDataParallel is not tried.",
+    "remediation": "Reduce DTensors with torch's own operators and read the number with full_tensor(). Reduce Partial "
+    "gradients before their norm: torch 2.9 reads 2 to 11% too much there.",
     "remediation_code": "remedies/norm_of_shards.py",
-    "verification": [
-        "every rank reports the norm of one process under FSDP2 (root, submodules, both), HSDP and tensor parallel"
-    ],
     "measurements": {
         "one_process_norm": "norm",
         "norm": "norm",
@@ -143,6 +126,4 @@ def _stops_or_passes(measurements, raised):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

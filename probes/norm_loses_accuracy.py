@@ -4,38 +4,27 @@
 import functools
 import math
 
+from forms import run_alone
+
 PROBE = {
-    "id": "norm_loses_accuracy",
     "version": 2,
     "title": "The norm loses accuracy",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Numerical stability", "Correctness bug"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "gives the first value that is off",
-    "instrument": "numerics",
-    "motivation": "Adding in 16 bits stops where the sum is 256 (bfloat16) or 2,048 (float16) times the next term: "
-    "a thousand equal layers are logged as a norm of half its size, and clipping by it lets through twice the limit. "
-    "Squares of float16 gradients below 0.008 are subnormal and lose their digits. Nothing is infinite or "
-    "NaN, so nothing warns.",
-    "method": "Gradients whose exact norm is known: random, equal elements, one element as heavy as all the rest, one "
-    "tensor as heavy as all the rest; float32, bfloat16, float16, mixed and float64; and 16,777,216 float32 elements "
-    "spread around 1, whose norm may be off by 0.1 %. Where the answer is the total 2-norm, or a fixed multiple of it, "
-    "on ordinary float32 gradients, it is compared with the exact value; otherwise with the target's own answer to the "
-    "same values as float64. The allowed error of the others is derived from float32 sums in four accumulators and "
-    "three roundings to a 16-bit type.",
-    "limits": "A target whose formula is not the total 2-norm and that rounds float64 gradients before it computes "
-    "is compared with its own rounded answer: what it loses there stays unseen. Such a formula is judged only on "
-    "gradients with an outlier: a spread of nearly equal layers is lost in anybody's rounding. A norm "
-    "that is returned in the gradients' own 16-bit type is accepted as such (0.4 % in bfloat16). float64 gradients are "
-    "judged by what float32 achieves, unless the policy sets judge_float64. Where the norm reads inf, NaN or 0 other "
-    "probes judge.",
+    "motivation": "Adding in 16 bits stops where the sum is 256 (bfloat16) or 2,048 (float16) times the next term: a "
+    "thousand equal layers read half their norm, and nothing warns.",
+    "method": "Gradients of known norm: random, equal, one heavy element, one heavy tensor, in every dtype, and "
+    "16,777,216 float32 elements around 1. The result is compared with the exact norm, or a fixed multiple of it; "
+    "otherwise with its own result in float64. The bound allows float32 sums in four accumulators and three roundings "
+    "to 16 bits.",
+    "limits": "Another formula is judged only on gradients with an outlier. A norm in the gradients' own 16-bit type "
+    "is accepted. float64 is judged as float32, unless judge_float64 is set. Results of inf, NaN or 0 are left to "
+    "other probes.",
     "remediation": "Take norms of 16-bit gradients with a wider dtype inside the reduction, and add their squares in "
-    "float64 (or as Python floats): torch._foreach_norm(grads, 2, dtype=torch.float64).",
-    "remediation_code": "remedies/total_norm_of_detached.py",
-    "verification": ["the relative error of every case is within what rounding allows for its dtype and size"],
+    "float64: torch._foreach_norm(grads, 2, dtype=torch.float64).",
+    "remediation_code": "remedies/total_norm.py",
     "measurements": {"relative_error": "ratio", "allowed_error": "ratio", "largest_error": "ratio"},
     "policy": {"accumulators": 4, "roundings": 3, "judge_float64": 0, "spread_error": 0.001},
 }
@@ -222,6 +211,4 @@ def _of_case(case, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -4,32 +4,25 @@
 import bisect
 import math
 
+from forms import run_alone
+
 PROBE = {
-    "id": "norm_overflows_on_finite_grads",
     "version": 2,
     "title": "The norm overflows on finite gradients",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "gives the first value that is not finite",
-    "instrument": "numerics",
-    "motivation": "Squaring overflows long before the norm does: in float16 one element of 256 is enough, in float32 "
-    "a norm above 1.84e19 reads inf, although float32 holds norms up to 3.4e38. An exploding gradient is then logged "
-    "as inf or NaN, and a clipping coefficient made from it turns every gradient into zero.",
-    "method": "Every gradient is scaled by powers of two; a norm scales with them exactly. The smallest magnitude at "
-    "which the answer is infinite, NaN, raises, or leaves that line by more than 1 % is found by bisection on the "
-    "exponent, for each dtype and element count. One element of 1.3e36 in a small matrix, vector and tensor of three "
-    "dimensions by turns must be read as well.",
-    "limits": "A value that follows the norm up to a bound and stays there is not judged: it is clamped on purpose. "
-    "Neither is a dtype for which the answer holds no norm at all. The float64 boundary is shown and judged "
-    "only where the policy sets judge_float64.",
-    "remediation": "Accumulate the squares in float64, inside the reduction, so that no float64 copy of the "
-    "gradients is made on CUDA. torch._foreach_norm without dtype squares in float32 and overflows as well.",
+    "motivation": "Squaring overflows long before the norm does: at one element of 256 in float16, at a norm of "
+    "1.84e19 in float32. The norm reads inf, and a clip coefficient made from it zeroes every gradient.",
+    "method": "Every gradient is scaled by powers of two. Bisection finds the smallest magnitude at which the norm is "
+    "infinite, NaN, raises, or is off by more than 1 %, for each dtype and element count. One element of 1.3e36 in a "
+    "small tensor must be read as well.",
+    "limits": "A value that follows the norm up to a bound is clamped on purpose and not judged. float64 is judged "
+    "only with judge_float64.",
+    "remediation": "Accumulate the squares in float64, inside the reduction. torch._foreach_norm without dtype squares "
+    "in float32.",
     "remediation_code": "remedies/total_norm.py",
-    "verification": ["no breaking magnitude is found in float32, float16, bfloat16 and mixed gradients"],
     "measurements": {
         "breaking_magnitude": "magnitude",
         "breaking_norm": "norm",
@@ -230,6 +223,4 @@ def _of_planted(measurements):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

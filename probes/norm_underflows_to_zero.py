@@ -4,30 +4,21 @@
 import bisect
 import math
 
+from forms import run_alone
+
 PROBE = {
-    "id": "norm_underflows_to_zero",
-    "version": 1,
     "title": "The norm of tiny gradients reads as zero",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "extreme",
-    "lifecycle": "stable",
     "statement_does": "makes zeros of values that are none",
-    "instrument": "numerics",
-    "motivation": "The square of a float32 below 1e-23 is zero, and below 1e-19 it is subnormal and loses digits, "
-    "while gradients down to 1.2e-38 are normal numbers. Such a norm reports vanishing gradients that did "
-    "not vanish.",
-    "method": "Every gradient is scaled down by powers of two, within the dtype's normal range; the answer must "
-    "scale with them. The largest magnitude at which it reads less than the truth by more than 1 % is found by "
-    "bisection on the exponent.",
-    "limits": "An answer that is larger than the truth (a small epsilon added on purpose) is not reported. "
-    "Subnormal gradients are not tried: hardware may flush them.",
-    "remediation": "Accumulate the squares in float64, inside the reduction: the square of the smallest normal "
-    "float32 is 1.4e-76, which float64 holds.",
+    "motivation": "The square of a float32 below 1e-23 is zero, while gradients down to 1.2e-38 are normal numbers. "
+    "The norm reports vanishing gradients that did not vanish.",
+    "method": "Every gradient is scaled down by powers of two within the dtype's normal range. Bisection finds the "
+    "largest magnitude at which the norm reads too small by more than 1 %.",
+    "limits": "A result above the truth (an epsilon) is not reported. Subnormal gradients are not tried.",
+    "remediation": "Accumulate the squares in float64, inside the reduction.",
     "remediation_code": "remedies/total_norm.py",
-    "verification": ["no vanishing magnitude is found in float32, float16, bfloat16 and mixed gradients"],
     "measurements": {"vanishing_magnitude": "magnitude", "norm": "norm", "expected_norm": "norm"},
 }
 
@@ -104,6 +95,4 @@ def judge(measurements, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

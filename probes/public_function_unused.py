@@ -1,34 +1,24 @@
 #!/usr/bin/env python3
 """Is there a public function that nothing in the checkout refers to?"""
 
+from forms import run_alone
+
 PROBE = {
-    "id": "public_function_unused",
-    "version": 1,
     "title": "Public functions that nothing refers to",
     "scope": "source",
     "style": True,
-    "contracts": [],
     "categories": ["Dead code / unwired functionality"],
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "rare",
-    "lifecycle": "stable",
     "instrument": "syntax",
-    "motivation": "Code that nobody calls is read, reviewed and kept up all the same, and a collector that was "
-    "written and never wired in looks as if the run were watched. What is meant for users outside should be "
-    "exported, tested or documented, so that it can be told from what was forgotten.",
-    "method": "Every public function of a module, and every public method of a class without bases of other "
-    "packages: who imports it, reads its name in its own module, reaches it as an attribute, or names it in a "
-    "string, in settings (YAML, TOML, notebooks, scripts), in an export, in a test or in prose. Reported is what "
-    "nothing at all names. An attribute of a value of unknown kind counts as a use of everything with that name.",
-    "limits": "A name that is put together at run time is not seen, nor are users outside the checkout. A function "
-    "with the name of one that is used may be taken for it. Functions under a decorator that may register them, "
-    "framework hooks, exports, and what only tests, settings or prose name are counted and not reported; "
-    "judge_test_only and judge_exported in the policy report the tests' and the exports' too.",
-    "remediation": "Remove it, or wire it in where it was meant to be called. If it is meant for users outside, "
-    "export it from its package and test it.",
-    "remediation_code": "",
-    "verification": ["something in the checkout refers to the function, or it is gone"],
+    "motivation": "Code that nobody calls is still read, reviewed and maintained, and a collector that was never wired "
+    "in looks as if the run were watched.",
+    "method": "Every public function, and method of a class without outside bases, that no code, test, export, setting "
+    "or prose of the checkout names. vulture finds the names that code uses.",
+    "limits": "A name that is used anywhere counts as used everywhere. Names made at run time and users outside the "
+    "checkout are not seen. Functions under a decorator that may register them are not reported.",
+    "remediation": "Remove it, or wire it in. If it is meant for users outside, export and test it.",
     "measurements": {"named_by": "text", "files_examined": "count", "functions_examined": "count"},
     "policy": {"judge_test_only": 0, "judge_exported": 0},
 }
@@ -95,6 +85,4 @@ def _examined(measurements):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -3,59 +3,25 @@
 
 import math
 
+from forms import run_alone
+
 PROBE = {
-    "id": "ratio_divides_by_zero",
     "version": 2,
     "title": "Zero gradients give NaN or infinity",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Numerical stability", "Correctness bug"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "common",
-    "lifecycle": "stable",
     "statement_does": "gives the first value that is not finite",
-    "instrument": "numerics",
-    "motivation": "Zero gradients are finite and common: a dead layer, a zero-initialised branch, a masked batch. The "
-    "quotient of two norms or counts that are 0 is NaN or infinite, or raises, and every comparison with the NaN "
-    "is false: a gate that waits for a ratio never opens.",
-    "method": "All gradients are set to zero, and those of each tensor alone; of two groups also either alone. Then "
-    "there are no gradients, and tensors without elements. A field that is finite for other gradients must stay "
-    "finite. Fields that scaling one group moves and scaling both does not are named as ratios.",
-    "limits": "Negative infinity in a field that grows by the same step with every factor of 4, a logarithm, is right "
-    "and not reported. Without gradients or elements an exception counts only where it is a division by zero. "
-    "A quotient that overflows for tiny gradients that are not zero is not tried.",
-    "remediation": "Ask whether the denominator is above zero before dividing, answer a fixed value where it is not, "
-    "and say so in a field of its own. An epsilon in the denominator also changes the ratio of small gradients.",
-    "remediation_code": """import math
-
-import torch
-
-
-def group_norm(grads):
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return torch.zeros((), dtype=torch.float64)
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
-
-
-def compare_groups(host_parameters, seed_parameters):
-    host, seed = [[p.grad for p in group if p.grad is not None] for group in (host_parameters, seed_parameters)]
-    norm = group_norm(host)
-    host_norm, seed_norm = torch.stack([norm, group_norm(seed).to(norm.device)]).tolist()
-    ratio_is_defined = host_norm > 0.0 and seed_norm > 0.0
-    ratio = 0.0
-    if ratio_is_defined:
-        count_ratio = sum(g.numel() for g in host) / sum(g.numel() for g in seed)
-        ratio = seed_norm / host_norm * math.sqrt(count_ratio)
-    return {
-        "host_norm": host_norm,
-        "seed_norm": seed_norm,
-        "normalized_ratio": ratio,
-        "ratio_is_defined": ratio_is_defined,
-    }
-""",
-    "verification": ["every field stays finite for zero gradients in either group and for empty groups"],
+    "motivation": "Zero gradients are finite and common: a dead layer, a zero-initialised branch. A quotient of two "
+    "zero norms is NaN, and a gate that waits for it never opens.",
+    "method": "All gradients, those of each tensor, and either group are set to zero; then there are none, and tensors "
+    "without elements. A field that is usually finite must stay finite. Ratios are the fields that scaling one group "
+    "moves and scaling both does not.",
+    "limits": "Minus infinity in a logarithm is right and not reported. Without gradients only a division by zero "
+    "counts. Tiny gradients are not tried.",
+    "remediation": "Test that the denominator is above zero, return a fixed value otherwise, and say so in a field. An "
+    "epsilon changes the ratio of small gradients.",
+    "remediation_code": "remedies/compare_groups.py",
     "measurements": {"nonfinite_fields": "count", "value": "value", "usual_value": "value", "raises": "truth"},
 }
 
@@ -193,6 +159,4 @@ def judge(measurements, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

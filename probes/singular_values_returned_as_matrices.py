@@ -1,31 +1,24 @@
 #!/usr/bin/env python3
 """Do the singular values come back as (R, D, D) diagonal matrices, where (R, D) holds the same?"""
 
+from forms import run_alone
+
 PROBE = {
-    "id": "singular_values_returned_as_matrices",
-    "version": 1,
     "title": "Singular values are returned as diagonal matrices",
     "contracts": ["aligned_svd"],
     "categories": ["Memory leak / resource issue", "API design / contract violation"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "common",
-    "lifecycle": "stable",
     "statement_does": "makes matrices of the singular values",
-    "instrument": "numerics",
     "devices": ["cuda", "cpu"],
-    "motivation": "D numbers in a D x D matrix are D - 1 zeros for every number: at D = 1024 and 64 replicas 268 MB "
-    "instead of 262 kB for each layer, which are then held, copied to the host, sent to other ranks and written. The "
-    "caller takes the diagonal out again.",
+    "motivation": "D numbers in a D x D matrix are mostly zeros: at D = 1024 and 64 replicas 268 MB instead of 262 kB "
+    "for each layer.",
     "method": "Elements of the part that holds the singular values, for each of them, at D = 4, 8, 16 and 32. The part "
-    "is found by its values. The law of these is the measurement: 1 for (R, D), D for (R, D, D). Bytes at 64 replicas "
-    "of 1024 x 1024 follow from it.",
-    "limits": "Answers that hold no singular values do not apply. A matrix whose other elements are not zero is read "
-    "as something else.",
-    "remediation": "Return (R, D). Where a caller needs a matrix, it multiplies by the values along an axis "
-    "(U * S[:, None, :]) or makes one matrix when it needs it.",
+    "is found by its values.",
+    "limits": "Results without singular values do not apply. A matrix with other non-zero elements is read as "
+    "something else.",
+    "remediation": "Return (R, D). A caller that needs a matrix multiplies along an axis (U * S[:, None, :]).",
     "remediation_code": "remedies/aligned_svds.py",
-    "verification": ["one element comes back for each singular value, at every D"],
     "measurements": {
         "returned_elements": "count",
         "elements_per_singular_value": "ratio",
@@ -69,6 +62,4 @@ def judge(measurements, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

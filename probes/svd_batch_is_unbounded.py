@@ -1,29 +1,24 @@
 #!/usr/bin/env python3
 """Does the memory of a batched decomposition grow with the replicas, or with a chunk of them?"""
 
+from forms import run_alone
+
 PROBE = {
-    "id": "svd_batch_is_unbounded",
-    "version": 1,
     "title": "The memory of a decomposition grows with the replicas",
     "contracts": ["aligned_svd"],
     "categories": ["Memory leak / resource issue", "Performance bottleneck"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "instrument": "memory",
     "devices": ["cuda", "cpu"],
-    "motivation": "One torch.linalg.svd over (R, N, M) copies the whole batch and holds all factors at once: 64 "
-    "replicas of 4096 x 1024 take 1.1 GB a copy, beside the training state. Replicas are independent: a chunk of "
-    "them is enough.",
-    "method": "Peak bytes above the baseline, less the answer's own, at 4 to 128 replicas of 16384 x 4 (1 to "
-    "32 MiB of gradients, tall so that the decomposition itself is cheap). The slope between the two largest counts, "
-    "in bytes for each byte of gradients, is judged; the whole curve shows where a chunk ends.",
-    "limits": "A chunk of 64 replicas or more, or of 16 MiB of gradients, looks like no chunk. Memory that LAPACK's "
-    "wrapper takes from the system is not seen. On CUDA the workspace of the solver is part of the peak.",
+    "motivation": "One torch.linalg.svd over (R, N, M) holds all factors at once: 64 replicas of 4096 x 1024 take 1.1 "
+    "GB a copy. Replicas are independent, so a chunk is enough.",
+    "method": "Peak bytes above the baseline, less the result's own, at 4 to 128 replicas of 16384 x 4. The slope "
+    "between the two largest counts, in bytes per gradient byte, is judged.",
+    "limits": "A chunk of 64 replicas or more looks like no chunk. Memory that LAPACK takes from the system is not "
+    "seen.",
     "remediation": "Write each chunk's factors into tensors that are allocated once, with a chunk bounded in bytes.",
     "remediation_code": "remedies/aligned_svds.py",
-    "verification": ["beyond the answer, memory stays flat between 64 and 128 replicas"],
     "measurements": {"peak_extra_bytes": "bytes", "answer_bytes": "bytes", "growth_per_gradient_byte": "ratio"},
     "policy": {"share": 0.25},
 }
@@ -75,6 +70,4 @@ def judge(measurements, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

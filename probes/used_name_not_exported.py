@@ -1,64 +1,24 @@
 #!/usr/bin/env python3
 """Do others import names of a module that its package exports in part, and not those?"""
 
+from forms import run_alone
+
 PROBE = {
-    "id": "used_name_not_exported",
-    "version": 1,
     "title": "Names in use are missing from the package's exports",
     "scope": "source",
     "style": True,
-    "contracts": [],
     "categories": ["API design / contract violation"],
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "rare",
-    "lifecycle": "stable",
     "instrument": "syntax",
-    "motivation": "A package whose __init__ exports some names of a module tells its users that the rest is "
-    "internal. Where they import the rest all the same, from the module, the interface is not the one that is used: "
-    "moving the module breaks them, and nobody who reads the exports can know.",
-    "method": "For every module of which a package around it exports at least one name: the public names that are "
-    "imported from the module by code outside that package, or by several test files, and that no package above "
-    "exports or lists in __all__. Importers inside the package need no export.",
-    "limits": "A package that exports nothing of a module has decided so, and is not reported; nor is one that makes "
-    "its names at run time (__getattr__). Users outside the checkout are not known. A name that only tests import is "
-    "not reported for one test file: a test may look inside on purpose.",
-    "remediation": "Export the names that are used, and list them in __all__; or make them private, and give their "
-    "users something public.",
-    "remediation_code": """# file: telemetry/gradients.py
-import torch
-
-
-def _tensor_norms(grads):
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if hasattr(torch, "_foreach_norm"):
-        return torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
-    return torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in grads])
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    return torch.linalg.vector_norm(_tensor_norms(grads)).item() if grads else 0.0
-
-
-def is_exploding(parameters, limit):
-    return not total_norm(parameters) <= limit
-
-
-# file: telemetry/__init__.py
-from telemetry.gradients import is_exploding, total_norm
-
-__all__ = ["is_exploding", "total_norm"]
-
-
-# file: train.py
-from telemetry import is_exploding, total_norm
-
-
-def log_step(parameters, limit):
-    return {"grad_norm": total_norm(parameters), "exploding": is_exploding(parameters, limit)}
-""",
-    "verification": ["every name that is imported from outside the package is one of its exports, or is gone"],
+    "motivation": "A package that exports some names of a module tells its users that the rest is internal. Where they "
+    "import the rest anyway, moving the module breaks them.",
+    "method": "For every module of which a package exports at least one name: public names that code outside the "
+    "package, or several test files, import from it and that no package around it exports.",
+    "limits": "A package that exports nothing of a module, or makes names at run time, is not reported, nor is a name "
+    "that one test imports.",
+    "remediation": "Export the names that are used and list them in __all__, or make them private.",
     "measurements": {"importer_count": "count", "files_examined": "count"},
     "policy": {"test_files": 2},
 }
@@ -113,6 +73,4 @@ def _files_in_words(row):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -117,7 +117,6 @@ def test_a_definition_is_complete(probe_id: str) -> None:
     assert all(len(text) > 20 for text in texts)
     assert (probe.contracts, probe.instrument, probe.lifecycle) == ((), "syntax", "stable")
     assert probe.categories
-    assert probe.verification
     assert re.search(r"\b(not|nor|no|may be|is not)\b", probe.limits, re.IGNORECASE)
 
 
@@ -179,8 +178,9 @@ def test_a_checkout_without_tests_has_no_finding_for_each_module(tmp_path: Path)
 def test_judging_needs_neither_torch_nor_anything_of_ours() -> None:
     """In a process of its own, every `judge` judges what was read; a stored run can be judged again."""
     code = (
-        "import json, runpy, sys, types\n"
+        "import json, os, runpy, sys, types\n"
         "for path, policy, stored in json.load(sys.stdin):\n"
+        "    sys.path[:1] = [os.path.dirname(path)]\n"
         "    named = [types.SimpleNamespace(**m) for m in stored]\n"
         "    assert runpy.run_path(path)['judge'](named, policy)['outcome'] == 'reproduced', path\n"
         "assert not {'torch', 'auditkit'} & set(sys.modules), 'imported'\n"
@@ -259,8 +259,8 @@ def test_the_recommended_test_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("probe_id", SOURCE_PROBES)
 def test_a_probe_imports_nothing_of_ours(probe_id: str) -> None:
     tree = ast.parse(Path(CATALOG[probe_id].path).read_text(encoding="utf-8"))
-    outside_tail = [node for node in tree.body if not isinstance(node, ast.If)]
-    assert not [node for top in outside_tail for node in ast.walk(top) if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert {getattr(node, "module", "") for node in imports} == {"forms"}
 
 
 @pytest.mark.acceptance

@@ -38,7 +38,7 @@ _LARGEST_ENTRY_BYTES, _MOST_BYTES = 8 << 20, 64 << 20
 # A larger file is known by its size and times: reading it would take longer than the run.
 _LARGEST_FILE_BYTES = 64 << 20
 # What does not change the result of a job: its place in a list, where its probe is, what may be imported early.
-_NOT_PART = ("id", "path", "imports")
+_NOT_PART = ("id", "path", "forms", "imports")
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,9 @@ class SessionCache:
 
 
 def _probe_files(path: str) -> Iterator[str]:
-    """A probe's file, and the modules that several bundled probes share."""
+    """Return a probe's file and the module that probes share."""
     yield path
-    yield from sorted(map(str, assets.bundled_dir("probes").glob("_*.py")))
+    yield str(assets.bundled_dir("probes") / "forms.py")
 
 
 def _files_digest(top: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from auditkit.model.enums import Contract, Severity
 from auditkit.model.runs.probe import CATEGORIES, DEVICES, SCOPES, ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.text import inert_line
+from auditkit.probing.worker.process.probe_files import SHARED, load_probe
 
 INSTRUMENTS = (
     "numerics", "memory", "syncs", "launches", "mutation", "graphs", "devices", "transfers", "graph_capture", "ranks",
@@ -26,17 +26,11 @@ SOURCE_INSTRUMENT = "syntax"
 LIFECYCLES = ("stable", "experimental")
 """An experimental probe runs only when it is named."""
 _SHARED_REMEDY = re.compile(r"remedies/\w+\.py")
-_TEXT_KEYS = (
-    "id",
-    "title",
-    "agent",
-    "lifecycle",
-    "instrument",
-    "motivation",
-    "method",
-    "limits",
-    "remediation",
-)
+_TEXT_KEYS = ("id", "title", "agent", "lifecycle", "instrument", "motivation", "method", "limits", "remediation")
+_OF_COLLECTORS = ("grad_norm", "grad_stats", "dual_stats", "monitor")
+_DEFAULTS: Mapping[str, Any] = {"version": 1, "agent": "PT", "lifecycle": "stable", "instrument": "numerics"}
+"""What a definition need not say; nor its id, which is the name of its file, nor its contracts if it is for all
+collectors."""
 
 
 def load_catalog(folders: Iterable[Path] = ()) -> dict[str, ProbeInfo]:
@@ -50,7 +44,7 @@ def load_catalog(folders: Iterable[Path] = ()) -> dict[str, ProbeInfo]:
         if not folder.is_dir():
             raise BadInputError(f"no folder of probes: {folder}", "probes_dir names it in auditkit.yaml")
         for path in sorted(folder.glob("*.py")):
-            if path.name.startswith("_"):
+            if path.name.startswith("_") or path.stem == SHARED:
                 continue
             probe = read_probe(path)
             if probe.id in found:
@@ -124,6 +118,9 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
 
     if not isinstance(literal, dict):
         raise refuse("is not a mapping")
+    scope = literal.get("scope", "target")
+    by_scope = {"instrument": SOURCE_INSTRUMENT} if scope == "source" else {"contracts": _OF_COLLECTORS}
+    literal = {"id": path.stem, "contracts": (), **_DEFAULTS, **by_scope, **literal}
     for key in _TEXT_KEYS:
         if not isinstance(literal.get(key), str):
             raise refuse(f"lacks the text '{key}'")
@@ -139,7 +136,6 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
     devices = tuple(literal.get("devices", DEVICES))
     if not devices or not set(devices) <= set(DEVICES):
         raise refuse(f"names no device, or one that is not known: {', '.join(DEVICES)}")
-    scope = literal.get("scope", "target")
     if scope not in SCOPES:
         raise refuse(f"has the scope '{scope}', known: {', '.join(SCOPES)}")
     if (scope == "source") != (literal["instrument"] == SOURCE_INSTRUMENT):
@@ -158,7 +154,6 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             categories=tuple(literal["categories"]),
             **_severity(literal),
             remediation_code=_remedy(literal.get("remediation_code", ""), path.parent),
-            verification=tuple(literal["verification"]),
             units=dict(literal["measurements"]),
             policy=dict(literal.get("policy", {})),
             path=path,
@@ -193,9 +188,4 @@ def _remedy(code: str, folder: Path) -> str:
 
 def load_module(probe: ProbeInfo) -> Any:
     """The probe's module, for its pure `judge`; nothing in a probe imports torch at import time."""
-    spec = importlib.util.spec_from_file_location(f"auditkit_probe_{probe.id}", str(probe.path))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_probe(str(probe.path), str(bundled_dir("probes") / "forms.py"))

@@ -29,7 +29,7 @@ def measure(ctx):
     for tensors in _TENSOR_COUNTS:
         grads = ctx.gradients(tensors, _ELEMENTS)
         yield ctx.measurement("peak_extra_bytes", ctx.peak_bytes(grads), "bytes", tensors=tensors)
-        yield ctx.measurement("python_peak_bytes", ctx.python_peak_bytes(grads), "bytes", tensors=tensors)
+        yield ctx.measurement("python_peak_bytes", ctx.peak_bytes(grads, python=True), "bytes", tensors=tensors)
     holders = [each for each in ctx.live_at_peak(ctx.gradients(64, _ELEMENTS)) if each.site is not None]
     yield ctx.location(holders[0].site if holders else ctx.definition())
 

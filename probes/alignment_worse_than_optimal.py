@@ -27,7 +27,7 @@ PROBE = {
     "policy": {"shortfall": 0.001},
 }
 
-_REPLICAS, _ROWS, _COLUMNS = 6, 16, 12
+_SIZES = (6, 16, 12)
 _GAPS = (0.5, 0.1, 0.02)
 _NOISES = (0.03, 0.1, 0.3, 1.0, 3.0)
 
@@ -37,7 +37,7 @@ def measure(ctx):
     cases = {}
     for gap in _GAPS:
         for noise in _NOISES:
-            cases[gap, noise] = ctx.alignment_scores(ctx.replicas(_REPLICAS, _ROWS, _COLUMNS, gap=gap, noise=noise))
+            cases[gap, noise] = ctx.alignment_scores(ctx.matrices("replicas", *_SIZES, gap=gap, noise=noise))
     names = next(iter(cases.values()))
     reference = max(names, key=lambda name: sum(scores[name][0] / scores[name][1] for scores in cases.values()))
     for (gap, noise), scores in cases.items():

@@ -84,7 +84,7 @@ def measure(ctx):
         yield ctx.measurement("refused", state in ("refused", "removed"), "truth", how=state, **case)
         yield ctx.measurement("unclipped", state == "unclipped", "truth", **case)
         if destroyed is not None and not ctx.located and dtype != "float64":
-            yield ctx.location(ctx.where_nonfinite(ctx.gradients(tensors, elements, dtype, magnitude)))
+            yield ctx.location(ctx.where("becomes_nonfinite", ctx.gradients(tensors, elements, dtype, magnitude)))
 
 
 def _at_large_magnitude(ctx, limit):

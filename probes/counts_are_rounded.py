@@ -50,7 +50,7 @@ def measure(ctx):
             yield ctx.measurement("count_error", error, "count", dimensions=dimensions, **case)
             if error:
                 if not ctx.located:
-                    yield ctx.location(ctx.where_count_rounds(_planted(ctx, kind, exponent, dimensions), planted))
+                    yield ctx.location(ctx.where("rounds_count", _planted(ctx, kind, exponent, dimensions), planted))
                 break
 
 

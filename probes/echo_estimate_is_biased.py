@@ -33,8 +33,8 @@ def measure(ctx):
     answered = 0
     for count in _COUNTS:
         try:
-            same = ctx.echoes(ctx.identical(count, count * _COLUMNS, _COLUMNS))
-            apart = ctx.echoes(ctx.orthogonal(count, _COLUMNS))
+            same = ctx.echoes(ctx.matrices("identical", count, count * _COLUMNS, _COLUMNS))
+            apart = ctx.echoes(ctx.matrices("orthogonal", count, _COLUMNS))
         except ctx.TargetRaised as error:
             if not (error.deliberate and "ValueError" in str(error)):
                 raise

@@ -4,7 +4,7 @@
 import contextlib
 import re
 
-from forms import run_alone
+from forms import attempt, joined, run_alone, verdict
 
 PROBE = {
     "title": "An empty input changes the result's type",
@@ -22,9 +22,8 @@ PROBE = {
     "measurements": {"raises": "truth", "missing_fields": "count", "changed_kinds": "count"},
 }
 
-_NO_PARAMETERS, _NO_GRADIENTS = "no tensors", "no gradients yet"
 _SPEAKS_OF_NOTHING = re.compile(r"empty|no\b|none|without|nothing|missing|at least|zero|backward", re.IGNORECASE)
-# What torch says to whoever makes an optimizer, before the target is called.
+# torch's refusal to make an optimizer, before the target is called.
 _OPTIMIZERS_REFUSAL = "ValueError: optimizer got an empty parameter list"
 _MOST_FIELDS, _MOST_INPUTS = 8, 2
 
@@ -37,31 +36,30 @@ def measure(ctx):
     steps = ([("pending answer", False)] if ctx.has_finish else []) + [("answer", True)]
     usual = {step: _usual_structure(ctx, whole) for step, whole in steps}
     sites, refusals = [], []
+
+    def raised(error, text, is_meant, case):
+        (refusals if is_meant else sites).append(error.site)
+        return ctx.measurement("raises", True, "truth", error=text, deliberate=is_meant, **case)
+
     for name, first, second in _empty_inputs(ctx):
         for step, whole in steps:
             case = {"input": name, "step": step}
-            try:
-                answer = ctx.ask(first, second, whole)
-            except ctx.TargetRaised as error:
-                is_meant = error.deliberate or str(error) == _OPTIMIZERS_REFUSAL
-                (refusals if is_meant else sites).append(error.site)
-                yield ctx.measurement("raises", True, "truth", error=str(error), deliberate=is_meant, **case)
+            answer, error = attempt(ctx, ctx.ask, first, second, whole)
+            if error is not None:
+                yield raised(error, str(error), error.deliberate or str(error) == _OPTIMIZERS_REFUSAL, case)
                 break
             missing, changed = _compare(usual[step], answer)
             for path in sorted(answer.broken.keys() & usual[step].keys()):
                 error = answer.broken[path]
-                (refusals if error.deliberate else sites).append(error.site)
-                text = "{} (asked for {})".format(error, path)
-                yield ctx.measurement("raises", True, "truth", error=text, deliberate=error.deliberate, **case)
+                yield raised(error, "{} (asked for {})".format(error, path), error.deliberate, case)
             yield ctx.measurement("missing_fields", len(missing), "count", fields=missing, **case)
             yield ctx.measurement("changed_kinds", len(changed), "count", fields=changed, **case)
-            if missing or changed:
-                sites.append(answer.site)
+            sites += [answer.site] if missing or changed else []
     yield ctx.location(next((site for site in sites + refusals if site is not None), None) or ctx.definition())
 
 
 def _usual_structure(ctx, whole):
-    """The parts that the answers to three, two and one gradients have in common."""
+    """The parts that the results for three, two and one gradients have in common."""
     sound, other = ctx.benign(), ctx.benign(seed=1)
     answers = [ctx.ask(sound, other, whole)]
     for count in (2, 1):
@@ -72,9 +70,9 @@ def _usual_structure(ctx, whole):
 
 def _empty_inputs(ctx):
     """Name, first and second group of every input of which a group holds no gradient."""
-    empties = {_NO_PARAMETERS: []}
+    empties = {"no tensors": []}
     if ctx.plan.feed.takes != "gradients":
-        empties[_NO_GRADIENTS] = [None, None, None]
+        empties["no gradients yet"] = [None, None, None]
     for name, empty in empties.items():
         if ctx.plan.groups > 1:
             yield name + " in the first group", empty, ctx.benign(seed=1)
@@ -88,22 +86,16 @@ def _compare(usual, answer):
     reported = set(answer.broken)
     for path, kind in usual.items():
         now = answer.structure.get(path)
-        if path in reported or any(_is_below(path, parent) for parent in reported) or now == kind:
+        is_below = any(parent == "" or path.startswith(parent + ".") for parent in reported)
+        if path in reported or is_below or now == kind:
             continue
         if now is None:
             missing.append(path)
         elif kind != "None" and not now.startswith("None,") and (kind, now) != ("text", "None"):
-            changed.append("{} is {} instead of {}".format(path or "it", _with_article(now), _with_article(kind)))
+            kinds = (each if each == "None" else "a " + each for each in (now, kind))
+            changed.append("{} is {} instead of {}".format(path or "it", *kinds))
         reported.add(path)
     return missing, changed
-
-
-def _with_article(kind):
-    return kind if kind == "None" else "a " + kind
-
-
-def _is_below(path, parent):
-    return parent == "" or path.startswith(parent + ".")
 
 
 def judge(measurements, policy):
@@ -116,41 +108,33 @@ def judge(measurements, policy):
             continue
         for field in [m.case["error"]] if is_raised else m.case["fields"]:
             inputs.setdefault((m.name, step, field), []).append(m.case["input"])
-            if is_raised or (step == "answer" and m.name != "missing_fields"):
-                reaches_caller = True
+            reaches_caller = reaches_caller or is_raised or (step == "answer" and m.name != "missing_fields")
     if inputs:
-        # A mapping without a total may be meant so, and what a pending answer lacks, its second step may know of.
-        breaks = "stops" if reaches_caller else "upkeep"
-        return {"outcome": "reproduced", "message": _tell(inputs), "breaks": breaks}
+        # A mapping without a total may be meant, and the second step may know what a pending result lacks.
+        return verdict(True, _clauses(inputs), breaks="stops" if reaches_caller else "upkeep")
     if refusals:
-        message = "it says that there are no gradients: " + "; ".join(dict.fromkeys(refusals))
-    else:
-        message = "the answer without gradients has the fields and kinds of the usual one"
-    return {"outcome": "not_reproduced", "message": message}
+        return verdict(False, "it says that there are no gradients: " + "; ".join(dict.fromkeys(refusals)))
+    return verdict(False, "the answer without gradients has the fields and kinds of the usual one")
 
 
-def _tell(inputs):
+def _clauses(inputs):
     """One clause for all fields of a step that the same inputs change in the same way."""
     alike = {}
     for (name, step, field), cases in inputs.items():
         alike.setdefault((name, step, tuple(dict.fromkeys(cases))), []).append(field)
     clauses = []
     for (name, step, cases), fields in alike.items():
-        text = _joined(fields, _MOST_FIELDS)
+        text = joined(fields, _MOST_FIELDS)
         if name == "raises":
             text = "raises " + text
         elif name == "missing_fields":
             text = "the {} lacks {}".format(step, text)
         else:
-            form = "the {} {}" if text.startswith("it is") else "in the {}, {}"
-            text = form.format(step, text[3:] if text.startswith("it is") else text)
-        clauses.append("{} ({})".format(text, _joined(cases, _MOST_INPUTS)))
+            text = (
+                "the {} {}".format(step, text[3:]) if text.startswith("it is") else "in the {}, {}".format(step, text)
+            )
+        clauses.append("{} ({})".format(text, joined(cases, _MOST_INPUTS)))
     return "; ".join(clauses)
-
-
-def _joined(names, most):
-    more = len(names) - most
-    return ", ".join(names[:most]) + (" and {} more".format(more) if more > 0 else "")
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def measure(ctx):
     ctx.answer(_plain(ctx))
     for memory, held in (
         ("tensors", ctx.held_bytes(lambda: _plain(ctx), _CALLS)),
-        ("NumPy and Python", ctx.python_held_bytes(lambda: _plain(ctx), _PYTHON_CALLS)),
+        ("NumPy and Python", ctx.held_bytes(lambda: _plain(ctx), _PYTHON_CALLS, python=True)),
     ):
         yield from _law(ctx, memory, held)
         if held[max(held)] > _WORTH_A_LINE and not ctx.located:

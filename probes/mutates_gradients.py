@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a collector that should only read change what it was given?"""
 
-from forms import run_alone
+from forms import attempt, joined, run_alone, verdict
 
 PROBE = {
     "version": 3,
@@ -47,9 +47,8 @@ def measure(ctx):
         raise ctx.NotApplicable("changing gradients is what it is for: " + ctx.plan.writes)
     refused, inputs = [], dict(_inputs(ctx))
     for name, make in inputs.items():
-        try:
-            changes = ctx.changes(*make())
-        except ctx.TargetRaised as error:
+        changes, error = attempt(ctx, lambda make=make: ctx.changes(*make()))
+        if error is not None:
             refused.append(error)
             yield ctx.note("gradients {} were not judged: the target raises {}".format(name, error))
             continue
@@ -57,8 +56,7 @@ def measure(ctx):
         for change in changes:
             kinds.setdefault(change.kind, []).append(change.what)
         for kind, things in kinds.items():
-            what = things[0] if len(things) == 1 else "{} and {} more".format(things[0], len(things) - 1)
-            yield ctx.measurement("changed", len(things), "count", input=name, kind=kind, what=what)
+            yield ctx.measurement("changed", len(things), "count", input=name, kind=kind, what=joined(things, 1))
         if not kinds:
             yield ctx.measurement("changed", 0, "count", input=name, kind="any", what="nothing")
         elif not ctx.located:
@@ -70,7 +68,7 @@ def measure(ctx):
 
 
 def _inputs(ctx):
-    """(name, how to make new arguments for `changes`): nothing may be left over from the call before."""
+    """(name, maker of new arguments for `changes`): nothing may be left over from the call before."""
     yield "of ordinary size", lambda: (ctx.benign(),)
     yield "with NaN and Inf", lambda: (ctx.benign(nans=1, infs=1),)
     yield "of zeros", lambda: (ctx.gradients(3, 64, magnitude=0.0),)
@@ -84,26 +82,22 @@ def _inputs(ctx):
 def judge(measurements, policy):
     """Reproduced where anything changed."""
     changed = [m for m in measurements if m.value]
-    if not changed:
-        return {
-            "outcome": "not_reproduced",
-            "message": "nothing changes: gradients {}".format(", ".join(m.case["input"] for m in measurements)),
-        }
     inputs = list(dict.fromkeys(m.case["input"] for m in measurements))
+    if not changed:
+        return verdict(False, "nothing changes: gradients " + ", ".join(inputs))
     parts = []
-    for kind in _WORDS:
+    for kind, words in _WORDS.items():
         rows = [m for m in changed if m.case["kind"] == kind]
         if rows:
             given = [m.case["input"] for m in rows]
             when = "" if given == inputs else " for gradients " + ", ".join(given)
-            parts.append(_WORDS[kind].format(rows[0].case["what"]) + when)
-    kinds = {m.case["kind"] for m in changed}
+            parts.append(words.format(rows[0].case["what"]) + when)
     # What was added, or cut from its graph, reaches a second backward or an optimizer of few; equal values reach none.
-    occurs = "rare" if kinds.intersection(_MIDDLE) else "extreme"
-    if kinds.intersection(_GRAVE):
-        grave = {m.case["input"] for m in changed if m.case["kind"] in _GRAVE}
+    occurs = "rare" if any(m.case["kind"] in _MIDDLE for m in changed) else "extreme"
+    grave = {m.case["input"] for m in changed if m.case["kind"] in _GRAVE}
+    if grave:
         occurs = "ordinary" if inputs[0] in grave else "common"
-    return {"outcome": "reproduced", "occurs": occurs, "message": "it changes " + "; ".join(parts)}
+    return verdict(True, "it changes " + "; ".join(parts), occurs=occurs)
 
 
 if __name__ == "__main__":

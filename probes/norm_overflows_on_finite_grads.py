@@ -77,7 +77,7 @@ def measure(ctx):
         norm = None if magnitude is None else magnitude * math.sqrt(tensors * elements)
         yield ctx.measurement("breaking_norm", norm, "norm", **case)
         if broken is not None and not ctx.located and dtype != "float64":
-            yield ctx.location(ctx.where_nonfinite(ctx.gradients(tensors, elements, dtype, magnitude)))
+            yield ctx.location(ctx.where("becomes_nonfinite", ctx.gradients(tensors, elements, dtype, magnitude)))
     yield from _planted(ctx)
 
 
@@ -93,7 +93,7 @@ def _planted(ctx):
         yield ctx.measurement("planted_norm", value, "norm", **case)
         yield ctx.measurement("expected_planted_norm", expected, "norm", **case)
         if _is_off(value, expected) and not ctx.located:
-            yield ctx.location(ctx.where_nonfinite(ctx.planted(index, _LARGE_ELEMENT)))
+            yield ctx.location(ctx.where("becomes_nonfinite", ctx.planted(index, _LARGE_ELEMENT)))
 
 
 def _norm_with(ctx, index, magnitude):

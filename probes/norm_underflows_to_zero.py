@@ -54,7 +54,7 @@ def measure(ctx):
         magnitude = None if vanishing is None else 2.0**vanishing
         yield ctx.measurement("vanishing_magnitude", magnitude, "magnitude", **case)
         if vanishing is not None and not ctx.located:
-            yield ctx.location(ctx.where_zero(ctx.gradients(_TENSORS, _ELEMENTS, dtype, 2.0**smallest)))
+            yield ctx.location(ctx.where("becomes_zero", ctx.gradients(_TENSORS, _ELEMENTS, dtype, 2.0**smallest)))
 
 
 def _norm(ctx, dtype, magnitude):

@@ -107,7 +107,7 @@ def _rows(ctx, params, tensors, peak):
 
 
 def _in_python(ctx):
-    peak = ctx.python_peak_bytes(ctx.gradients(_TENSORS, 1_000_000))
+    peak = ctx.peak_bytes(ctx.gradients(_TENSORS, 1_000_000), python=True)
     case = {"params": 10_000_000, "tensors": _TENSORS, "dtype": "float32"}
     yield ctx.measurement("python_peak_per_gradient_byte", peak / (10_000_000 * _BYTES), "ratio", **case)
 

@@ -34,7 +34,7 @@ _FULL_SIZE = {"replicas": 64, "size": 1024}
 def measure(ctx):
     """Yield the elements that come back for the singular values at every D, and the line that makes matrices."""
     for size in _SIZES:
-        grads = ctx.replicas(_REPLICAS, size + 3, size)
+        grads = ctx.matrices("replicas", _REPLICAS, size + 3, size)
         part = ctx.svals_part(grads)
         if part is None:
             raise ctx.NotApplicable("its answer holds no singular values")
@@ -45,7 +45,7 @@ def measure(ctx):
     kept = part.shape[-1] if part.dim() == 3 else 1
     full = _FULL_SIZE["replicas"] * _FULL_SIZE["size"] * part.element_size() * (_FULL_SIZE["size"] if kept > 1 else 1)
     yield ctx.measurement("bytes_at_64_replicas_of_1024", full, "bytes", evidence="extrapolated", **_FULL_SIZE)
-    yield ctx.location(ctx.where_becomes_matrix(grads, kept))
+    yield ctx.location(ctx.where("becomes_diagonal", grads, grads[0].shape[0], kept))
 
 
 def judge(measurements, policy):

@@ -33,14 +33,15 @@ _EXPECTED_COPIES = 8
 def measure(ctx):
     """Yield peak and answer for every number of replicas, the slope of what is left, and the line that holds most."""
     extra = {}
-    answer_of_one = ctx.answer_bytes(ctx.replicas(4, _ROWS, _COLUMNS)) // 4
+    parts = ctx.parts(ctx.matrices("replicas", 4, _ROWS, _COLUMNS)).values()
+    answer_of_one = sum(part.numel() * part.element_size() for part in parts) // 4
     for count in ctx.options.get("replica_counts", _COUNTS):
         gradient_bytes = count * _ROWS * _COLUMNS * _BYTES
         if gradient_bytes * _EXPECTED_COPIES > ctx.available_bytes() * _FREE_SHARE:
             yield ctx.note("{:,} replicas may need more memory than is free".format(count))
             break
         answer = count * answer_of_one
-        extra[count] = ctx.peak_bytes(ctx.replicas(count, _ROWS, _COLUMNS)) - answer
+        extra[count] = ctx.peak_bytes(ctx.matrices("replicas", count, _ROWS, _COLUMNS)) - answer
         case = {"replicas": count, "rows": _ROWS, "columns": _COLUMNS, "gradient_bytes": gradient_bytes}
         yield ctx.measurement("peak_extra_bytes", extra[count], "bytes", **case)
         yield ctx.measurement("answer_bytes", answer, "bytes", **case)
@@ -49,8 +50,9 @@ def measure(ctx):
     (small, low), (large, high) = sorted(extra.items())[-2:]
     growth = (high - low) / ((large - small) * _ROWS * _COLUMNS * _BYTES)
     yield ctx.measurement("growth_per_gradient_byte", growth, "ratio", smallest=small, largest=large)
-    holders = [holder for holder in ctx.live_at_peak(ctx.replicas(16, _ROWS, _COLUMNS)) if holder.site is not None]
-    yield ctx.location(holders[0].site if holders else ctx.definition())
+    holders = ctx.live_at_peak(ctx.matrices("replicas", 16, _ROWS, _COLUMNS))
+    sites = [holder.site for holder in holders if holder.site is not None]
+    yield ctx.location(sites[0] if sites else ctx.definition())
 
 
 def judge(measurements, policy):

@@ -30,7 +30,7 @@ _REPLICAS, _ROWS, _COLUMNS = 5, 24, 6
 def measure(ctx):
     """Yield for both dtypes whether the target raises, or how far its answer is from that in float32."""
     for dtype in _DTYPES:
-        grads = ctx.replicas(_REPLICAS, _ROWS, _COLUMNS, noise=0.3, dtype=dtype)
+        grads = ctx.matrices("replicas", _REPLICAS, _ROWS, _COLUMNS, noise=0.3, dtype=dtype)
         try:
             answer = _numbers(ctx, grads)
         except ctx.TargetRaised as error:

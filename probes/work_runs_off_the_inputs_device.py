@@ -43,7 +43,7 @@ def measure(ctx):
     of_matrices = ctx.plan.contract in _MATRICES
     for elements in _ELEMENTS:
         if of_matrices:
-            grads = ctx.replicas(_TENSORS, elements // _COLUMNS, _COLUMNS)
+            grads = ctx.matrices("replicas", _TENSORS, elements // _COLUMNS, _COLUMNS)
         else:
             grads = ctx.gradients(_TENSORS, elements)
         moved[elements] = found = ctx.transfers(grads)

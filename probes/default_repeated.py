@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is one threshold the default of one parameter in several signatures that belong together?"""
 
-from forms import run_alone
+from forms import joined, run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -25,19 +25,10 @@ PROBE = {
     "policy": {"signatures": 2},
 }
 
-_MOST_IN_MESSAGE = 5
-
 
 def measure(ctx):
     """Yield the line of every default that several signatures repeat, by parameter and number."""
-    for repeated in ctx.repeated_defaults():
-        subject = "{}:{}={:.12g}".format(repeated.package, repeated.parameter, repeated.value)
-        for place in repeated.places:
-            case = {"file": place.module.file, "signature": place.signature.qualified_name}
-            yield ctx.measurement(subject, "default", place.line, "line", **case)
-        first = repeated.places[0]
-        yield ctx.location(subject, first.module, first.line, first.signature.qualified_name)
-    yield from ctx.examined(signatures=sum(len(module.signatures) for module in ctx.modules))
+    yield from ctx.check("repeated_defaults")
 
 
 def judge(measurements, policy):
@@ -45,18 +36,11 @@ def judge(measurements, policy):
     defaults = [m for m in measurements if m.name == "default"]
     if not defaults:
         counts = {m.name: m.value for m in measurements}
-        message = "no number is repeated among {:,} signatures with literal defaults in {:,} files".format(
-            counts["signatures_examined"], counts["files_examined"]
-        )
-        return {"outcome": "not_reproduced", "message": message}
-    listed = [
-        "{} ({}:{})".format(m.case["signature"], m.case["file"].rpartition("/")[2], m.value)
-        for m in defaults[:_MOST_IN_MESSAGE]
-    ]
-    more = " and {} more".format(len(defaults) - _MOST_IN_MESSAGE) if len(defaults) > _MOST_IN_MESSAGE else ""
-    message = "{} signatures repeat the same default: {}{}".format(len(defaults), ", ".join(listed), more)
-    outcome = "reproduced" if len(defaults) >= policy["signatures"] else "not_reproduced"
-    return {"outcome": outcome, "message": message}
+        message = "no number is repeated among {:,} signatures with literal defaults in {:,} files"
+        return verdict(False, message.format(counts["signatures_examined"], counts["files_examined"]))
+    listed = ["{} ({}:{})".format(m.case["signature"], m.case["file"].rpartition("/")[2], m.value) for m in defaults]
+    message = "{} signatures repeat the same default: {}".format(len(defaults), joined(listed, 5))
+    return verdict(len(defaults) >= policy["signatures"], message)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is there a function that finishes a collection, and none that collects?"""
 
-from forms import run_alone
+from forms import joined, run_alone, verdict
 
 PROBE = {
     "title": "A collection can be finished, and nothing public collects it",
@@ -30,52 +30,25 @@ PROBE = {
     },
 }
 
-_MOST_IN_MESSAGE = 3
-
 
 def measure(ctx):
-    """Yield for every finishing function how many others produce its input, and where that is written by hand."""
-    finishers = 0
-    for found in ctx.finishers():
-        finishers += 1
-        if found.producers:
-            continue
-        subject = found.function.call
-        yield ctx.measurement(subject, "producer_count", 0, "count", input=found.input_in_words)
-        for mapping in found.by_hand:
-            case = {"file": mapping.file, "function": mapping.function}
-            yield ctx.measurement(subject, "written_by_hand", mapping.line, "line", **case)
-        yield ctx.location(subject, found.module, found.function.node.lineno, found.function.qualified_name)
-    for module, item in ctx.results_nobody_makes():
-        yield ctx.measurement(item.subject, "instance_count", 0, "count", result=item.qualified_name)
-        yield ctx.location(item.subject, module, item.line, item.qualified_name)
-    yield from ctx.examined(finishers=finishers)
+    """Yield for every finishing function without a producer where its input is written out by hand."""
+    yield from ctx.check("missing_collections")
 
 
 def judge(measurements, policy):
     """Reproduced where nothing that can be called produces the input, or makes the result."""
-    counts = {m.name: m.value for m in measurements}
+    counts = {m.name: m for m in measurements}
     if "instance_count" in counts:
-        return {
-            "outcome": "reproduced",
-            "message": "nothing in the checkout makes an instance of {}".format(
-                next(m.case["result"] for m in measurements if m.name == "instance_count")
-            ),
-            "occurs": "rare",
-        }
+        message = "nothing in the checkout makes an instance of " + counts["instance_count"].case["result"]
+        return verdict(True, message, occurs="rare")
     if "producer_count" not in counts:
-        message = "each of {:,} finishing functions in {:,} files has one that collects".format(
-            counts["finishers_examined"], counts["files_examined"]
-        )
-        return {"outcome": "not_reproduced", "message": message}
-    wanted = next(m.case["input"] for m in measurements if m.name == "producer_count")
-    hand = [m for m in measurements if m.name == "written_by_hand"]
-    message = "no public function returns what it asks for ({})".format(wanted)
-    if hand:
-        listed = ["{}:{} in {}".format(m.case["file"], m.value, m.case["function"] or "the module") for m in hand]
-        more = " and {} more".format(len(listed) - _MOST_IN_MESSAGE) if len(listed) > _MOST_IN_MESSAGE else ""
-        message += "; written by hand at {}{}".format(", ".join(listed[:_MOST_IN_MESSAGE]), more)
-    return {"outcome": "reproduced", "message": message}
+        message = "each of {:,} finishing functions in {:,} files has one that collects"
+        return verdict(False, message.format(counts["finishers_examined"].value, counts["files_examined"].value))
+    message = "no public function returns what it asks for ({})".format(counts["producer_count"].case["input"])
+    by_hand = [m for m in measurements if m.name == "written_by_hand"]
+    listed = ["{}:{} in {}".format(m.case["file"], m.value, m.case["function"] or "the module") for m in by_hand]
+    return verdict(True, message + ("; written by hand at " + joined(listed, 3) if listed else ""))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do others import names of a module that its package exports in part, and not those?"""
 
-from forms import run_alone
+from forms import joined, run_alone, verdict
 
 PROBE = {
     "title": "Names in use are missing from the package's exports",
@@ -23,24 +23,10 @@ PROBE = {
     "policy": {"test_files": 2},
 }
 
-_MOST_IN_MESSAGE = 5
-
 
 def measure(ctx):
     """Yield for every missing name how many files outside the package import it, and whether those are tests."""
-    for found in ctx.partial_exports():
-        subject = found.module.name
-        exported = ", ".join(found.exported[:_MOST_IN_MESSAGE])
-        if len(found.exported) > _MOST_IN_MESSAGE:
-            exported += " and {} more".format(len(found.exported) - _MOST_IN_MESSAGE)
-        for name in found.missing:
-            for by, files in (("code", name.code), ("tests", name.tests)):
-                if files:
-                    case = {"name": name.name, "by": by, "first": files[0]}
-                    case.update(package=found.package.name, exported=exported)
-                    yield ctx.measurement(subject, "importer_count", len(files), "count", **case)
-        yield ctx.location(subject, found.package, found.line)
-    yield from ctx.examined()
+    yield from ctx.check("partial_exports")
 
 
 def judge(measurements, policy):
@@ -48,28 +34,21 @@ def judge(measurements, policy):
     importers = [m for m in measurements if m.name == "importer_count"]
     if not importers:
         files = next(m.value for m in measurements if m.name == "files_examined")
-        message = "no module of {:,} has a package that exports it in part and lacks names in use".format(files)
-        return {"outcome": "not_reproduced", "message": message}
-    found, inside = {}, set()
+        message = "no module of {:,} has a package that exports it in part and lacks names in use"
+        return verdict(False, message.format(files))
+    found, single = {}, set()
     for row in importers:
+        name, kind = row.case["name"], "test file" if row.case["by"] == "tests" else "file"
         if row.case["by"] == "code" or row.value >= policy["test_files"]:
-            found.setdefault(row.case["name"], []).append(_files_in_words(row))
+            plural = "" if row.value == 1 else "s"
+            found.setdefault(name, []).append("{} {}{}".format(row.value, kind, plural))
         else:
-            inside.add(row.case["name"])
+            single.add(name)
     listed = ["{} (imported by {})".format(name, " and ".join(by)) for name, by in found.items()]
-    more = " and {} more".format(len(listed) - _MOST_IN_MESSAGE) if len(listed) > _MOST_IN_MESSAGE else ""
-    message = "{} exports {} of this module, and lacks {}{}".format(
-        importers[0].case["package"], importers[0].case["exported"], ", ".join(listed[:_MOST_IN_MESSAGE]), more
-    )
-    single = sorted(inside - set(found))
-    if single:
-        message += "; single test files import {} too".format(", ".join(single[:_MOST_IN_MESSAGE]))
-    return {"outcome": "reproduced" if found else "not_reproduced", "message": message}
-
-
-def _files_in_words(row):
-    kind = "test file" if row.case["by"] == "tests" else "file"
-    return "{} {}{}".format(row.value, kind, "" if row.value == 1 else "s")
+    message = "{package} exports {exported} of this module, and lacks ".format(**importers[0].case) + joined(listed, 5)
+    if single - set(found):
+        message += "; single test files import {} too".format(joined(sorted(single - set(found)), 5))
+    return verdict(bool(found), message)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from auditkit.probing.worker.feeding.search import find_plan
 from auditkit.probing.worker.gradients.sharded import one_process
 from auditkit.probing.worker.instruments import ranks
 
+
 def norm(grads: list[torch.Tensor]) -> float:
     return float(torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads])))
 
@@ -29,7 +30,7 @@ def context_on(device: str) -> Context:
 
 def test_a_name_of_a_part_is_a_name_of_the_context() -> None:
     context = context_on("cpu")
-    names = ("answer", "benign", "peak_bytes", "factors", "reported_by_one", "steps")
+    names = ("answer", "benign", "peak_bytes", "factors", "reported_by_one", "where")
     assert all(hasattr(context, name) for name in names)
     with pytest.raises(AttributeError):
         context.answers  # noqa: B018

@@ -4,6 +4,7 @@
 from forms import joined, run_alone, verdict
 
 PROBE = {
+    "version": 2,
     "title": "Public functions that nothing refers to",
     "scope": "source",
     "style": True,

@@ -33,9 +33,8 @@ def _page(index: SourceIndex, links: Links, module: ModuleFacts) -> ModulePage:
     importers = {other.file: _read_importer(index, links, module, other) for other in _importers(index, links, module)}
     found = {file: mentions for file, (_, mentions) in importers.items()}
     tree = index.tree_of(module)
-    by_hand = [
-        place for one in collections_of(SourceContext(index, lambda item: item is module)) for place in one.by_hand
-    ]
+    collections = collections_of(SourceContext(index, lambda item: item is module))
+    by_hand = [place for one in collections for place in one.by_hand]
     purpose = (ast.get_docstring(tree.tree) or "").partition("\n\n")[0]
     functions, kinds = list(tree.defined()), list(ImporterKind)
     return ModulePage(

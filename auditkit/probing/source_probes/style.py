@@ -610,9 +610,8 @@ def _collection(
     producers = [one for one in found.values() if _may_be_called(one, finisher)]
     known = {(one.module.file, one.qualified_name) for one in [*producers, finisher]}
     written = [one for tree in trees for one in _mappings(tree)] if keys else []
-    by_hand = [
-        one for one in written if (one.file, one.function) not in known and 4 * len(keys & one.keys) >= 3 * len(keys)
-    ]
+    others = (one for one in written if (one.file, one.function) not in known)
+    by_hand = [one for one in others if 4 * len(keys & one.keys) >= 3 * len(keys)]
     return Collection(module, finisher, keys, record, producers, sorted(by_hand))
 
 

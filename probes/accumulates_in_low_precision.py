@@ -3,7 +3,7 @@
 
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Gradients are accumulated in 16 bits",
@@ -44,7 +44,7 @@ def judge(measurements, policy):
     count, error = max(errors.items())
     if max(errors.values()) <= policy["allowed_error"]:
         message = "a step of {} equal micro-batches has the gradient of one, off by {:.1g}"
-        return {"outcome": "not_reproduced", "message": message.format(count, error)}
+        return verdict(False, message.format(count, error))
     positive = [(n, each) for n, each in sorted(errors.items()) if each > 0]
     (first, low), (last, high) = positive[0], positive[-1]
     power = math.log(high / low) / math.log(last / first) if last > first else 0.0
@@ -52,7 +52,7 @@ def judge(measurements, policy):
     text = message.format(count, 100 * error, first, 100 * low)
     occurs = "common" if errors.get(64, error) > 0.1 else "rare"
     law = "error about N^{:.1f}".format(power)
-    return {"outcome": "reproduced", "occurs": occurs, "message": text, "law": law}
+    return verdict(True, text, occurs=occurs, law=law)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a step of several micro-batches use the gradient of one batch that holds them all?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Accumulated micro-batches do not make the gradient of the full batch",
@@ -54,7 +54,7 @@ def judge(measurements, policy):
     if not wrong:
         message = "the gradient of up to {} micro-batches is that of one batch: {:.3g} times its norm, cosine {:.4f}"
         key, ratio, cosine = rows[-1]
-        return {"outcome": "not_reproduced", "message": message.format(key[0], ratio, cosine), "law": law}
+        return verdict(False, message.format(key[0], ratio, cosine), law=law)
     (count, targets), ratio, cosine = max(wrong, key=lambda row: (row[0][1] == "even", row[0][0]))
     text = (
         "{} micro-batches hand the optimizer {:.3g} times the norm of one batch of the same samples, at cosine {:.3f}"
@@ -62,8 +62,8 @@ def judge(measurements, policy):
     message = text.format(count, ratio, cosine)
     if targets == "uneven":
         message += ", where they have 2 to 20 targets each; with equally many it is right"
-        return {"outcome": "reproduced", "occurs": "common", "message": message, "law": law}
-    return {"outcome": "reproduced", "message": message, "law": law}
+        return verdict(True, message, occurs="common", law=law)
+    return verdict(True, message, law=law)
 
 
 def _key(row):

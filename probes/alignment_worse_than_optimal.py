@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far is the alignment of singular directions from the best assignment, over gap and noise?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "The alignment of singular directions is not the best one",
@@ -65,7 +65,7 @@ def judge(measurements, policy):
         message = "the best assignment to {} in all {} cases of gap and noise".format(
             worst.case["reference"], len(shortfalls)
         )
-        return {"outcome": "not_reproduced", "message": message, "law": "optimal"}
+        return verdict(False, message, law="optimal")
     message = "score {:.3f} where {:.3f} can be had (gap {:g}, noise {:g}), {:.1%} less, aligned to {}".format(
         scores["alignment_score"],
         scores["optimal_score"],
@@ -75,7 +75,7 @@ def judge(measurements, policy):
         worst.case["reference"],
     )
     occurs = "common" if worst.value > 0.25 else "rare"
-    return {"outcome": "reproduced", "occurs": occurs, "message": message, "law": law}
+    return verdict(True, message, occurs=occurs, law=law)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a second call answer for the gradients of the first?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -75,13 +75,13 @@ def judge(measurements, policy):
     kept = {name: {m.case["field"] for m in rows if m.case["change"] == name} for name in (*_DIRECTIONS, "not finite")}
     stuck = (kept["larger"] & kept["smaller"]) | kept["not finite"]
     if not stuck:
-        return {"outcome": "not_reproduced", "message": "later calls with other gradients answer for those"}
+        return verdict(False, "later calls with other gradients answer for those")
     shown = next(m for m in rows if m.case["field"] in stuck)
     expected = next(m for m in measurements if m.name == "expected_value" and m.case == shown.case)
     message = "{} later calls with other gradients give the first one's {}: {:.6g} instead of {:.6g}".format(
         _CALLS, ", ".join(sorted(filter(None, stuck))) or "answer", float(shown.value), float(expected.value)
     )
-    return {"outcome": "reproduced", "message": message}
+    return verdict(True, message)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does the collecting step make the host wait more often than it promises?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -54,7 +54,7 @@ def judge(measurements, policy):
     promised = next(m for m in measurements if m.name == "promised_sync_count")
     worst = max((m for m in measurements if m.name == "collect_sync_count"), key=lambda m: m.value)
     if worst.value <= promised.value:
-        return {"outcome": "not_reproduced", "message": _kept(worst.value), "law": "{}".format(worst.value)}
+        return verdict(False, _kept(worst.value), law="{}".format(worst.value))
     message = "synchronisations in the collecting step: {:,} at {} tensors; promised: {}, by {}".format(
         worst.value, worst.case["tensors"], promised.value or "none", promised.case["place"]
     )
@@ -62,7 +62,7 @@ def judge(measurements, policy):
         message += ' ("{}", line {})'.format(promised.case["words"], promised.case["line"])
     # One wait a step is a few tens of microseconds of an idle device; one a tensor stalls it hundreds of times.
     occurs = "ordinary" if worst.value - promised.value >= worst.case["tensors"] else "common"
-    return {"outcome": "reproduced", "occurs": occurs, "message": message}
+    return verdict(True, message, occurs=occurs)
 
 
 def _kept(count):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Can the collecting step be captured in a CUDA graph, and does the replay say what a call would?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "The collection cannot be captured in a CUDA graph",
@@ -49,17 +49,14 @@ def judge(measurements, policy):
     """Reproduced where the capture fails, or where the replay says something else than a call."""
     captured = next(m for m in measurements if m.name == "captured")
     if not captured.value:
-        return {
-            "outcome": "reproduced",
-            "message": "the collecting step cannot be captured: {}".format(captured.case["error"]),
-        }
+        return verdict(True, "the collecting step cannot be captured: {}".format(captured.case["error"]))
     unequal = next(m for m in measurements if m.name == "unequal_fields")
     if unequal.value:
         message = "captured, but the replay says {} = {} where a call says {} ({} fields differ)".format(
             unequal.case["field"] or "answer", unequal.case["replayed"], unequal.case["ordinary"], unequal.value
         )
-        return {"outcome": "reproduced", "breaks": "wrong_answer", "message": message}
-    return {"outcome": "not_reproduced", "message": "captured, and the replay on new values equals a call bit by bit"}
+        return verdict(True, message, breaks="wrong_answer")
+    return verdict(False, "captured, and the replay on new values equals a call bit by bit")
 
 
 if __name__ == "__main__":

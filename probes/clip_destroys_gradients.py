@@ -4,7 +4,7 @@
 import bisect
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Clipping destroys finite gradients",
@@ -159,7 +159,7 @@ def judge(measurements, policy):
     if not policy.get("judge_float64"):
         destroyed = [m for m in destroyed if m.case["dtype"] != "float64"]
     if not destroyed:
-        return {"outcome": "not_reproduced", "message": _what_happens(measurements)}
+        return verdict(False, _what_happens(measurements))
     worst = min(destroyed, key=lambda m: m.value)
     if worst.value >= _REACHED_NORM:  # float16 ends near there itself: what is wider tells more
         worst = min([m for m in destroyed if m.case["dtype"] != "float16"] or destroyed, key=lambda m: m.value)
@@ -169,7 +169,7 @@ def judge(measurements, policy):
     # Squares of float16 overflow where an element reaches 256: norms of an ordinary bad step.
     wide = "rare" if worst.value < _DIVERGED_NORM else "extreme"
     occurs = "common" if worst.value < _REACHED_NORM else wide
-    return {"outcome": "reproduced", "occurs": occurs, "message": message}
+    return verdict(True, message, occurs=occurs)
 
 
 def _what_happens(measurements):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the gradients that the optimizer is handed keep to the limit, and to their direction?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Clipping misses the gradients that the step uses, or its limit",
@@ -56,7 +56,7 @@ def judge(measurements, policy):
         if row["reached"] > row["limit"] * (1 + policy["allowed_excess"]) and row["unclipped"] > row["limit"]:
             times = row["reached"] / row["limit"]
             message = "the step is handed gradients of {:.3g}, {:.3g} times the limit of {:.3g}"
-            return {"outcome": "reproduced", "message": message.format(row["reached"], times, row["limit"])}
+            return verdict(True, message.format(row["reached"], times, row["limit"]))
         expected = min(row["limit"], row["unclipped"])
         if 0 < row["reached"] < policy["least_of_limit"] * expected:
             message = (
@@ -64,15 +64,15 @@ def judge(measurements, policy):
             )
             message += "the gradients are made smaller after the clip"
             text = message.format(row["reached"], row["reached"] / expected, expected, row["limit"])
-            return {"outcome": "reproduced", "message": text}
+            return verdict(True, text)
         if row["usual_cosine"] > 0.999 and row["cosine"] < policy["least_cosine"]:
             message = "the step keeps to the limit and loses its direction: cosine {:.3f} with what its backwards added"
             message += ", {:.3f} where nothing is clipped; {} clips a step"
             text = message.format(row["cosine"], row["usual_cosine"], row["clip_calls"])
-            return {"outcome": "reproduced", "message": text}
+            return verdict(True, text)
     message = "{} steps keep to the limit of {:.3g} and to their direction: {:.3g} of {:.3g}"
     text = message.format(len(rows), row["limit"], row["reached"], row["unclipped"])
-    return {"outcome": "not_reproduced", "message": text}
+    return verdict(False, text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Are gradients clipped, and used, without the factor that a GradScaler multiplied the loss by?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Gradients are clipped while a GradScaler's factor is in them",
@@ -44,21 +44,18 @@ def judge(measurements, policy):
     refusal = next((each.case["message"] for each in measurements if each.name == "refused"), None)
     if refusal is not None:
         message = "with an enabled GradScaler the step raises: {}".format(refusal)
-        return {"outcome": "reproduced", "breaks": "stops", "message": message}
+        return verdict(True, message, breaks="stops")
     at_clip, at_step = seen.get("factor_at_clip", 1.0), seen["factor_at_step"]
     if at_clip > policy["allowed_factor"]:
         message = "gradients are clipped with the scaler's factor of {:g} in them: {:.4g} times their true norm"
-        return {"outcome": "reproduced", "message": message.format(seen["scale"], at_clip)}
+        return verdict(True, message.format(seen["scale"], at_clip))
     if at_step > policy["allowed_factor"]:
         message = "the optimizer is handed gradients {:.4g} times as large as they are: the scaler's factor is {:g}"
-        return {"outcome": "reproduced", "message": message.format(at_step, seen["scale"])}
+        return verdict(True, message.format(at_step, seen["scale"]))
     if at_step * seen["scale"] < policy["allowed_factor"]:
         message = "the optimizer is handed gradients divided by the scaler's factor of {:g} twice"
-        return {"outcome": "reproduced", "message": message.format(seen["scale"])}
-    return {
-        "outcome": "not_reproduced",
-        "message": "the scaler's factor of {:g} is in no gradient that is clipped or used".format(seen["scale"]),
-    }
+        return verdict(True, message.format(seen["scale"]))
+    return verdict(False, "the scaler's factor of {:g} is in no gradient that is clipped or used".format(seen["scale"]))
 
 
 if __name__ == "__main__":

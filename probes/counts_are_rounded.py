@@ -3,7 +3,7 @@
 
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -74,10 +74,7 @@ def judge(measurements, policy):
     if not wrong:
         kinds = ", ".join(sorted({m.case["kind"] for m in measurements}))
         largest = max(m.case["planted"] for m in measurements)
-        return {
-            "outcome": "not_reproduced",
-            "message": "{} counts are exact up to {:,}".format(kinds, largest),
-        }
+        return verdict(False, "{} counts are exact up to {:,}".format(kinds, largest))
     first = min(wrong, key=lambda m: m.case["planted"])
     message = "{:,} planted {}s are reported as {} ({})".format(
         first.case["planted"],
@@ -90,7 +87,7 @@ def judge(measurements, policy):
     shares = [abs(m.value) / m.case["planted"] for m in wrong]
     # One too few of 16,777,217 changes no decision; a count that is 1 % off, or no number, may.
     occurs = "extreme" if all(share < 0.01 for share in shares) else "common"
-    return {"outcome": "reproduced", "occurs": occurs, "message": message}
+    return verdict(True, message, occurs=occurs)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "The spectral echo depends on the number of replicas",
@@ -65,13 +65,13 @@ def judge(measurements, policy):
     law = ", ".join("{:.3f} at R = {}".format(value, count) for count, value in same.items())
     if not low and not high:
         message = "identical replicas echo 1 and orthogonal ones 0 from R = {} on".format(min(same))
-        return {"outcome": "not_reproduced", "message": message, "law": law}
+        return verdict(False, message, law=law)
     parts = []
     if low:
         parts.append("identical replicas echo " + ", ".join("{:.3f} at R = {}".format(v, n) for n, v in low.items()))
     if high:
         parts.append("orthogonal ones echo " + ", ".join("{:.3f} at R = {}".format(v, n) for n, v in high.items()))
-    return {"outcome": "reproduced", "message": "; ".join(parts), "law": law}
+    return verdict(True, "; ".join(parts), law=law)
 
 
 if __name__ == "__main__":

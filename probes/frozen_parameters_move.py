@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do frozen parameters stay as they are, under weight decay and momentum too?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Frozen parameters move",
@@ -38,15 +38,12 @@ def judge(measurements, policy):
     """Reproduced where any moved."""
     count = next(each for each in measurements if each.name == "moved_parameters")
     if not count.value:
-        return {
-            "outcome": "not_reproduced",
-            "message": "three steps of momentum and weight decay move no frozen parameter",
-        }
+        return verdict(False, "three steps of momentum and weight decay move no frozen parameter")
     largest = max(each.value for each in measurements if each.name == "largest_change")
     message = "{} has no gradient of its own and moves by up to {:.2g} in a step".format(
         count.case["parameters"], largest
     )
-    return {"outcome": "reproduced", "message": message}
+    return verdict(True, message)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is a step made of all its micro-batches, and of nothing from before them?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Steps lose gradients of their micro-batches, or keep those of earlier ones",
@@ -61,24 +61,24 @@ def judge(measurements, policy):
     for each in measurements:
         if each.name == "trained_steps" and not each.value:
             message = "the model never trains: backward computes gradients, and none of {} steps is handed any"
-            return {"outcome": "reproduced", "message": message.format(each.case["steps"])}
+            return verdict(True, message.format(each.case["steps"]))
         if each.name == "least_share" and each.value < policy["least_share"]:
             message = "a micro-batch has {:.2g} of the share of another in its step: its gradient is lost ({} a step)"
-            return {"outcome": "reproduced", "message": message.format(each.value, each.case["micro_batches"])}
+            return verdict(True, message.format(each.value, each.case["micro_batches"]))
         if each.name == "leftover_share" and each.value > policy["least_share"]:
             message = "step {} is handed {:.2g} times the gradients of the step before it, "
             message += "beside its own" if each.case["micro_batches"] else "and no others: no backward is between them"
-            return {"outcome": "reproduced", "message": message.format(each.case["step"] + 1, each.value)}
+            return verdict(True, message.format(each.case["step"] + 1, each.value))
         if each.name == "recovers" and not each.value:
             message = "after one NaN the step is left out and its gradients stay: no later step is taken"
-            return {"outcome": "reproduced", "occurs": "rare", "message": message}
+            return verdict(True, message, occurs="rare")
         if each.name == "handed_micro_batches" and each.value > each.case["usual"]:
             message = "after {after} the gradients stay: the next step is handed {} micro-batches instead of {usual}"
             text = message.format(each.value, **each.case)
-            return {"outcome": "reproduced", "occurs": "rare", "message": text}
+            return verdict(True, text, occurs="rare")
     steps = sum(each.name == "least_share" for each in measurements)
     message = "{} steps are made of all their micro-batches and of nothing else"
-    return {"outcome": "not_reproduced", "message": message.format(steps)}
+    return verdict(False, message.format(steps))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does torch.compile take the call as one graph, up to the read that its answer needs?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "The graph breaks under torch.compile",
@@ -102,18 +102,18 @@ def judge(measurements, policy):
     by_name = {m.name: m for m in measurements}
     if "compile_errors" in by_name:
         error = by_name["compile_errors"].case["error"]
-        return {"outcome": "reproduced", "breaks": "stops", "message": "it raises under torch.compile: " + error}
+        return verdict(True, "it raises under torch.compile: " + error, breaks="stops")
     if by_name["judged_break_count"].value:
         return _broken(by_name)
     law, refused = by_name["break_law"].case["law"], by_name["fullgraph_failures"]
     if refused.value and not by_name["judged_break_count"].case["reads_at_end"]:
         text = "torch.compile(fullgraph=True) refuses it: " + refused.case["reason"]
-        return {"outcome": "reproduced", "message": text}
+        return verdict(True, text)
     message = "torch.compile runs every operator in {}{}".format(
         _counted(by_name["graph_count"].value, "graph"),
         ", and breaks only at the read at the end" if by_name["break_count"].value else "",
     )
-    return {"outcome": "not_reproduced", "message": message, "law": law}
+    return verdict(False, message, law=law)
 
 
 def _broken(by_name):
@@ -126,7 +126,7 @@ def _broken(by_name):
         _counted(by_name["graph_count"].value, "graph"),
         _counted(by_name["operators_outside_graphs"].value, "operator"),
     )
-    return {"outcome": "reproduced", "message": message, "law": law.case["law"]}
+    return verdict(True, message, law=law.case["law"])
 
 
 def _counted(number, noun):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many kernels does one call launch, as a law in the number of tensors?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -75,11 +75,10 @@ def judge(measurements, policy):
     message = "launches per call{}: {} for n tensors ({:,} at {})".format(
         "" if law is laws[0] else " on bfloat16 gradients", law.case["law"], largest.value, largest.case["tensors"]
     )
-    outcome = "reproduced" if _grows(law.value, policy) else "not_reproduced"
     # At 5 us a launch, 300 tensors take 12 ms of a step at 8 each; at one each 1.5, hidden behind the kernels.
     is_noticed = law.value >= _MANY_LAUNCHES and "debugging" not in law.case
     occurs = "common" if is_noticed else "rare"
-    return {"outcome": outcome, "occurs": occurs, "message": message, "law": law.case["law"]}
+    return verdict(_grows(law.value, policy), message, occurs=occurs, law=law.case["law"])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a step over several ranks use the gradient of the mean over the targets of all of them?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Ranks with few targets weigh as much as ranks with many",
@@ -67,19 +67,19 @@ def judge(measurements, policy):
         rows = [row for row in rows if row[0][0] != "none"]
     if not rows:
         raised = next((m.case["how"] for m in measurements if m.name == "raised"), "no rank makes a step")
-        return {"outcome": "not_applicable", "message": "it makes no step in ranks: " + raised}
+        return verdict("not_applicable", "it makes no step in ranks: " + raised)
     wrong = [row for row in rows if abs(row[1] - 1) > policy["allowed_ratio"] or row[2] < policy["least_cosine"]]
     law = _law(rows)
     if not wrong:
         message = "every target counts alike on {} ranks".format(max(row[0][1] for row in rows))
-        return {"outcome": "not_reproduced", "message": message, "law": law}
+        return verdict(False, message, law=law)
     message = _said(wrong)
     if says["counts_targets"] and (says["reduces_over_ranks"] or says["package_has_ranks"]):
-        return {"outcome": "reproduced", "message": message, "law": law}
+        return verdict(True, message, law=law)
     if says["ignores_targets"] and says["reduces_over_ranks"]:
-        return {"outcome": "reproduced", "occurs": "rare", "message": message, "law": law}
+        return verdict(True, message, occurs="rare", law=law)
     reason = "its code does not say that ranks have different numbers of targets; where they have, " + message
-    return {"outcome": "not_applicable", "message": reason}
+    return verdict("not_applicable", reason)
 
 
 def _key(row):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What does a target still hold when its call is over, and does that grow with the calls?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -116,15 +116,15 @@ def judge(measurements, policy):
     parts += _graph_in_answer(measurements)
     if not parts:
         message = "nothing that counts is held after the call ({})".format(law)
-        return {"outcome": "not_reproduced", "message": message, "law": law}
-    verdict = {"outcome": "reproduced", "message": "; ".join(parts), "law": law}
+        return verdict(False, message, law=law)
+    found = verdict(True, "; ".join(parts), law=law)
     if plain:
-        return verdict
+        return found
     # What stays once costs memory; what only gradients of gradients hold, almost nobody has.
     is_plain = bool(stored) or any(
         m.case["gradients"] == "plain" for m in measurements if m.name == "graph_tensors" and m.value
     )
-    return verdict | {"breaks": "cost", "occurs": "common" if is_plain else "extreme"}
+    return found | {"breaks": "cost", "occurs": "common" if is_plain else "extreme"}
 
 
 def _above(measurements, name, limit):

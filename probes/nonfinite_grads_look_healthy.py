@@ -4,7 +4,7 @@
 import math
 import re
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 4,
@@ -192,17 +192,17 @@ def judge(measurements, policy):
         message = "{} stays as it is for a planted {}, which other fields tell".format(
             ", ".join(fields), " and ".join(sorted({m.case["kind"] for m in stays}, reverse=True))
         )
-        return {"outcome": "reproduced", "occurs": "common", "message": message}
+        return verdict(True, message, occurs="common")
     if not hidden:
         seen = {m.case["kind"]: m.case["by"] for m in reversed(measurements) if m.name == "visible"}
         by = "; ".join("{}: {}".format(kind, seen[kind]) for kind, _ in _KINDS if kind in seen)
-        return {
-            "outcome": "not_reproduced",
-            "message": "{} visible ({})".format(
+        return verdict(
+            False,
+            "{} visible ({})".format(
                 "NaN and Inf are" if len(seen) > 1 else "a check for one of NaN and Inf makes it", by
             ),
-        }
-    return {"outcome": "reproduced", "message": _tell(measurements, hidden)}
+        )
+    return verdict(True, _tell(measurements, hidden))
 
 
 def _tell(measurements, hidden):

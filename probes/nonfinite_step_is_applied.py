@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a loop that looks for NaN keep one from reaching the parameters?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "A step of gradients that are not finite is applied",
@@ -44,9 +44,9 @@ def judge(measurements, policy):
     if seen["steps_applied"] or seen["nan_parameters"]:
         message = "one NaN among the losses: the step is applied all the same, and {} of {} parameters are NaN"
         text = message.format(seen["nan_parameters"], seen["parameters"])
-        return {"outcome": "reproduced", "message": text}
+        return verdict(True, text)
     how = "it stops" if seen["stops"] else "the step is left out"
-    return {"outcome": "not_reproduced", "message": "one NaN among the losses: {}, and no parameter moves".format(how)}
+    return verdict(False, "one NaN among the losses: {}, and no parameter moves".format(how))
 
 
 if __name__ == "__main__":

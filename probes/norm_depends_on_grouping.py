@@ -4,7 +4,7 @@
 import functools
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "The norm depends on how the gradients are grouped",
@@ -170,7 +170,7 @@ def judge(measurements, policy):
         largest = max((m.value for m in differences), default=0.0)
         words = " and ".join(_WORDS[kind] for kind in kinds if any(m.name == kind for m in differences))
         message = "{} changes the norm by {:.2g} at most: rounding".format(words, largest)
-        return {"outcome": "not_reproduced", "message": message}
+        return verdict(False, message)
     parts = []
     for kind in kinds:
         found = [m for m in broken if m.name == kind]
@@ -180,7 +180,7 @@ def judge(measurements, policy):
     largest = max(m.value for m in broken)
     # A factor of clipping that is 1 % off trains the same; one of 10 % is another learning rate.
     occurs = "common" if largest > 0.1 else "rare" if largest > 0.01 else "extreme"
-    return {"outcome": "reproduced", "occurs": occurs, "message": "; ".join(parts)}
+    return verdict(True, "; ".join(parts), occurs=occurs)
 
 
 _WORDS = {

@@ -3,7 +3,7 @@
 
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "The norm of gradients on several meshes is not that of one process",
@@ -84,19 +84,19 @@ def judge(measurements, policy):
     refused = {m.case["mesh"]: m.case["how"] for m in ranks if m.name == "refused"}
     answers = [m for m in ranks if m.name in ("norm", "clip_coefficient")]
     if not ranks:
-        return {"outcome": "not_applicable", "message": "its ranks exchange nothing: whoever calls it may add up"}
+        return verdict("not_applicable", "its ranks exchange nothing: whoever calls it may add up")
     if {_ALIKE} & {*wrong, *raised, *refused} or not answers:
         reason = "it does not answer rightly even where all is sharded alike, see norm_depends_on_sharding"
-        return {"outcome": "not_applicable", "message": reason}
+        return verdict("not_applicable", reason)
     passed = [mesh for mesh in dict.fromkeys(m.case["mesh"] for m in answers) if mesh not in wrong]
     tail = ["right under " + ", ".join(passed)] * bool(passed) + _stops("it stops", refused)
     if wrong:
         figures = [_figures(first, measurements) for first in wrong.values()]
-        return {"outcome": "reproduced", "message": "; ".join([*figures, *tail])}
+        return verdict(True, "; ".join([*figures, *tail]))
     if raised:
         message = "; ".join([*_stops("raises", raised), *tail])
-        return {"outcome": "reproduced", "breaks": "stops", "occurs": "rare", "message": message}
-    return {"outcome": "not_reproduced", "message": "; ".join(["every rank reports what one process does", *tail])}
+        return verdict(True, message, breaks="stops", occurs="rare")
+    return verdict(False, "; ".join(["every rank reports what one process does", *tail]))
 
 
 def _stops(verb, found):

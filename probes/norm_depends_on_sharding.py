@@ -3,7 +3,7 @@
 
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 4,
@@ -88,7 +88,7 @@ def judge(measurements, policy):
     if broken:
         figures = [_figures(measurements, off[each], expected) for each in _PLACEMENTS if each in broken - set(_PLAIN)]
         message = "another number under " + ", ".join(sorted(broken))
-        return {"outcome": "reproduced", "message": "; ".join([message, *figures[: len(_WRAPPINGS)]])}
+        return verdict(True, "; ".join([message, *figures[: len(_WRAPPINGS)]]))
     return _stops_or_passes(measurements, raised)
 
 
@@ -117,12 +117,12 @@ def _stops_or_passes(measurements, raised):
         message = "raises under {}: {}".format(", ".join(sorted(raised)), raised[placement])
         # Sums that were not reduced yet are a placement of few.
         occurs = "rare" if set(raised) <= {"partial"} else "ordinary"
-        return {"outcome": "reproduced", "breaks": "stops", "occurs": occurs, "message": message}
+        return verdict(True, message, breaks="stops", occurs=occurs)
     message = "every rank reports what one process does, on 2 and 4 ranks"
     refused = sorted({m.case["placement"] for m in measurements if m.name == "refused"})
     if refused:
         message += "; it refuses in words: " + ", ".join(refused)
-    return {"outcome": "not_reproduced", "message": message}
+    return verdict(False, message)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 import functools
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -170,7 +170,7 @@ def judge(measurements, policy):
         message = "the norm is within rounding of the exact one: off by {:.2g} at most, where {:.2g} is allowed".format(
             abs(largest.value), _of_case(largest.case, policy)
         )
-        return {"outcome": "not_reproduced", "message": message}
+        return verdict(False, message)
     _, worst = max(broken, key=lambda rating: abs(rating[1].value))
     message = (
         "the norm is off by {:.3g} % in {} ({:,} elements in {:,} tensors, {}); {:.2g} % is allowed; broken for {}"
@@ -187,7 +187,7 @@ def judge(measurements, policy):
     # A factor of clipping that is 1 % off trains the same; one of 10 % is another learning rate.
     error = abs(worst.value)
     occurs = "common" if error > 0.1 else "rare" if error > 0.01 else "extreme"
-    return {"outcome": "reproduced", "occurs": occurs, "message": message}
+    return verdict(True, message, occurs=occurs)
 
 
 _WORDS = {

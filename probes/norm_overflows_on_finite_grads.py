@@ -4,7 +4,7 @@
 import bisect
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -190,7 +190,7 @@ def judge(measurements, policy):
     elements = "{:,} elements of {:.3g}".format(worst.case["elements"], worst.value / math.sqrt(worst.case["elements"]))
     places = ["{:.3g} in {}".format(norm, ", ".join(dtypes[norm])) for norm in sorted(dtypes)]
     message = "the norm breaks at {} ({})".format(" and at ".join(places), elements)
-    return {"outcome": "reproduced", "occurs": _met_by(lowest), "message": message}
+    return verdict(True, message, occurs=_met_by(lowest))
 
 
 def _met_by(lowest):
@@ -209,7 +209,7 @@ def _of_planted(measurements):
     off = [m for m in measurements if m.name == "planted_norm" and _is_off(m.value, expected[m.case["dimensions"]])]
     if not off:
         message = "the norm is right up to the largest one that float32 holds"
-        return {"outcome": "not_reproduced", "message": message}
+        return verdict(False, message)
     message = (
         "the norm reads {:.3g} instead of {:.3g} for one element of {:.3g} in a gradient of {} dimension{}".format(
             off[0].value,
@@ -219,7 +219,7 @@ def _of_planted(measurements):
             "s" if off[0].case["dimensions"] > 1 else "",
         )
     )
-    return {"outcome": "reproduced", "message": message}
+    return verdict(True, message)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 import bisect
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "The norm of tiny gradients reads as zero",
@@ -80,10 +80,7 @@ def judge(measurements, policy):
     """Reproduced where normal gradients of any judged dtype read as less than they are."""
     found = [m for m in measurements if m.name == "vanishing_magnitude" and m.value is not None]
     if not found:
-        return {
-            "outcome": "not_reproduced",
-            "message": "the norm is right down to the smallest normal gradients",
-        }
+        return verdict(False, "the norm is right down to the smallest normal gradients")
     worst = max(found, key=lambda m: m.value)
     dtypes = ", ".join(sorted({m.case["dtype"] for m in found}))
     message = "gradients of {:.3g} and below read too small in {}; the norm of {} is affected".format(
@@ -91,7 +88,7 @@ def judge(measurements, policy):
     )
     # Elements of 1e-4 are ordinary, and their squares too small for float16; 1e-23 is no gradient any more.
     occurs = "common" if worst.value > _SMALL_MAGNITUDE else "extreme"
-    return {"outcome": "reproduced", "occurs": occurs, "message": message}
+    return verdict(True, message, occurs=occurs)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does every parameter that gets a gradient have an optimizer, once?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Parameters that train have no optimizer, or a stale one",
@@ -44,10 +44,10 @@ def judge(measurements, policy):
     """Reproduced where there is any; parameters that are only held twice are rarer."""
     wrong = [each for each in measurements if each.value]
     if not wrong:
-        return {"outcome": "not_reproduced", "message": "every parameter that gets a gradient is in one optimizer"}
+        return verdict(False, "every parameter that gets a gradient is in one optimizer")
     texts = ["{} parameters {}: {}".format(m.value, _WORDS[m.name], m.case["parameters"]) for m in wrong]
     occurs = "common" if {each.name for each in wrong} == {"held_twice"} else "ordinary"
-    return {"outcome": "reproduced", "occurs": occurs, "message": "; ".join(texts)}
+    return verdict(True, "; ".join(texts), occurs=occurs)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many bytes does one call add at its peak, for each byte of gradients?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -158,10 +158,9 @@ def judge(measurements, policy):
             )
         )
     law = "{:.3g} bytes per gradient byte".format(worst.value)
-    outcome = "reproduced" if worst.value > policy["share"] else "not_reproduced"
     # When a norm is read the activations are gone: that often leaves memory for a copy or two, seldom for three.
     occurs = "ordinary" if worst.value >= _COPIES else "common"
-    return {"outcome": outcome, "occurs": occurs, "message": message, "law": law}
+    return verdict(worst.value > policy["share"], message, occurs=occurs, law=law)
 
 
 if __name__ == "__main__":

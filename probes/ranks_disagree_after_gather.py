@@ -3,7 +3,7 @@
 
 import math
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "What the ranks gather is not what one process has",
@@ -74,16 +74,16 @@ def judge(measurements, policy):
         if not any(m.value for m in measurements if m.name == "answers" and m.case["ranks"] == ranks)
     }
     if silent:
-        return {"outcome": "reproduced", "message": "no rank of {} answers".format(min(silent))}
+        return verdict(True, "no rank of {} answers".format(min(silent)))
     if not wrong:
-        return {"outcome": "not_reproduced", "message": "every rank that answers has the answer of one process"}
+        return verdict(False, "every rank that answers has the answer of one process")
     who = sorted({(m.case["ranks"], m.case["rank"]) for m in wrong})
     finite = [m.value for m in wrong if math.isfinite(m.value)]
     how = "by up to {:.2g} of the largest number".format(max(finite)) if finite else "in its shape"
     message = "of {} ranks, {} answer something else than one process, {}".format(
         who[-1][0], len([1 for ranks, _ in who if ranks == who[-1][0]]), how
     )
-    return {"outcome": "reproduced", "message": message}
+    return verdict(True, message)
 
 
 if __name__ == "__main__":

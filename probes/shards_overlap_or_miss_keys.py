@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the ranks share out the keys exactly, each key to one rank, the same way every time?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Shards overlap, or miss keys",
@@ -96,14 +96,14 @@ def judge(measurements, policy):
                 "{} of {} keys {} ({} ranks)".format(worst.value, worst.case["keys"], words, worst.case["ranks"])
             )
     if said:
-        return {"outcome": "reproduced", "message": "; ".join(said)}
+        return verdict(True, "; ".join(said))
     balance = [m for m in measurements if m.name == "busiest_over_mean_work"]
     message = "every key has one owner, the same in every process"
     if balance:
         message += "; the busiest of {} ranks has {:.3g}x the mean work".format(
             balance[0].case["ranks"], balance[0].value
         )
-    return {"outcome": "not_reproduced", "message": message}
+    return verdict(False, message)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the singular values come back as (R, D, D) diagonal matrices, where (R, D) holds the same?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Singular values are returned as diagonal matrices",
@@ -54,11 +54,11 @@ def judge(measurements, policy):
     largest = ratios[max(ratios)]
     full = next(m.value for m in measurements if m.name == "bytes_at_64_replicas_of_1024")
     if largest.value <= 1:
-        return {"outcome": "not_reproduced", "message": "singular values come back as (R, D)", "law": "1 per value"}
+        return verdict(False, "singular values come back as (R, D)", law="1 per value")
     message = "{} elements come back for {} singular values at D = {}, {:,} bytes at 64 replicas of 1024 x 1024".format(
         largest.case["shape"], largest.case["replicas"] * max(ratios), max(ratios), full
     )
-    return {"outcome": "reproduced", "message": message, "law": "D per value"}
+    return verdict(True, message, law="D per value")
 
 
 if __name__ == "__main__":

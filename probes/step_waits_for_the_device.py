@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does the host wait for the device at every micro-batch?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "The host waits for the device at every micro-batch",
@@ -48,10 +48,10 @@ def judge(measurements, policy):
     allowed = 0 if accumulates else policy["reads_per_batch"]
     if slope <= allowed:
         message = "{} reads for {} batches, {} for {}".format(counts[low], low, counts[high], high)
-        return {"outcome": "not_reproduced", "message": message, "law": law}
+        return verdict(False, message, law=law)
     message = "the host reads the device {:g} times for every {}: {} times for {}"
     text = message.format(slope, "micro-batch" if accumulates else "step", counts[high], high)
-    return {"outcome": "reproduced", "occurs": "common" if accumulates else "rare", "message": text, "law": law}
+    return verdict(True, text, occurs="common" if accumulates else "rare", law=law)
 
 
 if __name__ == "__main__":

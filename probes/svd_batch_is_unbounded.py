@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does the memory of a batched decomposition grow with the replicas, or with a chunk of them?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "The memory of a decomposition grows with the replicas",
@@ -65,10 +65,10 @@ def judge(measurements, policy):
         message = "{:,} bytes beyond the answer at {} replicas, {:,} at {}".format(
             extra[largest], largest, extra[growth.case["smallest"]], growth.case["smallest"]
         )
-        return {"outcome": "not_reproduced", "message": message, "law": law}
+        return verdict(False, message, law=law)
     message = "beyond the answer memory grows by {:.3g} bytes for each byte of gradients: {:,} bytes at {} replicas"
     message = message.format(growth.value, extra[largest], largest)
-    return {"outcome": "reproduced", "message": message, "law": law}
+    return verdict(True, message, law=law)
 
 
 if __name__ == "__main__":

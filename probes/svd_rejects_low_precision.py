@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do bfloat16 and float16 gradients raise, or lose digits that float32 keeps?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "16-bit gradients are refused or lose accuracy",
@@ -71,12 +71,12 @@ def judge(measurements, policy):
     errors = {m.case["dtype"]: m.value for m in measurements if m.name == "relative_error"}
     if raised:
         message = "; ".join("{} gradients raise {}".format(dtype, how) for dtype, how in raised.items())
-        return {"outcome": "reproduced", "breaks": "stops", "occurs": "common", "message": message}
+        return verdict(True, message, breaks="stops", occurs="common")
     worst = max(errors, key=errors.get)
     text = "{:.2g} of the largest value for {}, against the same values in float32".format(errors[worst], worst)
     if errors[worst] > policy["tolerance"]:
-        return {"outcome": "reproduced", "message": "the answer is off by " + text}
-    return {"outcome": "not_reproduced", "message": "both 16-bit dtypes are taken; the answer is within " + text}
+        return verdict(True, "the answer is off by " + text)
+    return verdict(False, "both 16-bit dtypes are taken; the answer is within " + text)
 
 
 if __name__ == "__main__":

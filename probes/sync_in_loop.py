@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a loop over tensors read each of them back, and wait for the device every time?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 3,
@@ -56,7 +56,7 @@ def judge(measurements, policy):
         message = "no tensor is read back in a loop over tensors in {:,} functions of {:,} files".format(
             counts["functions_examined"], counts["files_examined"]
         )
-        return {"outcome": "not_reproduced", "message": message}
+        return verdict(False, message)
     lines = sorted({m.value for m in reads})
     listed = "; ".join(_in_words(m) for m in reads[:_MOST_IN_MESSAGE])
     more = "; and {} more".format(len(reads) - _MOST_IN_MESSAGE) if len(reads) > _MOST_IN_MESSAGE else ""
@@ -67,7 +67,7 @@ def judge(measurements, policy):
     )
     met = {_occurs(m.case) for m in reads}
     occurs = next(word for word in ("ordinary", "common", "rare") if word in met)
-    return {"outcome": "reproduced", "message": message, "occurs": occurs}
+    return verdict(True, message, occurs=occurs)
 
 
 def _occurs(case):

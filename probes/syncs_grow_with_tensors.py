@@ -3,7 +3,7 @@
 
 import collections
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -56,9 +56,7 @@ def judge(measurements, policy):
     message = "synchronisations per call: {} for n tensors ({:,} at {})".format(
         law.case["law"], largest.value, largest.case["tensors"]
     )
-    reproduced = law.value > 0
-    outcome = "reproduced" if reproduced else "not_reproduced"
-    return {"outcome": outcome, "message": message, "law": law.case["law"]}
+    return verdict(law.value > 0, message, law=law.case["law"])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many bytes of the gradients leave their device to be worked on elsewhere?"""
 
-from forms import run_alone
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "Work runs on another device than the gradients",
@@ -72,18 +72,18 @@ def judge(measurements, policy):
         message = "the host decomposes {:,} elements that lie on the device ({}); {:,} bytes go up".format(
             decomposed.value, work.case["operator"], largest["uploaded_bytes"].value
         )
-        return {"outcome": "reproduced", "message": message, "law": law}
+        return verdict(True, message, law=law)
     if share <= policy["share"]:
         message = "{:,} bytes leave the device for {:,} bytes of gradients, beyond the answer".format(
             moved.value, moved.case["gradient_bytes"]
         )
-        return {"outcome": "not_reproduced", "message": message, "law": law}
+        return verdict(False, message, law=law)
     message = "{:,} bytes leave the device for {:,} bytes of gradients, {:.3g} for each".format(
         moved.value, moved.case["gradient_bytes"], share
     )
     if work.value:
         message += "; the host then runs {} on {:,} elements at once".format(work.case["operator"], work.value)
-    return {"outcome": "reproduced", "message": message, "law": law}
+    return verdict(True, message, law=law)
 
 
 if __name__ == "__main__":

@@ -95,6 +95,33 @@ def help_page(name, probe):
     )
 
 
+# --- real ranks ----------------------------------------------------------------------------------------
+
+
+def rank_rows(ctx, reports, passes=False, **case):
+    """Yield what every rank reported in one `case`; return the lines that raised anything but a refusal in words.
+
+    Where it `passes`, every exception counts as a refusal.
+    """
+    sites = []
+    for rank, report in enumerate(reports):
+        for number in report.numbers():
+            yield ctx.measurement(*number, **case, rank=rank)
+        if report.raised:
+            refused = passes or report.raised.startswith("refuses: ")
+            how = report.raised.split(". ")[0][:160]
+            yield ctx.measurement("refused" if refused else "raised", True, "truth", how=how, **case, rank=rank)
+            sites += [] if refused else [report.site]
+    return sites
+
+
+def rank_place(ctx, sites, asked_on):
+    """Yield the line that raised in most ranks, and a note where the ranks did not run on the device `asked_on`."""
+    if ctx.device != asked_on:
+        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
+    yield ctx.location(ctx.most_common(sites))
+
+
 # --- one check on several forms of input ---------------------------------------------------------------
 
 
@@ -104,6 +131,16 @@ def attempt(ctx, call, *args):
         return call(*args), None
     except ctx.TargetRaised as error:
         return None, error
+
+
+def unless_refused(ctx, dtype, call):
+    """The result of `call`, or None and a note if the target takes no such gradients; it must take float32."""
+    try:
+        return call(), None
+    except (ctx.TargetRaised, ctx.NotApplicable) as error:
+        if dtype == "float32":
+            raise
+        return None, ctx.note("{} gradients were not judged: {}".format(dtype, error))
 
 
 def compare_forms(ctx, forms, passes=lambda error, case: False, skips=lambda error, case: False):

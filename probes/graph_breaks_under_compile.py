@@ -45,88 +45,58 @@ def measure(ctx):
     reads = whole and ctx.returns_host_numbers()
     traces = {}
     for tensors in _TENSOR_COUNTS:
-        traces[tensors] = ctx.graphs(ctx.gradients(tensors, _ELEMENTS), whole)
-        yield from _counts(ctx, traces[tensors], tensors)
+        traces[tensors] = trace = ctx.graphs(ctx.gradients(tensors, _ELEMENTS), whole)
+        if trace.error:
+            yield ctx.measurement("compile_errors", 1, "count", tensors=tensors, error=trace.error)
+            continue
+        for name in ("graph_count", "break_count", "breaks_before_end", "skipped_frames"):
+            yield ctx.measurement(name, getattr(trace, name), "count", tensors=tensors)
+        yield ctx.measurement("operators_outside_graphs", trace.operators_outside, "count", tensors=tensors)
     last = traces[_TENSOR_COUNTS[-1]]
     if not (last.graph_count or last.operators_outside or last.error):
         raise ctx.NotApplicable("it runs no torch operator that could be compiled")
-    before_end = {tensors: trace.breaks_before_end for tensors, trace in traces.items()}
-    every = {tensors: trace.break_count for tensors, trace in traces.items()}
-    yield ctx.law("break_law", before_end if reads else every)
+    breaks = {tensors: trace.breaks_before_end if reads else trace.break_count for tensors, trace in traces.items()}
+    yield ctx.law("break_law", breaks)
     yield ctx.law("operators_outside_law", {tensors: trace.operators_outside for tensors, trace in traces.items()})
     refused = ctx.fullgraph_failure(ctx.gradients(2, _ELEMENTS), whole)
-    yield ctx.measurement(
-        "fullgraph_failures", int(refused is not None), "count", tensors=2, reason=refused.reason if refused else ""
-    )
-    judged = (before_end if reads else every)[_TENSOR_COUNTS[-1]]
+    case = {"tensors": 2, "reason": refused.reason if refused else ""}
+    yield ctx.measurement("fullgraph_failures", int(refused is not None), "count", **case)
     stop = last.first_stop or refused
-    yield ctx.measurement(
-        "judged_break_count",
-        judged,
-        "count",
-        tensors=_TENSOR_COUNTS[-1],
-        reads_at_end=reads,
-        reason=stop.reason if stop else "",
-    )
+    case = {"tensors": _TENSOR_COUNTS[-1], "reads_at_end": reads, "reason": stop.reason if stop else ""}
+    yield ctx.measurement("judged_break_count", breaks[_TENSOR_COUNTS[-1]], "count", **case)
     if not last.error:
-        yield from _recompilations(ctx, whole)
+        # Two calls settle what Dynamo first takes for constant; the third and fourth should compile nothing new.
+        cases = [ctx.gradients(2, _ELEMENTS, magnitude=magnitude) for magnitude in (1.0, 2.0, 4.0)]
+        compiled = ctx.compilations([*cases, ctx.gradients(3, _ELEMENTS)], whole)
+        yield ctx.measurement("recompiled_graphs", compiled[2], "count", after="other values of the same shapes")
+        yield ctx.measurement("recompiled_graphs", compiled[3], "count", after="another number of tensors")
     if stop is not None:
         yield ctx.location(stop.site or ctx.definition())
-
-
-def _counts(ctx, trace, tensors):
-    counted = {
-        "graph_count": trace.graph_count,
-        "break_count": trace.break_count,
-        "breaks_before_end": trace.breaks_before_end,
-        "operators_outside_graphs": trace.operators_outside,
-        "skipped_frames": trace.skipped_frames,
-    }
-    if trace.error:
-        yield ctx.measurement("compile_errors", 1, "count", tensors=tensors, error=trace.error)
-        return
-    for name, value in counted.items():
-        yield ctx.measurement(name, value, "count", tensors=tensors)
-
-
-def _recompilations(ctx, whole):
-    """Two calls settle what Dynamo first takes for constant; the third and fourth should compile nothing new."""
-    cases = [ctx.gradients(2, _ELEMENTS, magnitude=magnitude) for magnitude in (1.0, 2.0, 4.0)]
-    compiled = ctx.compilations([*cases, ctx.gradients(3, _ELEMENTS)], whole)
-    yield ctx.measurement("recompiled_graphs", compiled[2], "count", after="other values of the same shapes")
-    yield ctx.measurement("recompiled_graphs", compiled[3], "count", after="another number of tensors")
 
 
 def judge(measurements, policy):
     """Reproduced where the call is cut before its last operator, or at all where it needs no read."""
     by_name = {m.name: m for m in measurements}
     if "compile_errors" in by_name:
-        error = by_name["compile_errors"].case["error"]
-        return verdict(True, "it raises under torch.compile: " + error, breaks="stops")
-    if by_name["judged_break_count"].value:
-        return _broken(by_name)
-    law, refused = by_name["break_law"].case["law"], by_name["fullgraph_failures"]
-    if refused.value and not by_name["judged_break_count"].case["reads_at_end"]:
-        text = "torch.compile(fullgraph=True) refuses it: " + refused.case["reason"]
-        return verdict(True, text)
-    message = "torch.compile runs every operator in {}{}".format(
-        _counted(by_name["graph_count"].value, "graph"),
-        ", and breaks only at the read at the end" if by_name["break_count"].value else "",
-    )
-    return verdict(False, message, law=law)
-
-
-def _broken(by_name):
-    judged, law = by_name["judged_break_count"], by_name["break_law"]
-    message = "under torch.compile the call breaks {}{}: {} (at {} tensors {} and {} outside)".format(
-        "once" if law.case["law"] == "1" else law.case["law"] + " times",
-        " before its last operator" if judged.case["reads_at_end"] else ", and its answer needs no read",
-        judged.case["reason"],
-        judged.case["tensors"],
-        _counted(by_name["graph_count"].value, "graph"),
-        _counted(by_name["operators_outside_graphs"].value, "operator"),
-    )
-    return verdict(True, message, law=law.case["law"])
+        message = "it raises under torch.compile: " + by_name["compile_errors"].case["error"]
+        return verdict(True, message, breaks="stops")
+    judged, law = by_name["judged_break_count"], by_name["break_law"].case["law"]
+    reads_at_end, refused = judged.case["reads_at_end"], by_name["fullgraph_failures"]
+    graphs = _counted(by_name["graph_count"].value, "graph")
+    if judged.value:
+        message = "under torch.compile the call breaks {}{}: {} (at {} tensors {} and {} outside)".format(
+            "once" if law == "1" else law + " times",
+            " before its last operator" if reads_at_end else ", and its answer needs no read",
+            judged.case["reason"],
+            judged.case["tensors"],
+            graphs,
+            _counted(by_name["operators_outside_graphs"].value, "operator"),
+        )
+        return verdict(True, message, law=law)
+    if refused.value and not reads_at_end:
+        return verdict(True, "torch.compile(fullgraph=True) refuses it: " + refused.case["reason"])
+    at_end = ", and breaks only at the read at the end" if by_name["break_count"].value else ""
+    return verdict(False, "torch.compile runs every operator in {}{}".format(graphs, at_end), law=law)
 
 
 def _counted(number, noun):

@@ -4,7 +4,7 @@
 import functools
 import math
 
-from forms import run_alone, verdict
+from forms import run_alone, unless_refused, verdict
 
 PROBE = {
     "title": "The norm depends on how the gradients are grouped",
@@ -40,56 +40,40 @@ _ORDINARY = ((4, 1024), (16, 64), (3, 500))
 def measure(ctx):
     """Yield the largest difference between groupings and between orders, for every dtype."""
     ctx.role("norm")
-    worst = [None]
-    judged = set()
-    is_total = _is_total(ctx)
+    # Whether the norm is the total 2-norm on ordinary float32 gradients, split in three ways.
+    made = [ctx.known_norm("random", tensors, elements) for tensors, elements in _ORDINARY]
+    is_total = all(abs(ctx.norm(grads) / exact - 1) <= _BY_FORMULA for grads, exact in made)
+    worst, judged = (0.0, 0.0, None), False
     for kind, compare in (("split_difference", _over_splits), ("order_difference", _over_orders)):
         by_formula, _ = compare(ctx, "float32")
         if not is_total and not by_formula <= _BY_FORMULA:
-            yield ctx.note(_NOTES[kind].format(_percent(by_formula)))
+            is_number = math.isfinite(by_formula)
+            how = "{:.3g} % in float32".format(100 * by_formula) if is_number else "it is 0 for equal elements"
+            yield ctx.note(_NOTES[kind].format(how))
             continue
-        judged.add(kind)
+        judged = True
         for dtype in _DTYPES:
-            yield from _row(ctx, kind, compare, dtype, worst)
+            found, note = unless_refused(ctx, dtype, lambda: compare(ctx, dtype))  # noqa: B023
+            if not note and not math.isfinite(found[0]):
+                note = ctx.note("{} gradients were not judged: their norm is not finite".format(dtype))
+            if note:
+                yield note
+                continue
+            (difference, make), allowed = found, _allowed(dtype, PROBE["policy"])
+            yield ctx.measurement(kind, difference, "ratio", dtype=dtype)
+            yield ctx.measurement("allowed_difference", allowed, "ratio", dtype=dtype, of=kind)
+            if difference > allowed and difference / allowed > worst[0]:
+                worst = (difference / allowed, difference, make)
     if not judged:
         raise ctx.NotApplicable("its norm depends on the split and on the order by its formula, also in float32")
-    if worst[0] is not None:
-        _, difference, make = worst[0]
-        yield ctx.location(ctx.where_imprecise(make(), difference / 4))
-
-
-def _is_total(ctx):
-    """Whether the answer is the total 2-norm on ordinary float32 gradients, split in three ways."""
-    made = [ctx.known_norm("random", tensors, elements) for tensors, elements in _ORDINARY]
-    return all(abs(ctx.norm(grads) / exact - 1) <= _BY_FORMULA for grads, exact in made)
+    if worst[2] is not None:
+        yield ctx.location(ctx.where_imprecise(worst[2](), worst[1] / 4))
 
 
 _NOTES = {
     "split_difference": "its formula depends on the split ({}): only the order was judged",
     "order_difference": "its formula depends on the order ({}): the order was not judged",
 }
-
-
-def _percent(by_formula):
-    return "{:.3g} % in float32".format(100 * by_formula) if math.isfinite(by_formula) else "it is 0 for equal elements"
-
-
-def _row(ctx, kind, compare, dtype, worst):
-    try:
-        difference, make = compare(ctx, dtype)
-    except (ctx.TargetRaised, ctx.NotApplicable) as error:
-        if dtype == "float32":
-            raise
-        yield ctx.note("{} gradients were not judged: {}".format(dtype, error))
-        return
-    if not math.isfinite(difference):
-        yield ctx.note("{} gradients were not judged: their norm is not finite".format(dtype))
-        return
-    allowed = _allowed(dtype, PROBE["policy"])
-    yield ctx.measurement(kind, difference, "ratio", dtype=dtype)
-    yield ctx.measurement("allowed_difference", allowed, "ratio", dtype=dtype, of=kind)
-    if difference > allowed and (worst[0] is None or difference / allowed > worst[0][0]):
-        worst[0] = (difference / allowed, difference, make)
 
 
 def _over_splits(ctx, dtype):

@@ -3,7 +3,7 @@
 
 import math
 
-from forms import run_alone, verdict
+from forms import rank_place, rank_rows, run_alone, verdict
 
 PROBE = {
     "title": "The norm of gradients on several meshes is not that of one process",
@@ -59,18 +59,8 @@ def measure(ctx):
             yield ctx.measurement(*number, mesh="pipeline", stage=stage)
     sites = []
     for mesh, reports in ctx.reported_by_ranks(_RANKS, cases).items():
-        for rank, report in enumerate(reports):
-            case = {"mesh": mesh, "rank": rank}
-            for number in report.numbers():
-                yield ctx.measurement(*number, **case)
-            if report.raised:
-                refused = report.raised.startswith("refuses: ") or mesh in _MIXED
-                name = "refused" if refused else "raised"
-                yield ctx.measurement(name, True, "truth", how=report.raised.split(". ")[0][:160], **case)
-                sites += [] if refused else [report.site]
-    if ctx.device != asked_on:
-        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
-    yield ctx.location(ctx.most_common(sites))
+        sites += yield from rank_rows(ctx, reports, mesh in _MIXED, mesh=mesh)
+    yield from rank_place(ctx, sites, asked_on)
 
 
 def judge(measurements, policy):

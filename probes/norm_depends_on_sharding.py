@@ -3,7 +3,7 @@
 
 import math
 
-from forms import run_alone, verdict
+from forms import rank_place, rank_rows, run_alone, verdict
 
 PROBE = {
     "version": 4,
@@ -55,19 +55,9 @@ def measure(ctx):
     sites = []
     for ranks in _RANKS:
         for placement, reports in ctx.reported_by_ranks(ranks, placements).items():
-            for rank, report in enumerate(reports):
-                case = {"placement": placement, "ranks": ranks, "rank": rank}
-                for number in report.numbers():
-                    yield ctx.measurement(*number, **case)
-                if report.raised:
-                    refused = report.raised.startswith("refuses: ")
-                    name = "refused" if refused else "raised"
-                    yield ctx.measurement(name, True, "truth", how=report.raised.split(". ")[0][:160], **case)
-                    if not refused and placement not in _PLAIN:
-                        sites.append(report.site)
-    if ctx.device != asked_on:
-        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
-    yield ctx.location(ctx.most_common(sites))
+            raised = yield from rank_rows(ctx, reports, placement=placement, ranks=ranks)
+            sites += [] if placement in _PLAIN else raised
+    yield from rank_place(ctx, sites, asked_on)
 
 
 def judge(measurements, policy):

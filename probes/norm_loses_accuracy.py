@@ -4,7 +4,7 @@
 import functools
 import math
 
-from forms import run_alone, verdict
+from forms import run_alone, unless_refused, verdict
 
 PROBE = {
     "version": 2,
@@ -73,16 +73,12 @@ def measure(ctx):
             continue
         case = {"dtype": dtype, "pattern": pattern, "tensors": tensors, "elements": tensors * elements}
         make = functools.partial(ctx.known_norm, pattern, tensors, elements, dtype, magnitude)
-        try:
-            grads, exact = make()
-            value = ctx.norm(grads)
-            expected = multiple * exact if multiple is not None else _own_answer(ctx, make()[0])
-        except (ctx.TargetRaised, ctx.NotApplicable) as error:
-            if dtype == "float32":
-                raise
+        found, note = unless_refused(ctx, dtype, lambda: _norm_and_truth(ctx, make, multiple))  # noqa: B023
+        if note:
             refused.add(dtype)
-            yield ctx.note("{} gradients were not judged: {}".format(dtype, error))
+            yield note
             continue
+        value, expected = found
         error = value / expected - 1 if expected and math.isfinite(expected) else math.nan
         allowed = _of_case(case, PROBE["policy"])
         if abs(error) > allowed and _is_cut_off(ctx, (pattern, tensors, elements, dtype, magnitude), value):
@@ -90,11 +86,16 @@ def measure(ctx):
             continue
         yield ctx.measurement("relative_error", error, "ratio", **case)
         yield ctx.measurement("allowed_error", allowed, "ratio", **case)
-        if _is_judged(value, error):
+        # inf and NaN are overflows, 0 is an underflow: other probes judge these.
+        if math.isfinite(value) and value > 0 and math.isfinite(error):
             worst.setdefault(dtype, []).append((abs(error) / allowed, abs(error), make))
     for dtype, errors in worst.items():
         yield ctx.measurement("largest_error", max(error for _, error, _ in errors), "ratio", dtype=dtype)
-    yield from _where(ctx, worst)
+    # The worst judged case of a dtype that training uses; its line is where half of its error has arisen.
+    cases = [case for dtype, errors in worst.items() if dtype != "float64" for case in errors if case[0] > 1]
+    if cases:
+        _, error, make = max(cases, key=lambda case: case[0])
+        yield ctx.location(ctx.where_imprecise(make()[0], error / 2))
 
 
 def _multiple_of_the_total(ctx):
@@ -116,18 +117,17 @@ def _is_cut_off(ctx, known, value):
     return ctx.norm(ctx.known_norm(*shape, magnitude / 2)[0]) == value
 
 
-def _own_answer(ctx, grads):
-    """The target's answer to the same values as float64."""
+def _norm_and_truth(ctx, make, multiple):
+    """The target's norm, and the exact one; of another formula its own result for the same values as float64."""
+    grads, exact = make()
+    value = ctx.norm(grads)
+    if multiple is not None:
+        return value, multiple * exact
     try:
-        return ctx.norm([grad.double() for grad in grads])
+        return value, ctx.norm([grad.double() for grad in make()[0]])
     except ctx.TargetRaised as error:
         reason = "its norm is not the total 2-norm, and it takes no float64 gradients to compare with: {}"
         raise ctx.NotApplicable(reason.format(error)) from error
-
-
-def _is_judged(value, error):
-    """Whether this probe has to say something: inf and NaN are overflows, 0 is an underflow."""
-    return math.isfinite(value) and value > 0 and math.isfinite(error)
 
 
 def _allowed(dtype, tensors, elements, policy):
@@ -150,14 +150,6 @@ def _allowed(dtype, tensors, elements, policy):
     summing = 1.0 - math.sqrt(max(0.0, 1.0 - steps * 2.0**-24))
     unit = {"bfloat16": 2.0**-8, "mixed": 2.0**-8, "float16": 2.0**-11}.get(dtype, 0.0)
     return summing + policy["roundings"] * unit
-
-
-def _where(ctx, worst):
-    """The line of the worst judged case of a dtype that training uses, found where half of its error has arisen."""
-    cases = [case for dtype, errors in worst.items() if dtype != "float64" for case in errors if case[0] > 1]
-    if cases:
-        _, error, make = max(cases, key=lambda case: case[0])
-        yield ctx.location(ctx.where_imprecise(make()[0], error / 2))
 
 
 def judge(measurements, policy):

@@ -4,7 +4,7 @@
 import bisect
 import math
 
-from forms import run_alone, verdict
+from forms import run_alone, unless_refused, verdict
 
 PROBE = {
     "title": "The norm of tiny gradients reads as zero",
@@ -31,29 +31,21 @@ _SMALL_MAGNITUDE = 1e-8
 
 
 def measure(ctx):
-    """Yield the boundary for every dtype (None: there is none), and the answer at 1e-30."""
+    """Yield the boundary for every dtype (None: there is none), and the norm at 1e-30."""
     ctx.role("norm")
-    case = {
-        "dtype": "float32",
-        "tensors": _TENSORS,
-        "elements": _TENSORS * _ELEMENTS,
-        "magnitude": _TINY_MAGNITUDE,
-    }
+    shape = {"tensors": _TENSORS, "elements": _TENSORS * _ELEMENTS}
+    case = {"dtype": "float32", **shape, "magnitude": _TINY_MAGNITUDE}
     yield ctx.measurement("norm", _norm(ctx, "float32", _TINY_MAGNITUDE), "norm", **case)
     expected = _norm(ctx, "float32", 1.0) * _TINY_MAGNITUDE
     yield ctx.measurement("expected_norm", expected, "norm", **case)
     for dtype, smallest in _CASES:
-        try:
-            vanishing = _boundary(ctx, dtype, smallest)
-        except (ctx.TargetRaised, ctx.NotApplicable) as error:
-            if dtype == "float32":
-                raise
-            yield ctx.note("{} gradients were not judged: {}".format(dtype, error))
+        found, note = unless_refused(ctx, dtype, lambda: (_boundary(ctx, dtype, smallest),))  # noqa: B023
+        if note:
+            yield note
             continue
-        case = {"dtype": dtype, "tensors": _TENSORS, "elements": _TENSORS * _ELEMENTS}
-        magnitude = None if vanishing is None else 2.0**vanishing
-        yield ctx.measurement("vanishing_magnitude", magnitude, "magnitude", **case)
-        if vanishing is not None and not ctx.located:
+        magnitude = None if found[0] is None else 2.0 ** found[0]
+        yield ctx.measurement("vanishing_magnitude", magnitude, "magnitude", dtype=dtype, **shape)
+        if magnitude is not None and not ctx.located:
             yield ctx.location(ctx.where("becomes_zero", ctx.gradients(_TENSORS, _ELEMENTS, dtype, 2.0**smallest)))
 
 
@@ -83,12 +75,10 @@ def judge(measurements, policy):
         return verdict(False, "the norm is right down to the smallest normal gradients")
     worst = max(found, key=lambda m: m.value)
     dtypes = ", ".join(sorted({m.case["dtype"] for m in found}))
-    message = "gradients of {:.3g} and below read too small in {}; the norm of {} is affected".format(
-        worst.value, worst.case["dtype"], dtypes
-    )
+    message = "gradients of {:.3g} and below read too small in {}; the norm of {} is affected"
     # Elements of 1e-4 are ordinary, and their squares too small for float16; 1e-23 is no gradient any more.
     occurs = "common" if worst.value > _SMALL_MAGNITUDE else "extreme"
-    return verdict(True, message, occurs=occurs)
+    return verdict(True, message.format(worst.value, worst.case["dtype"], dtypes), occurs=occurs)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 import math
 
-from forms import run_alone, verdict
+from forms import rank_place, run_alone, verdict
 
 PROBE = {
     "title": "What the ranks gather is not what one process has",
@@ -43,9 +43,7 @@ def measure(ctx):
                 yield ctx.measurement("largest_difference", _difference(answer, expected), "ratio", **case)
     if not total:
         raise ctx.NotApplicable("it calls no collective: it answers about the replicas that it is given")
-    if ctx.device != asked_on:
-        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
-    yield ctx.location(ctx.definition())
+    yield from rank_place(ctx, [], asked_on)
 
 
 def _difference(answer, expected):

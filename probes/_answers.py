@@ -6,28 +6,23 @@ No claim of a defect, so it is in no list of probes: a comparison asks it beside
 import functools
 import math
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "_answers",
     "version": 2,
-    "title": "The target's answers to seeded gradients",
+    "title": "The target's results for seeded gradients",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor", "train_step"],
     "categories": [],
-    "agent": "PT",
     "breaks": "upkeep",
     "occurs": "extreme",
     "lifecycle": "experimental",
-    "instrument": "numerics",
-    "motivation": "A rewrite that is meant to change only speed must give the same answers.",
-    "method": "Every number and truth value of the answer, for gradients of several dtypes, shapes, magnitudes, "
-    "layouts and special values, made from fixed seeds. With each case the exact norm of its gradients, and by how "
-    "much two careful answers may differ: twice what float32 sums in four accumulators and three roundings to a "
-    "16-bit type lose at most, as in norm_loses_accuracy. The types of the answer's numbers and tensors are recorded, "
-    "also on the simulated device; a target whose package calls collectives runs in two ranks, one without gradients.",
-    "limits": "The allowed difference is derived for norms and other sums of terms of one sign; a mean of gradients of "
-    "both signs may differ by more where they cancel. Tensors of more than one element in the answer are not compared.",
+    "motivation": "A rewrite that is meant to change only speed must return the same values.",
+    "method": "Every number of the result is recorded for gradients of several dtypes, shapes, magnitudes, layouts and "
+    "special values from fixed seeds, with the exact norm and the difference that two careful results may have. The "
+    "types of the parts are recorded too, also on the simulated device and in two ranks of which one has no gradients.",
+    "limits": "The allowed difference is derived for sums of terms of one sign. Tensors of several elements are not "
+    "compared.",
     "remediation": "",
-    "remediation_code": "",
-    "verification": [],
     "measurements": {
         "answer": "value",
         "raises": "text",
@@ -37,7 +32,7 @@ PROBE = {
         "equals_reference": "truth",
         "type": "text",
     },
-    "policy": {"accumulators": 4, "roundings": 3, "of_steps": 1e-4},
+    "policy": {"accumulators": 4, "roundings": 3, "of_steps": 0.0001},
 }
 
 # (pattern, tensors, elements of each, magnitude): known_norms are all of one sign, so that sums are well conditioned.
@@ -169,10 +164,8 @@ def _allowed(case, grads, policy):
 def judge(measurements, policy):
     """Nothing is judged: answers are compared with those of another revision."""
     fields = [m for m in measurements if m.name == "answer"]
-    return {"outcome": "not_reproduced", "message": "{} numbers answered".format(len(fields))}
+    return verdict(False, "{} numbers answered".format(len(fields)))
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

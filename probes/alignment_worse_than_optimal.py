@@ -1,33 +1,23 @@
 #!/usr/bin/env python3
 """How far is the alignment of singular directions from the best assignment, over gap and noise?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "alignment_worse_than_optimal",
-    "version": 1,
     "title": "The alignment of singular directions is not the best one",
     "contracts": ["aligned_svd"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "rare",
-    "lifecycle": "stable",
-    "instrument": "numerics",
     "devices": ["cuda", "cpu"],
-    "motivation": "Replicas order their singular directions by size, so noise swaps neighbours that are close. "
-    "Matching them one after the other cannot give back a direction that it took too early; no matching at all "
-    "averages over different directions. Both read as noise that the gradients do not have: echoes come out too low.",
-    "method": "Replicas of a known matrix plus noise, over three gaps between neighbouring singular values and five "
-    "noise levels. The score of an answer, |<u, u_ref>||<v, v_ref>| averaged over directions and replicas, against "
-    "that of the best assignment of the same directions (linear sum assignment). The reference is told by the score: "
-    "the first replica, the mean gradient or that of the first half, whichever the answer fits best. The boundary is "
-    "the smallest noise at which the shortfall shows, for each gap.",
-    "limits": "An alignment to anything else (another replica, a running mean) is judged by the nearest of the "
-    "three references. Signs are not judged: the score is blind to them. Above a noise of the largest singular value "
-    "the optimum itself is near chance.",
-    "remediation": "Assign with scipy.optimize.linear_sum_assignment on the similarity of each replica with the "
-    "reference: the optimum costs 10 ms at D = 1024 in compiled code.",
+    "motivation": "Noise swaps neighbouring singular directions between replicas. Greedy matching cannot undo an early "
+    "wrong match, so echoes come out too low.",
+    "method": "Replicas of a known matrix plus noise, for three gaps between singular values and five noise levels. "
+    "The score |<u, u_ref>||<v, v_ref>| of the result is compared with the best assignment of the same directions.",
+    "limits": "The reference is the first replica, the mean gradient or that of the first half, whichever fits best. "
+    "Signs are not judged.",
+    "remediation": "Assign with scipy.optimize.linear_sum_assignment on the similarity to the reference.",
     "remediation_code": "remedies/aligned_svds.py",
-    "verification": ["the score is the optimum's in every case of gap and noise"],
     "measurements": {
         "alignment_score": "score",
         "optimal_score": "score",
@@ -37,7 +27,7 @@ PROBE = {
     "policy": {"shortfall": 0.001},
 }
 
-_REPLICAS, _ROWS, _COLUMNS = 6, 16, 12
+_SIZES = (6, 16, 12)
 _GAPS = (0.5, 0.1, 0.02)
 _NOISES = (0.03, 0.1, 0.3, 1.0, 3.0)
 
@@ -47,7 +37,7 @@ def measure(ctx):
     cases = {}
     for gap in _GAPS:
         for noise in _NOISES:
-            cases[gap, noise] = ctx.alignment_scores(ctx.replicas(_REPLICAS, _ROWS, _COLUMNS, gap=gap, noise=noise))
+            cases[gap, noise] = ctx.alignment_scores(ctx.matrices("replicas", *_SIZES, gap=gap, noise=noise))
     names = next(iter(cases.values()))
     reference = max(names, key=lambda name: sum(scores[name][0] / scores[name][1] for scores in cases.values()))
     for (gap, noise), scores in cases.items():
@@ -75,7 +65,7 @@ def judge(measurements, policy):
         message = "the best assignment to {} in all {} cases of gap and noise".format(
             worst.case["reference"], len(shortfalls)
         )
-        return {"outcome": "not_reproduced", "message": message, "law": "optimal"}
+        return verdict(False, message, law="optimal")
     message = "score {:.3f} where {:.3f} can be had (gap {:g}, noise {:g}), {:.1%} less, aligned to {}".format(
         scores["alignment_score"],
         scores["optimal_score"],
@@ -85,10 +75,8 @@ def judge(measurements, policy):
         worst.case["reference"],
     )
     occurs = "common" if worst.value > 0.25 else "rare"
-    return {"outcome": "reproduced", "occurs": occurs, "message": message, "law": law}
+    return verdict(True, message, occurs=occurs, law=law)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

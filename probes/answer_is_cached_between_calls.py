@@ -1,31 +1,24 @@
 #!/usr/bin/env python3
 """Does a second call answer for the gradients of the first?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "answer_is_cached_between_calls",
     "version": 2,
-    "title": "Later calls return the first call's answer",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "title": "Later calls return the first call's result",
     "categories": ["Correctness bug"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "ordinary",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "A collector is called at every step, on the same model. functools.cache keyed by the model, an "
-    "attribute that is computed once, a dictionary in the module: the first step's numbers are logged for all of the "
-    "run, look healthy, and no test with one call sees it.",
-    "method": "One instance is called with some gradients and then 64 times with others: larger ones, smaller ones, "
-    "some that are not finite. A field is judged where first calls of their own give two values for the two. It is "
-    "kept where each of the later calls gives the first one's value, in both directions: so a largest value so far, a "
-    "moving average, an answer that is a step late or renewed every few steps is none. Arguments "
-    "that count steps advance by 1000 from call to call.",
-    "limits": "What is renewed less often than every 64 calls counts as kept. A cache keyed by the gradients' own "
-    "tensors is not met: a training step may make new ones or fill the old ones.",
+    "motivation": "A collector runs at every step on the same model. A cache keyed by the model, or an attribute that "
+    "is computed once, logs the first step's numbers for the whole run.",
+    "method": "One instance is called with some gradients and then 64 times with others. A field is stale if every "
+    "later call returns the first value, whether the gradients grow or shrink. Step counters advance by 1000 from call "
+    "to call.",
+    "limits": "A value that is renewed less often than every 64 calls counts as stale. A cache keyed by the gradient "
+    "tensors is not tried.",
     "remediation": "Compute from the gradients at every call; cache only what does not depend on them, such as the "
     "list of parameters.",
     "remediation_code": "remedies/total_norm.py",
-    "verification": ["a call on the same model with other gradients gives the answer of a first call with them"],
     "measurements": {"kept_fields": "count", "kept_value": "value", "expected_value": "value"},
 }
 
@@ -82,16 +75,14 @@ def judge(measurements, policy):
     kept = {name: {m.case["field"] for m in rows if m.case["change"] == name} for name in (*_DIRECTIONS, "not finite")}
     stuck = (kept["larger"] & kept["smaller"]) | kept["not finite"]
     if not stuck:
-        return {"outcome": "not_reproduced", "message": "later calls with other gradients answer for those"}
+        return verdict(False, "later calls with other gradients answer for those")
     shown = next(m for m in rows if m.case["field"] in stuck)
     expected = next(m for m in measurements if m.name == "expected_value" and m.case == shown.case)
     message = "{} later calls with other gradients give the first one's {}: {:.6g} instead of {:.6g}".format(
         _CALLS, ", ".join(sorted(filter(None, stuck))) or "answer", float(shown.value), float(expected.value)
     )
-    return {"outcome": "reproduced", "message": message}
+    return verdict(True, message)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

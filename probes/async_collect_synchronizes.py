@@ -1,30 +1,23 @@
 #!/usr/bin/env python3
 """Does the collecting step make the host wait more often than it promises?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "async_collect_synchronizes",
     "version": 2,
     "title": "The collection synchronises more often than it promises",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Performance bottleneck", "API design / contract violation"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "common",
-    "lifecycle": "stable",
     "statement_does": "waits for the device",
     "instrument": "syncs",
-    "motivation": "A collector that promises to leave its results on the device is called inside a stream, between "
-    "kernels, because of that promise. One hidden read serialises the stream, and nothing in the result shows it.",
-    "method": "Synchronisations of the collecting step alone, without the step that finishes it, at 4 and 64 tensors, "
-    "against what is promised: a number that the docstring states (no sync, one sync), none where the name ends in "
-    "_async, and none where the step that finishes the answer is the one that reads. What is asynchronous is told by "
-    "that: it returns before it has read, whatever it is called.",
-    "limits": "A promise made only in a document outside the code is not known here; name the finishing step to ask. "
-    "Of a docstring only sentences with a number of synchronisations are read; the word asynchronous is none.",
-    "remediation": "Return device tensors and read them in the finishing step, once, after the stream has been "
-    "waited for.",
+    "motivation": "Callers place an asynchronous collector between kernels because it promises not to wait. One hidden "
+    "read stalls the stream.",
+    "method": "Syncs of the collecting step alone at 4 and 64 tensors, against the promise: a number in the docstring, "
+    "none for a name that ends in _async, none where the finishing step reads the result.",
+    "limits": "A promise outside the code is not known. Of a docstring only sentences with a number of syncs are read.",
+    "remediation": "Return device tensors and read them once, in the finishing step.",
     "remediation_code": "remedies/collect_norm_async.py",
-    "verification": ["the collecting step synchronises at most as often as promised, at 4 and at 64 tensors"],
     "measurements": {"collect_sync_count": "count", "promised_sync_count": "count"},
 }
 
@@ -61,7 +54,7 @@ def judge(measurements, policy):
     promised = next(m for m in measurements if m.name == "promised_sync_count")
     worst = max((m for m in measurements if m.name == "collect_sync_count"), key=lambda m: m.value)
     if worst.value <= promised.value:
-        return {"outcome": "not_reproduced", "message": _kept(worst.value), "law": "{}".format(worst.value)}
+        return verdict(False, _kept(worst.value), law="{}".format(worst.value))
     message = "synchronisations in the collecting step: {:,} at {} tensors; promised: {}, by {}".format(
         worst.value, worst.case["tensors"], promised.value or "none", promised.case["place"]
     )
@@ -69,7 +62,7 @@ def judge(measurements, policy):
         message += ' ("{}", line {})'.format(promised.case["words"], promised.case["line"])
     # One wait a step is a few tens of microseconds of an idle device; one a tensor stalls it hundreds of times.
     occurs = "ordinary" if worst.value - promised.value >= worst.case["tensors"] else "common"
-    return {"outcome": "reproduced", "occurs": occurs, "message": message}
+    return verdict(True, message, occurs=occurs)
 
 
 def _kept(count):
@@ -79,6 +72,4 @@ def _kept(count):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -4,52 +4,24 @@
 import bisect
 import math
 
+from forms import attempt, run_alone, unless_refused, verdict
+
 PROBE = {
-    "id": "clip_destroys_gradients",
-    "version": 1,
     "title": "Clipping destroys finite gradients",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_step",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "gives the first value that is not finite",
-    "instrument": "numerics",
-    "motivation": "Clipping exists for exploding gradients, and there it fails: the norm overflows to inf (above "
-    "1.84e19 in float32, above 65,504 in float16), the coefficient limit / inf is 0, and a step that should have been "
-    "made small is lost without a word. inf * 0 or inf / inf makes NaN of every weight at the next step.",
-    "method": "Gradients of one magnitude, scaled by powers of two, are given to the target, and read afterwards. The "
-    "smallest norm at which they are zero, NaN, infinite, or have less than half the norm that ordinary ones are "
-    "clipped to, is found by bisection on the exponent, for each dtype. Raising, leaving them as they are and removing "
-    "them are shown, not judged: they lose nothing without a word.",
-    "limits": "Magnitudes are uniform: a small element beside a huge one may rightly become zero. The true norm stays "
-    "below 1.7e38, what float32 holds. A norm that is reduced over ranks is seen on one rank only. The float64 "
-    "boundary is shown and judged only where the policy sets judge_float64.",
-    "remediation": "Form the norm in float64, inside the reduction, and the coefficient from that; for float16, "
-    "multiply by its root twice. Otherwise refuse to clip by a norm that is not finite (error_if_nonfinite=True), so "
-    "that the step is skipped knowingly.",
-    "remediation_code": """import torch
-
-
-def clip_gradients(parameters, max_norm=1.0):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    values = [g.detach().coalesce().values() if g.is_sparse else g.detach() for g in grads]
-    if not values:
-        return torch.zeros((), dtype=torch.float64)
-    norms = torch._foreach_norm(values, 2, dtype=torch.float64)
-    norm = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
-    # In two steps: a coefficient below 6e-8 is zero in float16, where _foreach_mul_ rounds it to.
-    root = (max_norm / norm).clamp(max=1.0).sqrt()
-    for device in dict.fromkeys(g.device for g in grads):
-        own = [g for g in grads if g.device == device]
-        torch._foreach_mul_(own, root.to(device))
-        torch._foreach_mul_(own, root.to(device))
-    return norm
-""",
-    "verification": [
-        "no finite gradient is zero, NaN or far below the limit after clipping, at any norm float32 holds"
-    ],
+    "motivation": "Clipping exists for exploding gradients. When the norm overflows (1.84e19 in float32, 65,504 in "
+    "float16), the coefficient is 0 and the step is lost, or every weight becomes NaN.",
+    "method": "Gradients of one magnitude are scaled by powers of two and read after the call. Bisection finds the "
+    "smallest norm at which they are zero, NaN, infinite, or have less than half the usual clipped norm, for each "
+    "dtype.",
+    "limits": "Magnitudes are uniform, and the true norm stays below 1.7e38. Raising, or leaving the gradients alone, "
+    "is not judged. float64 is judged only with judge_float64.",
+    "remediation": "Compute the norm and the coefficient in float64; for float16, multiply by its root twice. Or "
+    "refuse to clip by a norm that is not finite (error_if_nonfinite=True).",
+    "remediation_code": "remedies/clip_gradients.py",
     "measurements": {
         "destroying_norm": "norm",
         "destroying_magnitude": "magnitude",
@@ -86,51 +58,42 @@ def measure(ctx):
     """Yield the boundary of every case (None: there is none), and what is left of gradients of 1e20."""
     if not ctx.plan.clips:
         raise ctx.NotApplicable("it does not clip: it sets no limit to gradients")
-    limit = _limit(ctx, "float32", 4, 1024, 126)
-    if limit is None and not _state(ctx, "float32", 4, 1024, 2.0 ** _ORDINARY[0][0], None)[1]:
+    usual = (4, 1024, "float32")
+    limit = _limit(ctx, usual, 126)
+    if limit is None and not _state(ctx, usual, 2.0 ** _ORDINARY[0][0], None)[1]:
         raise ctx.NotApplicable("it does not clip: what it leaves of ordinary gradients grows with them")
-    yield from _at_large_magnitude(ctx, limit)
+    case = {"dtype": "float32", "tensors": 4, "elements": 4096, "magnitude": _LARGE_MAGNITUDE}
+    left, _ = attempt(ctx, ctx.left_by, ctx.gradients(*usual, _LARGE_MAGNITUDE))
+    yield ctx.measurement("norm_after", None if left is None else _norm_of(left), "norm", **case)
+    yield ctx.measurement("expected_norm_after", limit, "norm", **case)
     for dtype, tensors, elements, largest in _CASES:
         # The true norm must stay below 2**127 (float32 holds it); float64 has its own range.
         root = math.sqrt(tensors * elements)
         highest = min(largest, (1022 if dtype == "float64" else 126) - math.ceil(math.log2(root)))
-        try:
-            limit = _limit(ctx, dtype, tensors, elements, highest)
-            destroyed = _boundary(ctx, dtype, tensors, elements, highest, limit)
-        except (ctx.TargetRaised, ctx.NotApplicable) as error:
-            if dtype == "float32":
-                raise
-            yield ctx.note("{} gradients were not judged: the target does not take them: {}".format(dtype, error))
+        shape = (tensors, elements, dtype)
+        found, note = unless_refused(ctx, dtype, lambda: _boundary(ctx, shape, highest))  # noqa: B023
+        if note:
+            yield note
             continue
+        limit, magnitude = found
         case = {"dtype": dtype, "tensors": tensors, "elements": tensors * elements}
-        magnitude = None if destroyed is None else 2.0**destroyed
-        how = "" if destroyed is None else _state(ctx, dtype, tensors, elements, magnitude, limit)[0]
+        how = "" if magnitude is None else _state(ctx, shape, magnitude, limit)[0]
         norm = None if magnitude is None else magnitude * root
         yield ctx.measurement("destroying_magnitude", magnitude, "magnitude", **case)
         yield ctx.measurement("destroying_norm", norm, "norm", how=how, **case)
-        state, _ = _state(ctx, dtype, tensors, elements, 2.0**highest, limit)
+        state, _ = _state(ctx, shape, 2.0**highest, limit)
         yield ctx.measurement("refused", state in ("refused", "removed"), "truth", how=state, **case)
         yield ctx.measurement("unclipped", state == "unclipped", "truth", **case)
-        if destroyed is not None and not ctx.located and dtype != "float64":
-            yield ctx.location(ctx.where_nonfinite(ctx.gradients(tensors, elements, dtype, magnitude)))
+        if magnitude is not None and not ctx.located and dtype != "float64":
+            yield ctx.location(ctx.where("becomes_nonfinite", ctx.gradients(*shape, magnitude)))
 
 
-def _at_large_magnitude(ctx, limit):
-    case = {"dtype": "float32", "tensors": 4, "elements": 4096, "magnitude": _LARGE_MAGNITUDE}
-    try:
-        norm = _norm_of(ctx.left_by(ctx.gradients(4, 1024, "float32", _LARGE_MAGNITUDE)))
-    except ctx.TargetRaised:
-        norm = None
-    yield ctx.measurement("norm_after", norm, "norm", **case)
-    yield ctx.measurement("expected_norm_after", limit, "norm", **case)
-
-
-def _limit(ctx, dtype, tensors, elements, highest):
+def _limit(ctx, shape, highest):
     """The norm to which ordinary gradients are clipped; None where it grows with them."""
     for pair in _ORDINARY:
         if max(pair) > highest:
             continue
-        norms = [_norm_of(ctx.left_by(ctx.gradients(tensors, elements, dtype, 2.0**exponent))) for exponent in pair]
+        norms = [_norm_of(ctx.left_by(ctx.gradients(*shape, 2.0**exponent))) for exponent in pair]
         if all(norm is not None and 0 < norm < math.inf for norm in norms) and abs(norms[1] / norms[0] - 1) < 0.02:
             return norms[0]
     return None
@@ -143,12 +106,11 @@ def _norm_of(grads):
     return math.sqrt(math.fsum(float((grad.double() ** 2).sum()) for grad in grads))
 
 
-def _state(ctx, dtype, tensors, elements, magnitude, limit):
+def _state(ctx, shape, magnitude, limit):
     """(what became of the gradients in a word, whether that destroys them)."""
-    grads = ctx.gradients(tensors, elements, dtype, magnitude)
-    try:
-        left = ctx.left_by(grads)
-    except ctx.TargetRaised:
+    tensors, elements, dtype = shape
+    left, error = attempt(ctx, ctx.left_by, ctx.gradients(*shape, magnitude))
+    if error is not None:
         return "refused", False
     norm = _norm_of(left)
     if norm is None:
@@ -157,28 +119,27 @@ def _state(ctx, dtype, tensors, elements, magnitude, limit):
         return "NaN", True
     if math.isinf(norm):
         return "infinite", dtype != "float64"
-    if any(not bool(grad.any()) for grad in left if grad.numel() and not _is_padding(grad, dtype)):
+    # Mixed gradients have an all-zero float16 tensor.
+    judged = [grad for grad in left if grad.numel() and not (dtype == "mixed" and str(grad.dtype) == "torch.float16")]
+    if not all(bool(grad.any()) for grad in judged):
         return "zero", True
     if limit is not None and norm < _GONE * min(limit, magnitude * math.sqrt(tensors * elements)):
         return "next to nothing", True
     return ("clipped", False) if limit is None or norm < 2 * limit else ("unclipped", False)
 
 
-def _is_padding(grad, dtype):
-    """The all-zero float16 tensor of mixed gradients."""
-    return dtype == "mixed" and str(grad.dtype) == "torch.float16"
-
-
-def _boundary(ctx, dtype, tensors, elements, highest, limit):
-    """The smallest exponent that destroys gradients, or None; 2 where ordinary ones are destroyed already."""
+def _boundary(ctx, shape, highest):
+    """The limit, and the smallest magnitude that destroys gradients, or None; 4 where ordinary ones are destroyed."""
+    limit = _limit(ctx, shape, highest)
 
     def destroys(exponent):
-        return _state(ctx, dtype, tensors, elements, 2.0**exponent, limit)[1]
+        return _state(ctx, shape, 2.0**exponent, limit)[1]
 
     if not destroys(highest):
-        return None
+        return limit, None
     sound = _ORDINARY[0][0]
-    return sound if destroys(sound) else bisect.bisect_left(range(highest), True, lo=sound + 1, key=destroys)
+    first = sound if destroys(sound) else bisect.bisect_left(range(highest), True, lo=sound + 1, key=destroys)
+    return limit, 2.0**first
 
 
 def judge(measurements, policy):
@@ -187,31 +148,26 @@ def judge(measurements, policy):
     if not policy.get("judge_float64"):
         destroyed = [m for m in destroyed if m.case["dtype"] != "float64"]
     if not destroyed:
-        return {"outcome": "not_reproduced", "message": _what_happens(measurements)}
+        return verdict(False, _what_happens(measurements))
     worst = min(destroyed, key=lambda m: m.value)
     if worst.value >= _REACHED_NORM:  # float16 ends near there itself: what is wider tells more
         worst = min([m for m in destroyed if m.case["dtype"] != "float16"] or destroyed, key=lambda m: m.value)
-    message = "from a norm of {:.3g} on, finite {} gradients are {} after clipping; destroyed for {}".format(
-        worst.value, worst.case["dtype"], worst.case["how"], ", ".join(sorted({m.case["dtype"] for m in destroyed}))
-    )
+    dtypes = ", ".join(sorted({m.case["dtype"] for m in destroyed}))
+    message = "from a norm of {:.3g} on, finite {} gradients are {} after clipping; destroyed for {}"
     # Squares of float16 overflow where an element reaches 256: norms of an ordinary bad step.
     wide = "rare" if worst.value < _DIVERGED_NORM else "extreme"
     occurs = "common" if worst.value < _REACHED_NORM else wide
-    return {"outcome": "reproduced", "occurs": occurs, "message": message}
+    return verdict(True, message.format(worst.value, worst.case["dtype"], worst.case["how"], dtypes), occurs=occurs)
 
 
 def _what_happens(measurements):
-    refused = sorted({m.case["dtype"] for m in measurements if m.name == "refused" and m.value})
-    unclipped = sorted({m.case["dtype"] for m in measurements if m.name == "unclipped" and m.value})
     parts = ["no finite gradients are destroyed up to the largest norm that float32 holds"]
-    if refused:
-        parts.append("it refuses the largest ones in " + ", ".join(refused))
-    if unclipped:
-        parts.append("it leaves the largest ones unclipped in " + ", ".join(unclipped))
+    texts = {"refused": "it refuses the largest ones in ", "unclipped": "it leaves the largest ones unclipped in "}
+    for name, words in texts.items():
+        dtypes = sorted({m.case["dtype"] for m in measurements if m.name == name and m.value})
+        parts += [words + ", ".join(dtypes)] if dtypes else []
     return "; ".join(parts)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

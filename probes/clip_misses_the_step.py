@@ -1,47 +1,26 @@
 #!/usr/bin/env python3
 """Do the gradients that the optimizer is handed keep to the limit, and to their direction?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "clip_misses_the_step",
-    "version": 1,
     "title": "Clipping misses the gradients that the step uses, or its limit",
     "contracts": ["train_step"],
     "categories": ["Correctness bug"],
-    "agent": "PT",
     "breaks": "wrong_step",
     "occurs": "common",
-    "lifecycle": "stable",
     "instrument": "steps",
     "devices": ["cpu"],
-    "motivation": (
-        "Gradients that are clipped after the step, before backward, on a copy, or of other parameters are "
-        "handed over as they are, and nobody notices until a spike ruins a run that was protected by name "
-        "only. A sum that is clipped after every micro-batch keeps to the limit and loses its direction: the "
-        "first micro-batches are made small again and again. Gradients that are divided after the clip arrive "
-        "far below the limit: the number of micro-batches or tokens changes the size of every clipped step."
-    ),
-    "method": (
-        "A small model of ours (embedding, tied output layer, a trained, a frozen and an unused parameter) is"
-        " trained by the step for some batches; torch's hooks of optimizers and Python's profiler see what "
-        "every backward, clip and step does. The limit is a tenth of the gradients' norm where the step reads"
-        " one, else the gradients are made larger than the limit that it calls torch with. At every step the "
-        "norm (for limits by value, the largest element) is compared with the limit, and the direction with "
-        "what the backwards added, against the same without clipping. A norm under half of the limit, and of "
-        "the norm without clipping, is reported too."
-    ),
-    "limits": (
-        "The model is small and runs on the host in one process: what sharding, several ranks, a compiled "
-        "step or an optimizer that is none of torch's does is not seen. A limit that the code has for itself "
-        "and does not apply by a function of torch's is not known."
-    ),
-    "remediation": (
-        "Clip once, after the last backward of a step and directly before optimizer.step(), all parameters "
-        "that the optimizer holds, after unscaling."
-    ),
+    "motivation": "Gradients that are clipped after the step, before backward, or on a copy reach the optimizer "
+    "unclipped. Clipping every micro-batch loses the direction; dividing after the clip makes the step too small.",
+    "method": "auditkit trains a small model with your step and records every backward, clip and optimizer step. With "
+    "a limit of a tenth of the norm, the norm at every step is compared with the limit, and the direction with that of "
+    "the unclipped step. Less than half the limit is reported too.",
+    "limits": "The small model runs on the host in one process: sharding, compiled steps and optimizers outside torch "
+    "are not seen. A limit that the code applies without torch's clipping functions is not known.",
+    "remediation": "Clip once, after the last backward and unscaling, directly before optimizer.step(), all parameters "
+    "of the optimizer.",
     "remediation_code": "remedies/training_step.py",
-    "verification": [
-        "no step is handed gradients above the limit or far below it, and clipping keeps their direction",
-    ],
     "measurements": {
         "limit": "norm",
         "reached": "norm",
@@ -77,7 +56,7 @@ def judge(measurements, policy):
         if row["reached"] > row["limit"] * (1 + policy["allowed_excess"]) and row["unclipped"] > row["limit"]:
             times = row["reached"] / row["limit"]
             message = "the step is handed gradients of {:.3g}, {:.3g} times the limit of {:.3g}"
-            return {"outcome": "reproduced", "message": message.format(row["reached"], times, row["limit"])}
+            return verdict(True, message.format(row["reached"], times, row["limit"]))
         expected = min(row["limit"], row["unclipped"])
         if 0 < row["reached"] < policy["least_of_limit"] * expected:
             message = (
@@ -85,18 +64,16 @@ def judge(measurements, policy):
             )
             message += "the gradients are made smaller after the clip"
             text = message.format(row["reached"], row["reached"] / expected, expected, row["limit"])
-            return {"outcome": "reproduced", "message": text}
+            return verdict(True, text)
         if row["usual_cosine"] > 0.999 and row["cosine"] < policy["least_cosine"]:
             message = "the step keeps to the limit and loses its direction: cosine {:.3f} with what its backwards added"
             message += ", {:.3f} where nothing is clipped; {} clips a step"
             text = message.format(row["cosine"], row["usual_cosine"], row["clip_calls"])
-            return {"outcome": "reproduced", "message": text}
+            return verdict(True, text)
     message = "{} steps keep to the limit of {:.3g} and to their direction: {:.3g} of {:.3g}"
     text = message.format(len(rows), row["limit"], row["reached"], row["unclipped"])
-    return {"outcome": "not_reproduced", "message": text}
+    return verdict(False, text)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,42 +1,26 @@
 #!/usr/bin/env python3
 """Are gradients clipped, and used, without the factor that a GradScaler multiplied the loss by?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "clip_on_scaled_gradients",
-    "version": 1,
     "title": "Gradients are clipped while a GradScaler's factor is in them",
     "contracts": ["train_step"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_step",
     "occurs": "common",
-    "lifecycle": "stable",
     "instrument": "steps",
     "devices": ["cpu"],
-    "motivation": (
-        "A GradScaler multiplies the loss by up to 65,536 so that float16 gradients do not vanish. Clipped "
-        "before unscale_, every gradient is above the limit, every step is cut to limit / factor, and the "
-        "learning rate changes whenever the scaler changes its factor. Used without unscaling, a step is as "
-        "much too large. unscale_ twice before one step, or after it, raises an error."
-    ),
-    "method": (
-        "A small model of ours (embedding, tied output layer, a trained, a frozen and an unused parameter) is"
-        " trained by the step for some batches; torch's hooks of optimizers and Python's profiler see what "
-        "every backward, clip and step does. The step is handed a GradScaler of 1024, which scales on the "
-        "host as on a device. The norm of the gradients that torch's clipping is called with, and that of "
-        "those the optimizer is handed, are divided by that of the unscaled gradients."
-    ),
-    "limits": (
-        "The model is small and runs on the host in one process: what sharding, several ranks, a compiled "
-        "step or an optimizer that is none of torch's does is not seen. Clipping by other code than torch's "
-        "is seen by its effect alone. A scaler that is made inside a function that was not run is not seen."
-    ),
-    "remediation": (
-        "Call scaler.unscale_(optimizer) once after the last backward of a step, then clip, then "
-        "scaler.step(optimizer) and scaler.update()."
-    ),
+    "motivation": "A GradScaler multiplies the loss by up to 65,536. Clipped before unscale_, every step is cut to "
+    "limit / scale; used without unscaling, a step is that much too large.",
+    "method": "auditkit trains a small model with your step and records every backward, clip and optimizer step. The "
+    "step gets a GradScaler of 1024. The norms at the clip and at the optimizer step are divided by that of the "
+    "unscaled gradients.",
+    "limits": "The small model runs on the host in one process: sharding, compiled steps and optimizers outside torch "
+    "are not seen. Clipping by other code than torch's is seen by its effect only.",
+    "remediation": "Call scaler.unscale_(optimizer) once after the last backward, then clip, then "
+    "scaler.step(optimizer) and scaler.update().",
     "remediation_code": "remedies/training_step.py",
-    "verification": ["gradients have no factor in them when they are clipped, and when they are used"],
     "measurements": {"scale": "ratio", "factor_at_clip": "ratio", "factor_at_step": "ratio", "refused": "truth"},
     "policy": {"allowed_factor": 1.1},
 }
@@ -60,24 +44,19 @@ def judge(measurements, policy):
     refusal = next((each.case["message"] for each in measurements if each.name == "refused"), None)
     if refusal is not None:
         message = "with an enabled GradScaler the step raises: {}".format(refusal)
-        return {"outcome": "reproduced", "breaks": "stops", "message": message}
+        return verdict(True, message, breaks="stops")
     at_clip, at_step = seen.get("factor_at_clip", 1.0), seen["factor_at_step"]
     if at_clip > policy["allowed_factor"]:
         message = "gradients are clipped with the scaler's factor of {:g} in them: {:.4g} times their true norm"
-        return {"outcome": "reproduced", "message": message.format(seen["scale"], at_clip)}
+        return verdict(True, message.format(seen["scale"], at_clip))
     if at_step > policy["allowed_factor"]:
         message = "the optimizer is handed gradients {:.4g} times as large as they are: the scaler's factor is {:g}"
-        return {"outcome": "reproduced", "message": message.format(at_step, seen["scale"])}
+        return verdict(True, message.format(at_step, seen["scale"]))
     if at_step * seen["scale"] < policy["allowed_factor"]:
         message = "the optimizer is handed gradients divided by the scaler's factor of {:g} twice"
-        return {"outcome": "reproduced", "message": message.format(seen["scale"])}
-    return {
-        "outcome": "not_reproduced",
-        "message": "the scaler's factor of {:g} is in no gradient that is clipped or used".format(seen["scale"]),
-    }
+        return verdict(True, message.format(seen["scale"]))
+    return verdict(False, "the scaler's factor of {:g} is in no gradient that is clipped or used".format(seen["scale"]))
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -3,65 +3,24 @@
 
 import math
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "counts_are_rounded",
     "version": 2,
     "title": "Counts are rounded on large tensors",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "extreme",
-    "lifecycle": "stable",
     "statement_does": "makes an inexact float of an exact count",
-    "instrument": "numerics",
-    "motivation": "float32 holds integers exactly only up to 2**24 = 16,777,216, bfloat16 up to 256. A count that "
-    "passes through one of them, or a fraction that is averaged in it, is wrong for a single large embedding.",
-    "method": "A planted odd number of zeros, NaNs or Infs, 2**k + 1 for growing k, must come back exactly: as the "
-    "count, or as the integer nearest to fraction times elements. The first k that fails is the boundary. The smallest "
-    "is planted in a matrix, a vector and a tensor of three dimensions, the others in the first of these that is "
-    "counted.",
-    "limits": "What is counted in no matrix, or in no vector, is not judged there and noted: leaving biases out may be "
-    "meant. Counts above 2**24 + 1 elements are not tried: a boundary at 2**31 (int32) stays unseen. A fraction is "
-    "judged by the integer it stands for, so a float32 fraction that rounds back correctly passes.",
-    "remediation": "Count in integers: torch.count_nonzero gives an int64 and, unlike bool.sum(), builds no int64 "
-    "copy of the mask. Add the counts of several tensors as integers, divide last, in Python. Packing small tensors "
-    "into buffers of a million elements copies each element once, and keeps launches from growing with the tensors.",
-    "remediation_code": """import torch
-
-
-def packs(grads, elements=1 << 20):
-    pieces, space = [], elements
-    for grad in grads:
-        for piece in grad.reshape(-1).split(elements):
-            if piece.numel() > space or (pieces and piece.device != pieces[0].device):
-                yield torch.cat(pieces)
-                pieces, space = [], elements
-            pieces.append(piece)
-            space -= piece.numel()
-    if pieces:
-        yield torch.cat(pieces)
-
-
-def gradient_counts(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    elements = sum(g.numel() for g in grads)
-    if not elements:
-        return {"zero_fraction": 0.0, "nan_count": 0, "inf_count": 0}
-    home, zeros, nans, infs = grads[0].device, 0, 0, 0
-    for pack in packs(grads):
-        zeros = zeros + (pack.numel() - torch.count_nonzero(pack)).to(home)
-        nans = nans + torch.count_nonzero(torch.isnan(pack)).to(home)
-        infs = infs + torch.count_nonzero(torch.isinf(pack)).to(home)
-    zero_count, nan_count, inf_count = torch.stack([zeros, nans, infs]).tolist()
-    return {
-        "zero_fraction": zero_count / elements,
-        "nan_count": nan_count,
-        "inf_count": inf_count,
-    }
-""",
-    "verification": ["planted counts of 2**24 + 1 zeros, NaNs and Infs come back exactly"],
+    "motivation": "float32 holds integers exactly up to 2**24 = 16,777,216, bfloat16 up to 256. A count that passes "
+    "through one of them is wrong for a single large embedding.",
+    "method": "2**k + 1 zeros, NaNs or Infs are planted for growing k and must be counted exactly, or as the integer "
+    "nearest to fraction times elements. The first k that fails is the boundary.",
+    "limits": "What is counted in no matrix, or in no vector, is not judged there. Counts above 2**24 + 1 are not "
+    "tried.",
+    "remediation": "Count in integers with torch.count_nonzero, add the counts of tensors as integers, and divide "
+    "last, in Python.",
+    "remediation_code": "remedies/gradient_counts.py",
     "measurements": {"count_error": "count"},
 }
 
@@ -91,7 +50,7 @@ def measure(ctx):
             yield ctx.measurement("count_error", error, "count", dimensions=dimensions, **case)
             if error:
                 if not ctx.located:
-                    yield ctx.location(ctx.where_count_rounds(_planted(ctx, kind, exponent, dimensions), planted))
+                    yield ctx.location(ctx.where("rounds_count", _planted(ctx, kind, exponent, dimensions), planted))
                 break
 
 
@@ -115,10 +74,7 @@ def judge(measurements, policy):
     if not wrong:
         kinds = ", ".join(sorted({m.case["kind"] for m in measurements}))
         largest = max(m.case["planted"] for m in measurements)
-        return {
-            "outcome": "not_reproduced",
-            "message": "{} counts are exact up to {:,}".format(kinds, largest),
-        }
+        return verdict(False, "{} counts are exact up to {:,}".format(kinds, largest))
     first = min(wrong, key=lambda m: m.case["planted"])
     message = "{:,} planted {}s are reported as {} ({})".format(
         first.case["planted"],
@@ -131,10 +87,8 @@ def judge(measurements, policy):
     shares = [abs(m.value) / m.case["planted"] for m in wrong]
     # One too few of 16,777,217 changes no decision; a count that is 1 % off, or no number, may.
     occurs = "extreme" if all(share < 0.01 for share in shares) else "common"
-    return {"outcome": "reproduced", "occurs": occurs, "message": message}
+    return verdict(True, message, occurs=occurs)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

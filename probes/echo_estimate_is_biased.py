@@ -3,47 +3,23 @@
 
 import math
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "echo_estimate_is_biased",
-    "version": 1,
     "title": "The spectral echo depends on the number of replicas",
     "contracts": ["spectral_echo"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "common",
-    "lifecycle": "stable",
-    "instrument": "numerics",
     "devices": ["cuda", "cpu"],
-    "motivation": "An echo says how much of a singular direction is signal. An estimate that divides a sum over "
-    "triples of replicas by a sum over all pairs reads sqrt(1 - 2/R) where all replicas agree: 0.58 for 3 of them "
-    "and 0.87 for 8, so that runs with another number of replicas cannot be compared, and every direction looks "
-    "noisier than it is.",
-    "method": "Echoes of R identical replicas, which are 1, and of R replicas with orthogonal left singular vectors, "
-    "which are 0, for R = 2, 3, 4, 8, 16 and 32. The law in R is the measurement. A ValueError that refuses too few "
-    "replicas is no finding.",
-    "limits": "Two known ends are tested, not what lies between: an estimate that bends there passes. Where factors "
-    "are handed over, they are aligned by the best assignment to the first replica.",
-    "remediation": "Sum numerator and denominator over the same triples of three different replicas, p, a and b: "
-    "Z_ap Z_pb Z_ab over Z_ab squared. Refuse fewer than three: two replicas cannot tell whose noise parts them.",
-    "remediation_code": """import torch
-
-
-def spectral_echoes(u_RND, v_RMD):
-    \"\"\"(D,) of the aligned singular vectors of R replicas: 1 where all agree, 0 where none do.\"\"\"
-    replicas = u_RND.shape[0]
-    if replicas < 3:
-        raise ValueError("an echo needs 3 replicas, not {}".format(replicas))
-    u_RND, v_RMD = u_RND.float(), v_RMD.float()
-    z_DRR = torch.einsum("and,bnd->dab", u_RND, u_RND) * torch.einsum("amd,bmd->dab", v_RMD, v_RMD)
-    z_DRR = z_DRR * (1 - torch.eye(replicas, device=z_DRR.device))
-    triples_DR = torch.einsum("dap,dpb,dab->dp", z_DRR, z_DRR, z_DRR)
-    squares = z_DRR.square()
-    pairs_DR = squares.sum((1, 2))[:, None] - 2 * squares.sum(1)  # without those of replica p
-    squared_DR = torch.where(pairs_DR > 1e-10, triples_DR / pairs_DR.clamp_min(1e-10), 0.0)
-    return squared_DR.clamp(0, 1).sqrt().mean(1)
-""",
-    "verification": ["identical replicas echo 1 and orthogonal ones 0 for every R that is accepted"],
+    "motivation": "An estimate that divides a sum over triples of replicas by a sum over all pairs reads sqrt(1 - 2/R) "
+    "for identical replicas: 0.58 for 3 and 0.87 for 8, so runs cannot be compared.",
+    "method": "Echoes of R identical replicas must be 1, and of R orthogonal ones 0, for R = 2, 3, 4, 8, 16 and 32. A "
+    "ValueError that refuses too few replicas is no finding.",
+    "limits": "Only these two ends are tested. Factors are aligned by the best assignment to the first replica.",
+    "remediation": "Sum numerator and denominator over the same triples of different replicas, and refuse fewer than "
+    "three.",
+    "remediation_code": "remedies/spectral_echoes.py",
     "measurements": {"echo_of_identical": "echo", "echo_of_orthogonal": "echo", "refused": "truth"},
     "policy": {"tolerance": 0.001, "orthogonal_tolerance": 0.05},
 }
@@ -57,8 +33,8 @@ def measure(ctx):
     answered = 0
     for count in _COUNTS:
         try:
-            same = ctx.echoes(ctx.identical(count, count * _COLUMNS, _COLUMNS))
-            apart = ctx.echoes(ctx.orthogonal(count, _COLUMNS))
+            same = ctx.echoes(ctx.matrices("identical", count, count * _COLUMNS, _COLUMNS))
+            apart = ctx.echoes(ctx.matrices("orthogonal", count, _COLUMNS))
         except ctx.TargetRaised as error:
             if not (error.deliberate and "ValueError" in str(error)):
                 raise
@@ -89,16 +65,14 @@ def judge(measurements, policy):
     law = ", ".join("{:.3f} at R = {}".format(value, count) for count, value in same.items())
     if not low and not high:
         message = "identical replicas echo 1 and orthogonal ones 0 from R = {} on".format(min(same))
-        return {"outcome": "not_reproduced", "message": message, "law": law}
+        return verdict(False, message, law=law)
     parts = []
     if low:
         parts.append("identical replicas echo " + ", ".join("{:.3f} at R = {}".format(v, n) for n, v in low.items()))
     if high:
         parts.append("orthogonal ones echo " + ", ".join("{:.3f} at R = {}".format(v, n) for n, v in high.items()))
-    return {"outcome": "reproduced", "message": "; ".join(parts), "law": law}
+    return verdict(True, "; ".join(parts), law=law)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

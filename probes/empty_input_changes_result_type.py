@@ -4,46 +4,26 @@
 import contextlib
 import re
 
+from forms import attempt, joined, run_alone, verdict
+
 PROBE = {
-    "id": "empty_input_changes_result_type",
-    "version": 1,
-    "title": "Without gradients the answer is another",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "title": "An empty input changes the result's type",
     "categories": ["API design / contract violation", "Correctness bug"],
-    "agent": "PT",
     "breaks": "stops",
     "occurs": "rare",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "Before the first backward pass, with a frozen model or with a module that has no parameters yet, "
-    "there are no gradients. Code that reads the answer was written against the usual one: a missing key or a "
-    "float in place of a tensor stops the training run there, and so does an exception from inside torch.",
-    "method": "The fields that answers to three, two and one gradients share, and their kinds (number, tensor, truth "
-    "value, mapping), are looked for in the answers to no tensors at all and to parameters without gradients; of "
-    "two groups, in either and in both. What an asynchronous collecting step returns is compared too.",
-    "limits": "An int in place of a float, more fields than usual, a text that becomes None and the lengths of lists "
-    "are not judged; nor is None where the annotation allows it, or an exception that the target raises in its own "
-    "words about the missing gradients. Private attributes are not compared, keys of mappings are.",
-    "remediation": "Return from one place: let the sums of nothing be zeros of the usual kind (a tensor for a tensor), "
-    "on the path that all inputs take, instead of returning something else early.",
-    "remediation_code": """import torch
-
-
-def gradient_norms(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64) if grads else [torch.zeros((), dtype=torch.float64)]
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    total, largest = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
-    return {"grad_norm": total, "max_norm": largest, "tensors": len(grads)}
-""",
-    "verification": ["the answer without gradients has the fields of the usual answer, of the same kinds"],
+    "motivation": "Before the first backward, or with a frozen model, there are no gradients. A missing key, a float "
+    "instead of a tensor, or an exception from inside torch stops the run there.",
+    "method": "The fields and kinds that the results for three, two and one gradients share must be in the results for "
+    "no tensors and for parameters without gradients; of two groups, in either and in both.",
+    "limits": "An int for a float, additional fields, None where the annotation allows it, and an exception in the "
+    "target's own words about missing gradients are not judged.",
+    "remediation": "Return from one place: let the sums of nothing be zeros of the usual kind.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"raises": "truth", "missing_fields": "count", "changed_kinds": "count"},
 }
 
-_NO_PARAMETERS, _NO_GRADIENTS = "no tensors", "no gradients yet"
 _SPEAKS_OF_NOTHING = re.compile(r"empty|no\b|none|without|nothing|missing|at least|zero|backward", re.IGNORECASE)
-# What torch says to whoever makes an optimizer, before the target is called.
+# torch's refusal to make an optimizer, before the target is called.
 _OPTIMIZERS_REFUSAL = "ValueError: optimizer got an empty parameter list"
 _MOST_FIELDS, _MOST_INPUTS = 8, 2
 
@@ -56,31 +36,30 @@ def measure(ctx):
     steps = ([("pending answer", False)] if ctx.has_finish else []) + [("answer", True)]
     usual = {step: _usual_structure(ctx, whole) for step, whole in steps}
     sites, refusals = [], []
+
+    def raised(error, text, is_meant, case):
+        (refusals if is_meant else sites).append(error.site)
+        return ctx.measurement("raises", True, "truth", error=text, deliberate=is_meant, **case)
+
     for name, first, second in _empty_inputs(ctx):
         for step, whole in steps:
             case = {"input": name, "step": step}
-            try:
-                answer = ctx.ask(first, second, whole)
-            except ctx.TargetRaised as error:
-                is_meant = error.deliberate or str(error) == _OPTIMIZERS_REFUSAL
-                (refusals if is_meant else sites).append(error.site)
-                yield ctx.measurement("raises", True, "truth", error=str(error), deliberate=is_meant, **case)
+            answer, error = attempt(ctx, ctx.ask, first, second, whole)
+            if error is not None:
+                yield raised(error, str(error), error.deliberate or str(error) == _OPTIMIZERS_REFUSAL, case)
                 break
             missing, changed = _compare(usual[step], answer)
             for path in sorted(answer.broken.keys() & usual[step].keys()):
                 error = answer.broken[path]
-                (refusals if error.deliberate else sites).append(error.site)
-                text = "{} (asked for {})".format(error, path)
-                yield ctx.measurement("raises", True, "truth", error=text, deliberate=error.deliberate, **case)
+                yield raised(error, "{} (asked for {})".format(error, path), error.deliberate, case)
             yield ctx.measurement("missing_fields", len(missing), "count", fields=missing, **case)
             yield ctx.measurement("changed_kinds", len(changed), "count", fields=changed, **case)
-            if missing or changed:
-                sites.append(answer.site)
+            sites += [answer.site] if missing or changed else []
     yield ctx.location(next((site for site in sites + refusals if site is not None), None) or ctx.definition())
 
 
 def _usual_structure(ctx, whole):
-    """The parts that the answers to three, two and one gradients have in common."""
+    """The parts that the results for three, two and one gradients have in common."""
     sound, other = ctx.benign(), ctx.benign(seed=1)
     answers = [ctx.ask(sound, other, whole)]
     for count in (2, 1):
@@ -91,9 +70,9 @@ def _usual_structure(ctx, whole):
 
 def _empty_inputs(ctx):
     """Name, first and second group of every input of which a group holds no gradient."""
-    empties = {_NO_PARAMETERS: []}
+    empties = {"no tensors": []}
     if ctx.plan.feed.takes != "gradients":
-        empties[_NO_GRADIENTS] = [None, None, None]
+        empties["no gradients yet"] = [None, None, None]
     for name, empty in empties.items():
         if ctx.plan.groups > 1:
             yield name + " in the first group", empty, ctx.benign(seed=1)
@@ -107,22 +86,16 @@ def _compare(usual, answer):
     reported = set(answer.broken)
     for path, kind in usual.items():
         now = answer.structure.get(path)
-        if path in reported or any(_is_below(path, parent) for parent in reported) or now == kind:
+        is_below = any(parent == "" or path.startswith(parent + ".") for parent in reported)
+        if path in reported or is_below or now == kind:
             continue
         if now is None:
             missing.append(path)
         elif kind != "None" and not now.startswith("None,") and (kind, now) != ("text", "None"):
-            changed.append("{} is {} instead of {}".format(path or "it", _with_article(now), _with_article(kind)))
+            kinds = (each if each == "None" else "a " + each for each in (now, kind))
+            changed.append("{} is {} instead of {}".format(path or "it", *kinds))
         reported.add(path)
     return missing, changed
-
-
-def _with_article(kind):
-    return kind if kind == "None" else "a " + kind
-
-
-def _is_below(path, parent):
-    return parent == "" or path.startswith(parent + ".")
 
 
 def judge(measurements, policy):
@@ -135,44 +108,34 @@ def judge(measurements, policy):
             continue
         for field in [m.case["error"]] if is_raised else m.case["fields"]:
             inputs.setdefault((m.name, step, field), []).append(m.case["input"])
-            if is_raised or (step == "answer" and m.name != "missing_fields"):
-                reaches_caller = True
+            reaches_caller = reaches_caller or is_raised or (step == "answer" and m.name != "missing_fields")
     if inputs:
-        # A mapping without a total may be meant so, and what a pending answer lacks, its second step may know of.
-        breaks = "stops" if reaches_caller else "upkeep"
-        return {"outcome": "reproduced", "message": _tell(inputs), "breaks": breaks}
+        # A mapping without a total may be meant, and the second step may know what a pending result lacks.
+        return verdict(True, _clauses(inputs), breaks="stops" if reaches_caller else "upkeep")
     if refusals:
-        message = "it says that there are no gradients: " + "; ".join(dict.fromkeys(refusals))
-    else:
-        message = "the answer without gradients has the fields and kinds of the usual one"
-    return {"outcome": "not_reproduced", "message": message}
+        return verdict(False, "it says that there are no gradients: " + "; ".join(dict.fromkeys(refusals)))
+    return verdict(False, "the answer without gradients has the fields and kinds of the usual one")
 
 
-def _tell(inputs):
+def _clauses(inputs):
     """One clause for all fields of a step that the same inputs change in the same way."""
     alike = {}
     for (name, step, field), cases in inputs.items():
         alike.setdefault((name, step, tuple(dict.fromkeys(cases))), []).append(field)
     clauses = []
     for (name, step, cases), fields in alike.items():
-        text = _joined(fields, _MOST_FIELDS)
+        text = joined(fields, _MOST_FIELDS)
         if name == "raises":
             text = "raises " + text
         elif name == "missing_fields":
             text = "the {} lacks {}".format(step, text)
         else:
-            form = "the {} {}" if text.startswith("it is") else "in the {}, {}"
-            text = form.format(step, text[3:] if text.startswith("it is") else text)
-        clauses.append("{} ({})".format(text, _joined(cases, _MOST_INPUTS)))
+            text = (
+                "the {} {}".format(step, text[3:]) if text.startswith("it is") else "in the {}, {}".format(step, text)
+            )
+        clauses.append("{} ({})".format(text, joined(cases, _MOST_INPUTS)))
     return "; ".join(clauses)
 
 
-def _joined(names, most):
-    more = len(names) - most
-    return ", ".join(names[:most]) + (" and {} more".format(more) if more > 0 else "")
-
-
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,46 +1,28 @@
 #!/usr/bin/env python3
 """Is the answer to a generator of gradients the answer to the list of them?"""
 
+from forms import attempt, run_alone, text, verdict
+
 PROBE = {
-    "id": "fails_on_generator_input",
-    "version": 1,
-    "title": "A generator gives another answer than a list",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "title": "A generator gives another result than a list",
     "categories": ["Correctness bug", "API design / contract violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "statement_does": "reads an iterator that is at its end",
-    "instrument": "numerics",
-    "motivation": "module.parameters() is a generator: the second loop over it finds nothing. What that loop counts is "
-    "0, what it looks for is never found, and nothing says so; or it raises for an input that its annotation allows.",
-    "method": "The same gradients are handed over once as a list and once as a generator. Every field of the answer "
-    "must be the same to six digits, and so must the gradients be afterwards. Fields that differ between two equal "
-    "calls with a list (a clock) are left out.",
-    "limits": "A TypeError for a generator is not reported where the argument is declared as a list or takes bare "
-    "gradients, nor is any refusal in the target's own words. Targets that take a module are not asked.",
-    "remediation": "Make a list of the argument first, and use nothing but the list from then on.",
-    "remediation_code": """import torch
-
-
-def layer_norms(parameters):
-    grads = [p.grad for p in list(parameters) if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "max_norm": 0.0, "tensors": 0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    total, largest = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
-    return {"grad_norm": total, "max_norm": largest, "tensors": len(grads)}
-""",
-    "verification": ["a generator and a list of the same gradients give the same answer"],
+    "motivation": "module.parameters() is a generator. A second loop over it finds nothing: its counts are 0 and "
+    "nothing says so.",
+    "method": "The same gradients are passed as a list and as a generator. Every field, and the gradients afterwards, "
+    "must be the same to six digits. Fields that differ between two equal calls are left out.",
+    "limits": "A TypeError is not reported where a list is declared or bare gradients are taken, nor is the target's "
+    "own refusal.",
+    "remediation": "Make a list of the argument first, and use only the list.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"same_answer": "truth", "list_value": "value", "generator_value": "value"},
 }
 
 
 def measure(ctx):
-    """Yield whether the answers are the same, and every field that differs, for both."""
+    """Yield whether the results are the same, and every field that differs, for both."""
     takes = ctx.plan.feed.takes
     if takes not in ("parameters", "named_parameters", "gradients"):
         raise ctx.NotApplicable("it takes {} {}, not an iterable".format("an" if takes[0] == "o" else "a", takes))
@@ -48,19 +30,19 @@ def measure(ctx):
         raise ctx.NotApplicable("it takes one tensor, not an iterable")
     if ctx.plan.feed.container == "iterator":
         raise ctx.NotApplicable("it answers only to an iterator: there is no list's answer to compare with")
-    expected, left = _ask(ctx, one_pass=False)
-    again, _ = _ask(ctx, one_pass=False)
+    (expected, left), (again, _) = (_result(ctx) for _ in range(2))
     clocks = set(ctx.unequal_fields(expected, again))
     case = {"takes": takes, "declares_list": ctx.declares_sized}
-    try:
-        answer, left_by_generator = _ask(ctx, one_pass=True)
-    except ctx.TargetRaised as error:
+    found, error = attempt(ctx, _result, ctx, True)
+    if error is not None:
         case.update(error=str(error), deliberate=error.deliberate)
         yield ctx.measurement("same_answer", False, "truth", **case)
         yield ctx.location(error.site or ctx.definition())
         return
+    answer, left_by_generator = found
     differing = [path for path in ctx.differences(expected, answer) if path not in clocks]
-    gradients = _differing_tensors(left, left_by_generator)
+    # A clip that finds nothing in the generator leaves the gradients as they were.
+    gradients = sum(grad.tolist() != other.tolist() for grad, other in zip(left, left_by_generator, strict=True))
     yield ctx.measurement("same_answer", not differing and not gradients, "truth", gradients=gradients, **case)
     for path in differing:
         yield ctx.measurement("list_value", expected[path], "value", field=path)
@@ -68,50 +50,39 @@ def measure(ctx):
     yield ctx.location(ctx.where_read_again(ctx.benign(), ctx.benign(seed=1)))
 
 
-def _ask(ctx, one_pass):
-    """The numbers of the answer, and the gradients as the call leaves them."""
+def _result(ctx, one_pass=False):
+    """The numbers of the result, and the gradients as the call leaves them."""
     grads = ctx.benign()
     return ctx.ask(grads, ctx.benign(seed=1), one_pass=one_pass).fields, grads
 
 
-def _differing_tensors(grads, others):
-    """How many gradients one call left with other values than the other: clipped by one of them only."""
-    return sum(grad.tolist() != other.tolist() for grad, other in zip(grads, others, strict=False))
-
-
 def judge(measurements, policy):
-    """Reproduced where a value differs, and where the generator raises what no one meant to raise."""
+    """Reproduced where a value differs, and where a generator raises what was not meant."""
     same = next(m for m in measurements if m.name == "same_answer")
     case = same.case
     if same.value:
-        return {"outcome": "not_reproduced", "message": "a generator and a list give the same answer"}
+        return verdict(False, "a generator and a list give the same answer")
     if "error" in case:
         wants_list = case["declares_list"] or case["takes"] == "gradients"
         if case["deliberate"] or (wants_list and case["error"].startswith("TypeError")):
-            return {"outcome": "not_reproduced", "message": "it refuses a generator: " + case["error"]}
+            return verdict(False, "it refuses a generator: " + case["error"])
         message = "a generator of {} raises {}; a list of them does not".format(case["takes"], case["error"])
-        return {"outcome": "reproduced", "message": message, "breaks": "stops", "occurs": "rare"}
-    lists = {m.case["field"]: m.value for m in measurements if m.name == "list_value"}
-    generators = {m.case["field"]: m.value for m in measurements if m.name == "generator_value"}
+        return verdict(True, message, breaks="stops", occurs="rare")
+    values = {name: {m.case["field"]: m.value for m in measurements if m.name == name} for name in _VALUES}
     texts = [
-        "{} {} for a generator, {} for a list".format(path or "the answer", _shown(generators[path]), _shown(value))
-        for path, value in lists.items()
+        "{} {} for a generator, {} for a list".format(
+            path or "the answer", *(text(values[n][path], 4) for n in _VALUES)
+        )
+        for path in values["list_value"]
     ]
     if case["gradients"]:
         texts.append("{} gradients are left with other values".format(case["gradients"]))
     # torch's own examples pass model.parameters(), a generator; one of tensors, or of names, is rarer.
-    verdict = {"outcome": "reproduced", "message": "; ".join(texts)}
-    verdict["occurs"] = "ordinary" if case["takes"] == "parameters" else "common"
-    return verdict
+    return verdict(True, "; ".join(texts), occurs="ordinary" if case["takes"] == "parameters" else "common")
 
 
-def _shown(value):
-    if value is None:
-        return "missing"
-    return "{:.4g}".format(value) if isinstance(value, float) else str(value)
+_VALUES = ("generator_value", "list_value")
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

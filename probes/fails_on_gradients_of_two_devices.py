@@ -1,118 +1,74 @@
 #!/usr/bin/env python3
 """Do gradients that lie on two devices raise without saying so, or change the answer?"""
 
+from forms import compare_numbers, run_alone, verdict
+
 PROBE = {
-    "id": "fails_on_gradients_of_two_devices",
     "version": 2,
-    "title": "Gradients on two devices raise or change the answer",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "title": "Gradients on two devices raise or change the result",
     "categories": ["Correctness bug", "API design / contract violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "lifecycle": "stable",
     "instrument": "devices",
     "devices": ["cuda", "simulated"],
-    "motivation": "Pipeline stages, a model that is spread over devices, and layers that are offloaded to the host "
-    "leave gradients on several devices. A collector written for one raises deep in torch, in words that name no "
-    "parameter, or leaves a device's gradients out and reports too small a norm.",
-    "method": "Four gradients are laid alternately on two devices (host and device, and two devices where there are or "
-    "are pretended to be), either device first; of two groups also one on each. The norm and the counts must be those "
-    "of the same values on one device. The values are powers of two, so that only the last rounding may differ.",
-    "limits": "Fields that are neither norm nor count are not compared, but must not be fewer. A refusal is clear "
-    "where its text speaks of devices and the checkout itself raised it, or where it is a ValueError. On a machine "
-    "with one GPU the pair of two devices is not measured; in simulation device checks are those of torch's operators, "
-    "not of kernels from elsewhere.",
-    "remediation": "Reduce every gradient where it lies and bring only the results to one device, as "
-    "torch.nn.utils.get_total_norm does: torch.stack takes tensors of one device alone. Or look at the devices first "
-    "and raise a ValueError that names them.",
-    "remediation_code": "remedies/total_norm_on_one_device.py",
-    "verification": [
-        "gradients on host and device, and on two devices, give the norm and the counts of the same values on one",
-    ],
+    "motivation": "Pipeline stages and offloaded layers leave gradients on several devices. A collector for one device "
+    "raises deep in torch, or leaves out a device and reports a norm that is too small.",
+    "method": "Four gradients alternate between two devices (host and device; two devices where there are two); of two "
+    "groups also one on each. Norm and counts must be those of the same values on one device.",
+    "limits": "Other fields are not compared, but must not be fewer. A refusal is clear if it names devices and the "
+    "checkout raised it, or if it is a ValueError.",
+    "remediation": "Reduce every gradient on its device and move only the results, as torch.nn.utils.get_total_norm "
+    "does. Or raise a ValueError that names the devices.",
+    "remediation_code": "remedies/total_norm.py",
     "measurements": {"raises": "truth", "relative_difference": "ratio"},
-    "policy": {"tolerance": 1e-5},
+    "policy": {"tolerance": 1e-05},
 }
-
-_HOME = ("cuda:0",)
 
 
 def measure(ctx):
     """Yield for every arrangement whether it raises, and how far norm and counts are from those on one device."""
-    for role, make in ctx.compared_roles():
-        references = {}
-        for pair, name, first, second in _arrangements(ctx, role):
-            if second not in references:
-                references[second] = ctx.reference_number(role, make, ctx.on_devices, _HOME, second)
-            case = {"devices": " and ".join(pair), "arrangement": name}
-            try:
-                value = ctx.number_of_changed(role, make, ctx.on_devices, first, second)
-            except ctx.TargetRaised as error:
-                case.update(error=str(error), deliberate=error.deliberate)
-                yield ctx.measurement("raises", True, "truth", **case)
-                if not ctx.located and not _is_clear(case):
-                    yield ctx.location(error.site or ctx.definition())
-                continue
-            yield ctx.measurement("raises", False, "truth", **case)
-            expected, is_stable = references[second]
-            if not is_stable or (role is None and value >= expected):
-                continue
-            difference = ctx.relative_difference(value, expected)
-            case.update(field=_field(ctx, role), answer=_text(value), expected=_text(expected))
-            yield ctx.measurement("relative_difference", difference, "ratio", **case)
-            if difference > PROBE["policy"]["tolerance"] and not ctx.located:
-                given, home = (ctx.on_devices(make(), devices) for devices in (first, _HOME))
-                yield ctx.location(ctx.definition() if second else ctx.where_different(given, home))
 
+    def arrangements(role):
+        for pair in ctx.device_pairs:
+            # Counts are taken in the same way whichever device comes first.
+            for first in (pair, pair[::-1]) if role in ("norm", None) else (pair,):
+                name = "alternating, {} first".format(first[0])
+                yield {"devices": " and ".join(pair), "arrangement": name}, first, None
+            if ctx.plan.groups > 1 and role in ("norm", None):
+                name = "the first group on {}, the second on {}".format(*pair)
+                yield {"devices": " and ".join(pair), "arrangement": name}, pair[:1], pair[1:]
 
-def _arrangements(ctx, role):
-    """Pair, name, devices of the first group by turns, and of the second (None: as the plan found it)."""
-    for pair in ctx.device_pairs:
-        yield pair, "alternating, {} first".format(pair[0]), pair, None
-        if role not in ("norm", None):  # counts are taken in the same way whichever device comes first
-            continue
-        yield pair, "alternating, {} first".format(pair[1]), pair[::-1], None
-        if ctx.plan.groups > 1:
-            yield pair, "the first group on {}, the second on {}".format(*pair), pair[:1], pair[1:]
+    def is_wrong(_, difference):
+        return difference > PROBE["policy"]["tolerance"]
 
-
-def _field(ctx, role):
-    """The field that is compared; an answer without norm and counts must still hold as many numbers."""
-    return "the count of its numbers" if role is None else ctx.role(role).path or role
-
-
-def _text(value):
-    return "missing" if value is None else "{:.6g}".format(value)
-
-
-def judge(measurements, policy):
-    """Reproduced where the answer changes, or where it raises in words that are not clear."""
-    wrong = [m for m in measurements if m.name == "relative_difference" and m.value > policy["tolerance"]]
-    raised = [m for m in measurements if m.name == "raises" and m.value]
-    unclear = [m for m in raised if not _is_clear(m.case)]
-    if wrong:
-        worst = max(wrong, key=lambda m: m.value)
-        message = "gradients on {devices} ({arrangement}): {field} is {answer} instead of {expected}"
-        return {"outcome": "reproduced", "message": message.format(**worst.case)}
-    if unclear:
-        pairs = ", ".join(dict.fromkeys(m.case["devices"] for m in unclear))
-        message = "raises for gradients on {}: {}".format(pairs, unclear[0].case["error"])
-        # Trainers spread a model over processes; who spreads it over one's devices is told at the first call.
-        return {"outcome": "reproduced", "breaks": "stops", "occurs": "extreme", "message": message}
-    if raised:
-        return {"outcome": "not_reproduced", "message": "refuses clearly: {}".format(raised[0].case["error"])}
-    pairs = ", ".join(dict.fromkeys(m.case["devices"] for m in measurements))
-    compared = sorted({m.case["field"] for m in measurements if m.name == "relative_difference"})
-    what = "the same {}".format(", ".join(compared)) if compared else "an answer, without a norm or count to compare"
-    return {"outcome": "not_reproduced", "message": "gradients on {} give {}".format(pairs, what)}
+    yield from compare_numbers(ctx, arrangements, ctx.on_devices, ("cuda:0",), is_wrong, _is_clear)
 
 
 def _is_clear(case):
-    """Whether the refusal speaks of devices, in words of the checkout or as the ValueError that Python has for it."""
+    """Whether the exception speaks of devices, in words of the checkout or as a ValueError."""
     return "device" in case["error"].lower() and (case["deliberate"] or case["error"].startswith("ValueError"))
 
 
-if __name__ == "__main__":
-    from _alone import run_alone
+def judge(measurements, policy):
+    """Reproduced where the result changes, or where the target raises in words that are not clear."""
+    compared = [m for m in measurements if m.name == "relative_difference"]
+    wrong = [m for m in compared if m.value > policy["tolerance"]]
+    raised = [m for m in measurements if m.name == "raises" and m.value]
+    unclear = [m for m in raised if not _is_clear(m.case)]
+    pairs = ", ".join(dict.fromkeys(m.case["devices"] for m in unclear or measurements))
+    if wrong:
+        message = "gradients on {devices} ({arrangement}): {field} is {answer} instead of {expected}"
+        return verdict(True, message.format(**max(wrong, key=lambda m: m.value).case))
+    if unclear:
+        message = "raises for gradients on {}: {}".format(pairs, unclear[0].case["error"])
+        # Trainers spread a model over processes; one that spreads it over devices fails at the first call.
+        return verdict(True, message, breaks="stops", occurs="extreme")
+    if raised:
+        return verdict(False, "refuses clearly: {}".format(raised[0].case["error"]))
+    fields = sorted({m.case["field"] for m in compared})
+    what = "the same " + ", ".join(fields) if fields else "an answer, without a norm or count to compare"
+    return verdict(False, "gradients on {} give {}".format(pairs, what))
 
+
+if __name__ == "__main__":
     run_alone(__file__)

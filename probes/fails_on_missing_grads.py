@@ -1,48 +1,28 @@
 #!/usr/bin/env python3
 """Do parameters without a gradient break the answer, or count in it?"""
 
+from forms import attempt, run_alone, text, verdict
+
 PROBE = {
-    "id": "fails_on_missing_grads",
-    "version": 1,
     "title": "Parameters without a gradient are counted",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Defensive programming violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "common",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "A frozen layer, an unused branch and a parameter before its first backward pass have grad None. "
-    "Reading it unguarded stops the run. Taken as a layer of norm 0 it becomes a vanishing gradient, pulls every mean "
-    "and fraction down, and moves the statistics when layers are frozen while no gradient has changed.",
-    "method": "Parameters without a gradient are put before, between and after three with gradients. Every field of "
-    "the answer that depends on the gradients' values must stay as it is without them, to six digits.",
-    "limits": "A field that no change of the values moves, a number of parameters for example, is not judged, nor are "
-    "entries for single tensors and the position of a parameter. A mean that is meant to go over frozen parameters "
-    "too is reported: it changes with them. A refusal in the target's own words is not. Targets that take gradients "
-    "are not asked: whoever calls them has left out what has none.",
-    "remediation": "Leave out the parameters whose grad is None before anything is counted or divided.",
-    "remediation_code": """import torch
-
-
-def mean_layer_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "mean_norm": 0.0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    total, mean = torch.stack([torch.linalg.vector_norm(norms), norms.mean()]).tolist()
-    return {"grad_norm": total, "mean_norm": mean}
-""",
-    "verification": ["parameters without a gradient change no field that depends on the gradients"],
+    "motivation": "Frozen layers and unused branches have grad None. Counted as a layer of norm 0, they look like "
+    "vanishing gradients and pull every mean and fraction down.",
+    "method": "Parameters without a gradient are put before, between and after three with gradients. Every field that "
+    "depends on the gradients' values must stay as it is, to six digits.",
+    "limits": "Fields that no value moves, entries of single tensors and positions are not judged, nor is the target's "
+    "own refusal. Targets that take gradients are not applicable.",
+    "remediation": "Leave out parameters whose grad is None before anything is counted or divided.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"raises": "truth", "changed_fields": "count", "value_without": "value", "value_with": "value"},
 }
 
 _OTHER_VALUES = ({"scale": 4.0}, {"scale": 0.0}, {"zeros": 5}, {"nans": 1}, {"infs": 1})
 _NONE_ADDED = 4
+# What auditkit fills in for a buffer. A buffer exists before any gradient does: it holds zeros, and lacks nothing.
 _BUFFERS = ("the gradient", "the gradients end to end", "a list of a list of the gradients, zeros where there is none")
-"""What auditkit fills in for a buffer. A buffer exists before any gradient does: it holds zeros, and lacks nothing."""
 _FIRST, _SECOND = "first group", "second group"
 
 
@@ -50,21 +30,19 @@ def measure(ctx):
     """Yield for every group: whether missing gradients raise, and the fields that they change."""
     if ctx.plan.feed.takes == "gradients":
         raise ctx.NotApplicable("it takes gradients: parameters without one never reach it")
-    buffers = [path for path, value in ctx.plan.filled.items() if value in _BUFFERS]
-    if buffers:
-        raise ctx.NotApplicable(
-            "it reads {}, a buffer of every parameter: no gradient is missing there".format(buffers[0])
-        )
+    for path, value in ctx.plan.filled.items():
+        if value in _BUFFERS:
+            reason = "it reads {}, a buffer of every parameter: no gradient is missing there"
+            raise ctx.NotApplicable(reason.format(path))
     if ctx.reads(0) and not ctx.reads(0, first=1):
         raise ctx.NotApplicable("its answer follows one gradient by its place: it is about that parameter alone")
     expected = ctx.ask(ctx.benign(), ctx.benign(seed=1))
     judged = _fields_that_depend_on_values(ctx, expected)
     sites = []
-    for name, first, second in _cases(ctx):
+    for name in (_FIRST, _SECOND) if ctx.plan.groups > 1 else (_FIRST,):
         case = {"among": name, "groups": ctx.plan.groups, "missing": _NONE_ADDED}
-        try:
-            answer = ctx.ask(first, second)
-        except ctx.TargetRaised as error:
+        answer, error = attempt(ctx, _with_missing, ctx, name, ctx.interleaved)
+        if error is not None:
             sites.append(error.site)
             yield ctx.measurement("raises", True, "truth", error=str(error), deliberate=error.deliberate, **case)
             continue
@@ -74,30 +52,23 @@ def measure(ctx):
         for path in changed:
             yield ctx.measurement("value_without", expected.fields[path], "value", field=path, **case)
             yield ctx.measurement("value_with", answer.fields.get(path), "value", field=path, **case)
-        if changed:
-            sites.append(answer.site)
+        sites += [answer.site] if changed else []
     if sites:
         yield ctx.location(sites[0] or ctx.definition())
 
 
-def _cases(ctx):
-    """Name, first and second group; gradients are made anew for each call, which may change them."""
-    yield _FIRST, ctx.interleaved(ctx.benign()), ctx.benign(seed=1)
-    if ctx.plan.groups > 1:
-        yield _SECOND, ctx.benign(), ctx.interleaved(ctx.benign(seed=1))
+def _with_missing(ctx, among, add):
+    """The result with missing gradients added to one group; gradients are new for each call, which may change them."""
+    first, second = ctx.benign(), ctx.benign(seed=1)
+    return ctx.ask(add(first) if among == _FIRST else first, add(second) if among == _SECOND else second)
 
 
 def _is_position(ctx, path, expected, among):
-    """Whether an integer changes only where the missing gradients come first: it says where a parameter stands."""
+    """Whether an integer changes only where the missing gradients come first: it is a parameter's position."""
     if type(expected) is not int:
         return False
-    missing = [None] * _NONE_ADDED
-    first = ctx.benign() + (missing if among == _FIRST else [])
-    second = ctx.benign(seed=1) + (missing if among == _SECOND else [])
-    try:
-        return ctx.ask(first, second).fields.get(path) == expected
-    except ctx.TargetRaised:
-        return False
+    answer, _ = attempt(ctx, _with_missing, ctx, among, lambda grads: grads + [None] * _NONE_ADDED)
+    return answer is not None and answer.fields.get(path) == expected
 
 
 def _fields_that_depend_on_values(ctx, expected):
@@ -108,11 +79,8 @@ def _fields_that_depend_on_values(ctx, expected):
     moved = set()
     for planted in _OTHER_VALUES:
         for first, second in ((planted, {}), ({}, planted)):
-            try:
-                answer = ctx.ask(ctx.benign(**first), ctx.benign(seed=1, **second))
-            except ctx.TargetRaised:
-                continue
-            moved.update(ctx.differences(expected.fields, answer.fields))
+            answer, _ = attempt(ctx, ctx.ask, ctx.benign(**first), ctx.benign(seed=1, **second))
+            moved.update(ctx.differences(expected.fields, answer.fields) if answer is not None else ())
     return {path for path in moved if path in common and path not in clocks}
 
 
@@ -120,41 +88,30 @@ def judge(measurements, policy):
     """Reproduced where a field changes, and where an exception is not the target's own refusal."""
     texts, refusals, changes = [], [], False
     for m in measurements:
-        among = m.case["among"]
-        where = " in the " + among if m.case["groups"] > 1 else ""
+        where = " in the " + m.case["among"] if m.case["groups"] > 1 else ""
         if m.name == "raises" and m.case["deliberate"]:
             refusals.append("it refuses parameters without a gradient: " + m.case["error"])
         elif m.name == "raises":
             texts.append("a parameter without a gradient{} raises {}".format(where, m.case["error"]))
         elif m.name == "changed_fields" and m.value:
-            texts.append("{} parameters without a gradient{} change ".format(m.case["missing"], where))
             changes = True
-            texts[-1] += ", ".join(_change(measurements, path, among) for path in _fields(measurements, among))
+            head = "{} parameters without a gradient{} change ".format(m.case["missing"], where)
+            texts.append(head + ", ".join(_changes(measurements, m.case["among"])))
     if texts:
-        breaks = "wrong_norm" if changes else "stops"
-        return {"outcome": "reproduced", "breaks": breaks, "message": "; ".join(texts)}
+        return verdict(True, "; ".join(texts), breaks="wrong_norm" if changes else "stops")
     sound = "parameters without a gradient change nothing that depends on gradients"
-    return {"outcome": "not_reproduced", "message": "; ".join(dict.fromkeys(refusals)) or sound}
+    return verdict(False, "; ".join(dict.fromkeys(refusals)) or sound)
 
 
-def _fields(measurements, among):
-    return [m.case["field"] for m in measurements if m.name == "value_without" and m.case["among"] == among]
-
-
-def _change(measurements, path, among):
-    values = {m.name: m.value for m in measurements if (m.case.get("field"), m.case["among"]) == (path, among)}
-    return "{} from {} to {}".format(
-        path or "the answer", _shown(values["value_without"]), _shown(values["value_with"])
-    )
-
-
-def _shown(value):
-    if value is None:
-        return "nothing"
-    return "{:.4g}".format(value) if isinstance(value, float) else str(value)
+def _changes(measurements, among):
+    rows = [m for m in measurements if m.case["among"] == among and "field" in m.case]
+    after = {m.case["field"]: m.value for m in rows if m.name == "value_with"}
+    for m in rows:
+        if m.name == "value_without":
+            path = m.case["field"]
+            now = "nothing" if after[path] is None else text(after[path], 4)
+            yield "{} from {} to {}".format(path or "the answer", text(m.value, 4), now)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -3,89 +3,56 @@
 
 import math
 
+from forms import AFTERWARDS, compare_forms, is_read, run_alone, verdict, with_norm_afterwards
+
 PROBE = {
-    "id": "fails_on_sparse_grads",
     "version": 2,
     "title": "Sparse gradients raise or are counted twice",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Defensive programming violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "only_if_written": r"sparse *= *True|SparseAdam|to_sparse|sparse_(coo|cs[rc]|bs[rc])|is_sparse|coalesce",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "nn.Embedding(sparse=True) leaves a sparse gradient that is not coalesced: a row that was looked up "
-    "twice is stored twice. view(), comparisons and norms with a dtype raise on it (up to torch 2.13 all foreach and "
-    "linalg norms do), and a norm of its stored values is another one: the square of a sum is not the sum of squares.",
-    "method": "The gradient of a small embedding is given dense, coalesced, and uncoalesced with one row stored twice, "
-    "between two ordinary gradients. The norm and the NaN and Inf counts must read the same; nothing else may turn "
-    "non-finite. An exception of the target's own that names sparse gradients is a clear refusal, and passes.",
-    "limits": "Zero counts and fractions are shown, not judged: whether an element that is not stored is a zero is for "
-    "the collector to say. So are norms that are neither the total nor the total divided by the number of tensors, "
-    "which are only compared between coalesced and uncoalesced. Compressed layouts (CSR, CSC) are not tried.",
-    "remediation": "Take the stored values of the coalesced gradient and go on with those: they are dense, and "
-    "elements that are not stored are zeros. Or refuse sparse gradients in words. torch.nn.utils.clip_grad_norm_ "
-    "takes them in torch 2.15 and raises from inside torch in 2.13. coalesce() of an uncoalesced CUDA gradient "
-    "synchronizes.",
+    "only_if_written": "sparse *= *True|SparseAdam|to_sparse|sparse_(coo|cs[rc]|bs[rc])|is_sparse|coalesce",
+    "motivation": "nn.Embedding(sparse=True) leaves an uncoalesced gradient: a row that was looked up twice is stored "
+    "twice. view() and norms with a dtype raise on it, and a norm of its stored values is wrong.",
+    "method": "The gradient of a small embedding is given dense, coalesced, and uncoalesced with one row stored twice. "
+    "Norm, NaN and Inf counts must be the same, and nothing else may turn non-finite. A refusal that names sparse "
+    "gradients passes.",
+    "limits": "Zero counts and fractions are shown, not judged. Other norms than the total are compared only between "
+    "the two sparse forms. CSR and CSC are not tried.",
+    "remediation": "Use g.coalesce().values() for sparse gradients, or refuse them in words. coalesce() of a CUDA "
+    "gradient synchronizes.",
     "remediation_code": "remedies/total_norm.py",
-    "verification": ["coalesced and uncoalesced gradients give the norm and the counts of the dense one"],
     "measurements": {"sound": "truth", "norm": "norm", "zeros": "count or fraction"},
 }
 
 _TOLERANCE = 1e-4
-_AFTERWARDS = "the gradients' norm afterwards"
-# One of them moves a norm, a count of zeros or of what is not finite.
-_OTHERS = (64.0, 0.0, float("nan"))
-_PLANTED = {"nan": float("nan"), "inf": float("inf")}
+_PLANTED = {"nan": math.nan, "inf": math.inf}
 
 
 def measure(ctx):
-    """Yield for each form whether it is answered rightly, and the norm and the zeros that each reads."""
-    dense = _ask(ctx, "dense")
-    if not _is_read(ctx, dense):
+    """Yield for each form whether it is read rightly, and the norm and the zeros that each reads."""
+    answers = {"dense": with_norm_afterwards(ctx, ctx.sparse("dense"))}
+    if not is_read(ctx, answers["dense"], lambda special: ctx.sparse("dense", special)):
         raise ctx.NotApplicable("its answer does not follow the embedding's gradient, dense as it may be")
-    answers = {"dense": dense}
-    yield from _shown(ctx, "dense", dense)
-    for form in ("coalesced", "uncoalesced"):
-        how, kind, site = _what_is_wrong(ctx, form, answers)
-        yield ctx.measurement("sound", kind in ("", "refuses"), "truth", form=form, kind=kind, how=how)
-        if form in answers:
-            yield from _shown(ctx, form, answers[form])
-        if kind not in ("", "refuses") and not ctx.located:
-            yield ctx.location(site)
+    forms = [_form(ctx, form, answers) for form in ("coalesced", "uncoalesced")]
+    yield from compare_forms(ctx, forms, lambda error, _: error.deliberate and "sparse" in str(error).lower())
+    for form, answer in answers.items():
+        for name, role in (("norm", "norm"), ("zeros", "zero")):
+            if role in ctx.roles:
+                unit = PROBE["measurements"][name]
+                yield ctx.measurement(name, answer.get(ctx.role(role).path), unit, form=form)
 
 
-def _is_read(ctx, dense):
-    """Whether the answer follows the embedding's gradient where it is dense."""
-    try:
-        return any(ctx.differences(dense, _ask(ctx, "dense", special)) for special in _OTHERS)
-    except ctx.TargetRaised:
-        return True
+def _form(ctx, form, answers):
+    def run():
+        answers[form] = with_norm_afterwards(ctx, ctx.sparse(form))
+        return _wrong_fields(ctx, form, answers) + _wrong_counts(ctx, form)
 
+    def where():
+        both = ctx.sparse("uncoalesced"), ctx.sparse("coalesced")
+        return ctx.where_different(*both) if form == "uncoalesced" else ctx.definition()
 
-def _ask(ctx, form, special=1.0):
-    """The answer, and for a target that writes what it made of the gradients: their values may be a copy."""
-    grads = ctx.sparse(form, special)
-    answer = ctx.answer(grads)
-    if ctx.writes_gradients:
-        answer[_AFTERWARDS] = ctx.exact_norm(grads)
-    return answer
-
-
-def _what_is_wrong(ctx, form, answers):
-    """(words, kind, site) of what `form` breaks: it raises, refuses, or differs; empty words for nothing."""
-    try:
-        answers[form] = _ask(ctx, form)
-        wrong = _wrong_fields(ctx, form, answers) + _wrong_counts(ctx, form)
-    except ctx.TargetRaised as error:
-        refuses = error.deliberate and "sparse" in str(error).lower()
-        return str(error).split(". ")[0][:160], "refuses" if refuses else "raises", error.site
-    if not wrong:
-        return "", "", None
-    both = ctx.sparse("uncoalesced"), ctx.sparse("coalesced")
-    site = ctx.where_different(*both) if form == "uncoalesced" else ctx.definition()
-    return ", ".join(wrong), "differs", site
+    return {"form": form}, run, where
 
 
 def _wrong_fields(ctx, form, answers):
@@ -102,8 +69,7 @@ def _wrong_fields(ctx, form, answers):
     judged = [ctx.role("norm").path] if "norm" in ctx.roles else []
     if form == "coalesced" and judged and not _ignores_elements(ctx, dense[judged[0]]):
         return wrong
-    judged += [_AFTERWARDS] if _AFTERWARDS in dense else []
-    for path in judged:
+    for path in judged + ([AFTERWARDS] if AFTERWARDS in dense else []):
         if not wrong and _far(answer.get(path), known.get(path)):
             wrong.append("{} {:.6g} instead of {:.6g}".format(path or "the norm", answer.get(path), known[path]))
     return wrong
@@ -121,12 +87,10 @@ def _wrong_counts(ctx, form):
     wrong = []
     for kind, special in _PLANTED.items():
         role = ctx.roles.get(kind)
-        if role is None or role.kind != "count":
-            continue
-        expected = ctx.answer(ctx.sparse("dense", special)).get(role.path)
-        read = ctx.answer(ctx.sparse(form, special)).get(role.path)
-        if read != expected:
-            wrong.append("{} {} instead of {}".format(role.path, read, expected))
+        if role is not None and role.kind == "count":
+            expected, read = (ctx.answer(ctx.sparse(each, special)).get(role.path) for each in ("dense", form))
+            if read != expected:
+                wrong.append("{} {} instead of {}".format(role.path, read, expected))
     return wrong
 
 
@@ -136,37 +100,25 @@ def _far(value, expected):
     return abs(value - expected) > _TOLERANCE * max(abs(value), abs(expected))
 
 
-def _shown(ctx, form, answer):
-    for name, role in (("norm", "norm"), ("zeros", "zero")):
-        if role in ctx.roles:
-            unit = PROBE["measurements"][name]
-            yield ctx.measurement(name, answer.get(ctx.role(role).path), unit, form=form)
-
-
 def judge(measurements, policy):
     """Reproduced where a form raised or differed."""
     forms = [m for m in measurements if m.name == "sound"]
     broken = [m for m in forms if not m.value]
     if not broken:
         refused = next((m.case["how"] for m in forms if m.case["kind"] == "refuses"), "")
-        message = "it refuses sparse gradients in words: " + refused
-        if not refused:
-            compared = any(m.name != "sound" for m in measurements)
-            what = "read as their dense values" if compared else "give an answer, without a norm or count to compare"
-            message = "coalesced and uncoalesced gradients " + what
-        return {"outcome": "not_reproduced", "message": message}
-    silent = [m for m in broken if m.case["kind"] == "differs"]
-    message = "; ".join(
-        "{} gradients: {}{}".format(m.case["form"], "" if m in silent else "raises ", m.case["how"]) for m in broken
-    )
+        if refused:
+            return verdict(False, "it refuses sparse gradients in words: " + refused.partition(": ")[2])
+        compared = any(m.name != "sound" for m in measurements)
+        what = "read as their dense values" if compared else "give an answer, without a norm or count to compare"
+        return verdict(False, "coalesced and uncoalesced gradients " + what)
+    message = "; ".join("{} gradients: {}".format(m.case["form"], m.case["how"]) for m in broken)
     if len(broken) == 2 and len({m.case["how"] for m in broken}) == 1:
-        message = "sparse gradients: {}{}".format("" if silent else "raises ", broken[0].case["how"])
-    verdict = {"outcome": "reproduced", "message": message}
-    # Dense clipping refuses them everywhere, torch's own too; who trains with them is told at the first call.
-    return verdict if silent else verdict | {"breaks": "stops", "occurs": "extreme"}
+        message = "sparse gradients: " + broken[0].case["how"]
+    if any(m.case["kind"] == "differs" for m in broken):
+        return verdict(True, message)
+    # Dense clipping raises for them everywhere, torch's own too, at the first call.
+    return verdict(True, message, breaks="stops", occurs="extreme")
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -3,106 +3,84 @@
 
 import math
 
+from forms import attempt, compare_forms, grouped, run_alone, text, verdict
+
 PROBE = {
-    "id": "fails_on_zero_element_grads",
     "version": 2,
     "title": "A gradient without elements raises or poisons the answer",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Defensive programming violation"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "A rank that holds nothing of a sharded parameter, an expert without tokens or a layer of width 0 "
-    "has "
-    "a gradient of no elements. max() of it raises, mean() of it is NaN, and one rank that raises leaves the others "
-    "waiting.",
-    "method": "A tensor without elements is put first, between and last among three gradients, in three shapes. "
-    "Nothing "
-    "may raise or turn NaN or infinite; a total norm and counts stay exactly as they were; every other field stays "
-    "within what it reads without the tensor, with one of zeros in its place and with one of ones. A tensor without "
-    "elements as the only gradient may be refused in words; it must not raise otherwise, nor give NaN or infinity.",
-    "limits": "A minimum or a mean over tensors that takes the empty one for a tensor of norm 0 is shown, not judged: "
-    "the norm of no elements is 0. So is a health that calls it vanishing. What an input of no tensors "
-    "or one of zeros does as well, at the same line, is left to the probes for those.",
-    "remediation": "Leave gradients without elements out before anything is reduced: g.numel() costs nothing, and what "
-    "is left may be empty. max(), min() and the infinity norm of no elements have no value; mean() and std() give NaN.",
-    "remediation_code": """import torch
-
-
-def layer_norms(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    grads = [g for g in grads if g.numel()]
-    if not grads:
-        return {"grad_norm": 0.0, "min_layer_norm": 0.0, "max_layer_norm": 0.0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    total, smallest, largest = torch.stack([torch.linalg.vector_norm(norms), norms.min(), norms.max()]).tolist()
-    return {"grad_norm": total, "min_layer_norm": smallest, "max_layer_norm": largest}
-""",
-    "verification": [
-        "a tensor without elements among others changes no total norm and no count, and turns nothing NaN or infinite",
-        "as the only gradient it raises nothing but a refusal in words",
-    ],
+    "motivation": "A rank without a part of a sharded parameter, or an expert without tokens, has a gradient of no "
+    "elements. max() of it raises, mean() is NaN, and one rank that raises leaves the others waiting.",
+    "method": "A tensor without elements is put first, between and last among three gradients. Nothing may raise or "
+    "turn non-finite; total norm and counts stay; other fields stay within what zeros or ones in its place give. "
+    "Alone, it may be refused in words.",
+    "limits": "A minimum or mean that takes it for a norm of 0 is shown, not judged. What no tensors, or zeros, do at "
+    "the same line is left to the probes for those.",
+    "remediation": "Leave out gradients without elements (g.numel() is free) before anything is reduced.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"sound": "truth", "read_as_zero": "fields"},
 }
 
-_CASES = (("first", (0,)), ("between", (3, 0)), ("last", (0, 4)))
+# Place, shape, and the index before which the tensor is put among three gradients.
+_CASES = (("first", (0,), 0), ("between", (3, 0), 1), ("last", (0, 4), 3))
 _TOLERANCE = 1e-6
 
 
 def measure(ctx):
-    """Yield for every place whether the answer stands it, which fields take it for zeros, and the same alone."""
+    """Yield for every place whether the result stands it, which fields take it for zeros, and the same alone."""
     import torch
 
-    base, again = (ctx.answer(ctx.with_one_more("last")) for _ in range(2))
+    base, again = (ctx.answer(ctx.with_one_more(0)) for _ in range(2))
     unstable = ctx.unequal_fields(base, again)
-    for position, shape in _CASES:
-        extra, filled = torch.zeros(shape), [size or 2 for size in shape]
-        controls, raised = _controls(ctx, position, torch.zeros(filled), torch.ones(filled))
-        try:
-            answer = ctx.answer(ctx.with_one_more(position, extra))
-            wrong, kind, site = _wrong_fields(ctx, answer, [base, *controls], unstable), "differs", None
-            like_zeros = [path for path in ctx.differences(base, answer) if path in answer and not wrong]
-            case = {"position": position, "fields": ", ".join(like_zeros) or "none"}
-            yield ctx.measurement("read_as_zero", len(like_zeros), "fields", **case)
-        except ctx.TargetRaised as error:
-            if error.site is not None and error.site in raised:
-                yield ctx.note("{} was not judged: a tensor of zeros there also raises {}".format(position, error))
-                continue
-            wrong, kind, site = [str(error)[:160]], "raises", error.site
-        yield _row(ctx, position, shape, kind, wrong)
-        if wrong and not ctx.located:
-            yield ctx.location(site or ctx.where_nonfinite(ctx.with_one_more(position, extra)))
-    kind, wrong, site = _alone(ctx, torch.zeros(0))
-    yield _row(ctx, "alone", (0,), kind, wrong)
-    if kind != "refuses" and wrong and not ctx.located:
-        yield ctx.location(site or ctx.where_nonfinite(ctx.place([torch.zeros(0)])))
+    raised, like_zeros = {}, {}
+    forms = []
+    for position, shape, index in _CASES:
+        filled = [size or 2 for size in shape]
+        others = (ctx.with_one_more(index, tensor) for tensor in (torch.zeros(filled), torch.ones(filled)))
+        controls, raised[position] = _controls(ctx, others)
+
+        def run(position=position, shape=shape, index=index, controls=controls):
+            answer = ctx.answer(ctx.with_one_more(index, torch.zeros(shape)))
+            wrong = _wrong_fields(ctx, answer, [base, *controls], unstable)
+            like_zeros[position] = [path for path in ctx.differences(base, answer) if path in answer and not wrong]
+            return wrong
+
+        def where(index=index, shape=shape):
+            return ctx.where("becomes_nonfinite", ctx.with_one_more(index, torch.zeros(shape)))
+
+        forms.append(({"position": position}, run, where))
+    alone = ctx.place([torch.zeros(0)])
+    controls, raised["alone"] = _controls(ctx, ([], ctx.place([torch.zeros(2)])), {})
+    forms.append((
+        {"position": "alone"},
+        lambda: _wrong_alone(ctx, ctx.answer(alone), *controls),
+        lambda: ctx.where("becomes_nonfinite", alone),
+    ))  # fmt: skip
+    yield from compare_forms(
+        ctx,
+        forms,
+        passes=lambda error, case: case["position"] == "alone" and error.deliberate,
+        # What zeros, or no tensors, do as well at the same line is left to the probes for those.
+        skips=lambda error, case: error.site is not None and error.site in raised[case["position"]],
+    )
+    for position, paths in like_zeros.items():
+        fields = ", ".join(paths) or "none"
+        yield ctx.measurement("read_as_zero", len(paths), "fields", position=position, fields=fields)
 
 
-def _controls(ctx, position, *tensors):
-    """The answers with each of `tensors` in place of the one without elements, and the lines that raised instead."""
-    answers, raised = [], []
-    for tensor in tensors:
-        try:
-            answers.append(ctx.answer(ctx.with_one_more(position, tensor)))
-        except ctx.TargetRaised as error:
-            raised.append(error.site)
-    return answers, raised
-
-
-def _row(ctx, position, shape, kind, wrong):
-    sound = not wrong or kind == "refuses"
-    case = {"position": position, "shape": str(list(shape)), "kind": kind if wrong else "", "how": ", ".join(wrong[:4])}
-    return ctx.measurement("sound", sound, "truth", **case)
+def _controls(ctx, inputs, default=None):
+    """The results for `inputs`, `default` where one raises, and the lines that raised."""
+    tried = [attempt(ctx, ctx.answer, grads) for grads in inputs]
+    answers = [default if error is not None else answer for answer, error in tried]
+    return [answer for answer in answers if answer is not None], [error.site for _, error in tried if error is not None]
 
 
 def _wrong_fields(ctx, answer, controls, unstable):
-    """What no tensor without elements may do to an answer; `controls`: without it, with zeros, with ones."""
+    """What no tensor without elements may do to a result; `controls`: without it, with zeros, with ones."""
     base = controls[0]
-    exact = ctx.exact_norm(ctx.with_one_more("last"))
+    exact = ctx.exact_norm(ctx.with_one_more(0))
     fixed = [role.path for name, role in ctx.roles.items() if name != "norm" and role.kind == "count"]
     role = ctx.roles.get("norm")
     if role is not None and _near(base.get(role.path), exact**role.degree):
@@ -116,12 +94,8 @@ def _wrong_fields(ctx, answer, controls, unstable):
         if isinstance(value, float) and not math.isfinite(value):
             wrong.append("{} turns {}".format(path or "the answer", value))
         elif path in base and not _allowed(value, known, path in fixed):
-            wrong.append("{} {} instead of {}".format(path or "the answer", _text(value), _text(base[path])))
+            wrong.append("{} {} instead of {}".format(path or "the answer", text(value), text(base[path])))
     return wrong
-
-
-def _text(value):
-    return "{:.6g}".format(value) if isinstance(value, float) else str(value)
 
 
 def _allowed(value, known, is_fixed):
@@ -139,56 +113,30 @@ def _near(value, expected):
     return value is not None and math.isclose(value, expected, rel_tol=_TOLERANCE)
 
 
-def _alone(ctx, empty):
-    """(kind, words, site) of what is wrong where a tensor without elements is the only gradient."""
-    answers, raised = [], []
-    for control in ([], [empty.new_zeros(2)]):
-        try:
-            answers.append(ctx.answer(ctx.place(control)))
-        except ctx.TargetRaised as error:
-            raised.append(error.site)
-            answers.append({})
-    nothing = answers[0]
-    try:
-        answer = ctx.answer(ctx.place([empty]))
-    except ctx.TargetRaised as error:
-        if error.site is not None and error.site in raised:
-            return "", [], None
-        return "refuses" if error.deliberate else "raises", [str(error)[:160]], error.site
-    lost = ctx.lost_fields({path: value for path, value in nothing.items() if path in answers[1]}, answer)
+def _wrong_alone(ctx, answer, nothing, zeros):
+    lost = ctx.lost_fields({path: value for path, value in nothing.items() if path in zeros}, answer)
     wrong = [lost] if lost else []
-    wrong += [
+    return wrong + [
         "{} reads {}".format(path or "the answer", value)
         for path, value in answer.items()
         if isinstance(value, float) and not math.isfinite(value) and math.isfinite(nothing.get(path, 0.0))
     ]
-    return "differs", wrong, None
 
 
 def judge(measurements, policy):
-    """Reproduced where it raised, poisoned or changed the answer."""
+    """Reproduced where it raised, or changed the result."""
     broken = [m for m in measurements if m.name == "sound" and not m.value]
     if not broken:
         # At the end of the list it does not move the other tensors' own fields.
         shown = [m for m in measurements if m.name == "read_as_zero" and m.case["position"] == "last" and m.value]
         taken = " (it counts as one of zeros in {})".format(shown[0].case["fields"]) if shown else ""
-        message = "a gradient without elements changes nothing that it may not" + taken
-        return {"outcome": "not_reproduced", "message": message}
-    grouped = {}
-    for m in broken:
-        how = ("raises " if m.case["kind"] == "raises" else "") + m.case["how"]
-        grouped.setdefault(how, []).append(m.case["position"])
-    message = "a gradient without elements, {}".format(
-        "; ".join("{}: {}".format(", ".join(positions), how) for how, positions in grouped.items())
-    )
-    # Among others it is a rank's share of a parameter with fewer rows than ranks; alone, nothing was to be trained.
-    verdict = {"outcome": "reproduced", "message": message}
-    verdict["occurs"] = "extreme" if all(m.case["position"] == "alone" for m in broken) else "rare"
-    verdict["breaks"] = "stops" if all(m.case["kind"] == "raises" for m in broken) else "wrong_norm"
-    return verdict
+        return verdict(False, "a gradient without elements changes nothing that it may not" + taken)
+    message = "a gradient without elements, " + grouped((m.case["how"], m.case["position"]) for m in broken)
+    # Among others it is a rank's part of a parameter with fewer rows than ranks; alone, nothing was to be trained.
+    occurs = "extreme" if all(m.case["position"] == "alone" for m in broken) else "rare"
+    breaks = "stops" if all(m.case["kind"] == "raises" for m in broken) else "wrong_norm"
+    return verdict(True, message, breaks=breaks, occurs=occurs)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,52 +1,25 @@
 #!/usr/bin/env python3
 """Does torch.compile take the call as one graph, up to the read that its answer needs?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "graph_breaks_under_compile",
-    "version": 1,
     "title": "The graph breaks under torch.compile",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["torch.compile compatibility"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "stops the compiler",
     "instrument": "graphs",
-    "motivation": "A collector that is called inside a compiled training step is traced with it. Where tracing stops, "
-    "the graph is cut: what stood before and behind it is no longer fused or scheduled together, every piece has "
-    "guards of its own, and what Dynamo gives up on runs eagerly, operator by operator. A read in the middle costs "
-    "a synchronisation as well.",
-    "method": "The call is compiled inside a caller, at 2, 4 and 8 tensors, with a backend that runs each graph as "
-    "traced. Counted in one run: graphs, operators outside of them, and breaks, points where the call leaves a graph "
-    "for another one or for eager operators. A collector that returns numbers has to read them: a break after which "
-    "no operator runs is the price of its contract, shown and not judged. In an asynchronous step, or one that "
-    "returns tensors alone, every break counts, and so does a failure with fullgraph=True. That an answer needs a "
-    "read is told by trying: a number outside of tensors changes with the gradients.",
-    "limits": "Dynamo alone: no code is generated, so what Inductor fuses or refuses is not known. Breaks depend on "
-    "the torch release; the run names it. A read of many values at the end is one break here: the synchronisation "
-    "probe counts it. Compilations for other values and for another number of tensors are shown, not judged: a list "
-    "of another length is another program, and a training step's does not change. A function under "
-    "torch.compiler.disable is not applicable: its author has said that it runs eagerly.",
-    "remediation": "Keep every statistic a tensor until the end and read once, after the last operator. Choose with "
-    "torch.where instead of if, keep print, logging and clocks out of the function, and read outside the compiled "
-    "step where that is possible.",
-    "remediation_code": """import torch
-
-
-def layer_norms(parameters):
-    grads = [p.grad.detach() for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "largest_layer_norm": 0.0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    values = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
-    return {"grad_norm": values[0], "largest_layer_norm": values[1]}
-""",
-    "verification": [
-        "at 2, 4 and 8 tensors every operator runs in one graph, and nothing breaks before the last operator",
-    ],
+    "motivation": "A collector inside a compiled training step is traced with it. A graph break ends fusion there, "
+    "adds guards, and runs operators eagerly; a read costs a sync as well.",
+    "method": "The call is compiled inside a caller at 2, 4 and 8 tensors. Graphs, breaks and operators outside graphs "
+    "are counted in one run. A result of Python numbers needs a read at the end, which is not judged; otherwise every "
+    "break and a failure with fullgraph=True counts.",
+    "limits": "Dynamo only: no code is generated. Recompilations are shown, not judged. A function under "
+    "torch.compiler.disable is not applicable.",
+    "remediation": "Keep every statistic a tensor and read once, after the last operator. Use torch.where instead of "
+    "if, and keep print, logging and clocks outside.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {
         "graph_count": "count",
         "break_count": "count",
@@ -72,88 +45,58 @@ def measure(ctx):
     reads = whole and ctx.returns_host_numbers()
     traces = {}
     for tensors in _TENSOR_COUNTS:
-        traces[tensors] = ctx.graphs(ctx.gradients(tensors, _ELEMENTS), whole)
-        yield from _counts(ctx, traces[tensors], tensors)
+        traces[tensors] = trace = ctx.graphs(ctx.gradients(tensors, _ELEMENTS), whole)
+        if trace.error:
+            yield ctx.measurement("compile_errors", 1, "count", tensors=tensors, error=trace.error)
+            continue
+        for name in ("graph_count", "break_count", "breaks_before_end", "skipped_frames"):
+            yield ctx.measurement(name, getattr(trace, name), "count", tensors=tensors)
+        yield ctx.measurement("operators_outside_graphs", trace.operators_outside, "count", tensors=tensors)
     last = traces[_TENSOR_COUNTS[-1]]
     if not (last.graph_count or last.operators_outside or last.error):
         raise ctx.NotApplicable("it runs no torch operator that could be compiled")
-    before_end = {tensors: trace.breaks_before_end for tensors, trace in traces.items()}
-    every = {tensors: trace.break_count for tensors, trace in traces.items()}
-    yield ctx.law("break_law", before_end if reads else every)
+    breaks = {tensors: trace.breaks_before_end if reads else trace.break_count for tensors, trace in traces.items()}
+    yield ctx.law("break_law", breaks)
     yield ctx.law("operators_outside_law", {tensors: trace.operators_outside for tensors, trace in traces.items()})
     refused = ctx.fullgraph_failure(ctx.gradients(2, _ELEMENTS), whole)
-    yield ctx.measurement(
-        "fullgraph_failures", int(refused is not None), "count", tensors=2, reason=refused.reason if refused else ""
-    )
-    judged = (before_end if reads else every)[_TENSOR_COUNTS[-1]]
+    case = {"tensors": 2, "reason": refused.reason if refused else ""}
+    yield ctx.measurement("fullgraph_failures", int(refused is not None), "count", **case)
     stop = last.first_stop or refused
-    yield ctx.measurement(
-        "judged_break_count",
-        judged,
-        "count",
-        tensors=_TENSOR_COUNTS[-1],
-        reads_at_end=reads,
-        reason=stop.reason if stop else "",
-    )
+    case = {"tensors": _TENSOR_COUNTS[-1], "reads_at_end": reads, "reason": stop.reason if stop else ""}
+    yield ctx.measurement("judged_break_count", breaks[_TENSOR_COUNTS[-1]], "count", **case)
     if not last.error:
-        yield from _recompilations(ctx, whole)
+        # Two calls settle what Dynamo first takes for constant; the third and fourth should compile nothing new.
+        cases = [ctx.gradients(2, _ELEMENTS, magnitude=magnitude) for magnitude in (1.0, 2.0, 4.0)]
+        compiled = ctx.compilations([*cases, ctx.gradients(3, _ELEMENTS)], whole)
+        yield ctx.measurement("recompiled_graphs", compiled[2], "count", after="other values of the same shapes")
+        yield ctx.measurement("recompiled_graphs", compiled[3], "count", after="another number of tensors")
     if stop is not None:
         yield ctx.location(stop.site or ctx.definition())
-
-
-def _counts(ctx, trace, tensors):
-    counted = {
-        "graph_count": trace.graph_count,
-        "break_count": trace.break_count,
-        "breaks_before_end": trace.breaks_before_end,
-        "operators_outside_graphs": trace.operators_outside,
-        "skipped_frames": trace.skipped_frames,
-    }
-    if trace.error:
-        yield ctx.measurement("compile_errors", 1, "count", tensors=tensors, error=trace.error)
-        return
-    for name, value in counted.items():
-        yield ctx.measurement(name, value, "count", tensors=tensors)
-
-
-def _recompilations(ctx, whole):
-    """Two calls settle what Dynamo first takes for constant; the third and fourth should compile nothing new."""
-    cases = [ctx.gradients(2, _ELEMENTS, magnitude=magnitude) for magnitude in (1.0, 2.0, 4.0)]
-    compiled = ctx.compilations([*cases, ctx.gradients(3, _ELEMENTS)], whole)
-    yield ctx.measurement("recompiled_graphs", compiled[2], "count", after="other values of the same shapes")
-    yield ctx.measurement("recompiled_graphs", compiled[3], "count", after="another number of tensors")
 
 
 def judge(measurements, policy):
     """Reproduced where the call is cut before its last operator, or at all where it needs no read."""
     by_name = {m.name: m for m in measurements}
     if "compile_errors" in by_name:
-        error = by_name["compile_errors"].case["error"]
-        return {"outcome": "reproduced", "breaks": "stops", "message": "it raises under torch.compile: " + error}
-    if by_name["judged_break_count"].value:
-        return _broken(by_name)
-    law, refused = by_name["break_law"].case["law"], by_name["fullgraph_failures"]
-    if refused.value and not by_name["judged_break_count"].case["reads_at_end"]:
-        text = "torch.compile(fullgraph=True) refuses it: " + refused.case["reason"]
-        return {"outcome": "reproduced", "message": text}
-    message = "torch.compile runs every operator in {}{}".format(
-        _counted(by_name["graph_count"].value, "graph"),
-        ", and breaks only at the read at the end" if by_name["break_count"].value else "",
-    )
-    return {"outcome": "not_reproduced", "message": message, "law": law}
-
-
-def _broken(by_name):
-    judged, law = by_name["judged_break_count"], by_name["break_law"]
-    message = "under torch.compile the call breaks {}{}: {} (at {} tensors {} and {} outside)".format(
-        "once" if law.case["law"] == "1" else law.case["law"] + " times",
-        " before its last operator" if judged.case["reads_at_end"] else ", and its answer needs no read",
-        judged.case["reason"],
-        judged.case["tensors"],
-        _counted(by_name["graph_count"].value, "graph"),
-        _counted(by_name["operators_outside_graphs"].value, "operator"),
-    )
-    return {"outcome": "reproduced", "message": message, "law": law.case["law"]}
+        message = "it raises under torch.compile: " + by_name["compile_errors"].case["error"]
+        return verdict(True, message, breaks="stops")
+    judged, law = by_name["judged_break_count"], by_name["break_law"].case["law"]
+    reads_at_end, refused = judged.case["reads_at_end"], by_name["fullgraph_failures"]
+    graphs = _counted(by_name["graph_count"].value, "graph")
+    if judged.value:
+        message = "under torch.compile the call breaks {}{}: {} (at {} tensors {} and {} outside)".format(
+            "once" if law == "1" else law + " times",
+            " before its last operator" if reads_at_end else ", and its answer needs no read",
+            judged.case["reason"],
+            judged.case["tensors"],
+            graphs,
+            _counted(by_name["operators_outside_graphs"].value, "operator"),
+        )
+        return verdict(True, message, law=law)
+    if refused.value and not reads_at_end:
+        return verdict(True, "torch.compile(fullgraph=True) refuses it: " + refused.case["reason"])
+    at_end = ", and breaks only at the read at the end" if by_name["break_count"].value else ""
+    return verdict(False, "torch.compile runs every operator in {}{}".format(graphs, at_end), law=law)
 
 
 def _counted(number, noun):
@@ -161,6 +104,4 @@ def _counted(number, noun):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,29 +1,24 @@
 #!/usr/bin/env python3
 """How many kernels does one call launch, as a law in the number of tensors?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "launches_grow_with_tensors",
     "version": 2,
     "title": "Kernel launches grow with the number of tensors",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Performance bottleneck"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "launches most kernels",
     "instrument": "launches",
-    "motivation": "A launch costs the host some microseconds, whatever the kernel does. A few for each of a model's "
-    "hundreds of small tensors take longer than the arithmetic, and the device waits.",
-    "method": "Launches of one whole call at 4, 16, 64 and 256 tensors, counted exactly, and the line through them; "
-    "for bfloat16, which a collector may convert tensor by tensor, at 4 and 16. On a CPU and in simulation an operator "
-    "that launches at least one kernel counts once.",
-    "limits": "Without a device an operator that launches several kernels counts once, and a foreach operator counts "
-    "once although CUDA packs about a hundred tensors into each launch: hence the policy's small slope.",
-    "remediation": "Use the foreach operators, which pack many tensors into one launch, and reduce their stacked "
-    "results.",
+    "motivation": "A launch costs the host some microseconds. A few for each of hundreds of small tensors take longer "
+    "than the arithmetic.",
+    "method": "Launches of one call at 4, 16, 64 and 256 tensors, and the line through them; for bfloat16 at 4 and 16. "
+    "Without a GPU an operator that launches a kernel counts once.",
+    "limits": "A foreach operator counts once although CUDA packs about a hundred tensors into a launch: hence the "
+    "policy's small slope.",
+    "remediation": "Use foreach operators, which pack many tensors into one launch, and reduce their stacked results.",
     "remediation_code": "remedies/total_norm.py",
-    "verification": ["the number of launches does not grow from 4 to 256 tensors, nor from 4 to 16 of bfloat16"],
     "measurements": {
         "launch_count": "count",
         "launch_count_law": "per tensor",
@@ -80,14 +75,11 @@ def judge(measurements, policy):
     message = "launches per call{}: {} for n tensors ({:,} at {})".format(
         "" if law is laws[0] else " on bfloat16 gradients", law.case["law"], largest.value, largest.case["tensors"]
     )
-    outcome = "reproduced" if _grows(law.value, policy) else "not_reproduced"
     # At 5 us a launch, 300 tensors take 12 ms of a step at 8 each; at one each 1.5, hidden behind the kernels.
     is_noticed = law.value >= _MANY_LAUNCHES and "debugging" not in law.case
     occurs = "common" if is_noticed else "rare"
-    return {"outcome": outcome, "occurs": occurs, "message": message, "law": law.case["law"]}
+    return verdict(_grows(law.value, policy), message, occurs=occurs, law=law.case["law"])
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,36 +1,25 @@
 #!/usr/bin/env python3
 """Does a step over several ranks use the gradient of the mean over the targets of all of them?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "loss_weighted_per_rank",
-    "version": 1,
     "title": "Ranks with few targets weigh as much as ranks with many",
     "contracts": ["train_step"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
-    "agent": "PT",
     "breaks": "wrong_step",
     "occurs": "common",
-    "lifecycle": "stable",
     "instrument": "ranks",
     "devices": ["cpu"],
-    "motivation": "DDP and FSDP average the gradients of ranks. A loss that each rank divides by its own number of "
-    "tokens then gives the tokens of a rank with few more weight than those of one with many; one that is divided by "
-    "the number over all ranks is averaged once more, and is too small by the number of ranks (torchtitan 1842 and "
-    "2206, prime-rl 1960, transformers 34242).",
-    "method": "Real ranks, 2 and 4, over gloo. Each is handed batches of its own, with 2 targets among 21 tokens on "
-    "the first rank and 20 on the last, and a small model of ours: as it is, under DistributedDataParallel, and under "
-    "fully_shard. The gradient that reaches the optimizer is compared, by norm and cosine, with that of the mean over "
-    "the targets of all ranks, computed in float64 in one process. Where the ranks agree without a wrapper, the step "
-    "reduces by itself, and is judged by that alone.",
-    "limits": "A step is right for ranks of equally many targets, and is judged only where its code counts targets, in "
-    "a package that has ranks, or ignores some and reduces over ranks. Of a plain loop it is said what it would hand "
-    "over under DDP. Several micro-batches of a rank have equally many targets: their weights are asked about by "
-    "accumulation_differs_from_full_batch. Ranks without any target, and libraries' trainers, which share batches out "
-    "by themselves, are not tried.",
+    "motivation": "DDP and FSDP average over ranks. A loss divided by each rank's own number of tokens gives the "
+    "tokens of small ranks too much weight (torchtitan 1842 and 2206, prime-rl 1960, transformers 34242).",
+    "method": "Real ranks, 2 and 4, over gloo, with 2 to 20 targets each, run your step on a small model: plain, under "
+    "DDP, under fully_shard. The gradient at the optimizer is compared with that of the mean over all targets.",
+    "limits": "A step is judged only where its code counts targets in a package that has ranks, or ignores some and "
+    "reduces over ranks. Ranks without targets and libraries' trainers are not tried.",
     "remediation": "Divide the sum of the losses by the number of targets over all ranks, and multiply by the number "
-    "of ranks, by which the wrapper divides.",
+    "of ranks.",
     "remediation_code": "remedies/training_step_of_ranks.py",
-    "verification": ["on 2 and 4 ranks with different numbers of targets every target counts alike"],
     "measurements": {
         "norm_ratio": "ratio",
         "cosine": "ratio",
@@ -78,19 +67,19 @@ def judge(measurements, policy):
         rows = [row for row in rows if row[0][0] != "none"]
     if not rows:
         raised = next((m.case["how"] for m in measurements if m.name == "raised"), "no rank makes a step")
-        return {"outcome": "not_applicable", "message": "it makes no step in ranks: " + raised}
+        return verdict("not_applicable", "it makes no step in ranks: " + raised)
     wrong = [row for row in rows if abs(row[1] - 1) > policy["allowed_ratio"] or row[2] < policy["least_cosine"]]
     law = _law(rows)
     if not wrong:
         message = "every target counts alike on {} ranks".format(max(row[0][1] for row in rows))
-        return {"outcome": "not_reproduced", "message": message, "law": law}
+        return verdict(False, message, law=law)
     message = _said(wrong)
     if says["counts_targets"] and (says["reduces_over_ranks"] or says["package_has_ranks"]):
-        return {"outcome": "reproduced", "message": message, "law": law}
+        return verdict(True, message, law=law)
     if says["ignores_targets"] and says["reduces_over_ranks"]:
-        return {"outcome": "reproduced", "occurs": "rare", "message": message, "law": law}
+        return verdict(True, message, occurs="rare", law=law)
     reason = "its code does not say that ranks have different numbers of targets; where they have, " + message
-    return {"outcome": "not_applicable", "message": reason}
+    return verdict("not_applicable", reason)
 
 
 def _key(row):
@@ -126,6 +115,4 @@ def _law(rows):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

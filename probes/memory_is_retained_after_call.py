@@ -1,47 +1,26 @@
 #!/usr/bin/env python3
 """What does a target still hold when its call is over, and does that grow with the calls?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "memory_is_retained_after_call",
     "version": 2,
     "title": "Memory is retained after the call",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Memory leak / resource issue"],
-    "agent": "PT",
     "breaks": "stops",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "statement_does": "makes what outlives the call",
     "instrument": "memory",
-    "motivation": "A collector is called at every step. A history of tensors, or a statistic that still hangs on the "
-    "autograd graph, keeps the gradients of every step alive: a run that fits in memory ends after some tens of steps, "
-    "in a place that has nothing to do with the cause.",
-    "method": "One instance is called 64 times, each time with new gradients (1 MiB in four float32 tensors) that are "
-    "dropped afterwards. What still lives is read from the allocator's own events, and from tracemalloc for NumPy and "
-    "Python, after gc.collect(). The growth from 16 to 64 calls is a law in the number of calls; what is "
-    "held without growing is judged apart. Then, with gradients that carry a graph (as create_graph=True leaves "
-    "them), it is called 8 times, and one answer is kept while everything else is dropped: what each holds is counted. "
-    "What is held for such gradients only is said so.",
-    "limits": "A history that is longer than 64 calls before it is cut counts as growing. Memory that a library takes "
-    "without the allocator or tracemalloc stays unseen. The pending answer of an asynchronous step is finished before "
-    "it is looked at.",
-    "remediation": "Keep numbers, not tensors: .detach() what is stored, read it with .item() when it is reported, "
-    "bound every history (deque(maxlen=...)), and collect under torch.no_grad().",
-    "remediation_code": """import torch
-
-
-@torch.no_grad()
-def gradient_norms(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "largest_norm": 0.0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    total, largest = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
-    return {"grad_norm": total, "largest_norm": largest}
-""",
-    "verification": ["64 calls hold no more than 16", "no tensor of the answer has a grad_fn"],
+    "motivation": "A collector runs at every step. A history of tensors, or a statistic with an autograd graph, keeps "
+    "the gradients of every step alive until the run is out of memory.",
+    "method": "One instance is called 64 times on new gradients (1 MiB). What still lives is read from the allocator "
+    "and tracemalloc; growth from 16 to 64 calls is the law. With gradients that carry a graph, one result is kept and "
+    "what it holds is counted.",
+    "limits": "A history that is cut after more than 64 calls counts as growing. Memory outside the allocator and "
+    "tracemalloc is not seen.",
+    "remediation": "Store numbers, not tensors: .detach() them, bound every history (deque(maxlen=...)), and collect "
+    "under torch.no_grad().",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {
         "held_bytes": "bytes",
         "growth_per_call": "bytes per call",
@@ -70,7 +49,7 @@ def measure(ctx):
     ctx.answer(_plain(ctx))
     for memory, held in (
         ("tensors", ctx.held_bytes(lambda: _plain(ctx), _CALLS)),
-        ("NumPy and Python", ctx.python_held_bytes(lambda: _plain(ctx), _PYTHON_CALLS)),
+        ("NumPy and Python", ctx.held_bytes(lambda: _plain(ctx), _PYTHON_CALLS, python=True)),
     ):
         yield from _law(ctx, memory, held)
         if held[max(held)] > _WORTH_A_LINE and not ctx.located:
@@ -137,15 +116,15 @@ def judge(measurements, policy):
     parts += _graph_in_answer(measurements)
     if not parts:
         message = "nothing that counts is held after the call ({})".format(law)
-        return {"outcome": "not_reproduced", "message": message, "law": law}
-    verdict = {"outcome": "reproduced", "message": "; ".join(parts), "law": law}
+        return verdict(False, message, law=law)
+    found = verdict(True, "; ".join(parts), law=law)
     if plain:
-        return verdict
+        return found
     # What stays once costs memory; what only gradients of gradients hold, almost nobody has.
     is_plain = bool(stored) or any(
         m.case["gradients"] == "plain" for m in measurements if m.name == "graph_tensors" and m.value
     )
-    return verdict | {"breaks": "cost", "occurs": "common" if is_plain else "extreme"}
+    return found | {"breaks": "cost", "occurs": "common" if is_plain else "extreme"}
 
 
 def _above(measurements, name, limit):
@@ -169,6 +148,4 @@ def _graph_in_answer(measurements):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

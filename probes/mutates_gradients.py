@@ -1,48 +1,26 @@
 #!/usr/bin/env python3
 """Does a collector that should only read change what it was given?"""
 
+from forms import attempt, joined, run_alone, verdict
+
 PROBE = {
-    "id": "mutates_gradients",
     "version": 3,
     "title": "The collector changes the gradients it should only read",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "API design / contract violation"],
-    "agent": "PT",
     "breaks": "wrong_step",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "statement_does": "changes the gradients",
     "instrument": "mutation",
-    "motivation": "A statistic is taken between backward() and step(): whatever it changes is what the optimizer "
-    "steps on. nan_to_num_() hides the NaN that it should report, detach_() ends a second-order method, and nothing "
-    "in the log says so.",
-    "method": "The state of everything that the target is given is compared before and after one call: each gradient's "
-    "elements bit by bit, its address, strides, dtype, device, version counter, requires_grad and graph; each "
-    "parameter and its .grad; the caller's list. Inputs: ordinary gradients, with NaN and Inf, all zero, large, one "
-    "missing, and with a graph, as create_graph=True leaves them. An argument whose default of 1 or 0.0 changes "
-    "nothing gets another value. The line is the first one after which the state differs.",
-    "limits": "Targets that are there to change gradients are left out, told by what they do: they limit them, scale "
-    "them by an argument, drop the small ones, or return no statistic of them (docs/design/effects.md), on a new "
-    "object or after 64 calls of one; a target whose name and docstring both describe a measurement is not left out. "
-    "Where that does not decide, torch's trailing underscore, the words in place and at last the name do. A change "
-    "that is undone before the call ends shows only in the version counter. Module buffers, hooks and training mode "
-    "are not compared.",
-    "remediation": "Read only: use the operators without underscore, take norms and counts of the gradients as they "
-    "are, and detach() a reference rather than detach_() the gradient. Copy the list, not the tensors.",
-    "remediation_code": """import torch
-
-
-def gradient_statistics(parameters):
-    grads = [p.grad.detach() for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "is_finite": True}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    norm = torch.linalg.vector_norm(norms).item()
-    return {"grad_norm": norm, "is_finite": norm - norm == 0.0}
-""",
-    "verification": ["after a call every gradient, parameter, graph and list is bit for bit what it was"],
+    "motivation": "A statistic is taken between backward() and step(): whatever it changes is what the optimizer uses. "
+    "nan_to_num_() hides the NaN that it should report; detach_() ends a second-order method.",
+    "method": "Elements, address, strides, dtype, version counter, requires_grad and graph of every gradient, the "
+    "parameters and the caller's list are compared before and after one call, for ordinary, NaN and Inf, zero, large "
+    "and missing gradients and for ones with a graph.",
+    "limits": "Targets that are there to change gradients are left out, by what they do (docs/design/effects.md), then "
+    "by their name. Module buffers, hooks and training mode are not compared.",
+    "remediation": "Use operators without underscore, detach() a reference instead of detach_(), and copy the list, "
+    "not the tensors.",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"changed": "count"},
 }
 
@@ -69,9 +47,8 @@ def measure(ctx):
         raise ctx.NotApplicable("changing gradients is what it is for: " + ctx.plan.writes)
     refused, inputs = [], dict(_inputs(ctx))
     for name, make in inputs.items():
-        try:
-            changes = ctx.changes(*make())
-        except ctx.TargetRaised as error:
+        changes, error = attempt(ctx, lambda make=make: ctx.changes(*make()))
+        if error is not None:
             refused.append(error)
             yield ctx.note("gradients {} were not judged: the target raises {}".format(name, error))
             continue
@@ -79,8 +56,7 @@ def measure(ctx):
         for change in changes:
             kinds.setdefault(change.kind, []).append(change.what)
         for kind, things in kinds.items():
-            what = things[0] if len(things) == 1 else "{} and {} more".format(things[0], len(things) - 1)
-            yield ctx.measurement("changed", len(things), "count", input=name, kind=kind, what=what)
+            yield ctx.measurement("changed", len(things), "count", input=name, kind=kind, what=joined(things, 1))
         if not kinds:
             yield ctx.measurement("changed", 0, "count", input=name, kind="any", what="nothing")
         elif not ctx.located:
@@ -92,7 +68,7 @@ def measure(ctx):
 
 
 def _inputs(ctx):
-    """(name, how to make new arguments for `changes`): nothing may be left over from the call before."""
+    """(name, maker of new arguments for `changes`): nothing may be left over from the call before."""
     yield "of ordinary size", lambda: (ctx.benign(),)
     yield "with NaN and Inf", lambda: (ctx.benign(nans=1, infs=1),)
     yield "of zeros", lambda: (ctx.gradients(3, 64, magnitude=0.0),)
@@ -106,29 +82,23 @@ def _inputs(ctx):
 def judge(measurements, policy):
     """Reproduced where anything changed."""
     changed = [m for m in measurements if m.value]
-    if not changed:
-        return {
-            "outcome": "not_reproduced",
-            "message": "nothing changes: gradients {}".format(", ".join(m.case["input"] for m in measurements)),
-        }
     inputs = list(dict.fromkeys(m.case["input"] for m in measurements))
+    if not changed:
+        return verdict(False, "nothing changes: gradients " + ", ".join(inputs))
     parts = []
-    for kind in _WORDS:
+    for kind, words in _WORDS.items():
         rows = [m for m in changed if m.case["kind"] == kind]
         if rows:
             given = [m.case["input"] for m in rows]
             when = "" if given == inputs else " for gradients " + ", ".join(given)
-            parts.append(_WORDS[kind].format(rows[0].case["what"]) + when)
-    kinds = {m.case["kind"] for m in changed}
+            parts.append(words.format(rows[0].case["what"]) + when)
     # What was added, or cut from its graph, reaches a second backward or an optimizer of few; equal values reach none.
-    occurs = "rare" if kinds.intersection(_MIDDLE) else "extreme"
-    if kinds.intersection(_GRAVE):
-        grave = {m.case["input"] for m in changed if m.case["kind"] in _GRAVE}
+    occurs = "rare" if any(m.case["kind"] in _MIDDLE for m in changed) else "extreme"
+    grave = {m.case["input"] for m in changed if m.case["kind"] in _GRAVE}
+    if grave:
         occurs = "ordinary" if inputs[0] in grave else "common"
-    return {"outcome": "reproduced", "occurs": occurs, "message": "it changes " + "; ".join(parts)}
+    return verdict(True, "it changes " + "; ".join(parts), occurs=occurs)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

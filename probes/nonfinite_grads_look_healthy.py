@@ -4,55 +4,25 @@
 import math
 import re
 
+from forms import attempt, run_alone, verdict
+
 PROBE = {
-    "id": "nonfinite_grads_look_healthy",
     "version": 4,
     "title": "Non-finite gradients look healthy",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "ordinary",
-    "lifecycle": "stable",
-    "instrument": "numerics",
-    "motivation": "Every comparison with NaN is false: a health score made from 'norm < low' and 'norm > high' stays "
-    "perfect when all gradients are NaN, and an alarm that watches it never rings.",
-    "method": "One NaN, and one Inf, is planted amid a matrix, a vector and a tensor of three dimensions by turns, and "
-    "in the 14th of 24 gradients. It is visible where a NaN or Inf count rises, a flag changes, a health value drops, "
-    "a text or a list of names says something else, a number becomes None, the norm turns negative, or the target "
-    "raises. Without a health value in the answer, a non-finite number in it is enough. A health value that stays as "
-    "it is, is a finding of its own where other fields tell.",
-    "limits": "A flag is any truth value, or 0.0 or 1.0, that differs from its value for sound gradients. A health "
-    "value is told by its name. A text says something where it is the same for other sound gradients. A warning that "
-    "the target only logs is not seen. An answer that leaves some gradients out neither passes nor fails for them: to "
-    "leave out biases may be meant; but a flag such as all_finite speaks of all gradients. So does a health value; "
-    "only what it leaves out wherever it stands, for its shape, is not judged. What returns nothing promises "
-    "nothing. Truth values and counts (zeros, signs, a histogram) promise what they find somewhere, or what their "
-    "names or the docstring say: a check for NaN is not judged on Inf. An alarm that stays off beside a norm that "
-    "tells is a finding of its own.",
-    "remediation": "Count non-finite elements, or test the accumulated norm with isfinite, and let health depend on it "
-    "before any threshold is compared.",
-    "remediation_code": """import torch
-
-
-def gradient_health(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "health": 1.0, "is_finite": True}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    norm = torch.linalg.vector_norm(norms).item()
-    is_finite = norm - norm == 0.0
-    return {"grad_norm": norm, "health": 1.0 if is_finite else 0.0, "is_finite": is_finite}
-""",
-    "verification": ["one NaN and one Inf among sound gradients change a count, a flag or the health value"],
-    "measurements": {
-        "visible": "truth",
-        "health": "value",
-        "health_stays": "truth",
-        "norm": "norm",
-    },
+    "motivation": "Every comparison with NaN is false: a health score made of 'norm < low' and 'norm > high' stays "
+    "perfect when all gradients are NaN.",
+    "method": "One NaN or Inf is planted in a matrix, a vector, a 3-D tensor, and in the 14th of 24 gradients. It is "
+    "visible if a count rises, a flag, text or health value changes, a number becomes None, the norm turns negative, "
+    "or the target raises. Without a health value, a non-finite number is enough.",
+    "limits": "A flag is a truth value, or 0.0 or 1.0; a health value is known by its name. Warnings in logs are not "
+    "seen. Results that leave some gradients out are judged only where a flag or health value speaks of all. A check "
+    "for NaN is not judged on Inf.",
+    "remediation": "Count non-finite elements, or test the total norm with isfinite, before any threshold is compared.",
+    "remediation_code": "remedies/gradient_health.py",
+    "measurements": {"visible": "truth", "health": "value", "health_stays": "truth", "norm": "norm"},
 }
 
 _KINDS = (("nan", math.nan), ("inf", math.inf))
@@ -63,7 +33,7 @@ _FEW, _MANY = 3, 24
 _PLACES = ((_FEW, 0), (_FEW, 1), (_FEW, 2), (_MANY, 13))
 _OF_ALL = re.compile("nan|inf|finite|valid|bad", re.IGNORECASE)
 _PROMISES = {"nan": "nan(?!c|o)", "inf": "inf(?!o|er|l)"}
-# What speaks of NaN and Inf alike; and alarms, which nobody hears while gradients are neither.
+# Words for NaN and Inf alike, and for alarms.
 _PROMISE = re.compile(
     r"(?<!in)finite|valid|bad|health|overflow|corrupt|broken|sane|sanity|skip|may_|should_|can_|(?<![a-z])ok(?![a-z])|"
     "explo|unstable|diverg|anomal",
@@ -85,7 +55,8 @@ def measure(ctx):
             rows += found
     if not rows:
         raise ctx.NotApplicable("its answer follows none of the gradients that a NaN was planted in")
-    if any(map(_is_hidden, rows)) and not ctx.plan.health and _has_no_sizes(ctx):
+    if any(map(_is_hidden, rows)) and not ctx.plan.health and all(float(each).is_integer() for each in _moving(ctx)):
+        # A result of truth values and counts, or of signs and zeros, promises what it finds somewhere or names.
         kinds = {row["case"]["kind"] for row in rows if row["name"] == "visible" and row["value"]}
         kinds.update(kind for kind in _PROMISES if _speaks_of(kind, ctx.own_words))
         rows = [row for row in rows if row["case"]["kind"] in kinds]
@@ -108,15 +79,19 @@ def _is_hidden(row):
 
 def _of_place(ctx, tensors, index, place):
     """The measurements of a NaN and of an Inf in the gradient `index`."""
-    sound, texts = (ask(ctx.planted(index, _SOUND, tensors)) for ask in (ctx.answer, ctx.words))
+
+    def read(special, seed=0):
+        return [call(ctx.planted(index, special, tensors, seed)) for call in (ctx.answer, ctx.words)]
+
+    sound, texts = read(_SOUND)
     others = ctx.words(ctx.planted(index, _SOUND, tensors, seed=1))
     for kind, special in _KINDS:
         case = {"kind": kind, **place}
-        try:
-            answer, said = (ask(ctx.planted(index, special, tensors)) for ask in (ctx.answer, ctx.words))
-        except ctx.TargetRaised as error:
+        found, error = attempt(ctx, read, special)
+        if error is not None:
             yield ctx.measurement("visible", True, "truth", by="raises " + str(error)[:80], **case)
             continue
+        answer, said = found
         signals = explicit_signals(ctx, sound, answer)
         # A text that differs between sound gradients, such as a number written out, says nothing.
         changed = [path for path in {**texts, **said} if said.get(path) != texts.get(path) == others.get(path)]
@@ -133,37 +108,31 @@ def _rows(ctx, case, signals, sound, answer):
     watched = list(dict.fromkeys([*ctx.plan.health, *flags]))
     for path in watched:
         stays = path in sound and path in answer and (path or "answer") not in signals
-        stays = stays and not _speaks_of_others(path, watched, [*signals, *numbers])
+        stays = stays and not _is_told_by_a_twin(path, watched, [*signals, *numbers])
         yield ctx.measurement("health", answer.get(path), "value", field=path, **case)
         yield ctx.measurement("health_stays", stays, "truth", field=path, **case)
     if "norm" in ctx.roles:
         yield ctx.measurement("norm", answer.get(ctx.role("norm").path), "norm", **case)
 
 
-def _speaks_of_others(path, watched, tells):
-    """Whether the same field of another part of the answer, such as another model's, has these gradients."""
-
-    def part(each):
-        return each[: each.rfind(".") + 1]
-
-    twins = {part(each) for each in watched if each.rpartition(".")[2] == path.rpartition(".")[2]}
-    told = {each for each in twins if any(tell.startswith(each) for tell in tells)}
-    return bool(told) and part(path) not in told
+def _is_told_by_a_twin(path, watched, tells):
+    """Whether the same field of another part of the result, such as another model's, has these gradients."""
+    part, _, name = path.rpartition(".")
+    twins = {each.rpartition(".")[0] for each in watched if each.rpartition(".")[2] == name}
+    told = {each for each in twins if any(tell.startswith(each + "." if each else "") for tell in tells)}
+    return bool(told) and part not in told
 
 
 def _is_judged(ctx, tensors, index):
-    """Whether the answer promises something of this gradient.
+    """Whether the result promises something of this gradient.
 
-    It does where it follows it, where a flag says by its name that there is no NaN, and where it follows no finite
-    gradients: then it is a check, which speaks of all of them. A health value speaks of all
-    gradients, and so of one that it leaves out for the place where it stands; what it leaves out wherever it stands,
-    its shape is left out for, and that may be meant.
+    It does if it depends on it, if a flag says by its name that there is no NaN, and if it depends on no finite
+    gradients: then it is a check of all of them. A health value speaks of all gradients, and so of one that it leaves
+    out because of its place; to leave one out because of its shape may be meant.
     """
     sound = ctx.answer(ctx.planted(index, _SOUND, tensors))
     has_flag = any(isinstance(value, bool) and _OF_ALL.search(path) for path, value in sound.items())
-    if has_flag or ctx.reads(index, tensors):
-        return True
-    if "" in sound and not _moving(ctx):
+    if has_flag or ctx.reads(index, tensors) or ("" in sound and not _moving(ctx)):
         return True
     return bool(ctx.plan.health) and any(ctx.reads(index, tensors, first) for first in (index, (index + 1) % tensors))
 
@@ -174,18 +143,13 @@ def _speaks_of(kind, words):
 
 
 def _moving(ctx):
-    """The fields that change with the size of finite gradients, with their values."""
+    """The values of the fields that change with the size of finite gradients."""
     usual, other = ctx.answer(ctx.benign()), ctx.answer([grad * grad.abs() for grad in ctx.benign()])
-    return {path: usual[path] for path in ctx.differences(usual, other)}
-
-
-def _has_no_sizes(ctx):
-    """Whether all that the answer says are truth values, counts, and what depends on signs and zeros alone."""
-    return all(float(value).is_integer() for value in _moving(ctx).values())
+    return [usual[path] for path in ctx.differences(usual, other)]
 
 
 def _is_a_factor(ctx):
-    """Whether the answer is one number that falls as gradients grow: what clips by it meets what is not finite."""
+    """Whether the result is one number that falls as gradients grow: what clips by it meets what is not finite."""
     usual, larger = ctx.answer(ctx.benign()), ctx.answer([grad * 2.0**10 for grad in ctx.benign()])
     return list(usual) == [""] and isinstance(usual[""], float) and 0 < larger[""] < usual[""]
 
@@ -195,12 +159,10 @@ def explicit_signals(ctx, sound, answer):
     found = []
     for path, value in answer.items():
         before = sound.get(path)
-        if isinstance(value, bool) and isinstance(before, bool):
-            changed = value != before
-        elif path in ctx.plan.health:
+        if path in ctx.plan.health and not (isinstance(value, bool) and isinstance(before, bool)):
             changed = before is not None and not value >= before
-        elif isinstance(value, float) and value in (0.0, 1.0) and before in (0.0, 1.0):
-            changed = value != before
+        elif isinstance(value, float):
+            changed = value in (0.0, 1.0) and before in (0.0, 1.0) and value != before
         else:
             changed = isinstance(value, int) and isinstance(before, int) and value != before
         if changed:
@@ -209,30 +171,24 @@ def explicit_signals(ctx, sound, answer):
     if isinstance(norm, (int, float)) and norm < 0:  # no norm is negative: a code for "not finite"
         found.append("the impossible norm {:g}".format(norm))
     counts = [ctx.role(kind).path for kind in ("nan", "inf") if kind in ctx.roles]
-    found += [path for path in counts if answer.get(path) != sound.get(path) and path not in found]
-    return found
+    return found + [path for path in counts if answer.get(path) != sound.get(path) and path not in found]
 
 
 def judge(measurements, policy):
     """Reproduced where NaN or Inf was not visible."""
     hidden = [m for m in measurements if m.name == "visible" and not m.value]
     stays = [m for m in measurements if m.name == "health_stays" and m.value]
-    if stays and not hidden:
-        fields = sorted({m.case["field"] for m in stays})
-        message = "{} stays as it is for a planted {}, which other fields tell".format(
-            ", ".join(fields), " and ".join(sorted({m.case["kind"] for m in stays}, reverse=True))
-        )
-        return {"outcome": "reproduced", "occurs": "common", "message": message}
-    if not hidden:
-        seen = {m.case["kind"]: m.case["by"] for m in reversed(measurements) if m.name == "visible"}
-        by = "; ".join("{}: {}".format(kind, seen[kind]) for kind, _ in _KINDS if kind in seen)
-        return {
-            "outcome": "not_reproduced",
-            "message": "{} visible ({})".format(
-                "NaN and Inf are" if len(seen) > 1 else "a check for one of NaN and Inf makes it", by
-            ),
-        }
-    return {"outcome": "reproduced", "message": _tell(measurements, hidden)}
+    if hidden:
+        return verdict(True, _tell(measurements, hidden))
+    if stays:
+        fields = ", ".join(sorted({m.case["field"] for m in stays}))
+        kinds = " and ".join(sorted({m.case["kind"] for m in stays}, reverse=True))
+        message = "{} stays as it is for a planted {}, which other fields tell".format(fields, kinds)
+        return verdict(True, message, occurs="common")
+    seen = {m.case["kind"]: m.case["by"] for m in reversed(measurements) if m.name == "visible"}
+    by = "; ".join("{}: {}".format(kind, seen[kind]) for kind, _ in _KINDS if kind in seen)
+    head = "NaN and Inf are" if len(seen) > 1 else "a check for one of NaN and Inf makes it"
+    return verdict(False, "{} visible ({})".format(head, by))
 
 
 def _tell(measurements, hidden):
@@ -260,6 +216,4 @@ def _place(case):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

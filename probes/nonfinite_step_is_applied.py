@@ -1,44 +1,27 @@
 #!/usr/bin/env python3
 """Does a loop that looks for NaN keep one from reaching the parameters?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "nonfinite_step_is_applied",
-    "version": 1,
     "title": "A step of gradients that are not finite is applied",
     "contracts": ["train_step"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_step",
     "occurs": "common",
-    "lifecycle": "stable",
     "instrument": "steps",
     "devices": ["cpu"],
-    "motivation": (
-        "One NaN that reaches an optimizer is in every parameter and every moment after that step: the run is"
-        " lost, and so are the checkpoints written after it. A check that looks at the wrong thing (the loss "
-        "of one rank, after the step, of other parameters) or that only counts protects nothing."
-    ),
-    "method": (
-        "A small model of ours (embedding, tied output layer, a trained, a frozen and an unused parameter) is"
-        " trained by the step for some batches; torch's hooks of optimizers and Python's profiler see what "
-        "every backward, clip and step does. The model answers one micro-batch of the second step with NaN: the"
-        " first in one run, the last in another. A step that is handed such gradients and changes a parameter "
-        "or its optimizer's state has applied them. Asked of steps that look for what is not finite anywhere in "
-        "the code that they run, or that have a GradScaler."
-    ),
-    "limits": (
-        "The model is small and runs on the host in one process: what sharding, several ranks, a compiled "
-        "step or an optimizer that is none of torch's does is not seen. A step that looks for nothing is not "
-        "judged: not to look is a choice. On several ranks, whether all of them skip is not asked."
-    ),
-    "remediation": (
-        "Decide from the gradients themselves, after the last backward and before the step, by a norm that "
-        "all ranks share; leave the step out and zero, or stop."
-    ),
+    "motivation": "One NaN that reaches an optimizer is in every parameter after that step: the run and its later "
+    "checkpoints are lost. A check that looks at the wrong thing protects nothing.",
+    "method": "auditkit trains a small model with your step and records every backward, clip and optimizer step. The "
+    "model returns NaN for one micro-batch of the second step. A step that then changes a parameter or optimizer state "
+    "has applied it. Only steps that check for non-finite values, or have a GradScaler, are judged.",
+    "limits": "The small model runs on the host in one process: sharding, compiled steps and optimizers outside torch "
+    "are not seen. Whether all of several ranks skip is not checked.",
+    "remediation": "Decide from the gradients, after the last backward, by a norm that all ranks share; skip the step "
+    "and zero, or stop.",
     "remediation_code": "remedies/training_step.py",
-    "verification": ["one NaN among the losses changes no parameter and no state of the optimizer"],
     "measurements": {"steps_applied": "count", "nan_parameters": "count", "parameters": "count", "stops": "truth"},
-    "policy": {},
 }
 
 
@@ -61,12 +44,10 @@ def judge(measurements, policy):
     if seen["steps_applied"] or seen["nan_parameters"]:
         message = "one NaN among the losses: the step is applied all the same, and {} of {} parameters are NaN"
         text = message.format(seen["nan_parameters"], seen["parameters"])
-        return {"outcome": "reproduced", "message": text}
+        return verdict(True, text)
     how = "it stops" if seen["stops"] else "the step is left out"
-    return {"outcome": "not_reproduced", "message": "one NaN among the losses: {}, and no parameter moves".format(how)}
+    return verdict(False, "one NaN among the losses: {}, and no parameter moves".format(how))
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -4,33 +4,24 @@
 import functools
 import math
 
+from forms import run_alone, unless_refused, verdict
+
 PROBE = {
-    "id": "norm_depends_on_grouping",
-    "version": 1,
     "title": "The norm depends on how the gradients are grouped",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Numerical stability", "Correctness bug"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "gives the first value that is off",
-    "instrument": "numerics",
-    "motivation": "A norm of norms that are kept in 16 bits is rounded once for each tensor: two runs with the same "
-    "gradients, but with layers fused or split over other ranks, log different norms and clip differently "
-    "(pytorch/pytorch PR 194033). A sum in 16 bits also depends on which tensor comes first.",
-    "method": "The same elements as one tensor, as equal pieces, and as pieces of different sizes; and the same "
-    "tensors forwards, backwards and shuffled, with one that outweighs the rest, in every dtype. Judged "
-    "where the answer is the total 2-norm on ordinary float32 gradients, or where float32 shows that the formula does "
-    "not depend on the split (or the order); a mean over tensors does, rightly. What float32 sums in another order may "
-    "differ by is allowed, and nothing more: rounding an accurate total once gives one answer for every grouping.",
-    "limits": "A formula that depends on the split is judged on the order only, one that singles out tensors (the "
-    "first layer's norm) on neither. A total that lies by chance on the border of two 16-bit numbers may round either "
-    "way.",
-    "remediation": "Keep the norms of single tensors in float32 or wider until the total is formed, and round once, at "
-    "the end, if at all: torch._foreach_norm(grads, 2, dtype=torch.float32), or get_total_norm of float32 copies.",
-    "remediation_code": "remedies/total_norm_of_detached.py",
-    "verification": ["splitting, joining and shuffling change the norm in no dtype by more than float32 sums allow"],
+    "motivation": "A norm of norms that are kept in 16 bits is rounded once for each tensor: fused or re-sharded "
+    "layers log other norms and clip differently (pytorch/pytorch PR 194033).",
+    "method": "The same elements as one tensor, as equal and as unequal pieces, and the same tensors in three orders, "
+    "in every dtype. Judged where the result is the total 2-norm, or does not depend on the split (or order) in "
+    "float32.",
+    "limits": "A formula that depends on the split is judged on the order only, one that singles out tensors on "
+    "neither. A total on the border of two 16-bit numbers may round either way.",
+    "remediation": "Keep the norms of single tensors in float32 or wider until the total is formed, and round once, if "
+    "at all.",
+    "remediation_code": "remedies/total_norm.py",
     "measurements": {"split_difference": "ratio", "order_difference": "ratio", "allowed_difference": "ratio"},
     "policy": {"accumulators": 4, "roundings": 0},
 }
@@ -49,56 +40,40 @@ _ORDINARY = ((4, 1024), (16, 64), (3, 500))
 def measure(ctx):
     """Yield the largest difference between groupings and between orders, for every dtype."""
     ctx.role("norm")
-    worst = [None]
-    judged = set()
-    is_total = _is_total(ctx)
+    # Whether the norm is the total 2-norm on ordinary float32 gradients, split in three ways.
+    made = [ctx.known_norm("random", tensors, elements) for tensors, elements in _ORDINARY]
+    is_total = all(abs(ctx.norm(grads) / exact - 1) <= _BY_FORMULA for grads, exact in made)
+    worst, judged = (0.0, 0.0, None), False
     for kind, compare in (("split_difference", _over_splits), ("order_difference", _over_orders)):
         by_formula, _ = compare(ctx, "float32")
         if not is_total and not by_formula <= _BY_FORMULA:
-            yield ctx.note(_NOTES[kind].format(_percent(by_formula)))
+            is_number = math.isfinite(by_formula)
+            how = "{:.3g} % in float32".format(100 * by_formula) if is_number else "it is 0 for equal elements"
+            yield ctx.note(_NOTES[kind].format(how))
             continue
-        judged.add(kind)
+        judged = True
         for dtype in _DTYPES:
-            yield from _row(ctx, kind, compare, dtype, worst)
+            found, note = unless_refused(ctx, dtype, lambda: compare(ctx, dtype))  # noqa: B023
+            if not note and not math.isfinite(found[0]):
+                note = ctx.note("{} gradients were not judged: their norm is not finite".format(dtype))
+            if note:
+                yield note
+                continue
+            (difference, make), allowed = found, _allowed(dtype, PROBE["policy"])
+            yield ctx.measurement(kind, difference, "ratio", dtype=dtype)
+            yield ctx.measurement("allowed_difference", allowed, "ratio", dtype=dtype, of=kind)
+            if difference > allowed and difference / allowed > worst[0]:
+                worst = (difference / allowed, difference, make)
     if not judged:
         raise ctx.NotApplicable("its norm depends on the split and on the order by its formula, also in float32")
-    if worst[0] is not None:
-        _, difference, make = worst[0]
-        yield ctx.location(ctx.where_imprecise(make(), difference / 4))
-
-
-def _is_total(ctx):
-    """Whether the answer is the total 2-norm on ordinary float32 gradients, split in three ways."""
-    made = [ctx.known_norm("random", tensors, elements) for tensors, elements in _ORDINARY]
-    return all(abs(ctx.norm(grads) / exact - 1) <= _BY_FORMULA for grads, exact in made)
+    if worst[2] is not None:
+        yield ctx.location(ctx.where_imprecise(worst[2](), worst[1] / 4))
 
 
 _NOTES = {
     "split_difference": "its formula depends on the split ({}): only the order was judged",
     "order_difference": "its formula depends on the order ({}): the order was not judged",
 }
-
-
-def _percent(by_formula):
-    return "{:.3g} % in float32".format(100 * by_formula) if math.isfinite(by_formula) else "it is 0 for equal elements"
-
-
-def _row(ctx, kind, compare, dtype, worst):
-    try:
-        difference, make = compare(ctx, dtype)
-    except (ctx.TargetRaised, ctx.NotApplicable) as error:
-        if dtype == "float32":
-            raise
-        yield ctx.note("{} gradients were not judged: {}".format(dtype, error))
-        return
-    if not math.isfinite(difference):
-        yield ctx.note("{} gradients were not judged: their norm is not finite".format(dtype))
-        return
-    allowed = _allowed(dtype, PROBE["policy"])
-    yield ctx.measurement(kind, difference, "ratio", dtype=dtype)
-    yield ctx.measurement("allowed_difference", allowed, "ratio", dtype=dtype, of=kind)
-    if difference > allowed and (worst[0] is None or difference / allowed > worst[0][0]):
-        worst[0] = (difference / allowed, difference, make)
 
 
 def _over_splits(ctx, dtype):
@@ -179,7 +154,7 @@ def judge(measurements, policy):
         largest = max((m.value for m in differences), default=0.0)
         words = " and ".join(_WORDS[kind] for kind in kinds if any(m.name == kind for m in differences))
         message = "{} changes the norm by {:.2g} at most: rounding".format(words, largest)
-        return {"outcome": "not_reproduced", "message": message}
+        return verdict(False, message)
     parts = []
     for kind in kinds:
         found = [m for m in broken if m.name == kind]
@@ -189,7 +164,7 @@ def judge(measurements, policy):
     largest = max(m.value for m in broken)
     # A factor of clipping that is 1 % off trains the same; one of 10 % is another learning rate.
     occurs = "common" if largest > 0.1 else "rare" if largest > 0.01 else "extreme"
-    return {"outcome": "reproduced", "occurs": occurs, "message": "; ".join(parts)}
+    return verdict(True, "; ".join(parts), occurs=occurs)
 
 
 _WORDS = {
@@ -199,6 +174,4 @@ _WORDS = {
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -3,38 +3,26 @@
 
 import math
 
+from forms import rank_place, rank_rows, run_alone, verdict
+
 PROBE = {
-    "id": "norm_depends_on_mesh",
-    "version": 1,
     "title": "The norm of gradients on several meshes is not that of one process",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "common",
-    "lifecycle": "stable",
     "instrument": "ranks",
     "devices": ["cuda", "cpu"],
-    "motivation": "What is right where all parameters are sharded alike counts others as often as there are ranks, or "
-    "not at all: norms and biases beside sharded matrices, experts on a mesh of their own, a second mesh dimension, a "
-    "tied copy on the last pipeline stage (NVIDIA/Megatron-LM 5916, 7227 and 7452, NVIDIA-NeMo/RL 3788, DeepSpeed 8469 "
-    "and 8478, NeMo Automodel 3816, pytorch 170862).",
-    "method": "Four real ranks, over gloo, or NCCL where there is a GPU for each; one start for all cases. The same "
-    "gradients of a small model are placed: all sharded alike (where that is off, norm_depends_on_sharding says so), "
-    "vectors replicated beside sharded matrices, vectors as plain tensors beside them, uneven and empty shards, FSDP2 "
-    "with tensor parallel on a 2x2 mesh (a real backward), experts on a mesh of two pairs that hold the same, and two "
-    "pipeline stages of two ranks. Code that reads `tensor_model_parallel` of parameters gets plain ones that have it, "
-    "and, where it reads `shared`, a copy on the last of four stages; where its ranks then exchange nothing, whoever "
-    "calls it may add up, and nothing is judged. Norms, and for a clipping target the factor by "
-    "which it scales the gradients, are compared with one process.",
-    "limits": "It is asked only where code of the target's package deals with what torch shards, or reads "
-    "`tensor_model_parallel`. A stage's own norm passes under pipeline: its caller may reduce it. What raises for "
-    "plain tensors beside DTensors, or on two meshes, passes: torch's own total norm does so, too. Ranks without any "
-    "gradient, and groups that the code keeps in tables of its own, are not tried.",
-    "remediation": "Take the norm of each DTensor by itself, read it with full_tensor(), and add up plain numbers: "
-    "each then knows its own mesh, and what is replicated counts once.",
+    "motivation": "A norm that is right where all parameters are sharded alike can count others twice or never: biases "
+    "beside sharded matrices, experts on their own mesh, a tied copy on the last pipeline stage (Megatron-LM 5916, "
+    "7227 and 7452, NeMo RL 3788, DeepSpeed 8469 and 8478).",
+    "method": "Four real ranks over gloo or NCCL. The same gradients are sharded alike, replicated or plain beside "
+    "shards, uneven, FSDP2 with tensor parallel, experts on a second mesh, and two pipeline stages; marked plain "
+    "tensors where the code reads marks. Norms and clip factors are compared with one process.",
+    "limits": "Applies only to packages that deal with torch's shards or read `tensor_model_parallel`. A stage's own "
+    "norm passes. An exception for plain tensors beside DTensors, or on two meshes, passes. Ranks without gradients "
+    "are not tried.",
+    "remediation": "Take the norm of each DTensor by itself, read it with full_tensor(), and add up plain numbers.",
     "remediation_code": "remedies/norm_of_shards.py",
-    "verification": ["every rank reports the norm of one process on every mesh"],
     "measurements": {
         "one_process_norm": "norm",
         "norm": "norm",
@@ -71,18 +59,8 @@ def measure(ctx):
             yield ctx.measurement(*number, mesh="pipeline", stage=stage)
     sites = []
     for mesh, reports in ctx.reported_by_ranks(_RANKS, cases).items():
-        for rank, report in enumerate(reports):
-            case = {"mesh": mesh, "rank": rank}
-            for number in report.numbers():
-                yield ctx.measurement(*number, **case)
-            if report.raised:
-                refused = report.raised.startswith("refuses: ") or mesh in _MIXED
-                name = "refused" if refused else "raised"
-                yield ctx.measurement(name, True, "truth", how=report.raised.split(". ")[0][:160], **case)
-                sites += [] if refused else [report.site]
-    if ctx.device != asked_on:
-        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
-    yield ctx.location(ctx.most_common(sites))
+        sites += yield from rank_rows(ctx, reports, mesh in _MIXED, mesh=mesh)
+    yield from rank_place(ctx, sites, asked_on)
 
 
 def judge(measurements, policy):
@@ -96,19 +74,19 @@ def judge(measurements, policy):
     refused = {m.case["mesh"]: m.case["how"] for m in ranks if m.name == "refused"}
     answers = [m for m in ranks if m.name in ("norm", "clip_coefficient")]
     if not ranks:
-        return {"outcome": "not_applicable", "message": "its ranks exchange nothing: whoever calls it may add up"}
+        return verdict("not_applicable", "its ranks exchange nothing: whoever calls it may add up")
     if {_ALIKE} & {*wrong, *raised, *refused} or not answers:
         reason = "it does not answer rightly even where all is sharded alike, see norm_depends_on_sharding"
-        return {"outcome": "not_applicable", "message": reason}
+        return verdict("not_applicable", reason)
     passed = [mesh for mesh in dict.fromkeys(m.case["mesh"] for m in answers) if mesh not in wrong]
     tail = ["right under " + ", ".join(passed)] * bool(passed) + _stops("it stops", refused)
     if wrong:
         figures = [_figures(first, measurements) for first in wrong.values()]
-        return {"outcome": "reproduced", "message": "; ".join([*figures, *tail])}
+        return verdict(True, "; ".join([*figures, *tail]))
     if raised:
         message = "; ".join([*_stops("raises", raised), *tail])
-        return {"outcome": "reproduced", "breaks": "stops", "occurs": "rare", "message": message}
-    return {"outcome": "not_reproduced", "message": "; ".join(["every rank reports what one process does", *tail])}
+        return verdict(True, message, breaks="stops", occurs="rare")
+    return verdict(False, "; ".join(["every rank reports what one process does", *tail]))
 
 
 def _stops(verb, found):
@@ -139,6 +117,4 @@ def _figures(first, measurements):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

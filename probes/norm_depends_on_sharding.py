@@ -3,44 +3,27 @@
 
 import math
 
+from forms import rank_place, rank_rows, run_alone, verdict
+
 PROBE = {
-    "id": "norm_depends_on_sharding",
     "version": 4,
     "title": "The norm of sharded gradients is not that of one process",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "instrument": "ranks",
     "devices": ["cuda", "cpu"],
-    "motivation": "A rank that takes the norm of its own shard logs a number that shrinks as ranks are added, and "
-    "clips by another factor than its neighbours; one that sums squares over all ranks counts replicated shards as "
-    "often as there are replicas. Both look plausible (pytorch/torchtitan 766 and 2318, verl 3655, VeOmni 184, "
-    "LlamaFactory 10640, torchtune 2420).",
-    "method": "Real ranks, 2 and 4, over gloo, or NCCL where there is a GPU for each. A small model's gradients come "
-    "from a backward pass with the same inputs in one process and in ranks: FSDP2 (fully_shard on a mesh), HSDP (two "
-    "replicas of shards), tensor parallel (parallelize_module with a sequence-parallel norm), and as unreduced "
-    "summands (Partial). fully_shard wraps the root alone, its submodules alone, and both: all three give the same "
-    "gradients, and only a wrapped root is an FSDPModule; a target that takes a module is handed that one. Reported "
-    "norms, and for a clipping target the factor by which it scales the whole gradients, of every rank are compared "
-    "with one process. A number that comes back as a DTensor counts as a whole. Plain "
-    "tensors are given once replicated, as after DDP, and once in shards, as ZeRO and FSDP1 keep them: nothing in "
-    "them tells the two apart, so a target passes that is right on one. A refusal in the target's own words passes.",
-    "limits": "It is asked only where code of the target's package deals with sharded gradients (imports "
-    "torch.distributed.fsdp or .tensor, calls full_tensor or to_local, reduces a norm over ranks), whoever asks; of "
-    "plain tensors alone where it shards them by itself. "
-    "Meshes of two kinds in one model are asked about by norm_depends_on_mesh; FullyShardedDataParallel, FSDP's first "
-    "version, is not fed.",
-    "remediation": "Reduce DTensors by torch's own operators and read the number with full_tensor(): it knows which "
-    "ranks hold which shard, whatever was wrapped. Whether the model is an FSDPModule does not tell: submodules may be "
-    "sharded alone. Reduce what is not reduced yet (Partial, as the norms of sequence-parallel layers are) before its "
-    "norm: torch 2.9 reads 2 to 11% too much there.",
+    "motivation": "A rank that takes the norm of its own shard logs a number that shrinks as ranks are added and clips "
+    "by another factor; a sum over all ranks counts replicas twice (torchtitan 766 and 2318, verl 3655, LlamaFactory "
+    "10640).",
+    "method": "Real ranks, 2 and 4, over gloo or NCCL. The gradients of a small model under FSDP2 (root, submodules, "
+    "both), HSDP, tensor parallel and Partial. Norms and clip factors of every rank are compared with one process. "
+    "Plain tensors are given replicated and in shards; a target that is right on one passes. So does a refusal.",
+    "limits": "Applies only to packages that deal with sharded gradients; code that shards by itself gets plain "
+    "tensors only. FullyShardedDataParallel is not tried.",
+    "remediation": "Reduce DTensors with torch's own operators and read the number with full_tensor(). Reduce Partial "
+    "gradients before their norm: torch 2.9 reads 2 to 11% too much there.",
     "remediation_code": "remedies/norm_of_shards.py",
-    "verification": [
-        "every rank reports the norm of one process under FSDP2 (root, submodules, both), HSDP and tensor parallel"
-    ],
     "measurements": {
         "one_process_norm": "norm",
         "norm": "norm",
@@ -72,19 +55,9 @@ def measure(ctx):
     sites = []
     for ranks in _RANKS:
         for placement, reports in ctx.reported_by_ranks(ranks, placements).items():
-            for rank, report in enumerate(reports):
-                case = {"placement": placement, "ranks": ranks, "rank": rank}
-                for number in report.numbers():
-                    yield ctx.measurement(*number, **case)
-                if report.raised:
-                    refused = report.raised.startswith("refuses: ")
-                    name = "refused" if refused else "raised"
-                    yield ctx.measurement(name, True, "truth", how=report.raised.split(". ")[0][:160], **case)
-                    if not refused and placement not in _PLAIN:
-                        sites.append(report.site)
-    if ctx.device != asked_on:
-        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
-    yield ctx.location(ctx.most_common(sites))
+            raised = yield from rank_rows(ctx, reports, placement=placement, ranks=ranks)
+            sites += [] if placement in _PLAIN else raised
+    yield from rank_place(ctx, sites, asked_on)
 
 
 def judge(measurements, policy):
@@ -105,7 +78,7 @@ def judge(measurements, policy):
     if broken:
         figures = [_figures(measurements, off[each], expected) for each in _PLACEMENTS if each in broken - set(_PLAIN)]
         message = "another number under " + ", ".join(sorted(broken))
-        return {"outcome": "reproduced", "message": "; ".join([message, *figures[: len(_WRAPPINGS)]])}
+        return verdict(True, "; ".join([message, *figures[: len(_WRAPPINGS)]]))
     return _stops_or_passes(measurements, raised)
 
 
@@ -134,15 +107,13 @@ def _stops_or_passes(measurements, raised):
         message = "raises under {}: {}".format(", ".join(sorted(raised)), raised[placement])
         # Sums that were not reduced yet are a placement of few.
         occurs = "rare" if set(raised) <= {"partial"} else "ordinary"
-        return {"outcome": "reproduced", "breaks": "stops", "occurs": occurs, "message": message}
+        return verdict(True, message, breaks="stops", occurs=occurs)
     message = "every rank reports what one process does, on 2 and 4 ranks"
     refused = sorted({m.case["placement"] for m in measurements if m.name == "refused"})
     if refused:
         message += "; it refuses in words: " + ", ".join(refused)
-    return {"outcome": "not_reproduced", "message": message}
+    return verdict(False, message)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -4,38 +4,27 @@
 import functools
 import math
 
+from forms import run_alone, unless_refused, verdict
+
 PROBE = {
-    "id": "norm_loses_accuracy",
     "version": 2,
     "title": "The norm loses accuracy",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Numerical stability", "Correctness bug"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "gives the first value that is off",
-    "instrument": "numerics",
-    "motivation": "Adding in 16 bits stops where the sum is 256 (bfloat16) or 2,048 (float16) times the next term: "
-    "a thousand equal layers are logged as a norm of half its size, and clipping by it lets through twice the limit. "
-    "Squares of float16 gradients below 0.008 are subnormal and lose their digits. Nothing is infinite or "
-    "NaN, so nothing warns.",
-    "method": "Gradients whose exact norm is known: random, equal elements, one element as heavy as all the rest, one "
-    "tensor as heavy as all the rest; float32, bfloat16, float16, mixed and float64; and 16,777,216 float32 elements "
-    "spread around 1, whose norm may be off by 0.1 %. Where the answer is the total 2-norm, or a fixed multiple of it, "
-    "on ordinary float32 gradients, it is compared with the exact value; otherwise with the target's own answer to the "
-    "same values as float64. The allowed error of the others is derived from float32 sums in four accumulators and "
-    "three roundings to a 16-bit type.",
-    "limits": "A target whose formula is not the total 2-norm and that rounds float64 gradients before it computes "
-    "is compared with its own rounded answer: what it loses there stays unseen. Such a formula is judged only on "
-    "gradients with an outlier: a spread of nearly equal layers is lost in anybody's rounding. A norm "
-    "that is returned in the gradients' own 16-bit type is accepted as such (0.4 % in bfloat16). float64 gradients are "
-    "judged by what float32 achieves, unless the policy sets judge_float64. Where the norm reads inf, NaN or 0 other "
-    "probes judge.",
+    "motivation": "Adding in 16 bits stops where the sum is 256 (bfloat16) or 2,048 (float16) times the next term: a "
+    "thousand equal layers read half their norm, and nothing warns.",
+    "method": "Gradients of known norm: random, equal, one heavy element, one heavy tensor, in every dtype, and "
+    "16,777,216 float32 elements around 1. The result is compared with the exact norm, or a fixed multiple of it; "
+    "otherwise with its own result in float64. The bound allows float32 sums in four accumulators and three roundings "
+    "to 16 bits.",
+    "limits": "Another formula is judged only on gradients with an outlier. A norm in the gradients' own 16-bit type "
+    "is accepted. float64 is judged as float32, unless judge_float64 is set. Results of inf, NaN or 0 are left to "
+    "other probes.",
     "remediation": "Take norms of 16-bit gradients with a wider dtype inside the reduction, and add their squares in "
-    "float64 (or as Python floats): torch._foreach_norm(grads, 2, dtype=torch.float64).",
-    "remediation_code": "remedies/total_norm_of_detached.py",
-    "verification": ["the relative error of every case is within what rounding allows for its dtype and size"],
+    "float64: torch._foreach_norm(grads, 2, dtype=torch.float64).",
+    "remediation_code": "remedies/total_norm.py",
     "measurements": {"relative_error": "ratio", "allowed_error": "ratio", "largest_error": "ratio"},
     "policy": {"accumulators": 4, "roundings": 3, "judge_float64": 0, "spread_error": 0.001},
 }
@@ -84,16 +73,12 @@ def measure(ctx):
             continue
         case = {"dtype": dtype, "pattern": pattern, "tensors": tensors, "elements": tensors * elements}
         make = functools.partial(ctx.known_norm, pattern, tensors, elements, dtype, magnitude)
-        try:
-            grads, exact = make()
-            value = ctx.norm(grads)
-            expected = multiple * exact if multiple is not None else _own_answer(ctx, make()[0])
-        except (ctx.TargetRaised, ctx.NotApplicable) as error:
-            if dtype == "float32":
-                raise
+        found, note = unless_refused(ctx, dtype, lambda: _norm_and_truth(ctx, make, multiple))  # noqa: B023
+        if note:
             refused.add(dtype)
-            yield ctx.note("{} gradients were not judged: {}".format(dtype, error))
+            yield note
             continue
+        value, expected = found
         error = value / expected - 1 if expected and math.isfinite(expected) else math.nan
         allowed = _of_case(case, PROBE["policy"])
         if abs(error) > allowed and _is_cut_off(ctx, (pattern, tensors, elements, dtype, magnitude), value):
@@ -101,11 +86,16 @@ def measure(ctx):
             continue
         yield ctx.measurement("relative_error", error, "ratio", **case)
         yield ctx.measurement("allowed_error", allowed, "ratio", **case)
-        if _is_judged(value, error):
+        # inf and NaN are overflows, 0 is an underflow: other probes judge these.
+        if math.isfinite(value) and value > 0 and math.isfinite(error):
             worst.setdefault(dtype, []).append((abs(error) / allowed, abs(error), make))
     for dtype, errors in worst.items():
         yield ctx.measurement("largest_error", max(error for _, error, _ in errors), "ratio", dtype=dtype)
-    yield from _where(ctx, worst)
+    # The worst judged case of a dtype that training uses; its line is where half of its error has arisen.
+    cases = [case for dtype, errors in worst.items() if dtype != "float64" for case in errors if case[0] > 1]
+    if cases:
+        _, error, make = max(cases, key=lambda case: case[0])
+        yield ctx.location(ctx.where_imprecise(make()[0], error / 2))
 
 
 def _multiple_of_the_total(ctx):
@@ -127,18 +117,17 @@ def _is_cut_off(ctx, known, value):
     return ctx.norm(ctx.known_norm(*shape, magnitude / 2)[0]) == value
 
 
-def _own_answer(ctx, grads):
-    """The target's answer to the same values as float64."""
+def _norm_and_truth(ctx, make, multiple):
+    """The target's norm, and the exact one; of another formula its own result for the same values as float64."""
+    grads, exact = make()
+    value = ctx.norm(grads)
+    if multiple is not None:
+        return value, multiple * exact
     try:
-        return ctx.norm([grad.double() for grad in grads])
+        return value, ctx.norm([grad.double() for grad in make()[0]])
     except ctx.TargetRaised as error:
         reason = "its norm is not the total 2-norm, and it takes no float64 gradients to compare with: {}"
         raise ctx.NotApplicable(reason.format(error)) from error
-
-
-def _is_judged(value, error):
-    """Whether this probe has to say something: inf and NaN are overflows, 0 is an underflow."""
-    return math.isfinite(value) and value > 0 and math.isfinite(error)
 
 
 def _allowed(dtype, tensors, elements, policy):
@@ -163,14 +152,6 @@ def _allowed(dtype, tensors, elements, policy):
     return summing + policy["roundings"] * unit
 
 
-def _where(ctx, worst):
-    """The line of the worst judged case of a dtype that training uses, found where half of its error has arisen."""
-    cases = [case for dtype, errors in worst.items() if dtype != "float64" for case in errors if case[0] > 1]
-    if cases:
-        _, error, make = max(cases, key=lambda case: case[0])
-        yield ctx.location(ctx.where_imprecise(make()[0], error / 2))
-
-
 def judge(measurements, policy):
     """Reproduced where an error is above the allowed one."""
     errors = [m for m in measurements if m.name == "relative_error" and math.isfinite(m.value) and m.value > -1]
@@ -181,7 +162,7 @@ def judge(measurements, policy):
         message = "the norm is within rounding of the exact one: off by {:.2g} at most, where {:.2g} is allowed".format(
             abs(largest.value), _of_case(largest.case, policy)
         )
-        return {"outcome": "not_reproduced", "message": message}
+        return verdict(False, message)
     _, worst = max(broken, key=lambda rating: abs(rating[1].value))
     message = (
         "the norm is off by {:.3g} % in {} ({:,} elements in {:,} tensors, {}); {:.2g} % is allowed; broken for {}"
@@ -198,7 +179,7 @@ def judge(measurements, policy):
     # A factor of clipping that is 1 % off trains the same; one of 10 % is another learning rate.
     error = abs(worst.value)
     occurs = "common" if error > 0.1 else "rare" if error > 0.01 else "extreme"
-    return {"outcome": "reproduced", "occurs": occurs, "message": message}
+    return verdict(True, message, occurs=occurs)
 
 
 _WORDS = {
@@ -222,6 +203,4 @@ def _of_case(case, policy):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

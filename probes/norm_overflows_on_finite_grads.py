@@ -4,32 +4,25 @@
 import bisect
 import math
 
+from forms import attempt, run_alone, unless_refused, verdict
+
 PROBE = {
-    "id": "norm_overflows_on_finite_grads",
     "version": 2,
     "title": "The norm overflows on finite gradients",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "lifecycle": "stable",
     "statement_does": "gives the first value that is not finite",
-    "instrument": "numerics",
-    "motivation": "Squaring overflows long before the norm does: in float16 one element of 256 is enough, in float32 "
-    "a norm above 1.84e19 reads inf, although float32 holds norms up to 3.4e38. An exploding gradient is then logged "
-    "as inf or NaN, and a clipping coefficient made from it turns every gradient into zero.",
-    "method": "Every gradient is scaled by powers of two; a norm scales with them exactly. The smallest magnitude at "
-    "which the answer is infinite, NaN, raises, or leaves that line by more than 1 % is found by bisection on the "
-    "exponent, for each dtype and element count. One element of 1.3e36 in a small matrix, vector and tensor of three "
-    "dimensions by turns must be read as well.",
-    "limits": "A value that follows the norm up to a bound and stays there is not judged: it is clamped on purpose. "
-    "Neither is a dtype for which the answer holds no norm at all. The float64 boundary is shown and judged "
-    "only where the policy sets judge_float64.",
-    "remediation": "Accumulate the squares in float64, inside the reduction, so that no float64 copy of the "
-    "gradients is made on CUDA. torch._foreach_norm without dtype squares in float32 and overflows as well.",
+    "motivation": "Squaring overflows long before the norm does: at one element of 256 in float16, at a norm of "
+    "1.84e19 in float32. The norm reads inf, and a clip coefficient made from it zeroes every gradient.",
+    "method": "Every gradient is scaled by powers of two. Bisection finds the smallest magnitude at which the norm is "
+    "infinite, NaN, raises, or is off by more than 1 %, for each dtype and element count. One element of 1.3e36 in a "
+    "small tensor must be read as well.",
+    "limits": "A value that follows the norm up to a bound is clamped on purpose and not judged. float64 is judged "
+    "only with judge_float64.",
+    "remediation": "Accumulate the squares in float64, inside the reduction. torch._foreach_norm without dtype squares "
+    "in float32.",
     "remediation_code": "remedies/total_norm.py",
-    "verification": ["no breaking magnitude is found in float32, float16, bfloat16 and mixed gradients"],
     "measurements": {
         "breaking_magnitude": "magnitude",
         "breaking_norm": "norm",
@@ -63,35 +56,36 @@ _CASES = (
 
 
 def measure(ctx):
-    """Yield the boundary of every case (None: there is none), and the answer at 1e20."""
+    """Yield the boundary of every case (None: there is none), and the norm at 1e20."""
     ctx.role("norm")
-    yield from _at_large_magnitude(ctx)
+    case = {"dtype": "float32", "tensors": 4, "elements": 4096, "magnitude": _LARGE_MAGNITUDE}
+    yield ctx.measurement("norm", _norm(ctx, (4, 1024, "float32"), _LARGE_MAGNITUDE), "norm", **case)
+    expected = _norm(ctx, (4, 1024, "float32"), 1.0) * _LARGE_MAGNITUDE
+    yield ctx.measurement("expected_norm", expected, "norm", **case)
     for dtype, tensors, elements, largest in _CASES:
+        root = math.sqrt(tensors * elements)
         # The true norm must stay below 2**127 (float32 holds it); float64 has its own range.
-        ceiling = (1022 if dtype == "float64" else 126) - math.ceil(math.log2(math.sqrt(tensors * elements)))
-        try:
-            broken = _boundary(ctx, dtype, tensors, elements, min(largest, ceiling))
-        except (ctx.TargetRaised, ctx.NotApplicable) as error:
-            if dtype == "float32":
-                raise
-            yield ctx.note(
-                "{} gradients were not judged: at no magnitude does the target take them: {}".format(dtype, error)
-            )
+        ceiling = (1022 if dtype == "float64" else 126) - math.ceil(math.log2(root))
+        shape = (tensors, elements, dtype)
+        found, note = unless_refused(ctx, dtype, lambda: (_boundary(ctx, shape, min(largest, ceiling)),))  # noqa: B023
+        if note:
+            yield note
             continue
         case = {"dtype": dtype, "tensors": tensors, "elements": tensors * elements}
-        magnitude = None if broken is None else 2.0**broken
+        magnitude = None if found[0] is None else 2.0 ** found[0]
+        norm = None if magnitude is None else magnitude * root
         yield ctx.measurement("breaking_magnitude", magnitude, "magnitude", **case)
-        norm = None if magnitude is None else magnitude * math.sqrt(tensors * elements)
         yield ctx.measurement("breaking_norm", norm, "norm", **case)
-        if broken is not None and not ctx.located and dtype != "float64":
-            yield ctx.location(ctx.where_nonfinite(ctx.gradients(tensors, elements, dtype, magnitude)))
+        if magnitude is not None and not ctx.located and dtype != "float64":
+            yield ctx.location(ctx.where("becomes_nonfinite", ctx.gradients(*shape, magnitude)))
     yield from _planted(ctx)
 
 
 def _planted(ctx):
     """Yield the norm of small gradients with one large element, in one of each number of dimensions."""
     for index, dimensions in enumerate((2, 1, 3)):
-        ordinary, value = (_norm_with(ctx, index, magnitude) for magnitude in (_ORDINARY_ELEMENT, _LARGE_ELEMENT))
+        norms = (attempt(ctx, ctx.norm, ctx.planted(index, each))[0] for each in (_ORDINARY_ELEMENT, _LARGE_ELEMENT))
+        ordinary, value = (math.nan if norm is None else norm for norm in norms)
         # What is the same for both has left the element out, as a sample may.
         if not (ordinary > 0 and math.isfinite(ordinary) and ctx.reads(index)) or value == ordinary:
             continue
@@ -100,76 +94,50 @@ def _planted(ctx):
         yield ctx.measurement("planted_norm", value, "norm", **case)
         yield ctx.measurement("expected_planted_norm", expected, "norm", **case)
         if _is_off(value, expected) and not ctx.located:
-            yield ctx.location(ctx.where_nonfinite(ctx.planted(index, _LARGE_ELEMENT)))
-
-
-def _norm_with(ctx, index, magnitude):
-    try:
-        return ctx.norm(ctx.planted(index, magnitude))
-    except ctx.TargetRaised:
-        return math.nan
+            yield ctx.location(ctx.where("becomes_nonfinite", ctx.planted(index, _LARGE_ELEMENT)))
 
 
 def _is_off(value, expected):
     return not math.isfinite(value) or abs(value / expected - 1) > TOLERANCE
 
 
-def _at_large_magnitude(ctx):
-    tensors, elements = 4, 1024
-    case = {
-        "dtype": "float32",
-        "tensors": tensors,
-        "elements": tensors * elements,
-        "magnitude": _LARGE_MAGNITUDE,
-    }
-    expected = _safe_norm(ctx, tensors, elements, "float32", 1.0) * _LARGE_MAGNITUDE
-    yield ctx.measurement("norm", _safe_norm(ctx, tensors, elements, "float32", _LARGE_MAGNITUDE), "norm", **case)
-    yield ctx.measurement("expected_norm", expected, "norm", **case)
-
-
-def _safe_norm(ctx, tensors, elements, dtype, magnitude):
+def _norm(ctx, shape, magnitude):
     """The reported norm; a target that raises on valid gradients reports NaN."""
-    try:
-        return ctx.norm(ctx.gradients(tensors, elements, dtype, magnitude))
-    except ctx.TargetRaised:
-        return math.nan
+    norm, error = attempt(ctx, lambda: ctx.norm(ctx.gradients(*shape, magnitude)))
+    return math.nan if error is not None else norm
 
 
-def _boundary(ctx, dtype, tensors, elements, largest):
+def _boundary(ctx, shape, largest):
     """The smallest exponent that breaks, or None; 0 where ordinary gradients have no sound norm at all."""
-    reference = _reference(ctx, dtype, tensors, elements)
+    reference = _reference(ctx, shape)
     if reference is None:
         return 0
     start, base = reference
 
     def breaks(exponent):
-        value = _safe_norm(ctx, tensors, elements, dtype, 2.0**exponent)
-        expected = base * 2.0 ** (exponent - start)
-        return _is_off(value, expected)
+        return _is_off(_norm(ctx, shape, 2.0**exponent), base * 2.0 ** (exponent - start))
 
     if not breaks(largest):
         return None
-    first = start + 1
-    broken = first + bisect.bisect_left(range(first, largest), True, key=breaks)
-    bound, at_last = (_safe_norm(ctx, tensors, elements, dtype, 2.0**exponent) for exponent in (broken, largest))
+    broken = start + 1 + bisect.bisect_left(range(start + 1, largest), True, key=breaks)
+    bound, at_last = (_norm(ctx, shape, 2.0**exponent) for exponent in (broken, largest))
     # What overflows jumps; what is clamped goes on from the last right value to a bound that it keeps.
     if bound == at_last and 0.5 - TOLERANCE <= bound / (base * 2.0 ** (broken - start)) <= 1.0:
         raise ctx.NotApplicable("its norm is held at {:g}: a bound, and no norm above it".format(bound))
     return broken
 
 
-def _reference(ctx, dtype, tensors, elements):
-    """An exponent at which the answer is finite and positive, and the answer; None where it never is.
+def _reference(ctx, shape):
+    """An exponent at which the norm is finite and positive, and the norm; None where it never is.
 
-    Raises TargetRaised where the target raises at each of them, NotApplicable where the answer holds no norm at any:
-    it does not take such gradients.
+    Raises TargetRaised where the target raises at each of them, NotApplicable where the result holds no norm at any.
     """
     exponents, refused = (0, -4, -8, -12), []
     for exponent in exponents:
         magnitude = 2.0**exponent
         try:
-            value = ctx.norm(ctx.gradients(tensors, elements, dtype, magnitude))
-            if value - value and ctx.number("norm", ctx.gradients(tensors, elements, dtype, magnitude)) is None:
+            value = ctx.norm(ctx.gradients(*shape, magnitude))
+            if value - value and ctx.number("norm", ctx.gradients(*shape, magnitude)) is None:
                 raise ctx.NotApplicable("the answer holds no norm")
         except (ctx.TargetRaised, ctx.NotApplicable) as error:
             refused.append(error)
@@ -196,18 +164,12 @@ def judge(measurements, policy):
         dtypes.setdefault(norm, []).append(dtype)
     elements = "{:,} elements of {:.3g}".format(worst.case["elements"], worst.value / math.sqrt(worst.case["elements"]))
     places = ["{:.3g} in {}".format(norm, ", ".join(dtypes[norm])) for norm in sorted(dtypes)]
-    message = "the norm breaks at {} ({})".format(" and at ".join(places), elements)
-    return {"outcome": "reproduced", "occurs": _met_by(lowest), "message": message}
-
-
-def _met_by(lowest):
-    """Who meets the lowest norm that breaks: anybody, those with float16, runs that diverge, or nobody."""
-    if lowest.get("float16", math.inf) < _REACHED_NORM:
-        return "common"
+    # Who meets the lowest norm that breaks: those with float16, anybody, runs that diverge, or nobody.
     wide = min((norm for dtype, norm in lowest.items() if dtype != "float16"), default=math.inf)
-    if wide < _REACHED_NORM:
-        return "ordinary"
-    return "rare" if wide < _DIVERGED_NORM else "extreme"
+    occurs = "ordinary" if wide < _REACHED_NORM else "rare" if wide < _DIVERGED_NORM else "extreme"
+    if lowest.get("float16", math.inf) < _REACHED_NORM:
+        occurs = "common"
+    return verdict(True, "the norm breaks at {} ({})".format(" and at ".join(places), elements), occurs=occurs)
 
 
 def _of_planted(measurements):
@@ -215,21 +177,13 @@ def _of_planted(measurements):
     expected = {m.case["dimensions"]: m.value for m in measurements if m.name == "expected_planted_norm"}
     off = [m for m in measurements if m.name == "planted_norm" and _is_off(m.value, expected[m.case["dimensions"]])]
     if not off:
-        message = "the norm is right up to the largest one that float32 holds"
-        return {"outcome": "not_reproduced", "message": message}
-    message = (
-        "the norm reads {:.3g} instead of {:.3g} for one element of {:.3g} in a gradient of {} dimension{}".format(
-            off[0].value,
-            expected[off[0].case["dimensions"]],
-            off[0].case["magnitude"],
-            off[0].case["dimensions"],
-            "s" if off[0].case["dimensions"] > 1 else "",
-        )
-    )
-    return {"outcome": "reproduced", "message": message}
+        return verdict(False, "the norm is right up to the largest one that float32 holds")
+    dimensions = off[0].case["dimensions"]
+    message = "the norm reads {:.3g} instead of {:.3g} for one element of {:.3g} in a gradient of {} dimension{}"
+    plural = "s" if dimensions > 1 else ""
+    values = (off[0].value, expected[dimensions], off[0].case["magnitude"], dimensions, plural)
+    return verdict(True, message.format(*values))
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -4,30 +4,21 @@
 import bisect
 import math
 
+from forms import run_alone, unless_refused, verdict
+
 PROBE = {
-    "id": "norm_underflows_to_zero",
-    "version": 1,
     "title": "The norm of tiny gradients reads as zero",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "extreme",
-    "lifecycle": "stable",
     "statement_does": "makes zeros of values that are none",
-    "instrument": "numerics",
-    "motivation": "The square of a float32 below 1e-23 is zero, and below 1e-19 it is subnormal and loses digits, "
-    "while gradients down to 1.2e-38 are normal numbers. Such a norm reports vanishing gradients that did "
-    "not vanish.",
-    "method": "Every gradient is scaled down by powers of two, within the dtype's normal range; the answer must "
-    "scale with them. The largest magnitude at which it reads less than the truth by more than 1 % is found by "
-    "bisection on the exponent.",
-    "limits": "An answer that is larger than the truth (a small epsilon added on purpose) is not reported. "
-    "Subnormal gradients are not tried: hardware may flush them.",
-    "remediation": "Accumulate the squares in float64, inside the reduction: the square of the smallest normal "
-    "float32 is 1.4e-76, which float64 holds.",
+    "motivation": "The square of a float32 below 1e-23 is zero, while gradients down to 1.2e-38 are normal numbers. "
+    "The norm reports vanishing gradients that did not vanish.",
+    "method": "Every gradient is scaled down by powers of two within the dtype's normal range. Bisection finds the "
+    "largest magnitude at which the norm reads too small by more than 1 %.",
+    "limits": "A result above the truth (an epsilon) is not reported. Subnormal gradients are not tried.",
+    "remediation": "Accumulate the squares in float64, inside the reduction.",
     "remediation_code": "remedies/total_norm.py",
-    "verification": ["no vanishing magnitude is found in float32, float16, bfloat16 and mixed gradients"],
     "measurements": {"vanishing_magnitude": "magnitude", "norm": "norm", "expected_norm": "norm"},
 }
 
@@ -40,30 +31,22 @@ _SMALL_MAGNITUDE = 1e-8
 
 
 def measure(ctx):
-    """Yield the boundary for every dtype (None: there is none), and the answer at 1e-30."""
+    """Yield the boundary for every dtype (None: there is none), and the norm at 1e-30."""
     ctx.role("norm")
-    case = {
-        "dtype": "float32",
-        "tensors": _TENSORS,
-        "elements": _TENSORS * _ELEMENTS,
-        "magnitude": _TINY_MAGNITUDE,
-    }
+    shape = {"tensors": _TENSORS, "elements": _TENSORS * _ELEMENTS}
+    case = {"dtype": "float32", **shape, "magnitude": _TINY_MAGNITUDE}
     yield ctx.measurement("norm", _norm(ctx, "float32", _TINY_MAGNITUDE), "norm", **case)
     expected = _norm(ctx, "float32", 1.0) * _TINY_MAGNITUDE
     yield ctx.measurement("expected_norm", expected, "norm", **case)
     for dtype, smallest in _CASES:
-        try:
-            vanishing = _boundary(ctx, dtype, smallest)
-        except (ctx.TargetRaised, ctx.NotApplicable) as error:
-            if dtype == "float32":
-                raise
-            yield ctx.note("{} gradients were not judged: {}".format(dtype, error))
+        found, note = unless_refused(ctx, dtype, lambda: (_boundary(ctx, dtype, smallest),))  # noqa: B023
+        if note:
+            yield note
             continue
-        case = {"dtype": dtype, "tensors": _TENSORS, "elements": _TENSORS * _ELEMENTS}
-        magnitude = None if vanishing is None else 2.0**vanishing
-        yield ctx.measurement("vanishing_magnitude", magnitude, "magnitude", **case)
-        if vanishing is not None and not ctx.located:
-            yield ctx.location(ctx.where_zero(ctx.gradients(_TENSORS, _ELEMENTS, dtype, 2.0**smallest)))
+        magnitude = None if found[0] is None else 2.0 ** found[0]
+        yield ctx.measurement("vanishing_magnitude", magnitude, "magnitude", dtype=dtype, **shape)
+        if magnitude is not None and not ctx.located:
+            yield ctx.location(ctx.where("becomes_zero", ctx.gradients(_TENSORS, _ELEMENTS, dtype, 2.0**smallest)))
 
 
 def _norm(ctx, dtype, magnitude):
@@ -89,21 +72,14 @@ def judge(measurements, policy):
     """Reproduced where normal gradients of any judged dtype read as less than they are."""
     found = [m for m in measurements if m.name == "vanishing_magnitude" and m.value is not None]
     if not found:
-        return {
-            "outcome": "not_reproduced",
-            "message": "the norm is right down to the smallest normal gradients",
-        }
+        return verdict(False, "the norm is right down to the smallest normal gradients")
     worst = max(found, key=lambda m: m.value)
     dtypes = ", ".join(sorted({m.case["dtype"] for m in found}))
-    message = "gradients of {:.3g} and below read too small in {}; the norm of {} is affected".format(
-        worst.value, worst.case["dtype"], dtypes
-    )
+    message = "gradients of {:.3g} and below read too small in {}; the norm of {} is affected"
     # Elements of 1e-4 are ordinary, and their squares too small for float16; 1e-23 is no gradient any more.
     occurs = "common" if worst.value > _SMALL_MAGNITUDE else "extreme"
-    return {"outcome": "reproduced", "occurs": occurs, "message": message}
+    return verdict(True, message.format(worst.value, worst.case["dtype"], dtypes), occurs=occurs)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,58 +1,27 @@
 #!/usr/bin/env python3
 """Does every parameter that gets a gradient have an optimizer, once?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "optimizer_misses_parameters",
-    "version": 1,
     "title": "Parameters that train have no optimizer, or a stale one",
     "contracts": ["train_step"],
     "categories": ["Correctness bug"],
-    "agent": "PT",
     "breaks": "wrong_step",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "instrument": "steps",
     "devices": ["cpu"],
-    "motivation": (
-        "An optimizer holds the parameters that it was made with. Made before the model was wrapped, copied "
-        "or given new layers, from a list that leaves out biases, or from groups that overlap, it trains less"
-        " than the model, something that nobody uses, or one parameter twice. The loss goes down all the "
-        "same."
-    ),
-    "method": (
-        "A small model of ours (embedding, tied output layer, a trained, a frozen and an unused parameter) is"
-        " trained by the step for some batches; torch's hooks of optimizers and Python's profiler see what "
-        "every backward, clip and step does. After two steps the parameters that had a gradient are compared "
-        "with those that the optimizers hold, and these with the parameters of the models that answered."
-    ),
-    "limits": (
-        "The model is small and runs on the host in one process: what sharding, several ranks, a compiled "
-        "step or an optimizer that is none of torch's does is not seen. What an optimizer that is made "
-        "elsewhere holds is not seen: the step is handed one that holds all parameters."
-    ),
-    "remediation": (
-        "Make the optimizer after the model has its last form, of all parameters that require a gradient, and"
-        " assert that every one of them is in exactly one group."
-    ),
-    "remediation_code": """import torch
-from torch.nn import functional
-
-
-def train(model, batches, lr=1e-3):
-    trained = [p for p in model.parameters() if p.requires_grad]
-    matrices, others = [p for p in trained if p.dim() > 1], [p for p in trained if p.dim() <= 1]
-    optimizer = torch.optim.AdamW([{"params": matrices}, {"params": others, "weight_decay": 0.0}], lr=lr)
-    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(trained)
-    for inputs, targets in batches:
-        optimizer.zero_grad()
-        functional.cross_entropy(model(inputs), targets).backward()
-        optimizer.step()
-""",
-    "verification": [
-        "every parameter with a gradient is held by one optimizer once, and no optimizer holds another model's"
-    ],
+    "motivation": "An optimizer made before the model was wrapped or given new layers, or from overlapping groups, "
+    "trains less than the model, or one parameter twice. The loss goes down all the same.",
+    "method": "auditkit trains a small model with your step and records every backward, clip and optimizer step. After "
+    "two steps the parameters with a gradient are compared with those of the optimizers, and these with the parameters "
+    "of the models that ran.",
+    "limits": "The small model runs on the host in one process: sharding, compiled steps and optimizers outside torch "
+    "are not seen. An optimizer that is made elsewhere is not seen: the step gets one that holds all parameters.",
+    "remediation": "Make the optimizer after the model has its last form, and assert that every trained parameter is "
+    "in exactly one group.",
+    "remediation_code": "remedies/optimizer_of_all.py",
     "measurements": {"missing": "count", "stale": "count", "held_twice": "count"},
-    "policy": {},
 }
 
 
@@ -75,13 +44,11 @@ def judge(measurements, policy):
     """Reproduced where there is any; parameters that are only held twice are rarer."""
     wrong = [each for each in measurements if each.value]
     if not wrong:
-        return {"outcome": "not_reproduced", "message": "every parameter that gets a gradient is in one optimizer"}
+        return verdict(False, "every parameter that gets a gradient is in one optimizer")
     texts = ["{} parameters {}: {}".format(m.value, _WORDS[m.name], m.case["parameters"]) for m in wrong]
     occurs = "common" if {each.name for each in wrong} == {"held_twice"} else "ordinary"
-    return {"outcome": "reproduced", "occurs": occurs, "message": "; ".join(texts)}
+    return verdict(True, "; ".join(texts), occurs=occurs)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,66 +1,28 @@
 #!/usr/bin/env python3
 """How many bytes does one call add at its peak, for each byte of gradients?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "peak_memory_grows_with_params",
     "version": 2,
     "title": "Peak memory grows with the parameters",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Memory leak / resource issue", "Performance bottleneck"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "common",
-    "lifecycle": "stable",
     "statement_does": "holds most at the peak",
     "instrument": "memory",
     # 100M parameters in float32, and the copies that a careless collector makes of them: 3,691 MB were held at most.
     "memory_mb": 3800,
-    "motivation": "Statistics are collected when memory is fullest: after backward, before the step. A temporary "
-    "as large as the gradients (torch.cat, .double(), a mask summed as int64) can end a run that fits otherwise.",
-    "method": "Peak bytes above the baseline during one call, from the allocator's own events, at 1M, 10M and 100M "
-    "float32 parameters in ten equal tensors and at 20M of bfloat16 in a hundred (judged), and at 10M in one tensor "
-    "and in a hundred (shown). NumPy and Python memory is counted apart at 10M. Larger sizes are extrapolated from the "
-    "line through the last two.",
-    "limits": "Memory that a library takes from the system without the allocator or tracemalloc stays unseen. CPU "
-    "kernels allocate temporaries that CUDA kernels may not, and the other way round.",
-    "remediation": "Reduce tensors where they lie, or in buffers of a million elements; keep only scalars: count with "
-    "torch.count_nonzero (bool.sum() builds an int64 copy, 8 bytes an element), take norms with torch._foreach_norm, "
-    "read everything once at the end.",
-    "remediation_code": """import torch
-
-
-def packs(grads, elements=1 << 20):
-    pieces, space = [], elements
-    for grad in grads:
-        for piece in grad.reshape(-1).split(elements):
-            if piece.numel() > space or (pieces and piece.device != pieces[0].device):
-                yield torch.cat(pieces)
-                pieces, space = [], elements
-            pieces.append(piece)
-            space -= piece.numel()
-    if pieces:
-        yield torch.cat(pieces)
-
-
-def gradient_statistics(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "nan_count": 0, "zero_count": 0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    home, zeros, nans = grads[0].device, 0, 0
-    for pack in packs(grads):
-        zeros = zeros + (pack.numel() - torch.count_nonzero(pack)).to(home)
-        nans = nans + torch.count_nonzero(torch.isnan(pack)).to(home)
-    # float64 holds counts exactly up to 2**53.
-    norm, zero_count, nan_count = torch.stack([torch.linalg.vector_norm(norms), zeros, nans]).tolist()
-    return {"grad_norm": norm, "nan_count": int(nan_count), "zero_count": int(zero_count)}
-""",
-    "verification": [
-        "the peak at 100M parameters in ten tensors, and at 20M of bfloat16 in a hundred, stays below the policy's "
-        "share of gradient bytes",
-    ],
+    "motivation": "Statistics are collected when memory is fullest. A temporary as large as the gradients (torch.cat, "
+    ".double(), a mask summed as int64) can end a run that fits otherwise.",
+    "method": "Peak bytes above the baseline during one call, from the allocator's events, at 1M, 10M and 100M float32 "
+    "parameters in ten tensors and 20M of bfloat16 in a hundred (judged), and at 10M in one and in a hundred tensors "
+    "(shown). NumPy and Python memory is counted at 10M. Larger sizes are extrapolated.",
+    "limits": "Memory outside the allocator and tracemalloc is not seen. CPU and CUDA kernels allocate different "
+    "temporaries.",
+    "remediation": "Reduce tensors in place, or in buffers of a million elements; keep only scalars. Count with "
+    "torch.count_nonzero: bool.sum() builds an int64 copy.",
+    "remediation_code": "remedies/gradient_counts.py",
     "measurements": {
         "peak_extra_bytes": "bytes",
         "peak_extra_per_gradient_byte": "ratio",
@@ -145,7 +107,7 @@ def _rows(ctx, params, tensors, peak):
 
 
 def _in_python(ctx):
-    peak = ctx.python_peak_bytes(ctx.gradients(_TENSORS, 1_000_000))
+    peak = ctx.peak_bytes(ctx.gradients(_TENSORS, 1_000_000), python=True)
     case = {"params": 10_000_000, "tensors": _TENSORS, "dtype": "float32"}
     yield ctx.measurement("python_peak_per_gradient_byte", peak / (10_000_000 * _BYTES), "ratio", **case)
 
@@ -196,13 +158,10 @@ def judge(measurements, policy):
             )
         )
     law = "{:.3g} bytes per gradient byte".format(worst.value)
-    outcome = "reproduced" if worst.value > policy["share"] else "not_reproduced"
     # When a norm is read the activations are gone: that often leaves memory for a copy or two, seldom for three.
     occurs = "ordinary" if worst.value >= _COPIES else "common"
-    return {"outcome": outcome, "occurs": occurs, "message": message, "law": law}
+    return verdict(worst.value > policy["share"], message, occurs=occurs, law=law)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

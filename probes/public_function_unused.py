@@ -1,100 +1,45 @@
 #!/usr/bin/env python3
 """Is there a public function that nothing in the checkout refers to?"""
 
+from forms import joined, run_alone, verdict
+
 PROBE = {
-    "id": "public_function_unused",
-    "version": 1,
+    "version": 2,
     "title": "Public functions that nothing refers to",
     "scope": "source",
     "style": True,
-    "contracts": [],
     "categories": ["Dead code / unwired functionality"],
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "rare",
-    "lifecycle": "stable",
     "instrument": "syntax",
-    "motivation": "Code that nobody calls is read, reviewed and kept up all the same, and a collector that was "
-    "written and never wired in looks as if the run were watched. What is meant for users outside should be "
-    "exported, tested or documented, so that it can be told from what was forgotten.",
-    "method": "Every public function of a module, and every public method of a class without bases of other "
-    "packages: who imports it, reads its name in its own module, reaches it as an attribute, or names it in a "
-    "string, in settings (YAML, TOML, notebooks, scripts), in an export, in a test or in prose. Reported is what "
-    "nothing at all names. An attribute of a value of unknown kind counts as a use of everything with that name.",
-    "limits": "A name that is put together at run time is not seen, nor are users outside the checkout. A function "
-    "with the name of one that is used may be taken for it. Functions under a decorator that may register them, "
-    "framework hooks, exports, and what only tests, settings or prose name are counted and not reported; "
-    "judge_test_only and judge_exported in the policy report the tests' and the exports' too.",
-    "remediation": "Remove it, or wire it in where it was meant to be called. If it is meant for users outside, "
-    "export it from its package and test it.",
-    "remediation_code": "",
-    "verification": ["something in the checkout refers to the function, or it is gone"],
+    "motivation": "Code that nobody calls is still read, reviewed and maintained, and a collector that was never wired "
+    "in looks as if the run were watched.",
+    "method": "Every public function, and method of a class without outside bases, that no code, test, export, setting "
+    "or prose of the checkout names. vulture finds the names that code uses.",
+    "limits": "A name that is used anywhere counts as used everywhere. Names made at run time and users outside the "
+    "checkout are not seen. Functions under a decorator that may register them are not reported.",
+    "remediation": "Remove it, or wire it in. If it is meant for users outside, export and test it.",
     "measurements": {"named_by": "text", "files_examined": "count", "functions_examined": "count"},
-    "policy": {"judge_test_only": 0, "judge_exported": 0},
 }
-
-_MOST_IN_MESSAGE = 5
-_HOOKS = ("pytest_", "test_")
 
 
 def measure(ctx):
-    """Yield for every public function that no code uses who names it at all, by module."""
-    functions = 0
-    for module in ctx.modules:
-        unused = []
-        for item in module.public("function", "method"):
-            if item.name.startswith(_HOOKS) or ctx.is_hook(item):
-                continue
-            functions += 1
-            by = ctx.use_of(item).named_by()
-            if by != "code":
-                unused.append((item, by))
-        if any(by in ("nothing", "tests", "exports") for _, by in unused):
-            for item, by in unused:
-                case = {"function": item.qualified_name, "line": item.line}
-                yield ctx.measurement(module.name, "named_by", by, "text", **case)
-            first = min(unused, key=lambda pair: (pair[1] != "nothing", pair[0].line))[0]
-            yield ctx.location(module.name, module, first.line, first.qualified_name)
-    yield from ctx.examined(functions=functions)
+    """Yield every public function that nothing names, by module."""
+    yield from ctx.check("unused_functions")
 
 
 def judge(measurements, policy):
-    """Reproduced where nothing names a function; what tests or exports alone name, as the policy says."""
-    wanted = ["nothing"]
-    wanted += ["tests"] if policy["judge_test_only"] else []
-    wanted += ["exports"] if policy["judge_exported"] else []
-    rows = [m for m in measurements if m.name == "named_by"]
-    found = [m for m in rows if m.value in wanted]
+    """Reproduced where nothing names a function."""
+    found = [m for m in measurements if m.name == "named_by"]
     if not found:
-        return {"outcome": "not_reproduced", "message": _examined(measurements)}
-    listed = [
-        "{} (line {}{})".format(m.case["function"], m.case["line"], "" if m.value == "nothing" else ", by " + m.value)
-        for m in found[:_MOST_IN_MESSAGE]
-    ]
-    more = " and {} more".format(len(found) - _MOST_IN_MESSAGE) if len(found) > _MOST_IN_MESSAGE else ""
+        counts = {m.name: m.value for m in measurements}
+        message = "code, tests, exports, settings or prose name each of {:,} public functions in {:,} files"
+        return verdict(False, message.format(counts["functions_examined"], counts["files_examined"]))
+    listed = ["{} (line {})".format(m.case["function"], m.case["line"]) for m in found]
     counted = "1 public function is" if len(found) == 1 else "{} public functions are".format(len(found))
-    message = "{} referred to by nothing in the checkout: {}{}".format(counted, ", ".join(listed), more)
-    if len(wanted) > 1:
-        message = "{} not used by any code: {}{}".format(counted, ", ".join(listed), more)
-    others = {}
-    for row in rows:
-        if row not in found:
-            others.setdefault(row.value, []).append(row.case["function"])
-    for by, names in sorted(others.items()):
-        message += "; {} named by {} alone".format(len(names), by)
-    return {"outcome": "reproduced", "message": message}
-
-
-def _examined(measurements):
-    counts = {m.name: m.value for m in measurements}
-    if "functions_examined" not in counts:
-        return "nothing but what the policy leaves out is unused"
-    return "code, tests, exports, settings or prose name each of {:,} public functions in {:,} files".format(
-        counts["functions_examined"], counts["files_examined"]
-    )
+    return verdict(True, "{} referred to by nothing in the checkout: {}".format(counted, joined(listed, 5)))
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -3,59 +3,25 @@
 
 import math
 
+from forms import attempt, run_alone, verdict
+
 PROBE = {
-    "id": "ratio_divides_by_zero",
     "version": 2,
     "title": "Zero gradients give NaN or infinity",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Numerical stability", "Correctness bug"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "common",
-    "lifecycle": "stable",
     "statement_does": "gives the first value that is not finite",
-    "instrument": "numerics",
-    "motivation": "Zero gradients are finite and common: a dead layer, a zero-initialised branch, a masked batch. The "
-    "quotient of two norms or counts that are 0 is NaN or infinite, or raises, and every comparison with the NaN "
-    "is false: a gate that waits for a ratio never opens.",
-    "method": "All gradients are set to zero, and those of each tensor alone; of two groups also either alone. Then "
-    "there are no gradients, and tensors without elements. A field that is finite for other gradients must stay "
-    "finite. Fields that scaling one group moves and scaling both does not are named as ratios.",
-    "limits": "Negative infinity in a field that grows by the same step with every factor of 4, a logarithm, is right "
-    "and not reported. Without gradients or elements an exception counts only where it is a division by zero. "
-    "A quotient that overflows for tiny gradients that are not zero is not tried.",
-    "remediation": "Ask whether the denominator is above zero before dividing, answer a fixed value where it is not, "
-    "and say so in a field of its own. An epsilon in the denominator also changes the ratio of small gradients.",
-    "remediation_code": """import math
-
-import torch
-
-
-def group_norm(grads):
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return torch.zeros((), dtype=torch.float64)
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
-
-
-def compare_groups(host_parameters, seed_parameters):
-    host, seed = [[p.grad for p in group if p.grad is not None] for group in (host_parameters, seed_parameters)]
-    norm = group_norm(host)
-    host_norm, seed_norm = torch.stack([norm, group_norm(seed).to(norm.device)]).tolist()
-    ratio_is_defined = host_norm > 0.0 and seed_norm > 0.0
-    ratio = 0.0
-    if ratio_is_defined:
-        count_ratio = sum(g.numel() for g in host) / sum(g.numel() for g in seed)
-        ratio = seed_norm / host_norm * math.sqrt(count_ratio)
-    return {
-        "host_norm": host_norm,
-        "seed_norm": seed_norm,
-        "normalized_ratio": ratio,
-        "ratio_is_defined": ratio_is_defined,
-    }
-""",
-    "verification": ["every field stays finite for zero gradients in either group and for empty groups"],
+    "motivation": "Zero gradients are finite and common: a dead layer, a zero-initialised branch. A quotient of two "
+    "zero norms is NaN, and a gate that waits for it never opens.",
+    "method": "All gradients, those of each tensor, and either group are set to zero; then there are none, and tensors "
+    "without elements. A field that is usually finite must stay finite. Ratios are the fields that scaling one group "
+    "moves and scaling both does not.",
+    "limits": "Minus infinity in a logarithm is right and not reported. Without gradients only a division by zero "
+    "counts. Tiny gradients are not tried.",
+    "remediation": "Test that the denominator is above zero, return a fixed value otherwise, and say so in a field. An "
+    "epsilon changes the ratio of small gradients.",
+    "remediation_code": "remedies/compare_groups.py",
     "measurements": {"nonfinite_fields": "count", "value": "value", "usual_value": "value", "raises": "truth"},
 }
 
@@ -69,47 +35,54 @@ def measure(ctx):
     finite = {path: value for path, value in usual.items() if math.isfinite(value)}
     ratios, logarithms = ", ".join(_ratios(ctx, finite)), _logarithms(ctx, finite)
     sites = []
+
+    def raised(error, name, has_elements, read=""):
+        if has_elements or str(error).startswith("ZeroDivisionError"):
+            sites.append(None if error.deliberate else error.site or ctx.definition())
+            case = {"input": name, "error": str(error) + read, "deliberate": error.deliberate}
+            yield ctx.measurement("raises", True, "truth", **case)
+
     for name, make, has_elements in _cases(ctx):
         first, second = make()
-        try:
-            answer = ctx.ask(first, second)
-        except ctx.TargetRaised as error:
-            if has_elements or _divides_by_zero(error):
-                yield _raised(ctx, error, name)
-                sites.append(None if error.deliberate else error.site or ctx.definition())
+        answer, error = attempt(ctx, ctx.ask, first, second)
+        if error is not None:
+            yield from raised(error, name, has_elements)
             continue
         bad = [path for path in finite if _is_bad(answer.fields.get(path), path in logarithms)]
-        broken = sum(not _all_finite(grad.tolist()) for grad in first if grad is not None)
+        broken = sum(not bool(grad.isfinite().all()) for grad in first if grad is not None)
         yield ctx.measurement("nonfinite_fields", len(bad), "count", input=name, ratios=ratios, gradients=broken)
         for path in bad:
             yield ctx.measurement("value", answer.fields[path], "value", field=path, input=name)
             yield ctx.measurement("usual_value", finite[path], "value", field=path, input=name)
         for path in sorted(answer.broken.keys() & usual.keys()):
-            error = answer.broken[path]
-            if has_elements or _divides_by_zero(error):
-                yield _raised(ctx, error, name, " (asked for {})".format(path))
-                sites.append(None if error.deliberate else error.site or ctx.definition())
+            yield from raised(answer.broken[path], name, has_elements, " (asked for {})".format(path))
         if (bad or broken) and not any(sites):
-            sites.append(ctx.where_nonfinite(*make()))
+            first, second = make()
+            sites.append(ctx.where("becomes_nonfinite", first, second=second))
     yield ctx.location(next((site for site in sites if site is not None), None))
 
 
 def _cases(ctx):
     """Name, maker of both groups, and "has elements" of every case; the second group of a lone one is not fed."""
-    sound, zero = (lambda seed: ctx.benign(seed=seed)), (lambda seed: ctx.benign(seed=seed, scale=0.0))
-    empties = {"without gradients": lambda seed: [], _NO_ELEMENTS: lambda seed: ctx.gradients(1, 0)}
-    cases = [("one tensor zero", lambda each=each: (_one_zero(ctx, each), sound(1)), True) for each in range(3)]
-    if ctx.plan.groups == 1:
-        cases.append(("all gradients zero", lambda: (zero(0), None), True))
-        cases += [(name, lambda empty=empty: (empty(0), None), False) for name, empty in empties.items()]
-        return cases
-    for name, made, has_elements in [("zero", zero, True)] + [(name, e, False) for name, e in empties.items()]:
-        cases += [
-            ("first group " + name, lambda made=made: (made(0), sound(1)), has_elements),
-            ("second group " + name, lambda made=made: (sound(0), made(1)), has_elements),
-            ("both groups " + name, lambda made=made: (made(0), made(1)), has_elements),
-        ]
-    return cases
+
+    def sound(seed):
+        return ctx.benign(seed=seed)
+
+    empty = {
+        "zero": lambda seed: ctx.benign(seed=seed, scale=0.0),
+        "without gradients": lambda seed: [],
+        _NO_ELEMENTS: lambda seed: ctx.gradients(1, 0),
+    }
+    for index in range(3):
+        yield "one tensor zero", lambda index=index: (_one_zero(ctx, index), sound(1)), True
+    for name, made in empty.items():
+        has_elements = name == "zero"
+        if ctx.plan.groups == 1:
+            yield "all gradients zero" if has_elements else name, lambda made=made: (made(0), None), has_elements
+            continue
+        yield "first group " + name, lambda made=made: (made(0), sound(1)), has_elements
+        yield "second group " + name, lambda made=made: (sound(0), made(1)), has_elements
+        yield "both groups " + name, lambda made=made: (made(0), made(1)), has_elements
 
 
 def _one_zero(ctx, index):
@@ -122,10 +95,10 @@ def _ratios(ctx, finite):
     """The fields that scaling the first group moves, and scaling both does not."""
     if ctx.plan.groups == 1:
         return []
-    both = ctx.ask(ctx.benign(scale=_SCALE), ctx.benign(seed=1, scale=_SCALE)).fields
-    first = ctx.ask(ctx.benign(scale=_SCALE), ctx.benign(seed=1)).fields
+    first, both = (ctx.ask(ctx.benign(scale=_SCALE), ctx.benign(seed=1, scale=scale)).fields for scale in (1.0, _SCALE))
     moved_by_both = ctx.differences(finite, both)
-    return [path for path in ctx.differences(finite, first) if path not in moved_by_both and _is_float(finite[path])]
+    moved = [path for path in ctx.differences(finite, first) if path not in moved_by_both]
+    return [path for path in moved if isinstance(finite[path], float)]
 
 
 def _logarithms(ctx, finite):
@@ -133,36 +106,18 @@ def _logarithms(ctx, finite):
     found = set()
     groups_of = (lambda scale: (ctx.benign(scale=scale), None), lambda scale: (ctx.benign(), ctx.benign(scale=scale)))
     for groups in groups_of:
-        small, large = (ctx.ask(*groups(scale)).fields for scale in (_SCALE, _SCALE**2))
-        base = ctx.ask(*groups(1.0)).fields
+        scaled = [ctx.ask(*groups(scale)).fields for scale in (1.0, _SCALE, _SCALE**2)]
         for path in finite:
-            values = [fields.get(path) for fields in (base, small, large)]
-            if all(_is_float(value) and math.isfinite(value) for value in values):
+            values = [fields.get(path) for fields in scaled]
+            if all(isinstance(value, float) and math.isfinite(value) for value in values):
                 step = values[1] - values[0]
                 if step and math.isclose(step, values[2] - values[1], rel_tol=1e-5):
                     found.add(path)
     return found
 
 
-def _is_float(value):
-    return isinstance(value, float)
-
-
 def _is_bad(value, is_logarithm):
-    return _is_float(value) and not math.isfinite(value) and not (is_logarithm and value < 0)
-
-
-def _all_finite(values):
-    return all(_all_finite(value) if isinstance(value, list) else math.isfinite(value) for value in values)
-
-
-def _divides_by_zero(error):
-    return str(error).startswith("ZeroDivisionError")
-
-
-def _raised(ctx, error, name, asked=""):
-    text = str(error) + asked
-    return ctx.measurement("raises", True, "truth", input=name, error=text, deliberate=error.deliberate)
+    return isinstance(value, float) and not math.isfinite(value) and not (is_logarithm and value < 0)
 
 
 def judge(measurements, policy):
@@ -175,24 +130,20 @@ def judge(measurements, policy):
             found.setdefault("it raises " + m.case["error"], []).append(m.case["input"])
         elif m.name == "value":
             breaks = breaks if breaks == "wrong_step" else "wrong_answer"
-            text = "{} is {}".format(m.case["field"] or "the answer", m.value)
-            found.setdefault(text, []).append(m.case["input"])
+            found.setdefault("{} is {}".format(m.case["field"] or "the answer", m.value), []).append(m.case["input"])
         elif m.name == "nonfinite_fields" and m.case["gradients"]:
             breaks = "wrong_step"
             found.setdefault("the gradients become NaN or infinite", []).append(m.case["input"])
     if found:
         texts = ["{} ({})".format(text, ", ".join(dict.fromkeys(inputs))) for text, inputs in found.items()]
         rare = all(name.endswith(_NO_ELEMENTS) for inputs in found.values() for name in inputs)
-        verdict = {"outcome": "reproduced", "message": "; ".join(texts), "breaks": breaks}
-        return verdict | {"occurs": "rare" if rare else "common"}
+        return verdict(True, "; ".join(texts), breaks=breaks, occurs="rare" if rare else "common")
     if refusals:
-        return {"outcome": "not_reproduced", "message": "; ".join(dict.fromkeys(refusals))}
+        return verdict(False, "; ".join(dict.fromkeys(refusals)))
     ratios = next((m.case["ratios"] for m in measurements if m.name == "nonfinite_fields"), "")
     message = "every field stays finite for zero gradients and without any"
-    return {"outcome": "not_reproduced", "message": message + (" (ratios: {})".format(ratios) if ratios else "")}
+    return verdict(False, message + (" (ratios: {})".format(ratios) if ratios else ""))
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

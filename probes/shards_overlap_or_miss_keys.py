@@ -1,34 +1,22 @@
 #!/usr/bin/env python3
 """Do the ranks share out the keys exactly, each key to one rank, the same way every time?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "shards_overlap_or_miss_keys",
-    "version": 1,
     "title": "Shards overlap, or miss keys",
     "contracts": ["shard_plan"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "ordinary",
-    "lifecycle": "stable",
-    "instrument": "numerics",
     "devices": ["cpu"],
-    "motivation": "A parameter that two ranks own is gathered twice and written twice; one that nobody owns is missing "
-    "from the plots without a word, and a gather to an owner that the other ranks see elsewhere never returns. Sets "
-    "order texts by a hash that differs in every process, so a plan that walks a set differs from rank to rank.",
-    "method": "The plan of every rank, for 1 to 9 ranks and 1 to 50 keys (fewer keys than ranks, counts that do not "
-    "divide), read from sets, lists, slices, indices, mappings or whole plans: keys that nobody owns, that several "
-    "own, and that were never handed over. Then again with keys of equal text and another hash, as another process has "
-    "them. The work of the busiest rank against the mean is measured and shown.",
-    "limits": "Equal work is not judged. A plan that reads the keys from elsewhere (a model, a file) cannot be asked.",
-    "remediation": "Walk a list in one fixed order (the model's, or sorted) and give key i to rank i mod world size; "
-    "or sort by work and give each key to the rank that has least.",
-    "remediation_code": """def shard_keys(keys, rank, world_size):
-    if not 0 <= rank < world_size:
-        raise ValueError("rank {} of {}".format(rank, world_size))
-    return [key for index, key in enumerate(keys) if index % world_size == rank]
-""",
-    "verification": ["every key has exactly one owner for every number of ranks, in every process"],
+    "motivation": "A parameter that two ranks own is written twice; one that nobody owns is missing. Sets order texts "
+    "by a hash that differs in every process, so a plan that walks a set differs from rank to rank.",
+    "method": "The plan of every rank for 1 to 9 ranks and 1 to 50 keys: keys without an owner, with several, and "
+    "unknown ones. Then with keys of equal text and another hash. The busiest rank's work is shown.",
+    "limits": "Equal work is not judged. A plan that reads its keys from elsewhere cannot be called.",
+    "remediation": "Walk a list in one fixed order and give key i to rank i mod world size.",
+    "remediation_code": "remedies/shard_keys.py",
     "measurements": {
         "missing_keys": "count",
         "shared_keys": "count",
@@ -108,17 +96,15 @@ def judge(measurements, policy):
                 "{} of {} keys {} ({} ranks)".format(worst.value, worst.case["keys"], words, worst.case["ranks"])
             )
     if said:
-        return {"outcome": "reproduced", "message": "; ".join(said)}
+        return verdict(True, "; ".join(said))
     balance = [m for m in measurements if m.name == "busiest_over_mean_work"]
     message = "every key has one owner, the same in every process"
     if balance:
         message += "; the busiest of {} ranks has {:.3g}x the mean work".format(
             balance[0].case["ranks"], balance[0].value
         )
-    return {"outcome": "not_reproduced", "message": message}
+    return verdict(False, message)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

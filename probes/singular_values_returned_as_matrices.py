@@ -1,31 +1,24 @@
 #!/usr/bin/env python3
 """Do the singular values come back as (R, D, D) diagonal matrices, where (R, D) holds the same?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "singular_values_returned_as_matrices",
-    "version": 1,
     "title": "Singular values are returned as diagonal matrices",
     "contracts": ["aligned_svd"],
     "categories": ["Memory leak / resource issue", "API design / contract violation"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "common",
-    "lifecycle": "stable",
     "statement_does": "makes matrices of the singular values",
-    "instrument": "numerics",
     "devices": ["cuda", "cpu"],
-    "motivation": "D numbers in a D x D matrix are D - 1 zeros for every number: at D = 1024 and 64 replicas 268 MB "
-    "instead of 262 kB for each layer, which are then held, copied to the host, sent to other ranks and written. The "
-    "caller takes the diagonal out again.",
+    "motivation": "D numbers in a D x D matrix are mostly zeros: at D = 1024 and 64 replicas 268 MB instead of 262 kB "
+    "for each layer.",
     "method": "Elements of the part that holds the singular values, for each of them, at D = 4, 8, 16 and 32. The part "
-    "is found by its values. The law of these is the measurement: 1 for (R, D), D for (R, D, D). Bytes at 64 replicas "
-    "of 1024 x 1024 follow from it.",
-    "limits": "Answers that hold no singular values do not apply. A matrix whose other elements are not zero is read "
-    "as something else.",
-    "remediation": "Return (R, D). Where a caller needs a matrix, it multiplies by the values along an axis "
-    "(U * S[:, None, :]) or makes one matrix when it needs it.",
+    "is found by its values.",
+    "limits": "Results without singular values do not apply. A matrix with other non-zero elements is read as "
+    "something else.",
+    "remediation": "Return (R, D). A caller that needs a matrix multiplies along an axis (U * S[:, None, :]).",
     "remediation_code": "remedies/aligned_svds.py",
-    "verification": ["one element comes back for each singular value, at every D"],
     "measurements": {
         "returned_elements": "count",
         "elements_per_singular_value": "ratio",
@@ -41,7 +34,7 @@ _FULL_SIZE = {"replicas": 64, "size": 1024}
 def measure(ctx):
     """Yield the elements that come back for the singular values at every D, and the line that makes matrices."""
     for size in _SIZES:
-        grads = ctx.replicas(_REPLICAS, size + 3, size)
+        grads = ctx.matrices("replicas", _REPLICAS, size + 3, size)
         part = ctx.svals_part(grads)
         if part is None:
             raise ctx.NotApplicable("its answer holds no singular values")
@@ -52,7 +45,7 @@ def measure(ctx):
     kept = part.shape[-1] if part.dim() == 3 else 1
     full = _FULL_SIZE["replicas"] * _FULL_SIZE["size"] * part.element_size() * (_FULL_SIZE["size"] if kept > 1 else 1)
     yield ctx.measurement("bytes_at_64_replicas_of_1024", full, "bytes", evidence="extrapolated", **_FULL_SIZE)
-    yield ctx.location(ctx.where_becomes_matrix(grads, kept))
+    yield ctx.location(ctx.where("becomes_diagonal", grads, grads[0].shape[0], kept))
 
 
 def judge(measurements, policy):
@@ -61,14 +54,12 @@ def judge(measurements, policy):
     largest = ratios[max(ratios)]
     full = next(m.value for m in measurements if m.name == "bytes_at_64_replicas_of_1024")
     if largest.value <= 1:
-        return {"outcome": "not_reproduced", "message": "singular values come back as (R, D)", "law": "1 per value"}
+        return verdict(False, "singular values come back as (R, D)", law="1 per value")
     message = "{} elements come back for {} singular values at D = {}, {:,} bytes at 64 replicas of 1024 x 1024".format(
         largest.case["shape"], largest.case["replicas"] * max(ratios), max(ratios), full
     )
-    return {"outcome": "reproduced", "message": message, "law": "D per value"}
+    return verdict(True, message, law="D per value")
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,36 +1,24 @@
 #!/usr/bin/env python3
 """Does the host wait for the device at every micro-batch?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "step_waits_for_the_device",
-    "version": 1,
     "title": "The host waits for the device at every micro-batch",
     "contracts": ["train_step"],
     "categories": ["Performance bottleneck"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "common",
-    "lifecycle": "stable",
     "instrument": "syncs",
     "devices": ["cpu"],
-    "motivation": (
-        "A loss that is read by .item() after every micro-batch makes the host wait until the device has done"
-        " all that it was given, and the device wait until the host has prepared the next. Kept on the device"
-        " and read when it is logged, it costs nothing."
-    ),
-    "method": (
-        "The step is run on the small model for 2, 4 and 8 micro-batches in one step, or as many steps where "
-        "it does not accumulate, and every read of a tensor's value by the host is counted with its line. A "
-        "step without accumulation may read once."
-    ),
-    "limits": (
-        "Reads are counted on the host's tensors, as a device would have to be waited for. Lines that look "
-        "for NaN and the step itself have to wait and are left out; so is what a loop does so seldom that it "
-        "is told to. Waiting of libraries that the step calls counts for the line that calls them."
-    ),
-    "remediation": "Add losses up on the device (total += loss.detach()) and read them once where they are logged.",
+    "motivation": "A loss that is read with .item() after every micro-batch makes the host and the device wait for "
+    "each other.",
+    "method": "Your step runs on a small model for 2, 4 and 8 micro-batches, and every read of a tensor's value by the "
+    "host is counted with its line. A step without accumulation may read once.",
+    "limits": "Lines that check for NaN and the optimizer step have to wait and are not counted, nor is what happens "
+    "at an interval.",
+    "remediation": "Add losses up on the device (total += loss.detach()) and read them where they are logged.",
     "remediation_code": "remedies/training_step.py",
-    "verification": ["the number of reads does not grow with the micro-batches of a step"],
     "measurements": {"read_count": "count"},
     "policy": {"reads_per_batch": 1},
 }
@@ -60,13 +48,11 @@ def judge(measurements, policy):
     allowed = 0 if accumulates else policy["reads_per_batch"]
     if slope <= allowed:
         message = "{} reads for {} batches, {} for {}".format(counts[low], low, counts[high], high)
-        return {"outcome": "not_reproduced", "message": message, "law": law}
+        return verdict(False, message, law=law)
     message = "the host reads the device {:g} times for every {}: {} times for {}"
     text = message.format(slope, "micro-batch" if accumulates else "step", counts[high], high)
-    return {"outcome": "reproduced", "occurs": "common" if accumulates else "rare", "message": text, "law": law}
+    return verdict(True, text, occurs="common" if accumulates else "rare", law=law)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

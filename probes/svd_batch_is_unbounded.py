@@ -1,29 +1,24 @@
 #!/usr/bin/env python3
 """Does the memory of a batched decomposition grow with the replicas, or with a chunk of them?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "svd_batch_is_unbounded",
-    "version": 1,
     "title": "The memory of a decomposition grows with the replicas",
     "contracts": ["aligned_svd"],
     "categories": ["Memory leak / resource issue", "Performance bottleneck"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "instrument": "memory",
     "devices": ["cuda", "cpu"],
-    "motivation": "One torch.linalg.svd over (R, N, M) copies the whole batch and holds all factors at once: 64 "
-    "replicas of 4096 x 1024 take 1.1 GB a copy, beside the training state. Replicas are independent: a chunk of "
-    "them is enough.",
-    "method": "Peak bytes above the baseline, less the answer's own, at 4 to 128 replicas of 16384 x 4 (1 to "
-    "32 MiB of gradients, tall so that the decomposition itself is cheap). The slope between the two largest counts, "
-    "in bytes for each byte of gradients, is judged; the whole curve shows where a chunk ends.",
-    "limits": "A chunk of 64 replicas or more, or of 16 MiB of gradients, looks like no chunk. Memory that LAPACK's "
-    "wrapper takes from the system is not seen. On CUDA the workspace of the solver is part of the peak.",
+    "motivation": "One torch.linalg.svd over (R, N, M) holds all factors at once: 64 replicas of 4096 x 1024 take 1.1 "
+    "GB a copy. Replicas are independent, so a chunk is enough.",
+    "method": "Peak bytes above the baseline, less the result's own, at 4 to 128 replicas of 16384 x 4. The slope "
+    "between the two largest counts, in bytes per gradient byte, is judged.",
+    "limits": "A chunk of 64 replicas or more looks like no chunk. Memory that LAPACK takes from the system is not "
+    "seen.",
     "remediation": "Write each chunk's factors into tensors that are allocated once, with a chunk bounded in bytes.",
     "remediation_code": "remedies/aligned_svds.py",
-    "verification": ["beyond the answer, memory stays flat between 64 and 128 replicas"],
     "measurements": {"peak_extra_bytes": "bytes", "answer_bytes": "bytes", "growth_per_gradient_byte": "ratio"},
     "policy": {"share": 0.25},
 }
@@ -38,14 +33,15 @@ _EXPECTED_COPIES = 8
 def measure(ctx):
     """Yield peak and answer for every number of replicas, the slope of what is left, and the line that holds most."""
     extra = {}
-    answer_of_one = ctx.answer_bytes(ctx.replicas(4, _ROWS, _COLUMNS)) // 4
+    parts = ctx.parts(ctx.matrices("replicas", 4, _ROWS, _COLUMNS)).values()
+    answer_of_one = sum(part.numel() * part.element_size() for part in parts) // 4
     for count in ctx.options.get("replica_counts", _COUNTS):
         gradient_bytes = count * _ROWS * _COLUMNS * _BYTES
         if gradient_bytes * _EXPECTED_COPIES > ctx.available_bytes() * _FREE_SHARE:
             yield ctx.note("{:,} replicas may need more memory than is free".format(count))
             break
         answer = count * answer_of_one
-        extra[count] = ctx.peak_bytes(ctx.replicas(count, _ROWS, _COLUMNS)) - answer
+        extra[count] = ctx.peak_bytes(ctx.matrices("replicas", count, _ROWS, _COLUMNS)) - answer
         case = {"replicas": count, "rows": _ROWS, "columns": _COLUMNS, "gradient_bytes": gradient_bytes}
         yield ctx.measurement("peak_extra_bytes", extra[count], "bytes", **case)
         yield ctx.measurement("answer_bytes", answer, "bytes", **case)
@@ -54,8 +50,9 @@ def measure(ctx):
     (small, low), (large, high) = sorted(extra.items())[-2:]
     growth = (high - low) / ((large - small) * _ROWS * _COLUMNS * _BYTES)
     yield ctx.measurement("growth_per_gradient_byte", growth, "ratio", smallest=small, largest=large)
-    holders = [holder for holder in ctx.live_at_peak(ctx.replicas(16, _ROWS, _COLUMNS)) if holder.site is not None]
-    yield ctx.location(holders[0].site if holders else ctx.definition())
+    holders = ctx.live_at_peak(ctx.matrices("replicas", 16, _ROWS, _COLUMNS))
+    sites = [holder.site for holder in holders if holder.site is not None]
+    yield ctx.location(sites[0] if sites else ctx.definition())
 
 
 def judge(measurements, policy):
@@ -68,13 +65,11 @@ def judge(measurements, policy):
         message = "{:,} bytes beyond the answer at {} replicas, {:,} at {}".format(
             extra[largest], largest, extra[growth.case["smallest"]], growth.case["smallest"]
         )
-        return {"outcome": "not_reproduced", "message": message, "law": law}
+        return verdict(False, message, law=law)
     message = "beyond the answer memory grows by {:.3g} bytes for each byte of gradients: {:,} bytes at {} replicas"
     message = message.format(growth.value, extra[largest], largest)
-    return {"outcome": "reproduced", "message": message, "law": law}
+    return verdict(True, message, law=law)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

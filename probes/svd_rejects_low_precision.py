@@ -1,32 +1,26 @@
 #!/usr/bin/env python3
 """Do bfloat16 and float16 gradients raise, or lose digits that float32 keeps?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "svd_rejects_low_precision",
-    "version": 1,
     "title": "16-bit gradients are refused or lose accuracy",
     "contracts": ["aligned_svd", "spectral_echo"],
     "categories": ["Numerical stability", "Correctness bug"],
-    "agent": "PT",
     "breaks": "wrong_answer",
     "occurs": "rare",
-    "lifecycle": "stable",
-    "instrument": "numerics",
     "devices": ["cuda", "cpu"],
-    "motivation": "Gradients of today's training are bfloat16, and torch.linalg.svd has no 16-bit kernel: an analysis "
-    "that worked on float32 replicas ends with 'not implemented'. A result that is rounded back to 16 bits keeps two "
-    "or three digits, which is less than most directions of a gradient differ by.",
-    "method": "The same replicas in float32, bfloat16 and float16. The 16-bit answer is compared with the one for the "
-    "very same values in float32: singular values relative to the largest one, lengths of singular vectors, echoes. "
-    "Where factors are handed over instead of gradients, the factors are rounded.",
-    "limits": "What 16 bits lost before the call is not held against the target. Vectors are compared by their "
-    "lengths alone: near a small gap their direction changes with any rounding.",
-    "remediation": "Promote to float32 before the decomposition, a chunk of replicas at a time, and leave the results "
+    "motivation": "torch.linalg.svd has no 16-bit kernel: an analysis that worked in float32 ends with 'not "
+    "implemented'. A result rounded back to 16 bits keeps two or three digits.",
+    "method": "The same replicas in bfloat16 and float16 are compared with their values in float32: singular values, "
+    "lengths of singular vectors, echoes.",
+    "limits": "What 16 bits lost before the call is not held against the target. Directions of vectors are not "
+    "compared.",
+    "remediation": "Convert to float32 before the decomposition, a chunk of replicas at a time, and leave the results "
     "in float32.",
     "remediation_code": "remedies/aligned_svds.py",
-    "verification": ["bfloat16 and float16 gradients give the answer of their values in float32"],
     "measurements": {"raises": "truth", "relative_error": "ratio"},
-    "policy": {"tolerance": 1e-4},
+    "policy": {"tolerance": 0.0001},
 }
 
 _DTYPES = ("bfloat16", "float16")
@@ -36,7 +30,7 @@ _REPLICAS, _ROWS, _COLUMNS = 5, 24, 6
 def measure(ctx):
     """Yield for both dtypes whether the target raises, or how far its answer is from that in float32."""
     for dtype in _DTYPES:
-        grads = ctx.replicas(_REPLICAS, _ROWS, _COLUMNS, noise=0.3, dtype=dtype)
+        grads = ctx.matrices("replicas", _REPLICAS, _ROWS, _COLUMNS, noise=0.3, dtype=dtype)
         try:
             answer = _numbers(ctx, grads)
         except ctx.TargetRaised as error:
@@ -77,15 +71,13 @@ def judge(measurements, policy):
     errors = {m.case["dtype"]: m.value for m in measurements if m.name == "relative_error"}
     if raised:
         message = "; ".join("{} gradients raise {}".format(dtype, how) for dtype, how in raised.items())
-        return {"outcome": "reproduced", "breaks": "stops", "occurs": "common", "message": message}
+        return verdict(True, message, breaks="stops", occurs="common")
     worst = max(errors, key=errors.get)
     text = "{:.2g} of the largest value for {}, against the same values in float32".format(errors[worst], worst)
     if errors[worst] > policy["tolerance"]:
-        return {"outcome": "reproduced", "message": "the answer is off by " + text}
-    return {"outcome": "not_reproduced", "message": "both 16-bit dtypes are taken; the answer is within " + text}
+        return verdict(True, "the answer is off by " + text)
+    return verdict(False, "both 16-bit dtypes are taken; the answer is within " + text)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

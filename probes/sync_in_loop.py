@@ -1,54 +1,27 @@
 #!/usr/bin/env python3
 """Does a loop over tensors read each of them back, and wait for the device every time?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "sync_in_loop",
     "version": 3,
     "title": "A loop over tensors waits for the device at every turn",
     "scope": "source",
-    "contracts": [],
     "categories": ["Performance bottleneck"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "statement_does": "waits for the device at every turn of its loop",
     "instrument": "syntax",
-    "motivation": "On a GPU .item(), .tolist(), .cpu(), float(), bool() and 'if' of a tensor make the host wait "
-    "until all queued work is done. In a loop over parameters or gradients that is one wait for each of them: "
-    "hundreds of stalls from one line, with the device idle in between.",
-    "method": "The syntax tree of every function is followed: what comes from parameters(), .grad, a tensor "
-    "annotation or an operator of torch is a tensor, and so is what is computed from it. Reported are reads of "
-    "tensors (.item(), 'if', 'case', 'in', a boolean mask as index) in loops and comprehensions over tensors, those "
-    "of helpers in the same module too. After one .cpu() or .tolist() the copy is free to read. "
-    "syncs_grow_with_tensors counts the same by running it.",
-    "limits": "Nothing is run: a loop over tensors that lie on the CPU is reported as well, unless a name or a test "
-    "of the device says so. Not seen: tensors kept in other objects, helpers of other modules, reads inside "
-    "libraries. Not reported: copies of a state_dict, what runs once because its block leaves the loop or fills an "
-    "empty state, what a data loader gives, what only isinstance says is a tensor, and the answer of a function that "
-    "is annotated as bool, float or the like. P2 where any step waits, in a loop over gradients; P3 for whole copies "
-    "and under a flag for checks; P4 elsewhere, at an interval, while debugging, in examples and records.",
-    "remediation": "Keep every result on the device, stack the results, and read the stack once after the loop. "
-    "torch._foreach_norm is private: the code asks for it first.",
-    "remediation_code": """import torch
-
-
-def tensor_norms(grads):
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if hasattr(torch, "_foreach_norm"):
-        return torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
-    return torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in grads])
-
-
-def layer_norms(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    if not grads:
-        return {"grad_norm": 0.0, "max_norm": 0.0}
-    norms = tensor_norms(grads)
-    values = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
-    return {"grad_norm": values[0], "max_norm": values[1]}
-""",
-    "verification": ["no line of the function reads a tensor back inside a loop over tensors"],
+    "motivation": "On a GPU .item(), .tolist(), .cpu(), float(), bool() and 'if' of a tensor make the host wait for "
+    "all queued work. In a loop over parameters that is one stall for each.",
+    "method": "The source is followed: what comes from parameters(), .grad, a tensor annotation or a torch operator is "
+    "a tensor. Reported are reads of tensors in loops over tensors, also in helpers of the module. A copy from .cpu() "
+    "is free to read.",
+    "limits": "Nothing is run: a loop over tensors on the CPU is reported unless a name says so. Tensors kept in "
+    "objects and helpers of other modules are not seen. P2 in a loop over gradients, P3 for copies and checks, P4 "
+    "elsewhere and at intervals.",
+    "remediation": "Keep every result on the device, stack the results, and read the stack once after the loop.",
+    "remediation_code": "remedies/guarded_norms.py",
     "measurements": {"host_read": "line", "files_examined": "count", "functions_examined": "count"},
 }
 
@@ -83,7 +56,7 @@ def judge(measurements, policy):
         message = "no tensor is read back in a loop over tensors in {:,} functions of {:,} files".format(
             counts["functions_examined"], counts["files_examined"]
         )
-        return {"outcome": "not_reproduced", "message": message}
+        return verdict(False, message)
     lines = sorted({m.value for m in reads})
     listed = "; ".join(_in_words(m) for m in reads[:_MOST_IN_MESSAGE])
     more = "; and {} more".format(len(reads) - _MOST_IN_MESSAGE) if len(reads) > _MOST_IN_MESSAGE else ""
@@ -94,7 +67,7 @@ def judge(measurements, policy):
     )
     met = {_occurs(m.case) for m in reads}
     occurs = next(word for word in ("ordinary", "common", "rare") if word in met)
-    return {"outcome": "reproduced", "message": message, "occurs": occurs}
+    return verdict(True, message, occurs=occurs)
 
 
 def _occurs(case):
@@ -114,6 +87,4 @@ def _in_words(read):
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -3,41 +3,24 @@
 
 import collections
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "syncs_grow_with_tensors",
     "version": 2,
     "title": "Synchronisations grow with the number of tensors",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Performance bottleneck"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "statement_does": "waits for the device most often",
     "instrument": "syncs",
-    "motivation": "Every .item(), .cpu() or bool() of a device tensor makes the host wait until the device has "
-    "finished all that is queued, and leaves the device idle until the next kernel arrives. One for each tensor "
-    "turns a model's hundreds of parameters into hundreds of stalls per step.",
-    "method": "Synchronisations of one whole call (with the step that finishes it) at 4, 16, 64 and 256 tensors, "
-    "counted exactly, and the line through them. Reading a copy that is already on the host is free, as is "
-    ".to() on the same device.",
-    "limits": "Simulation counts what PyTorch's CUDA back end synchronises for; a wait inside a third-party "
-    "extension is seen only on a real device.",
+    "motivation": "Every .item(), .cpu() or bool() of a device tensor makes the host wait for all queued work. One for "
+    "each of a model's hundreds of parameters stalls the device hundreds of times a step.",
+    "method": "Syncs of one whole call (with the step that finishes it) at 4, 16, 64 and 256 tensors, counted exactly, "
+    "and the line through them. Reading a copy on the host is free.",
+    "limits": "Simulation counts where PyTorch's CUDA back end waits; waits inside an extension are seen only on a "
+    "real device.",
     "remediation": "Keep every statistic on the device, stack them, and read the stack once.",
-    "remediation_code": """import torch
-
-
-def layer_norms(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "max_norm": 0.0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    values = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
-    return {"grad_norm": values[0], "max_norm": values[1]}
-""",
-    "verification": ["the number of synchronisations is the same at 4, 16, 64 and 256 tensors"],
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"sync_count": "count", "sync_count_law": "per tensor", "syncs_at_line": "count"},
 }
 
@@ -73,12 +56,8 @@ def judge(measurements, policy):
     message = "synchronisations per call: {} for n tensors ({:,} at {})".format(
         law.case["law"], largest.value, largest.case["tensors"]
     )
-    reproduced = law.value > 0
-    outcome = "reproduced" if reproduced else "not_reproduced"
-    return {"outcome": outcome, "message": message, "law": law.case["law"]}
+    return verdict(law.value > 0, message, law=law.case["law"])
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -1,34 +1,25 @@
 #!/usr/bin/env python3
 """How many bytes of the gradients leave their device to be worked on elsewhere?"""
 
+from forms import run_alone, verdict
+
 PROBE = {
-    "id": "work_runs_off_the_inputs_device",
-    "version": 1,
     "title": "Work runs on another device than the gradients",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor", "aligned_svd", "spectral_echo"],
     "categories": ["Performance bottleneck"],
-    "agent": "PT",
     "breaks": "cost",
     "occurs": "ordinary",
-    "lifecycle": "stable",
     "instrument": "transfers",
     "devices": ["cuda", "simulated"],
-    "motivation": "A copy of every gradient to the host moves gigabytes over a bus that is many times slower than the "
-    "device's memory, and the device waits while the host does the sums. .cpu() and NumPy in a "
-    "collector, or an SVD that runs on the CPU because its input was brought there, do that in one quiet word.",
-    "method": "Bytes that one whole call moves off the gradients' device, beyond what the answer itself holds, at four "
-    "gradients of 1,024 and of 65,536 elements each. The slope between both is the bytes moved for each byte of "
-    "gradients; what does not grow (scalars, norms of layers, small samples) is free. What was copied is followed: the "
-    "operator that works on most of it on the host is named. A target of spectra is given 4 replicas of 128 x 8 and "
-    "of 8,192 x 8 (scores of 8 x 8 may be assigned on the host); its answer is as large as its input, so a "
-    "decomposition on the host of what came from the device counts too, wherever the answer ends up.",
-    "limits": "Gradients that are given on the host are at home there; work on them is not reported, nor is work that "
-    "the device does on copies of host data. What NumPy computes on a copied array is not seen, the copy is. Bytes "
-    "that an extension moves without torch's operators are not counted.",
-    "remediation": "Reduce on the device that holds the gradients and read the results alone. Where a library needs "
-    "NumPy, give it the reduced numbers.",
+    "motivation": "A copy of every gradient to the host moves gigabytes over a slow bus, and the device waits while "
+    "the host computes. .cpu(), NumPy or a CPU SVD in a collector does that.",
+    "method": "Bytes that one call moves off the gradients' device, beyond the result, at four gradients of 1,024 and "
+    "of 65,536 elements. The slope is judged; what does not grow is free. Spectral targets get 4 replicas of 128 x 8 "
+    "and 8,192 x 8, and a decomposition on the host counts too.",
+    "limits": "Gradients that are given on the host are at home there. What NumPy computes, and bytes an extension "
+    "moves, are not seen.",
+    "remediation": "Reduce on the device that holds the gradients and read only the results.",
     "remediation_code": "remedies/gradient_statistics.py",
-    "verification": ["the bytes that leave the device do not grow with the gradients"],
     "measurements": {
         "off_device_bytes": "bytes",
         "uploaded_bytes": "bytes",
@@ -52,7 +43,7 @@ def measure(ctx):
     of_matrices = ctx.plan.contract in _MATRICES
     for elements in _ELEMENTS:
         if of_matrices:
-            grads = ctx.replicas(_TENSORS, elements // _COLUMNS, _COLUMNS)
+            grads = ctx.matrices("replicas", _TENSORS, elements // _COLUMNS, _COLUMNS)
         else:
             grads = ctx.gradients(_TENSORS, elements)
         moved[elements] = found = ctx.transfers(grads)
@@ -81,21 +72,19 @@ def judge(measurements, policy):
         message = "the host decomposes {:,} elements that lie on the device ({}); {:,} bytes go up".format(
             decomposed.value, work.case["operator"], largest["uploaded_bytes"].value
         )
-        return {"outcome": "reproduced", "message": message, "law": law}
+        return verdict(True, message, law=law)
     if share <= policy["share"]:
         message = "{:,} bytes leave the device for {:,} bytes of gradients, beyond the answer".format(
             moved.value, moved.case["gradient_bytes"]
         )
-        return {"outcome": "not_reproduced", "message": message, "law": law}
+        return verdict(False, message, law=law)
     message = "{:,} bytes leave the device for {:,} bytes of gradients, {:.3g} for each".format(
         moved.value, moved.case["gradient_bytes"], share
     )
     if work.value:
         message += "; the host then runs {} on {:,} elements at once".format(work.case["operator"], work.value)
-    return {"outcome": "reproduced", "message": message, "law": law}
+    return verdict(True, message, law=law)
 
 
 if __name__ == "__main__":
-    from _alone import run_alone
-
     run_alone(__file__)

@@ -2,7 +2,7 @@ import torch
 
 
 def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [p.grad.detach() for p in parameters if p.grad is not None]
     grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
     if not grads:
         return 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -10,16 +9,17 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import typer.main
 
 from auditkit.cli.probe import app
+from auditkit.probing.worker.process.probe_files import load_probe
 from tests.project_files import ROOT, Ended
 
 FILES = sorted((ROOT / "probes").glob("*.py"))
-PROBES = [path for path in FILES if not path.name.startswith("_")]
+FORMS = ROOT / "probes" / "forms.py"
+PROBES = [path for path in FILES if not path.name.startswith("_") and path != FORMS]
 READS_SOURCE = "sync_in_loop.py"
 DEFECTIVE = """import torch
 
@@ -31,16 +31,7 @@ def grad_norm(parameters):
 """
 
 
-def load_file(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"alone_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-HELP = load_file(ROOT / "probes" / "_alone.py")
+HELP = load_probe(str(FORMS), str(FORMS))
 
 
 @pytest.mark.parametrize("path", [*FILES, *(ROOT / "probes" / "remedies").glob("*.py")], ids=lambda path: path.name)
@@ -54,7 +45,7 @@ def test_probes_are_executable_and_nothing_else_is(path: Path) -> None:
 @pytest.mark.parametrize("path", PROBES, ids=lambda path: path.stem)
 def test_a_probes_help_is_its_own(path: Path) -> None:
     """What it asks, how, and what it cannot see, in 79 columns but for its own name."""
-    page = HELP.help_page(path.name, load_file(path))
+    page = HELP.help_page(path.name, load_probe(str(path), str(FORMS)))
     assert page.startswith(f"Usage: {path.name} [options]\n\n")
     assert all(len(line) < 80 for line in page.splitlines() if path.name not in line)
     assert "\n\nHow: " in page

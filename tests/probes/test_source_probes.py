@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.run import ProbeResult
-from auditkit.probing.hosts.catalog import load_catalog, load_module
+from auditkit.probing.hosts.catalog import load_catalog
 from tests.probing_helpers import HEALTH, LAUNCHES, OVERFLOW, SYNCS, UNDERFLOW, outcomes, run_probes
 from tests.project_files import ROOT, run_program
 from tests.source_helpers import (
@@ -91,12 +91,12 @@ UNWIRED = {
 # The functions that the advice is about, as targets; None where it writes no collector.
 ADVISED = {
     COLLECT: "advice:gradient_norms",
-    EXPORT: "telemetry.gradients:total_norm",
+    EXPORT: None,
     UNUSED: None,
-    DEFAULT: "advice:gradient_summary",
-    UNTESTED: "telemetry.ratio:total_norm",
+    DEFAULT: None,
+    UNTESTED: None,
     LOOP: "advice:layer_norms",
-    PRIVATE: "advice:total_norm",
+    PRIVATE: "advice:layer_norms",
 }
 
 
@@ -117,7 +117,6 @@ def test_a_definition_is_complete(probe_id: str) -> None:
     assert all(len(text) > 20 for text in texts)
     assert (probe.contracts, probe.instrument, probe.lifecycle) == ((), "syntax", "stable")
     assert probe.categories
-    assert probe.verification
     assert re.search(r"\b(not|nor|no|may be|is not)\b", probe.limits, re.IGNORECASE)
 
 
@@ -179,8 +178,9 @@ def test_a_checkout_without_tests_has_no_finding_for_each_module(tmp_path: Path)
 def test_judging_needs_neither_torch_nor_anything_of_ours() -> None:
     """In a process of its own, every `judge` judges what was read; a stored run can be judged again."""
     code = (
-        "import json, runpy, sys, types\n"
+        "import json, os, runpy, sys, types\n"
         "for path, policy, stored in json.load(sys.stdin):\n"
+        "    sys.path[:1] = [os.path.dirname(path)]\n"
         "    named = [types.SimpleNamespace(**m) for m in stored]\n"
         "    assert runpy.run_path(path)['judge'](named, policy)['outcome'] == 'reproduced', path\n"
         "assert not {'torch', 'auditkit'} & set(sys.modules), 'imported'\n"
@@ -196,14 +196,6 @@ def test_judging_needs_neither_torch_nor_anything_of_ours() -> None:
     ]
     assert len(jobs) == sum(map(len, UNWIRED.values()))
     subprocess.run([sys.executable, "-I", "-c", code], input=json.dumps(jobs), text=True, check=True)
-
-
-def test_exports_and_tests_alone_are_judged_where_the_policy_asks() -> None:
-    """The same measurements under another policy: more is reproduced, and nothing is read again."""
-    (result,) = findings([result for result in results() if result.probe == UNUSED]).values()
-    judge = load_module(CATALOG[UNUSED]).judge
-    strict = judge(result.measurements, {"judge_test_only": 1, "judge_exported": 1})
-    assert strict["message"].startswith("1 public function is not used by any code: norm_histogram (line 16)")
 
 
 # --- the advice ------------------------------------------------------------------------------------
@@ -238,29 +230,14 @@ def test_the_recommended_code_passes_target_probes(probe_id: str, tmp_path: Path
     assert "not_reproduced" in answers.values()
 
 
-@pytest.mark.acceptance
-def test_the_recommended_test_runs(tmp_path: Path) -> None:
-    """The advice on tests is a test that passes, and that is red for a sum of norms."""
-    folder = advice(UNTESTED, tmp_path)
-    write(folder, {"conftest.py": ""})
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
-    assert run_program(command, cwd=folder).code == 0
-    sound = (folder / "telemetry" / "ratio.py").read_text(encoding="utf-8")
-    broken = sound.replace("torch.linalg.vector_norm(_tensor_norms(grads))", "_tensor_norms(grads).sum()")
-    assert broken != sound
-    write(folder, {"telemetry/ratio.py": broken})
-    ended = run_program(command, cwd=folder)
-    assert (ended.code, "1 failed, 2 passed" in ended.stdout) == (1, True), ended.stdout
-
-
 # --- files -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("probe_id", SOURCE_PROBES)
 def test_a_probe_imports_nothing_of_ours(probe_id: str) -> None:
     tree = ast.parse(Path(CATALOG[probe_id].path).read_text(encoding="utf-8"))
-    outside_tail = [node for node in tree.body if not isinstance(node, ast.If)]
-    assert not [node for top in outside_tail for node in ast.walk(top) if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert {getattr(node, "module", "") for node in imports} == {"forms"}
 
 
 @pytest.mark.acceptance

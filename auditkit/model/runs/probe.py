@@ -41,7 +41,7 @@ SCOPES = ("target", "source")
 class ProbeInfo(
     Record,
     keys="id version title scope style? contracts categories agent severity lifecycle statement_does? only_if_written? "
-    "instrument motivation method limits remediation remediation_code verification measurements=units policy",
+    "instrument motivation method limits remediation remediation_code measurements=units policy",
 ):
     """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces.
 
@@ -67,7 +67,6 @@ class ProbeInfo(
     limits: str = ""
     remediation: str = ""
     remediation_code: str = ""
-    verification: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     policy: Mapping[str, float] = field(default_factory=dict)
     path: PurePath = _NO_PATH

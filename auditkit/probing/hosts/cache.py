@@ -39,7 +39,7 @@ _LARGEST_ENTRY_BYTES, _MOST_BYTES = 8 << 20, 64 << 20
 # A larger file is known by its size and times: reading it would take longer than the run.
 _LARGEST_FILE_BYTES = 64 << 20
 # What does not change the result of a job: its place in a list, where its probe is, what may be imported early.
-_NOT_PART = ("id", "path", "imports")
+_NOT_PART = ("id", "path", "forms", "imports")
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -128,9 +128,9 @@ class SessionCache:
     def _name(self, job: Job) -> str:
         """The digest of all that a result depends on, with the same name for the checkout in every copy of it."""
         asked: dict[str, Any] = {key: value for key, value in job.items() if key not in _NOT_PART}
-        if "path" in job:  # and the modules that several bundled probes share
-            shared = sorted(map(str, assets.bundled_dir("probes").glob("_*.py")))
-            asked["probe"] = [job["id"], *map(_content, (job["path"], *shared))]
+        if "path" in job:  # and the module that probes share
+            shared = str(assets.bundled_dir("probes") / "forms.py")
+            asked["probe"] = [job["id"], *map(_content, (job["path"], shared))]
         text = json.dumps([self._of_all, asked], sort_keys=True, default=vars).encode("utf-8")
         return _digest(text.replace(self._root, _ROOT))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.runs.probe import CATEGORIES, DEVICES, SCOPES, ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.text import inert_line
+from auditkit.probing.worker.process.probe_files import SHARED, load_probe
 
 INSTRUMENTS = (
     "numerics", "memory", "syncs", "launches", "mutation", "graphs", "devices", "transfers", "graph_capture", "ranks",
@@ -29,10 +29,11 @@ SOURCE_INSTRUMENT = "syntax"
 LIFECYCLES = ("stable", "experimental")
 """An experimental probe runs only when it is named."""
 _SHARED_REMEDY = re.compile(r"remedies/\w+\.py")
-_REQUIRED = (
-    "id", "version", "title", "contracts", "categories", "agent", "lifecycle", "instrument", "motivation", "method",
-    "limits", "remediation", "verification", "measurements",
-)  # fmt: skip
+_REQUIRED = ("title", "categories", "motivation", "method", "limits", "remediation", "measurements")
+_OF_COLLECTORS = ("grad_norm", "grad_stats", "dual_stats", "monitor")
+_DEFAULTS: Mapping[str, Any] = {"version": 1, "agent": "PT", "lifecycle": "stable", "instrument": "numerics"}
+"""What a definition need not say; nor its id, which is the name of its file, nor its contracts if it is for all
+collectors."""
 _CHOICES = {
     "lifecycle": LIFECYCLES, "instrument": INSTRUMENTS, "categories": CATEGORIES, "devices": DEVICES, "scope": SCOPES,
 }  # fmt: skip
@@ -49,7 +50,7 @@ def load_catalog(folders: Iterable[Path] = ()) -> dict[str, ProbeInfo]:
         if not folder.is_dir():
             raise BadInputError(f"no folder of probes: {folder}", "probes_dir names it in auditkit.yaml")
         for path in sorted(folder.glob("*.py")):
-            if path.name.startswith("_"):
+            if path.name.startswith("_") or path.stem == SHARED:
                 continue
             probe = read_probe(path)
             if probe.id in found:
@@ -123,6 +124,9 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
 
     if not isinstance(literal, dict):
         raise refuse("is not a mapping")
+    is_source = literal.get("scope") == "source"
+    by_scope = {"instrument": SOURCE_INSTRUMENT} if is_source else {"contracts": _OF_COLLECTORS}
+    literal = {"id": path.stem, "contracts": (), **_DEFAULTS, **by_scope, **literal}
     missing = [key for key in _REQUIRED if key not in literal]
     if missing:
         raise refuse(f"lacks '{missing[0]}'")
@@ -174,14 +178,9 @@ def _remedy(code: str, folder: Path) -> str:
 def load_module(probe: ProbeInfo) -> Any:
     """Return the probe's module, run once while its file stays; no probe imports torch when it is imported."""
     status = Path(probe.path).stat()
-    return _module(probe.id, str(probe.path), status.st_mtime_ns, status.st_size)
+    return _module(str(probe.path), status.st_mtime_ns, status.st_size)
 
 
 @functools.cache
-def _module(name: str, path: str, _written_ns: int, _size_bytes: int) -> Any:
-    spec = importlib.util.spec_from_file_location(f"auditkit_probe_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _module(path: str, _written_ns: int, _size_bytes: int) -> Any:
+    return load_probe(path, str(bundled_dir("probes") / "forms.py"))

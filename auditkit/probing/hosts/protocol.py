@@ -35,6 +35,7 @@ class Job(TypedDict):
     id: str
     kind: str
     path: NotRequired[str]
+    forms: NotRequired[str]
     instrument: NotRequired[str]
     device: NotRequired[str]
     devices: NotRequired[list[str]]

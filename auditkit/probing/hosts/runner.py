@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from auditkit.assets import bundled_dir
 from auditkit.model.enums import DeviceChoice, Outcome, Reason
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
@@ -116,6 +117,7 @@ def job_of(probe: ProbeInfo, device: str, options: Mapping[str, Any]) -> protoco
         "id": probe.id,
         "kind": "probe",
         "path": str(Path(probe.path).resolve()),
+        "forms": str(bundled_dir("probes") / "forms.py"),
         "instrument": probe.instrument,
         "device": device,
         "devices": list(probe.devices),

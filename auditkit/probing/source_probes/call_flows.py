@@ -10,8 +10,8 @@ from auditkit.probing.source_code.facts import ModuleFacts
 from auditkit.probing.source_code.index import SourceIndex
 from auditkit.probing.source_code.links import Links
 from auditkit.probing.source_code.modules import Function, Module, dotted_name
-from auditkit.probing.source_probes.collections_by_hand import WrittenMapping
 from auditkit.probing.source_probes.mentions import Found, mentions_in, own_names
+from auditkit.probing.source_probes.style import WrittenMapping
 
 MOST_WAITS = 4
 _WAITS = frozenset(("synchronize", "wait_stream", "wait_event"))

@@ -16,6 +16,7 @@ from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.call_flows import flows_of
 from auditkit.probing.source_probes.context import SourceContext
 from auditkit.probing.source_probes.mentions import Found, Resolve, mentions_in
+from auditkit.probing.source_probes.style import collections_of
 
 _UNNAMED_PARAMETERS = frozenset(("self", "cls"))
 
@@ -32,7 +33,8 @@ def _page(index: SourceIndex, links: Links, module: ModuleFacts) -> ModulePage:
     importers = {other.file: _read_importer(index, links, module, other) for other in _importers(index, links, module)}
     found = {file: mentions for file, (_, mentions) in importers.items()}
     tree = index.tree_of(module)
-    by_hand = [place for one in SourceContext(index, lambda item: item is module).finishers() for place in one.by_hand]
+    collections = collections_of(SourceContext(index, lambda item: item is module))
+    by_hand = [place for one in collections for place in one.by_hand]
     purpose = (ast.get_docstring(tree.tree) or "").partition("\n\n")[0]
     functions, kinds = list(tree.defined()), list(ImporterKind)
     return ModulePage(

@@ -30,7 +30,6 @@ class _Subject:
 
     measurements: list[Measurement] = field(default_factory=list)
     location: Location | None = None
-    notes: list[str] = field(default_factory=list)
 
 
 def run_source_probes(
@@ -75,7 +74,7 @@ def _test_files(index: SourceIndex) -> set[str]:
 
 def _run(probe: ProbeInfo, context: SourceContext, policy: Policy) -> list[ProbeResult]:
     started = time.perf_counter()
-    asked = Asked(probe, context.package, SOURCE_DEVICE, policy)
+    asked = Asked(probe, context.index.package, SOURCE_DEVICE, policy)
 
     def unanswered(outcome: Outcome, reason: Reason | None, message: str) -> list[ProbeResult]:
         return [asked.unanswered(outcome, reason, message)]
@@ -126,7 +125,6 @@ def _judged(asked: Asked, index: SourceIndex, subject: _Subject, duration_s: flo
         Evidence.READ,
         subject.location,
         lambda location: _excerpt(index, location),
-        notes=tuple(subject.notes),
         duration_s=duration_s,
     )
 

@@ -7,6 +7,7 @@ from typing import Any, Dict
 from .base.frames import SourceRoots
 from .process import cut_out, ladder, loading, placeholders, torch_functions
 from .process.messages import Writer
+from .process.probe_files import load_probe
 from .targets import LoadedTarget, load_target
 
 
@@ -113,7 +114,7 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         if device == "cuda" and job["instrument"] != "ranks":  # ranks use CUDA, and are forked before
             _first_cuda_use(results)
         check(job["instrument"], device, loaded.roots)
-        for message in _probe_module(job["path"]).measure(context):
+        for message in load_probe(job["path"], job["forms"]).measure(context):
             results.send(message)
         placeholders.raise_if_touched()  # the target may have caught it
     except NotApplicable as reason:
@@ -147,17 +148,6 @@ def _first_cuda_use(results: Writer) -> None:
 
     torch.ones(1, device="cuda").add_(1).item()
     results.send({"type": "device", "name": torch.cuda.get_device_name()})
-
-
-def _probe_module(path: str) -> Any:
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("_auditkit_probe", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def cuda_was_found() -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from auditkit.probing.source_probes.style import collections_of
 from tests.source_helpers import COLLECT, context_of, found
 
 pytestmark = pytest.mark.process
@@ -74,7 +75,7 @@ def test_a_producer_in_a_test_is_none(tmp_path: Path) -> None:
 )
 def test_what_demands_nothing_or_reads_nothing_back_is_not_judged(source: str, tmp_path: Path) -> None:
     context = context_of(tmp_path, {"norms.py": f"import torch\n{source}"})
-    assert list(context.finishers()) == []
+    assert list(collections_of(context)) == []
 
 
 def test_a_record_is_produced_by_who_makes_it(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from textwrap import indent
 
 import pytest
 
-from auditkit.probing.source_probes.private_api import private_part
-from tests.source_helpers import PRIVATE, context_of, found
+from auditkit.probing.source_probes.style import private_part
+from tests.source_helpers import PRIVATE, found
 
 pytestmark = pytest.mark.process
 
@@ -17,8 +17,9 @@ USE = "norms = torch._foreach_norm(grads)\n"
 
 def names(folder: Path, source: str) -> list[tuple[int, str]]:
     """The unguarded uses: line and name."""
-    context = context_of(folder, {"norms.py": source})
-    return [(use.line, use.name) for use in context.private_uses(context.modules[0])]
+    results = found(folder, {"norms.py": source}, PRIVATE).values()
+    uses = (m for result in results for m in result.measurements if m.name == "private_use")
+    return [(m.value, m.case["name"]) for m in uses]
 
 
 @pytest.mark.parametrize(
@@ -120,15 +121,9 @@ def test_types_alone_need_no_guard(tmp_path: Path) -> None:
 )
 def test_a_pin_to_one_release_guards_everything(file: str, requirement: str, pin: str, tmp_path: Path) -> None:
     files = {file: requirement, "norms.py": f"import torch\n\n{USE}"}
-    assert context_of(tmp_path, files).pin("torch") == pin
     assert bool(found(tmp_path, files, PRIVATE)) is not bool(pin)
 
 
 def test_the_private_part_of_a_name() -> None:
     assert private_part("torch.nn.utils._x.y") == "torch.nn.utils._x"
     assert private_part("torch.__version__") == ""
-
-
-def test_a_long_comment_beside_torch_is_searched_at_once(tmp_path: Path) -> None:
-    """A search that tried every division of the comment would not end: 2 ** 200 of them."""
-    assert names(tmp_path, "import torch\n\n# torch " + "#" * 200 + " (" * 200 + "\nx = torch.ones(1)\n") == []

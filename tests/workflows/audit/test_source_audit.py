@@ -141,10 +141,11 @@ def test_findings_are_filed_once(tmp_path: Path) -> None:
 
 
 def test_the_policy_of_the_configuration_is_judged_with(tmp_path: Path) -> None:
-    write(tmp_path, {"norms.py": "def total_norm(grads):\n    return 0\n", "tests/test_norms.py": "x.total_norm\n"})
-    assert auditkit("probe", "run", UNUSED, "--checkout", tmp_path).code == OK
-    write(tmp_path, {"auditkit.yaml": "policy:\n  judge_test_only: 1\n"})
-    assert auditkit("probe", "run", UNUSED, "--checkout", tmp_path).code == FINDINGS
+    norms = "def exceeds(norm, limit=7):\n    return norm > limit\n\n\ndef clip(norm, limit=7):\n    pass\n"
+    write(tmp_path, {"norms.py": norms})
+    assert auditkit("probe", "run", DEFAULT, "--checkout", tmp_path).code == FINDINGS
+    write(tmp_path, {"auditkit.yaml": "policy:\n  signatures: 3\n"})
+    assert auditkit("probe", "run", DEFAULT, "--checkout", tmp_path).code == OK
 
 
 def test_specimens_beside_probes_are_left_out(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The gradients that probes ask with, on the device they ask on."""
+"""The gradients that probes pass to targets, on the device on which the target runs."""
 
 import itertools
 from typing import Any, List, Sequence, Tuple
@@ -6,6 +6,7 @@ from typing import Any, List, Sequence, Tuple
 import torch
 
 from ..gradients import gradients, known_norms, matrices
+from ..gradients.forms import WideBatch
 from ..simulated.device import on_device
 from ..simulated.tensor import pretend_device, to_host, to_simulated
 
@@ -13,29 +14,29 @@ from ..simulated.tensor import pretend_device, to_host, to_simulated
 class Cases:
     """Gradients of many kinds for one device (`cpu`, `cuda` or `simulated`)."""
 
+    layouts = tuple(gradients.LAYOUTS)
+    """The names of the memory layouts that `laid_out` knows, commonest first."""
+
     def __init__(self, device: str) -> None:
         self.device = device
 
+    def place(self, grads: Sequence[torch.Tensor]) -> List[Any]:
+        """CPU tensors as gradients of the device."""
+        return gradients.placed(grads, self.device)
+
     def gradients(self, tensors: int, elements: int, dtype: str = "float32", magnitude: float = 1.0) -> List[Any]:
-        """`tensors` gradients of `elements` elements each, every element `±magnitude`, on the device."""
+        """`tensors` gradients of `elements` elements each, every element `±magnitude`."""
         return self.place(gradients.make_gradients(tensors, elements, dtype, magnitude))
 
-    def special_gradients(
-        self, elements: int, fill: float, special: float, special_count: int, dimensions: int = 1
-    ) -> List[Any]:
-        """Three float32 gradients of `elements` in all; the last begins with `special_count` of `special`.
-
-        The special values lie where `benign` plants them, for answers that list every tensor.
-        """
-        small = [torch.full(tuple(grad.shape), fill) for grad in gradients.benign()[:2]]
-        rest = elements - sum(grad.numel() for grad in small)
-        return self.place([*small, gradients.with_values(rest, fill, special, special_count, dimensions)])
+    def known_norm(
+        self, pattern: str, tensors: int, elements: int, dtype: str = "float32", magnitude: float = 1.0
+    ) -> Tuple[List[Any], float]:
+        """Gradients in a pattern of `known_norms`, and their exact 2-norm."""
+        made = known_norms.known_norm(pattern, tensors, elements, dtype, magnitude)
+        return self.place(made.grads), made.norm
 
     def benign(self, scale: float = 1.0, **planted: int) -> List[Any]:
-        """Three small normal gradients times `scale`; `zeros`, `nans`, `infs` plant special values.
-
-        Another `seed` gives other values.
-        """
+        """Three small normal gradients times `scale`; `zeros`, `nans`, `infs` plant special values, `seed` others."""
         # Adding 0.0 makes a zero of every -0.0.
         return self.place([grad * scale + 0.0 for grad in gradients.benign(**planted)])
 
@@ -46,28 +47,30 @@ class Cases:
         flat[flat.numel() // 2] = special
         return self.place(grads)
 
+    def special_gradients(
+        self, elements: int, fill: float, special: float, special_count: int, dimensions: int = 1
+    ) -> List[Any]:
+        """Three float32 gradients of `elements` in all; the last begins with `special_count` of `special`.
+
+        The special values are where `benign` plants them, for results that list every tensor.
+        """
+        small = [torch.full(tuple(grad.shape), fill) for grad in gradients.benign()[:2]]
+        rest = elements - sum(grad.numel() for grad in small)
+        return self.place([*small, gradients.with_values(rest, fill, special, special_count, dimensions)])
+
     def powers_of_two(self) -> List[Any]:
         """Four gradients of 64 elements of 1, 2, 4 and 8: every dtype holds them and the sums of their squares.
 
-        They have two, one and three dimensions: no collector that leaves out some of these reads nothing.
+        They have two, one and three dimensions: a collector that leaves out some of these still reads others.
         """
-        shapes = (8, 8), (64,), (4, 4, 4), (8, 8)
-        turns = zip((1.0, 2.0, 4.0, 8.0), shapes, strict=True)
-        return self.place([gradients.make_gradients(1, 64, "float32", each)[0].view(shape) for each, shape in turns])
-
-    @property
-    def layouts(self) -> List[str]:
-        """The names of the memory layouts that `laid_out` knows, commonest first."""
-        return list(gradients.LAYOUTS)
+        shapes = ((1.0, (8, 8)), (2.0, (64,)), (4.0, (4, 4, 4)), (8.0, (8, 8)))
+        return self.place([gradients.make_gradients(1, 64, "float32", each)[0].view(shape) for each, shape in shapes])
 
     def laid_out(self, layout: str, contiguous: bool = False, factor: float = 1.0) -> List[Any]:
-        """Three gradients of small whole numbers, the middle one in `layout`, or the same values `contiguous`.
-
-        `factor` multiplies the middle one.
-        """
+        """Three gradients of small whole numbers, the middle one times `factor` and in `layout`, or `contiguous`."""
         shape, view = gradients.LAYOUTS[layout]
-        whole = [gradients.whole_numbers(each) for each in ((4, 3), shape, (5,))]
-        first, memory_of_grad, last = self.place([whole[0], whole[1] * factor, whole[2]])
+        first, middle, last = (gradients.whole_numbers(each) for each in ((4, 3), shape, (5,)))
+        first, memory_of_grad, last = self.place([first, middle * factor, last])
         with on_device(self.device):
             grad = view(memory_of_grad)
             return [first, gradients.contiguous_copy(grad) if contiguous else grad, last]
@@ -75,43 +78,36 @@ class Cases:
     def sparse(self, form: str, special: float = 1.0) -> List[Any]:
         """Three gradients, the middle one an embedding's: `coalesced`, `uncoalesced` or `dense`.
 
-        `special` stands in one element of it, twice where it is uncoalesced.
+        `special` is in one element of it, twice where it is uncoalesced.
         """
         grad = gradients.sparse_rows(form != "uncoalesced", special)
         middle = grad.to_dense() if form == "dense" else grad
         return self.place([gradients.whole_numbers((4, 3)), middle, gradients.whole_numbers((5,))])
 
-    def with_one_more(self, position: str, *extra: torch.Tensor) -> List[Any]:
-        """Three gradients of small whole numbers, and `extra` ones `first`, `between` or `last`."""
+    def with_one_more(self, position: int, *extra: torch.Tensor) -> List[Any]:
+        """Three gradients of small whole numbers, and `extra` ones before the one at `position`."""
         grads = [gradients.whole_numbers(shape) for shape in ((4, 3), (5,), (2, 3))]
-        place = {"first": 0, "between": 1, "last": 3}[position]
-        return self.place([*grads[:place], *extra, *grads[place:]])
+        return self.place([*grads[:position], *extra, *grads[position:]])
 
     def with_graph(self) -> Tuple[List[Any], List[Any]]:
         """Three gradients that autograd can go back through, as `create_graph=True` leaves them, and their leaves."""
         leaves = [grad.requires_grad_() for grad in self.benign()]
         return [leaf.exp() for leaf in leaves], leaves
 
-    def place(self, grads: Sequence[torch.Tensor]) -> List[Any]:
-        """CPU tensors as gradients of the device."""
-        return gradients.placed(grads, self.device)
-
     @property
     def device_pairs(self) -> List[Tuple[str, str]]:
-        """The pairs of devices that one set of gradients may lie on: host and device, two devices where there are."""
-        if self.device == "cpu":
-            return []
+        """The pairs of devices that one set of gradients may be on: host and device, and two devices if there are."""
         has_two = self.device == "simulated" or torch.cuda.device_count() > 1
-        return [("cpu", "cuda:0"), *([("cuda:0", "cuda:1")] if has_two else [])]
+        pairs = [("cpu", "cuda:0"), *([("cuda:0", "cuda:1")] if has_two else [])]
+        return pairs if self.device != "cpu" else []
 
     def on_devices(self, grads: Sequence[Any], devices: Sequence[str]) -> List[Any]:
         """The same values, the gradients on these devices by turns."""
-        hosts = [to_host(grad).cpu() for grad in grads]
+        turns = zip((to_host(grad).cpu() for grad in grads), itertools.cycle(devices), strict=False)
         if self.device != "simulated":
-            return [host.to(device) for host, device in zip(hosts, itertools.cycle(devices), strict=False)]
-        indices = itertools.cycle([pretend_device(device) for device in devices])
-        placed = zip(hosts, indices, strict=False)
-        return [host if index is None else to_simulated(host, index) for host, index in placed]
+            return [host.to(device) for host, device in turns]
+        indices = ((host, pretend_device(device)) for host, device in turns)
+        return [host if index is None else to_simulated(host, index) for host, index in indices]
 
     def as_dtypes(self, grads: Sequence[Any], dtypes: Sequence[str]) -> List[Any]:
         """The gradients in these dtypes by turns."""
@@ -119,34 +115,24 @@ class Cases:
         with on_device(self.device):
             return [grad.to(gradients.DTYPES[dtype]) for grad, dtype in zip(grads, turns, strict=False)]
 
-    def known_norm(
-        self, pattern: str, tensors: int, elements: int, dtype: str = "float32", magnitude: float = 1.0
-    ) -> Tuple[List[Any], float]:
-        """Gradients in a pattern of `known_norms`, and their exact 2-norm."""
-        made = known_norms.known_norm(pattern, tensors, elements, dtype, magnitude)
-        return self.place(made.grads), made.norm
-
     def regrouped(self, grads: Sequence[Any], sizes: Sequence[int]) -> List[Any]:
         """The same elements in the same order, as tensors of `sizes` elements."""
         with on_device(self.device):
             return known_norms.regrouped(list(grads), list(sizes))
 
-    def replicas(self, count: int, rows: int, columns: int, **how: Any) -> List[Any]:
-        """One batch: replicas of one signal, as `matrices.replicas` makes them."""
-        return self.place([matrices.replicas(count, rows, columns, **how)])
+    def matrices(self, kind: str, *sizes: int, **how: Any) -> List[Any]:
+        """One (R, N, M) batch: `replicas`, `identical` or `orthogonal`, as `gradients.matrices` makes them."""
+        return self.place([getattr(matrices, kind)(*sizes, **how)])
 
-    def identical(self, count: int, rows: int, columns: int) -> List[Any]:
-        """The same matrix `count` times."""
-        return self.place([matrices.identical(count, rows, columns)])
-
-    def orthogonal(self, count: int, columns: int) -> List[Any]:
-        """Replicas whose left singular vectors are orthogonal to those of every other one."""
-        return self.place([matrices.orthogonal(count, columns)])
+    @staticmethod
+    def widened(grads: Sequence[Any]) -> List[Any]:
+        """A 16-bit batch, whose rounded values are passed on in float32."""
+        return [WideBatch(grads[0])]
 
     @staticmethod
     def exact_norm(grads: Sequence[Any]) -> float:
-        """The true 2-norm of all gradients together."""
-        return gradients.exact_norm([to_host(grad).cpu() for grad in grads])
+        """The true 2-norm of all gradients together; None is none."""
+        return gradients.exact_norm([to_host(grad).cpu() for grad in grads if grad is not None])
 
     @staticmethod
     def interleaved(grads: Sequence[Any]) -> List[Any]:

@@ -1,12 +1,14 @@
-"""The instruments, each for one call of the target: counts, bytes, graphs, changes."""
+"""The instruments, each for one call of the target: counts, bytes, graphs, changes, and the lines to blame."""
 
 import contextlib
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..answers.answers import host_numbers, read_properties
+from ..base import lines
+from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable, TargetRaised
 from ..feeding.given import GroupInput
-from ..instruments import graph_capture, memory, mutation, retention
+from ..instruments import graph_capture, memory, mutation, retention, tracing
 from ..instruments.graphs import Stop, Trace, compilations, fullgraph_failure, is_declared_eager, trace
 from ..instruments.launches import count_launches
 from ..instruments.syncs import Count, count_syncs
@@ -14,15 +16,19 @@ from ..instruments.transfers import Traffic, count_transfers
 from ..simulated.device import on_device
 from .calls import Calls
 
+Make = Callable[[], Sequence[Any]]
+
 
 class Measures:
-    """What a call costs and does."""
+    """What a call costs and does, and where; a place is the target's definition if no single line is to blame."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
+    # --- costs ---------------------------------------------------------------------------------------
+
     def syncs(self, grads: Sequence[Any], whole: bool = True) -> Count:
-        """Synchronisations of one call; `whole=False` leaves out the finishing step."""
+        """Syncs of one call; `whole=False` leaves out the finishing step."""
         self._warm_up(grads, whole)
         with self._calls.target_errors():
             return count_syncs(self._read(grads, whole), self._calls.device, self._calls.roots)
@@ -33,38 +39,42 @@ class Measures:
         with self._calls.target_errors():
             return count_launches(self._read(grads, True), self._calls.device, self._calls.roots)
 
-    def peak_bytes(self, grads: Sequence[Any]) -> int:
-        """Peak bytes that one call adds, by the allocator."""
-        with self._calls.target_errors():
-            return memory.peak_bytes(self._calls.prepared(grads), self._calls.device)
-
-    def python_peak_bytes(self, grads: Sequence[Any]) -> int:
-        """Peak bytes of NumPy and Python memory that one call adds."""
-        with self._calls.target_errors():
-            return memory.python_peak_bytes(self._calls.prepared(grads), self._calls.device)
-
     def transfers(self, grads: Sequence[Any]) -> Traffic:
         """What one whole call moves between devices, in bytes."""
         with self._calls.target_errors():
             return count_transfers(self._read(grads, True), self._calls.device, self._calls.roots)
 
-    def replay(self, grads: Sequence[Any], others: Sequence[Any]) -> graph_capture.Replay:
-        """The collecting step captured in a CUDA graph on `grads` and replayed on the values of `others`.
-
-        Raises NotApplicable where the answer is on the host, TargetRaised where an ordinary call raises.
-        """
-        second = self._calls.second_group()
-
-        def make_step() -> graph_capture.Step:
-            return graph_capture.Step(*self._calls.caller.steps(self._calls.plan.feed, (grads, second)))
-
+    def peak_bytes(self, grads: Sequence[Any], python: bool = False) -> int:
+        """Peak bytes that one call adds, by the allocator, or of NumPy and `python` memory."""
+        measure = memory.python_peak_bytes if python else memory.peak_bytes
         with self._calls.target_errors():
-            step = make_step()
-            is_on_device = graph_capture.holds_device_tensor(step.collect())
-        if step.finish is None and not is_on_device and not self._calls.plan.writes:
-            raise NotApplicable("its answer is on the host: a read cannot be captured")
+            return measure(self._calls.prepared(grads), self._calls.device)
+
+    def live_at_peak(self, grads: Sequence[Any]) -> List[memory.LiveBytes]:
+        """The checkout's lines that hold memory at the peak of one call, largest first."""
         with self._calls.target_errors():
-            return graph_capture.replay_graph(make_step, grads, others)
+            return memory.live_at_peak(self._calls.prepared(grads), self._calls.device, self._calls.roots)
+
+    def held_bytes(self, make: Make, counts: Sequence[int], python: bool = False) -> Dict[int, int]:
+        """Bytes that one instance holds after so many calls, each on new gradients that are dropped afterwards."""
+        measure = memory.python_held_bytes if python else memory.held_bytes
+        with self._calls.target_errors():
+            repeated = self._calls.repeated(make)
+
+            def step() -> None:
+                repeated.call(make())
+                repeated.forget()
+
+            return measure(step, counts, self._calls.device)
+
+    def kept_by_answer(self, make: Make) -> retention.AnswerMemory:
+        """Bytes that the result alone keeps alive, and its tensors that carry a graph, by path."""
+        with self._calls.target_errors():
+            return retention.kept_by_answer(self._calls.repeated(make), make, self._calls.device)
+
+    def available_bytes(self) -> int:
+        """Memory that a case may use on this device now."""
+        return memory.available_bytes(self._calls.device)
 
     def changes(self, grads: Sequence[Any], leaves: Sequence[Any] = ()) -> List[mutation.Mutation]:
         """What one call changes in what it was given; `leaves` as `with_graph` made them. Raises TargetRaised."""
@@ -75,6 +85,25 @@ class Measures:
             with self._calls.target_errors():
                 call()
             return watched.changes()
+
+    # --- graphs --------------------------------------------------------------------------------------
+
+    def replay(self, grads: Sequence[Any], others: Sequence[Any]) -> graph_capture.Replay:
+        """The collecting step captured in a CUDA graph on `grads` and replayed on the values of `others`.
+
+        Raises NotApplicable where the result is on the host, TargetRaised where an ordinary call raises.
+        """
+        groups = (grads, self._calls.second_group())
+
+        def make_step() -> graph_capture.Step:
+            return graph_capture.Step(*self._calls.caller.steps(self._calls.plan.feed, groups))
+
+        with self._calls.target_errors():
+            step = make_step()
+            is_on_device = graph_capture.holds_device_tensor(step.collect())
+            if step.finish is None and not is_on_device and not self._calls.plan.writes:
+                raise NotApplicable("its answer is on the host: a read cannot be captured")
+            return graph_capture.replay_graph(make_step, grads, others)
 
     def graphs(self, grads: Sequence[Any], whole: bool = True) -> Trace:
         """How torch.compile cuts one call into graphs; `whole=False` leaves out the finishing step."""
@@ -90,7 +119,7 @@ class Measures:
         return compilations([self._compilable(grads, whole) for grads in cases])
 
     def _compilable(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
-        """A call that torch.compile can take. Raises NotApplicable where its answer would not be about the target."""
+        """A call that torch.compile can take. Raises NotApplicable where its result would not be about the target."""
         if self._calls.device == "simulated":
             hint = ": ask with --device auto or cpu" if self._calls.plan.device == "cpu" else ""
             raise NotApplicable("torch.compile does not trace the simulated device" + hint)
@@ -99,48 +128,75 @@ class Measures:
         return self._calls.prepared(grads, whole)
 
     def returns_host_numbers(self) -> bool:
-        """Whether a number outside of tensors in the answer depends on the gradients: it had to be read back."""
+        """Whether a number outside of tensors in the result depends on the gradients: it had to be read back."""
         seen = set()
         for case in ({}, {"scale": 4.0}, {"zeros": 5}, {"nans": 5}, {"infs": 5}):
-            with contextlib.suppress(TargetRaised), on_device(self._calls.device), self._calls.target_errors():
-                seen.add(repr(host_numbers(self._calls.prepared(self._calls.cases.benign(**case))())))
+            with contextlib.suppress(TargetRaised):
+                seen.add(repr(host_numbers(self._calls.raw(self._calls.cases.benign(**case)))))
         return len(seen) > 1
 
-    def live_at_peak(self, grads: Sequence[Any]) -> List[memory.LiveBytes]:
-        """The checkout's lines that hold memory at the peak of one call, largest first."""
-        with self._calls.target_errors():
-            return memory.live_at_peak(self._calls.prepared(grads), self._calls.device, self._calls.roots)
+    # --- places --------------------------------------------------------------------------------------
 
-    def held_bytes(self, make: Callable[[], Sequence[Any]], counts: Sequence[int]) -> Dict[int, int]:
-        """Bytes that one instance holds after so many calls, each on new gradients that are dropped afterwards."""
-        with self._calls.target_errors():
-            return memory.held_bytes(self._loop(make), counts, self._calls.device)
+    def where(
+        self, what: str, grads: Sequence[Any], *numbers: int, second: Optional[Sequence[Any]] = None
+    ) -> Optional[Site]:
+        """The line of the first operator that does `what`, a function of instruments/tracing.py with its `numbers`."""
+        described = getattr(tracing, what)
+        try:
+            call = self._calls.prepared(grads, second=second)
+        except Exception:
+            return self._calls.definition()
+        description = described(*numbers) if numbers else described
+        found = tracing.first_operator(call, description, self._calls.device, self._calls.roots)
+        return found or self._calls.definition()
 
-    def python_held_bytes(self, make: Callable[[], Sequence[Any]], counts: Sequence[int]) -> Dict[int, int]:
-        """The same for NumPy and Python memory."""
-        with self._calls.target_errors():
-            return memory.python_held_bytes(self._loop(make), counts, self._calls.device)
+    def where_raised(self, error: BaseException) -> Optional[Site]:
+        """The checkout's line closest to where `error` was raised."""
+        return self._calls.roots.of_traceback(error.__traceback__) or self._calls.definition()
 
-    def kept_by_answer(self, make: Callable[[], Sequence[Any]]) -> retention.AnswerMemory:
-        """Bytes that the answer alone keeps alive, and its tensors that carry a graph, by path."""
-        with self._calls.target_errors():
-            return retention.kept_by_answer(self._calls.repeated(make), make, self._calls.device)
+    def where_retained(self, make: Make, with_graph: bool = False) -> Optional[Site]:
+        """The line that made what outlives a call, or, `with_graph`, what in the result carries a graph."""
+        repeated, (device, roots) = self._calls.repeated(make), (self._calls.device, self._calls.roots)
+        return retention.where_retained(repeated, make, with_graph, device, roots) or self._calls.definition()
 
-    def _loop(self, make: Callable[[], Sequence[Any]]) -> Callable[[], None]:
-        repeated = self._calls.repeated(make)
+    def where_imprecise(self, grads: Sequence[Any], tolerance: float) -> Optional[Site]:
+        """The line whose value is the first to be off by more than `tolerance` (relative)."""
+        call, (device, roots) = self._calls.prepared(grads), (self._calls.device, self._calls.roots)
+        return tracing.first_imprecise(call, tolerance, device, roots) or self._calls.definition()
 
-        def step() -> None:
-            repeated.call(make())
-            repeated.forget()
+    def where_different(self, grads: Sequence[Any], others: Sequence[Any]) -> Optional[Site]:
+        """The line that first computes something else from `grads` than from `others`, the same values."""
+        first, second = (self._calls.prepared(each) for each in (grads, others))
+        found = tracing.first_difference(first, second, self._calls.device, self._calls.roots)
+        return found or self._calls.definition()
 
-        return step
+    def where_changed(self, grads: Sequence[Any], leaves: Sequence[Any] = ()) -> Optional[Site]:
+        """The line that first changes what the target was given."""
+        given: List[GroupInput] = []
+        call = self._calls.prepared(grads, given=given)
+        with on_device(self._calls.device):
+            watched = mutation.Snapshot(given, leaves)
+            return mutation.first_changing_line(call, watched, self._calls.roots) or self._calls.definition()
 
-    def available_bytes(self) -> int:
-        """Memory that a case may use on this device now."""
-        return memory.available_bytes(self._calls.device)
+    def where_read_again(self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Optional[Site]:
+        """The line that reads an iterator of the gradients after its end."""
+        passed: List[lines.WatchedIterator] = []
+
+        def watch(listed: List[Any]) -> lines.WatchedIterator:
+            passed.append(lines.WatchedIterator(listed, self._calls.roots))
+            return passed[-1]
+
+        with on_device(self._calls.device), contextlib.suppress(Exception):
+            self._calls.prepared(grads, second=second, wrap=watch)()
+        found = [iterator.read_again for iterator in passed if iterator.read_again is not None]
+        return found[0] if found else self._calls.definition()
+
+    def most_common(self, sites: List[Optional[Site]]) -> Optional[Site]:
+        """The line that occurs most often."""
+        return most_common(sites) or self._calls.definition()
 
     def _read(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
-        """A call with the reads of its answer's properties: a whole one has cost what reading its fields costs."""
+        """A call with the reads of its result's properties: a whole one costs what reading its fields costs."""
         call = self._calls.prepared(grads, whole)
 
         def call_and_read() -> Any:
@@ -152,6 +208,6 @@ class Measures:
 
     def _warm_up(self, grads: Sequence[Any], whole: bool) -> None:
         with on_device(self._calls.device), self._calls.target_errors():
-            # What is counted next must meet the gradients as they were before a target changed them.
+            # What is counted next must get the gradients as they were before a target changed them.
             fresh = [grad.clone() for grad in grads] if self._calls.plan.writes else grads
             self._calls.prepared(fresh, whole)()

@@ -22,6 +22,7 @@ from ..gradients import matrices, sharded
 from ..gradients.forms import ShardCase
 from ..gradients.gradients import exact_norm
 from ..instruments import ranks
+from ..instruments.ranks import Body
 from .calls import Calls
 
 DEFAULT_LIMIT_S = 50.0
@@ -33,12 +34,11 @@ _DTENSORS = re.compile(
 )
 # Data parallel code reduces losses and gradients over ranks; one that reduces a norm has a part of them on each.
 _OWN_SHARDS = re.compile(rb"\breduce_scatter_tensor\(|\ball_reduce\([^\n)]*(norm|total\b|square)")
-
-
 _COLLECTIVES = re.compile(
     rb"\b(all_reduce|all_gather\w*|reduce_scatter\w*|all_to_all\w*|broadcast\w*|gather|scatter)\("
 )
 _TWO_RANKS_LIMIT_S = 15.0
+_NUMBERS = ("norm", "coefficient")
 
 
 class Report(NamedTuple):
@@ -71,7 +71,7 @@ class RankCalls:
         self._calls = calls
         self._options = options
 
-    def ranks(self, world_size: int, body: ranks.Body, most_s: float = math.inf) -> List[List[Dict[str, Any]]]:
+    def ranks(self, world_size: int, body: Body, most_s: float = math.inf) -> List[List[Dict[str, Any]]]:
         """What `body(rank)` yields in each rank. Raises RanksFailed, Unavailable."""
         reason = ranks.why_not(self.device, world_size)
         if reason and self.device == "cuda":
@@ -81,8 +81,6 @@ class RankCalls:
         process_groups.leave()
         limit_s = min(most_s, float(self._options.get("rank_limit_s", DEFAULT_LIMIT_S)))
         return ranks.run_ranks(world_size, body, limit_s, self.device)
-
-    # --- norms -----------------------------------------------------------------------------------
 
     @property
     def deals_with_dtensors(self) -> bool:
@@ -98,10 +96,10 @@ class RankCalls:
     def shard_marks(self) -> List[str]:
         """The attributes by which the package tells parameters' shards and copies; none for a list of gradients."""
         known = (sharded.SHARD_MARK, sharded.COPY_MARK)
-        reads = {mark: re.compile(r"[.\"']{}\b".format(mark).encode()) for mark in known}
-        if self._calls.plan.feed.takes == "gradients" or not self.package_mentions(reads[sharded.SHARD_MARK]):
+        if self._calls.plan.feed.takes == "gradients":
             return []
-        return [mark for mark in known if self.package_mentions(reads[mark])]
+        reads = [mark for mark in known if self.package_mentions(re.compile(r"[.\"']{}\b".format(mark).encode()))]
+        return reads if sharded.SHARD_MARK in reads else []
 
     def package_mentions(self, pattern: Any) -> bool:
         """Whether a file of the target's package holds what `pattern` (of bytes) finds."""
@@ -131,7 +129,7 @@ class RankCalls:
     def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Report]]:
         """The target in every rank, on the same gradients in each placement; a list by rank.
 
-        Of plain tensors with marks a report without numbers says that the ranks exchanged nothing: its caller may.
+        For plain tensors with marks, a report without numbers says that the ranks exchanged nothing: the caller may.
         """
 
         def body(rank: int) -> Iterator[Dict[str, Any]]:
@@ -151,19 +149,20 @@ class RankCalls:
         found: Dict[str, List[Report]] = {placement: [] for placement in placements}
         for messages in self.ranks(world_size, body):
             for message in messages:
-                placement = message.pop("placement", None)
-                if placement is None:
-                    self._note_early_end(message, found, messages)
-                else:
-                    norm, coefficient = (_number(message[name]) for name in ("norm", "coefficient"))
+                if "placement" in message:
+                    # Infinities and NaN travel as words.
+                    numbers = [message[name] if message[name] is None else float(message[name]) for name in _NUMBERS]
                     site = Site(*message["site"]) if message["site"] else None
-                    found[placement].append(Report(norm, coefficient, message["raised"], site))
+                    found[message["placement"]].append(Report(*numbers, message["raised"], site))
+                else:  # the rank ended there, and did not run what comes after it
+                    placement = list(found)[min(len(messages) - 1, len(found) - 1)]
+                    found[placement].append(Report(raised=str(message["rank_raised"])))
         return found
 
     def answers_of_two_ranks(self) -> List[Dict[str, Any]]:
-        """What each of two ranks answers, the second without any gradient; nothing where no collective is reached.
+        """What each of two ranks returns, the second without any gradient; nothing where no collective is reached.
 
-        A rank answers with its `numbers` and its `types`, or with what it or the other rank `raised`.
+        For each rank its `numbers` and its `types`, or what it or the other rank `raised`.
         """
         if not self.package_mentions(_COLLECTIVES):
             return []
@@ -171,9 +170,8 @@ class RankCalls:
 
         def body(rank: int) -> Iterator[Dict[str, Any]]:
             grads = calls.cases.benign()
-            own = grads if rank == 0 else [None] * len(grads)
             with _Collectives() as seen:
-                raw = calls.raw(own)
+                raw = calls.raw(grads if rank == 0 else [None] * len(grads))
             yield {"numbers": flatten(raw), "types": types_of(raw), "collectives": seen.count}
 
         try:
@@ -185,19 +183,11 @@ class RankCalls:
             return [{"raised": raised}] * 2
         return ended if any(message["collectives"] for message in ended) else []
 
-    @staticmethod
-    def _note_early_end(message: Dict[str, Any], found: Dict[str, List[Report]], messages: List[Any]) -> None:
-        """A rank that ended in a placement has raised there; what comes after it was not asked."""
-        placement = list(found)[min(len(messages) - 1, len(found) - 1)]
-        found[placement].append(Report(raised=str(message["rank_raised"])))
-
-    # --- gathered spectra ------------------------------------------------------------------------
-
     def gathered(self, world_size: int, per_rank: int, rows: int, columns: int) -> Tuple[List[Any], List[Any], int]:
-        """(the one-process numbers, those of every rank, how many collectives ran) for replicas shared out in order.
+        """(the one-process numbers, those of every rank, how many collectives ran) for replicas divided in order.
 
-        The numbers are the echoes, or the replicas' matrices put together again from their factors; None of a
-        rank that answers nothing.
+        The numbers are the echoes, or the replicas' matrices rebuilt from their factors; None of a rank that
+        returns nothing.
         """
         everything = matrices.replicas(world_size * per_rank, rows, columns, noise=0.3)
         expected = _numbers(self._calls, [everything])
@@ -208,29 +198,26 @@ class RankCalls:
                 numbers = _numbers(self._calls.on(self.device), [own.to(self.device)], world_size * per_rank)
             yield {"numbers": numbers, "collectives": seen.count}
 
-        answers = self.ranks(world_size, body)
-        raised = [message["rank_raised"] for messages in answers for message in messages if "rank_raised" in message]
-        if raised:
-            raise TargetRaised(RuntimeError(raised[0]), self._calls.definition())
-        first = [messages[0] for messages in answers]
+        first = self._first_of_ranks(world_size, body)
         return expected or [], [each["numbers"] for each in first], max(each["collectives"] for each in first)
 
-    # --- shard plans -----------------------------------------------------------------------------
-
     def shares_of_ranks(self, key_count: int, world_size: int) -> List[List[Any]]:
-        """What each rank owns by a plan that asks the process group how many ranks there are."""
+        """What each rank owns by a plan that reads the number of ranks from the process group."""
 
         def body(rank: int) -> Iterator[Dict[str, Any]]:
             # Another hash in every rank, as in processes that were started one by one.
             case = ShardCase(key_count, rank, world_size, salt=rank)
             yield {"keys": owned_keys(self._calls.on(self.device).raw([case]), case).keys}
 
-        shares = []
-        for messages in self.ranks(world_size, body):
-            if "rank_raised" in messages[0]:
-                raise TargetRaised(RuntimeError(messages[0]["rank_raised"]), self._calls.definition())
-            shares.append(messages[0]["keys"])
-        return shares
+        return [message["keys"] for message in self._first_of_ranks(world_size, body)]
+
+    def _first_of_ranks(self, world_size: int, body: Body) -> List[Dict[str, Any]]:
+        """The first message of every rank. Raises TargetRaised."""
+        answers = self.ranks(world_size, body)
+        for message in itertools.chain.from_iterable(answers):
+            if "rank_raised" in message:
+                raise TargetRaised(RuntimeError(message["rank_raised"]), self._calls.definition())
+        return [messages[0] for messages in answers]
 
 
 def _report(calls: Calls, grads: Sequence[Any], needs_answer: bool = False) -> Report:
@@ -264,11 +251,6 @@ def _numbers(calls: Calls, grads: Sequence[Any], replica_count: int = 0) -> Opti
         return ((svd.left * svd.svals[:, None, :]) @ svd.right.mT).tolist()
     named = factors.get(SVALS, factors.get(LEFT))
     return None if named is None else named.sort(dim=1).values.tolist()
-
-
-def _number(sent: Any) -> Optional[float]:
-    """A number from a rank, where infinities and NaN travel as words."""
-    return None if sent is None else float(sent)
 
 
 def _mentions(path: str, pattern: Any) -> bool:

@@ -1,0 +1,259 @@
+"""What probes share: running a probe's file as a program, and comparing the target's results for several input forms.
+
+A probe imports it as `forms`, wherever the probe is loaded. It needs neither torch nor anything else of auditkit.
+"""
+
+import contextlib
+import glob
+import importlib.util
+import math
+import os
+import shlex
+import shutil
+import sys
+from textwrap import fill
+
+WIDTH = 79
+ANY_PROBE = {
+    "--checkout DIR[@REV]": "The code to check; default: this folder.",
+    "--tickets DIR": "File what reproduces there; default: file nothing.",
+    "--json": "Print one JSON document.",
+    "--cage": "Run everything in a sandbox.",
+    "-h, --help": "Show this page.",
+}
+SOURCE_PROBE = {"--target MODULE:FUNCTION": "Only this function's module; default: every file."}
+TARGET_PROBE = {
+    "--target MODULE:FUNCTION": "The function to check; default: all that are found.",
+    "--contract NAME": "What it promises, such as grad_norm.",
+    "--takes HOW": "module, parameters, named_parameters or gradients.",
+    "--argument NAME=VALUE": "A further argument; VALUE may be JSON.",
+    "--python PATH": "The checkout's interpreter; default: its .venv.",
+    "--device NAME": "auto, cuda, cpu or simulated.",
+}
+AFTERWARDS = "the gradients' norm afterwards"
+
+
+# --- a probe as a program ------------------------------------------------------------------------------
+
+
+def run_alone(path):
+    """Print the probe's help, or replace this process by `auditkit probe run PATH ...`.
+
+    The interpreter is the running one if auditkit is installed in it, else that of the clone's .venv, else that of
+    the `auditkit` on PATH. Without any, print what to do and exit with 2.
+    """
+    path = os.path.abspath(path)
+    home = os.path.dirname(os.path.dirname(path))
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(help_page(os.path.basename(path), sys.modules["__main__"]))
+        return
+    command = _auditkit(home)
+    is_clone = os.path.isfile(os.path.join(home, "auditkit", "__init__.py"))
+    if is_clone:
+        os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
+    if command:
+        words = [word for word in sys.argv[1:] if word != "--cage"]
+        cage = ["--cage"] if "--cage" in sys.argv else []
+        with contextlib.suppress(OSError):  # an interpreter of another machine, or one that is gone
+            os.execv(command[0], [*command, *cage, "probe", "run", path, *words])
+    install = "cd {} && python3 -m venv .venv && .venv/bin/pip install .".format(shlex.quote(home))
+    advice = "install it: " + install if is_clone else "run this file with the Python that auditkit is installed in"
+    sys.exit(_complain("error: no Python with auditkit was found; {}".format(advice)))
+
+
+def _complain(text):
+    print(text, file=sys.stderr)
+    return 2
+
+
+def _auditkit(home):
+    """The words that start auditkit, or none."""
+    is_new_enough = sys.version_info >= (3, 11)
+    if is_new_enough and importlib.util.find_spec("auditkit") and importlib.util.find_spec("typer"):
+        return [sys.executable, "-P", "-m", "auditkit"]
+    python = os.path.join(home, ".venv", "bin", "python")
+    typer = os.path.join(home, ".venv", "lib", "python3*", "site-packages", "typer")
+    if os.access(python, os.X_OK) and glob.glob(typer):
+        return [python, "-P", "-m", "auditkit"]
+    return [script for script in [shutil.which("auditkit")] if script]
+
+
+def help_page(name, probe):
+    """The help of the probe module `probe`: its claim, its method, its limits and its options."""
+    reads_source = probe.PROBE.get("scope") == "source"
+    options = {**(SOURCE_PROBE if reads_source else TARGET_PROBE), **ANY_PROBE}
+    texts = [probe.__doc__.partition("\n")[0], "How: " + probe.PROBE["method"], "Limits: " + probe.PROBE["limits"]]
+    target = "" if reads_source else " --target trainer.stats:grad_norm"
+    return "\n\n".join(
+        [
+            "Usage: {} [options]".format(name),
+            *(fill(text, WIDTH, break_on_hyphens=False, break_long_words=False) for text in texts),
+            "Options:\n" + "\n".join("  {:<24}  {}".format(*row) for row in options.items()),
+            "Example: {} \\\n    --checkout ../trainer{}".format(name, target),
+            "All options: auditkit probe run --help",
+        ]
+    )
+
+
+# --- real ranks ----------------------------------------------------------------------------------------
+
+
+def rank_rows(ctx, reports, passes=False, **case):
+    """Yield what every rank reported in one `case`; return the lines that raised anything but a refusal in words.
+
+    Where it `passes`, every exception counts as a refusal.
+    """
+    sites = []
+    for rank, report in enumerate(reports):
+        for number in report.numbers():
+            yield ctx.measurement(*number, **case, rank=rank)
+        if report.raised:
+            refused = passes or report.raised.startswith("refuses: ")
+            how = report.raised.split(". ")[0][:160]
+            yield ctx.measurement("refused" if refused else "raised", True, "truth", how=how, **case, rank=rank)
+            sites += [] if refused else [report.site]
+    return sites
+
+
+def rank_place(ctx, sites, asked_on):
+    """Yield the line that raised in most ranks, and a note where the ranks did not run on the device `asked_on`."""
+    if ctx.device != asked_on:
+        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
+    yield ctx.location(ctx.most_common(sites))
+
+
+# --- one check on several forms of input ---------------------------------------------------------------
+
+
+def attempt(ctx, call, *args):
+    """The result of `call`, and what the target raised instead."""
+    try:
+        return call(*args), None
+    except ctx.TargetRaised as error:
+        return None, error
+
+
+def unless_refused(ctx, dtype, call):
+    """The result of `call`, or None and a note if the target takes no such gradients; it must take float32."""
+    try:
+        return call(), None
+    except (ctx.TargetRaised, ctx.NotApplicable) as error:
+        if dtype == "float32":
+            raise
+        return None, ctx.note("{} gradients were not judged: {}".format(dtype, error))
+
+
+def compare_forms(ctx, forms, passes=lambda error, case: False, skips=lambda error, case: False):
+    """Yield for every form of input whether the target is right, how it is not, and the line of the first wrong form.
+
+    A form is (case, run, where): `run()` calls the target and returns what is wrong, in words; `where()` is the line
+    to blame where nothing raises. An exception is wrong unless it `passes`, and says nothing if it `skips`.
+    """
+    for case, run, where in forms:
+        wrong, error = attempt(ctx, run)
+        if error is not None and skips(error, case):
+            yield ctx.note("{} was not judged: {}".format(*case.values(), error))
+            continue
+        kind, how = "differs" if wrong else "", ", ".join((wrong or [])[:4])
+        if error is not None:
+            kind = "refuses" if passes(error, case) else "raises"
+            how = ("refuses: " if error.deliberate else "raises ") + first_sentence(error)
+        is_sound = kind in ("", "refuses")
+        yield ctx.measurement("sound", is_sound, "truth", kind=kind, how=how, **case)
+        if not is_sound and not ctx.located:
+            yield ctx.location(where() if error is None else error.site)
+
+
+def compare_numbers(ctx, arrangements, change, plain, is_wrong, is_clear=lambda error: False):
+    """Yield for every arrangement of several kinds whether the target raises, and how far norm and counts are off.
+
+    `arrangements(role)` yields (case, first, second): the dtypes or devices of the first group by turns, and of the
+    second (None: as the plan found it). `change` converts gradients to them; with all of the kind `plain` the result
+    is right. A clear exception has no line.
+    """
+    for role, make in _compared_roles(ctx):
+        references = {}
+
+        def number(first, second, role=role, make=make):
+            others = None if second is None else change(ctx.benign(seed=1), second)
+            return ctx.number(role, change(make(), first), others)
+
+        for case, first, second in arrangements(role):
+            if second not in references:
+                references[second] = [number(plain, second and plain) for _ in range(2)]
+            expected, again = references[second]
+            value, error = attempt(ctx, number, first, second)
+            if error is not None:
+                case = {**case, "error": str(error), "deliberate": error.deliberate}
+            yield ctx.measurement("raises", error is not None, "truth", **case)
+            if error is not None:
+                if not ctx.located and not is_clear(case):
+                    yield ctx.location(error.site or ctx.definition())
+            elif not ctx.relative_difference(expected, again) and not (role is None and value >= expected):
+                difference = ctx.relative_difference(value, expected)
+                field = "the count of its numbers" if role is None else ctx.role(role).path or role
+                case = {**case, "field": field, "role": role, "answer": text(value), "expected": text(expected)}
+                yield ctx.measurement("relative_difference", difference, "ratio", **case)
+                if is_wrong(role, difference) and not ctx.located:
+                    both = (change(make(), kinds) for kinds in (first, plain))
+                    yield ctx.location(ctx.definition() if second else ctx.where_different(*both))
+
+
+def _compared_roles(ctx):
+    """The roles whose numbers can be compared, each with a maker of gradients that show it.
+
+    The first has no role where there is no norm: it shows whether anything raises.
+    """
+    yield ("norm" if "norm" in ctx.roles else None), ctx.powers_of_two
+    for role, planted in {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}.items():
+        if role in ctx.roles:
+            yield role, lambda planted=planted: ctx.benign(**planted)
+
+
+def with_norm_afterwards(ctx, grads):
+    """The result, and for a target that writes what it made of the gradients: it may have written a copy of them."""
+    answer = ctx.answer(grads)
+    if ctx.writes_gradients:
+        answer[AFTERWARDS] = ctx.exact_norm(grads)
+    return answer
+
+
+def is_read(ctx, expected, make, ignored=()):
+    """Whether the result depends on the values of a gradient: `make(factor)` multiplies it.
+
+    One of the factors moves a norm, a count of zeros or of what is not finite.
+    """
+    others, error = attempt(ctx, lambda: [ctx.answer(make(factor)) for factor in (64.0, 0.0, math.nan)])
+    return error is not None or any(set(ctx.differences(expected, other)) - set(ignored) for other in others)
+
+
+def first_sentence(error):
+    """The first sentence of an exception's text."""
+    return str(error).split(" (")[0].split(". ")[0][:160]
+
+
+def text(value, digits=6):
+    """A value in a message."""
+    if value is None:
+        return "missing"
+    return "{:.{}g}".format(value, digits) if isinstance(value, float) else str(value)
+
+
+def grouped(pairs):
+    """`a, b: x; c: y` for (x, a), (x, b), (y, c)."""
+    groups = {}
+    for what, name in pairs:
+        groups.setdefault(what, []).append(name)
+    return "; ".join("{}: {}".format(", ".join(names), what) for what, names in groups.items())
+
+
+def joined(names, most):
+    """`a, b and 3 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (" and {} more".format(more) if more > 0 else "")
+
+
+def verdict(outcome, message, **more):
+    """What `judge` returns; `outcome` may be whether it reproduced."""
+    word = {True: "reproduced", False: "not_reproduced"}.get(outcome, outcome)
+    return {"outcome": word, "message": message, **more}

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit, write_or_exit
-from auditkit.cli.completion import contracts, devices, probe_ids, severities
-from auditkit.cli.help_pages import Commands
+from auditkit.cli.common import JsonOption, run_or_exit
 from auditkit.cli.options import Words, choose, parse_device
 from auditkit.cli.output import complain, say, say_json
 
@@ -18,10 +16,10 @@ if TYPE_CHECKING:
     from auditkit.model.enums import Contract
     from auditkit.workflows.sweep.plan_file import PlanFile
 
-app = Commands(
-    "sweep",
-    "Audit many checkouts and torch versions on an engine.",
-    "auditkit sweep plan sweep.yaml > plan.jsonl",
+app = typer.Typer(
+    help="Audit many checkouts and torch versions on an engine.",
+    epilog="Example: auditkit sweep plan sweep.yaml > plan.jsonl",
+    no_args_is_help=True,
 )
 ResultsOption = Annotated[
     Path, typer.Option("--results", metavar="FOLDER", help="Where answers lie; an interrupted sweep goes on there.")
@@ -52,15 +50,12 @@ def plan(
             metavar="NAMES",
             help="cuda asks for a card; auto, cpu and simulated take none.",
             show_default="auto",
-            autocompletion=devices,
         ),
     ] = None,
-    probe: Annotated[
-        Words, typer.Option("--probe", metavar="ID", help="Only this probe (repeatable).", autocompletion=probe_ids)
-    ] = None,
+    probe: Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (repeatable).")] = None,
     contract: Annotated[
         Words,
-        typer.Option("--contract", metavar="NAME", help="Only probes of this contract.", autocompletion=contracts),
+        typer.Option("--contract", metavar="NAME", help="Only probes of this contract."),
     ] = None,
     torch_index: Annotated[
         str | None,
@@ -127,7 +122,7 @@ def _contracts(words: Words) -> list[Contract]:
 
 
 @app.command(epilog="Example: auditkit sweep run plan.jsonl --results swept --jobs 4")
-@write_or_exit
+@run_or_exit
 def run(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What `auditkit sweep plan` printed.")],
     results: ResultsOption = Path("swept"),
@@ -179,8 +174,7 @@ def run(
     """
     from auditkit.cli.sweep.progress import shown
     from auditkit.errors import BadInputError, ExitCode
-    from auditkit.files import is_dry_run
-    from auditkit.workflows.sweep.driver import SweepRequest, keys_to_ask, run_sweep
+    from auditkit.workflows.sweep.driver import SweepRequest, run_sweep
     from auditkit.workflows.sweep.environments import cache_folder
     from auditkit.workflows.sweep.jobs import read_plan
 
@@ -203,10 +197,6 @@ def run(
         fresh=fresh,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
     )
-    if is_dry_run():
-        for key in keys_to_ask(request):
-            say(f"ask {key}")
-        return
     with shown(events) as tell:
         swept = run_sweep(request, tell)
     if not events:
@@ -228,7 +218,7 @@ def _pairs(words: Words, option: str) -> dict[str, str]:
 
 
 @app.command(epilog="Example: auditkit sweep merge swept --output merged")
-@write_or_exit
+@run_or_exit
 def merge(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The --results of `auditkit sweep run`.")],
     output: Annotated[
@@ -243,7 +233,7 @@ def merge(
     batch: Annotated[int, typer.Option("--batch", metavar="N", min=0, help="Batch number of new tickets.")] = 1,
     fail_on: Annotated[
         str,
-        typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.", autocompletion=severities),
+        typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on."),
     ] = "P4",
     as_json: JsonOption = False,
 ) -> None:

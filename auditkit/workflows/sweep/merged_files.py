@@ -11,8 +11,9 @@ from auditkit.files import write_file
 from auditkit.model.runs.run import Run
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.rendering.html.run_page import run_page
-from auditkit.rules.reports.audit import Sources
+from auditkit.rendering.html.page import html_page
+from auditkit.rendering.run_page import run_page
+from auditkit.rules.reports.causes import Sources
 from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.audit.filing import Paperwork, Root, file_run
 from auditkit.workflows.reports.export import json_text
@@ -42,7 +43,7 @@ def write_merged(merged: Merged, folder: ResultsFolder, jobs: Sequence[Job], out
     """
     files = {
         RUN: json_text(merged.run.to_json()),
-        PAGE: run_page(Sources(merged.run, load_catalog())),
+        PAGE: html_page(run_page(Sources(merged.run, load_catalog()))),
         TABLE: markdown_table(merged),
         CSV: matrix_csv(merged),
         JOBS: jobs_csv(folder, jobs),

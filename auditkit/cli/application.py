@@ -17,7 +17,7 @@ _PANELS = {
     "Compare revisions": "compare",
     "Check many at once": "sweep",
     "Keep track": "ticket report export",
-    "For programs": "mcp",
+    "For programs": "mcp schema",
 }
 _TICKET_RUNS = ("new", "verify", "fix")
 """The verbs of `ticket` that run probes: their options take as long to load as another verb to run."""

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.process
 
 WITHOUT = {
     "ticket list", "ticket show", "ticket next", "ticket lint",
-    "probe list", "probe show", "probe new", "doctor", "mcp", "run", "compare", "report", "export", "init",
+    "probe list", "probe show", "probe new", "doctor", "mcp", "run", "schema", "compare", "report", "export", "init",
     "sweep plan", "sweep run", "sweep merge",
 }  # fmt: skip
 ASK = f"--checkout . --probe {LOOP}"

@@ -23,8 +23,7 @@ def run_json(*words: object) -> tuple[int, dict]:
     """A run's exit code and its document, which holds to the published schema."""
     ended = auditkit(*words, "--json")
     document = json.loads(ended.stdout)
-    schema = json.loads((ROOT / "docs" / "schema" / "run.schema.json").read_text(encoding="utf-8"))
-    Draft202012Validator(schema).validate(document)
+    Draft202012Validator(schema("run")).validate(document)
     return ended.code, document
 
 

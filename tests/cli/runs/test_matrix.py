@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from auditkit.model.schemas import schema
 from tests.project_files import Ended, auditkit
 from tests.second_interpreter import make_interpreter
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from auditkit.model.schemas import schema
 from tests.project_files import ROOT, auditkit
 from tests.source_helpers import DEFAULT, EXPORT, LOOP, PRIVATE, UNTESTED, UNUSED, write
 

@@ -96,7 +96,7 @@ def _findings(
 
 def _title(sources: Sources, causes: Sequence[Cause]) -> str:
     environment = sources.run.environment
-    name = PurePath(environment.checkout.partition("@")[0]).name or environment.checkout
+    name = PurePath(environment.checkout.partition("@")[0]).name or "This checkout"
     revision = f" at {environment.revision[:12]}" if environment.revision else ""
     subject = sources.file or f"{name}{revision}{' with uncommitted changes' if environment.dirty else ''}"
     if not causes:
@@ -112,9 +112,10 @@ def _summary(run: Run, causes: Sequence[Cause], own: Sequence[Cause]) -> Iterato
     checked += ["the source"] if any(one.is_of_source for one in run.results) else []
     probes = len({one.probe for one in run.results})
     levels = Counter(each.worst.severity.value for each in causes)
-    found = ", ".join(f"{count} {level}" for level, count in sorted(levels.items())) or "nothing reproduced"
-    head = f"{counted(len(causes), 'finding')}: {found}" if causes else "nothing reproduced"
-    head += f" ({run.baseline.in_words()})" if run.baseline else ""
+    found = [", ".join(f"{count} {level}" for level, count in sorted(levels.items()))] if causes else []
+    found += [run.baseline.in_words()] if run.baseline else []
+    head = counted(len(causes), "finding") if causes else "nothing reproduced"
+    head += f" ({'; '.join(found)})" if found else ""
     yield f"Checked {' and '.join(checked)} with {counted(probes, 'probe')}: {head}."
     if own:
         worst = own[0].worst

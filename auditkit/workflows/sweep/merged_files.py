@@ -21,7 +21,7 @@ from auditkit.workflows.sweep.folder import ResultsFolder
 from auditkit.workflows.sweep.jobs import Job
 from auditkit.workflows.sweep.merge import Merged, Subject
 from auditkit.workflows.sweep.repositories import is_url
-from auditkit.workflows.sweep.tables import jobs_csv, markdown_table, matrix_csv
+from auditkit.workflows.sweep.tables import checkouts_section, jobs_csv, markdown_table, matrix_csv
 
 RUN, PAGE, TABLE, CSV, JOBS, TICKETS = (
     "matrix.json", "matrix.html", "matrix.md", "matrix.csv", "jobs.csv", "tickets",
@@ -41,9 +41,10 @@ def write_merged(merged: Merged, folder: ResultsFolder, jobs: Sequence[Job], out
 
     Raises StoreConflictError where one cannot be written.
     """
+    page = run_page(Sources(merged.run, load_catalog()))
     files = {
         RUN: json_text(merged.run.to_json()),
-        PAGE: html_page(run_page(Sources(merged.run, load_catalog()))),
+        PAGE: html_page(replace(page, sections=(checkouts_section(merged), *page.sections))),
         TABLE: markdown_table(merged),
         CSV: matrix_csv(merged),
         JOBS: jobs_csv(folder, jobs),

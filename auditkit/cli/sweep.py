@@ -1,8 +1,11 @@
-"""The commands of `auditkit sweep`: plan the jobs, run them, merge what they said."""
+"""`auditkit sweep`: plan the jobs of many checkouts and environments, run them on an engine, merge the results."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +16,9 @@ from auditkit.cli.options import Words, choose, parse_device
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
-    from auditkit.model.enums import Contract
+    from collections.abc import Callable, Iterator
+
+    from auditkit.workflows.sweep.driver import Event
     from auditkit.workflows.sweep.plan_file import PlanFile
 
 app = typer.Typer(
@@ -53,10 +58,6 @@ def plan(
         ),
     ] = None,
     probe: Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (repeatable).")] = None,
-    contract: Annotated[
-        Words,
-        typer.Option("--contract", metavar="NAME", help="Only probes of this contract."),
-    ] = None,
     torch_index: Annotated[
         str | None,
         typer.Option("--torch-index", metavar="URL", help="Torch's wheels for environments; default: the usual index."),
@@ -83,7 +84,6 @@ def plan(
         "interpreters": tuple(str(Path(path).expanduser().absolute()) for path in _listed(interpreter)),
         "devices": tuple(map(parse_device, _listed(device))),
         "probes": tuple(probe or ()),
-        "contracts": tuple(_contracts(contract)),
         "torch_index": torch_index,
     }
     jobs = jobs_of(_plan_of(what, {name: value for name, value in options.items() if value}), clones)
@@ -113,12 +113,6 @@ def _plan_of(what: list[str], options: dict[str, object]) -> PlanFile:
 def _listed(words: Words) -> tuple[str, ...]:
     """`2.9,2.11` and the same option twice alike."""
     return tuple(part.strip() for word in words or () for part in word.split(",") if part.strip())
-
-
-def _contracts(words: Words) -> list[Contract]:
-    from auditkit.model.enums import Contract
-
-    return [choose(Contract, word, list(Contract), "contract") for word in _listed(words)]
 
 
 @app.command(epilog="Example: auditkit sweep run plan.jsonl --results swept --jobs 4")
@@ -172,7 +166,6 @@ def run(
     started. What cannot be made or found is a result with its reason. Exits 0 where every job has an answer, 3 where
     one has none, 4 where another sweep runs in the folder or its disk is full.
     """
-    from auditkit.cli.sweep.progress import shown
     from auditkit.errors import BadInputError, ExitCode
     from auditkit.workflows.sweep.driver import SweepRequest, run_sweep
     from auditkit.workflows.sweep.environments import cache_folder
@@ -197,12 +190,80 @@ def run(
         fresh=fresh,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
     )
-    with shown(events) as tell:
+    with _shown(events) as tell:
         swept = run_sweep(request, tell)
     if not events:
         complain(f"{swept.in_words()}; auditkit sweep merge {results}")
     if swept.failed:
         raise typer.Exit(int(ExitCode.NOTHING_MEASURED))
+
+
+_TOLD = {"again": "runs again", "answered": "answered", "failed": "failed"}
+
+
+@contextlib.contextmanager
+def _shown(as_json: bool) -> Iterator[Callable[[Event], None]]:
+    """Take every event while the block runs: JSON goes to stdout; to stderr a bar on a terminal, else a line each."""
+    if as_json or not sys.stderr.isatty():
+        yield _print_json if as_json else _log
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    from auditkit.model.text import inert_line
+
+    columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True, highlight=False)) as bar:
+        task = bar.add_task("", total=None)
+
+        def take(event: Event) -> None:
+            done = event.done + event.failed
+            words = f"{event.running} running, {event.failed} failed"
+            bar.update(task, total=event.planned, completed=done, description=words)
+            if event.event in ("again", "failed"):
+                bar.console.print(Text(inert_line(line_of(event)), overflow="ellipsis", no_wrap=True))
+
+        yield take
+
+
+def _print_json(event: Event) -> None:
+    import json
+
+    say(json.dumps(event.to_json()))
+    sys.stdout.flush()
+
+
+def _log(event: Event) -> None:
+    if event.event in _TOLD:
+        complain(line_of(event))
+        sys.stderr.flush()
+
+
+def line_of(event: Event) -> str:
+    """`[12/150] failed  nanoGPT-...: no Python 3.9 (expected end 14:32)`."""
+    why = f": {event.reason}" if event.reason else ""
+    node = f" on {event.node}" if event.node and event.event == "again" else ""
+    end = expected_end(event)
+    done = f"[{event.done + event.failed}/{event.planned}]"
+    return f"{done} {_TOLD[event.event]}  {event.key}{node}{why}" + f" ({end})" * bool(end)
+
+
+def expected_end(event: Event) -> str:
+    """When it will be over, by what was done since this start; "" before anything was."""
+    left = event.planned - event.done - event.failed
+    if not left or not event.here:
+        return ""
+    left_s = left * event.seconds / event.here
+    pattern = "%H:%M" if left_s < 64_800 else "%a %d %b %H:%M"
+    return f"expected end {time.strftime(pattern, time.localtime(time.time() + left_s))}"
 
 
 def _pairs(words: Words, option: str) -> dict[str, str]:

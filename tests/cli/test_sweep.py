@@ -1,16 +1,14 @@
-"""How a sweep goes, as a table, as a log, and as JSON."""
+"""How a sweep goes, as a log and as JSON."""
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from auditkit.cli.sweep.progress import Board, expected_end, line_of
+from auditkit.cli.sweep import expected_end, line_of
 from auditkit.workflows.sweep.driver import Event
 from tests.sweep_helpers import auditkit, job, plan, repository
 
@@ -19,30 +17,10 @@ def event(kind: str, key: str = "", done: int = 0, failed: int = 0, running: int
     return Event(kind, done, failed, running, 150, done + failed, 60.0, key, **more)  # type: ignore[arg-type]
 
 
-def shown(board: Board) -> list[str]:
-    console = Console(file=io.StringIO(), width=80)
-    console.print(board.shown())
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
-
-
-def test_the_table_has_the_counts_what_runs_and_what_failed_last() -> None:
-    board = Board()
-    for number in range(14):
-        board.take(event("running", f"job-{number}", running=number + 1))
-    board.take(event("answered", "job-0", done=1, running=13))
-    board.take(event("failed", "job-1", done=1, failed=1, running=12, reason="no \x1b[31menvironment"))
-    head, counts, *lines = shown(board)
-    assert head.split() == ["done", "running", "failed", "waiting", "planned", "expected", "end"]
-    assert counts.split()[:5] == ["1", "12", "1", "136", "150"]
-    assert [line.strip() for line in lines[:12]] == [f"0:00 job-{number}" for number in range(2, 14)]
-    assert lines[12].startswith("failed job-1: no ")
-    assert "\x1b" not in lines[12]
-
-
 def test_a_log_has_a_line_for_each_end_with_when_all_will_be_over() -> None:
     late = event("again", "job-7", done=2, failed=1, reason="killed by SIGKILL", node="n3")
     end = time.strftime("%H:%M", time.localtime(time.time() + 147 * 20))
-    assert line_of(late) == f"[3/150] is asked again  job-7 on n3: killed by SIGKILL (expected end {end})"
+    assert line_of(late) == f"[3/150] runs again  job-7 on n3: killed by SIGKILL (expected end {end})"
     assert expected_end(event("begun")) == ""
     assert expected_end(event("answered", done=150)) == ""
 

@@ -24,7 +24,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_PICTURES = words("jinja2 markupsafe markdown_it nh3")
+_PAGES = words("markdown_it")
 LAYERS = {
     "__init__": Layer(words("")),
     "__main__": Layer(words("cli")),
@@ -46,8 +46,8 @@ LAYERS = {
     "live": Layer(words("live model rules errors files git_process probing tickets exporters version")),
     "worker": Layer(words(""), words("torch"), words("torch triton")),
     "collectors": Layer(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
-    "rendering": Layer(words("rendering model rules errors assets"), in_functions=_PICTURES),
-    "exporters": Layer(words("exporters model rules errors assets"), in_functions=_PICTURES),
+    "rendering": Layer(words("rendering model rules errors assets"), in_functions=_PAGES),
+    "exporters": Layer(words("exporters model rules errors assets")),
     "testing": Layer(words("testing model errors assets probing live worker"), in_functions=words("torch")),
     "pytest_plugin": Layer(words(""), words("pytest"), calls_only=words("testing errors")),
     "workflows": Layer(

@@ -88,7 +88,7 @@ def test_every_part_imports_only_what_its_layer_allows() -> None:
         ("worker", "import yaml", "line 1: worker imports yaml (import)"),
         ("worker", "from auditkit.errors import AuditkitError", "line 1: worker imports auditkit.errors"),
         ("collectors", "import triton", "line 1: collectors imports triton (import)"),
-        ("rendering", "import jinja2", "line 1: rendering imports jinja2 (import)"),
+        ("rendering", "import markdown_it", "line 1: rendering imports markdown_it (import)"),
         ("workflows", "from auditkit.cli import common", "line 1: workflows imports auditkit.cli.common (import)"),
         (
             "cli",
@@ -113,7 +113,7 @@ def test_a_forbidden_import_is_caught(part: str, source: str, message: str) -> N
     ("part", "source"),
     [
         ("store", "import yaml\nfrom auditkit.model import enums"),
-        ("rendering", "def f():\n    import jinja2"),
+        ("rendering", "def f():\n    import markdown_it"),
         ("cli", "import typer\ndef f():\n    from auditkit.store.config.config import Config"),
         ("collectors", "try:\n    import triton\nexcept ImportError:\n    triton = None"),
         ("worker", "import torch\nfrom .frames import x"),

@@ -47,7 +47,7 @@ for words in commands:
     told.append([words, code, "Example: auditkit " in page.getvalue(), [n for n in watched if n in sys.modules]])
 print(json.dumps(told))
 """
-HEAVY = ("torch", "numpy", "pydantic", "jinja2", "rich", "yaml")
+HEAVY = ("torch", "numpy", "pydantic", "markdown_it", "rich", "yaml")
 
 COLLECTOR = """
 import torch
@@ -154,7 +154,7 @@ def test_doctor_asks_another_process(tmp_path: Path) -> None:
 def test_a_process_that_loads_torch_is_caught(tmp_path: Path) -> None:
     """The watch itself: a command line whose process has loaded torch is reported."""
     (tmp_path / "sitecustomize.py").write_text("import numpy, torch\n", encoding="utf-8")
-    command = [sys.executable, "-c", DRIVER, "torch,numpy,jinja2", "--version"]
+    command = [sys.executable, "-c", DRIVER, "torch,numpy,rich", "--version"]
     paths = os.pathsep.join([str(tmp_path), str(Path(__file__).resolve().parent.parent)])
     ended = run_program(command, environment={"PYTHONPATH": paths})
     assert ended.stderr.splitlines()[-1] == "loaded: torch numpy"

@@ -119,7 +119,6 @@ def test_the_source_distribution_builds(tmp_path: Path) -> None:
         "pyproject.toml",
         "auditkit/__init__.py",
         "tests/test_wheel.py",
-        "docs/schema/run.schema.json",
         "LICENSE",
     } <= names
     assert not any("__pycache__" in name for name in names)

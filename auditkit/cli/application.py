@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from auditkit.cli.help_pages import Commands
+from auditkit.cli.output import say_error
 
-_COMMANDS = {
-    "Ask the code": "audit run init probe doctor",
+_PANELS = {
+    "Check code": "audit run init probe doctor",
     "Compare revisions": "compare",
-    "Ask many at once": "sweep",
+    "Check many at once": "sweep",
     "Keep track": "ticket report export",
-    "For agents": "mcp",
+    "For programs": "mcp schema",
 }
-_MODULES = {
-    "audit": "audit", "run": "run", "init": "init", "compare": "compare", "doctor": "doctor", "export": "export",
-    "mcp": "mcp", "probe": "probe", "ticket": "ticket", "report": "reports", "sweep": "sweep",
-}  # fmt: skip
-"""The module of each command; those with an `app` are groups."""
 _TICKET_RUNS = ("new", "verify", "fix")
 """The verbs of `ticket` that run probes: their options take as long to load as another verb to run."""
 
 
-def application(words: Sequence[str] = ()) -> Commands:
+class _Group(TyperGroup):
+    def main(self, args: Sequence[str] | None = None, *given: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """As Typer's; with --json wrong usage is one JSON document on stdout, too."""
+        words = sys.argv[1:] if args is None else args
+        if not standalone_mode or "--json" not in words:
+            return super().main(args, *given, standalone_mode=standalone_mode, **extra)
+        try:
+            code = super().main(args, *given, standalone_mode=False, **extra)
+        except typer.Abort:
+            code = 1
+        except Exception as error:
+            # Typer's own base of these has another name, and another module, in each of its versions.
+            if not hasattr(error, "format_message"):
+                raise
+            context = getattr(error, "ctx", None)
+            error.show()  # type: ignore[attr-defined]
+            say_error(error.format_message(), f"{context.command_path} --help" if context else None, error.exit_code)  # type: ignore[attr-defined]
+            code = error.exit_code  # type: ignore[attr-defined]
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def application(words: Sequence[str] = ()) -> typer.Typer:
     """Return the application with the command that `words` begin with; with all commands if they name none."""
-    app = Commands(
-        "auditkit",
-        "Find what breaks in the code of a PyTorch checkout that measures, clips and logs gradients, and track it.",
-        "auditkit audit ../trainer",
-        _COMMANDS,
+    app = typer.Typer(
+        name="auditkit",
+        cls=_Group,
+        help="Find what breaks in PyTorch code that measures, clips and logs gradients, and track it.",
+        epilog="Example: auditkit audit ../trainer",
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for name in words[:1] if words and words[0] in _MODULES else _MODULES:
-        module = import_module(f"auditkit.cli.{_MODULES[name]}")
+    known = {name: panel for panel, names in _PANELS.items() for name in names.split()}
+    for name in words[:1] if words and words[0] in known else known:
+        module = import_module(f"auditkit.cli.{name}")
         if name == "ticket" and (len(words) < 2 or words[1] in _TICKET_RUNS or words[1].startswith("-")):
             import_module("auditkit.cli.ticket_runs")
         if hasattr(module, "app"):
-            app.add_typer(module.app)
+            app.add_typer(module.app, name=name, rich_help_panel=known[name])
         else:
-            app.command(name, epilog=module.EXAMPLE)(getattr(module, name))
+            app.command(name, epilog=module.EXAMPLE, rich_help_panel=known[name])(getattr(module, name))
     return app
 
 

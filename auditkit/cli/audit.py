@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import write_or_exit
-from auditkit.cli.export import OutputFiles
+from auditkit.cli.export import PageFiles
 from auditkit.cli.options import FILED, AuditOptions, ProbesOption, ResultOptions, SaveOption, StyleOption
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
@@ -69,7 +69,7 @@ def audit(
             rich_help_panel=_IN_CI,
         ),
     ] = False,
-    outputs: OutputFiles,
+    outputs: PageFiles,
     results: ResultOptions,
     save: SaveOption = None,
 ) -> None:

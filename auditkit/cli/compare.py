@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from auditkit.cli.common import run_or_exit
 from auditkit.cli.comparison import CompareOptions, read_saved_run
-from auditkit.cli.options import ResultOptions
+from auditkit.cli.options import ResultOptions, choose
 from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.report import OutputOption, put, wants_html
 
 if TYPE_CHECKING:
     from auditkit.model.revisions.comparison import Comparison
+    from auditkit.store.config.config import Config
 
 EXAMPLE = "Example: auditkit compare ../trainer v1.1 v1.2 --target trainer.stats:grad_norm --takes module"
+
+
+_REVIEW = "As an implementation review"
+_FORMATS = ("text", "markdown", "html")
 
 
 @run_or_exit
@@ -29,20 +35,45 @@ def compare(
         bool, typer.Option("--force", help="Compare what other versions, devices or dtypes measured.")
     ] = False,
     results: ResultOptions,
+    form: Annotated[
+        str,
+        typer.Option("--format", metavar="NAME", help="text, markdown or html: a review.", rich_help_panel=_REVIEW),
+    ] = "text",
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan", metavar="FILE", help="Judge the checkboxes of this Markdown file.", rich_help_panel=_REVIEW
+        ),
+    ] = None,
+    tests: Annotated[
+        str,
+        typer.Option("--tests", metavar="COMMAND", help="Run it at both revisions.", rich_help_panel=_REVIEW),
+    ] = "",
+    output: OutputOption = None,
 ) -> None:
     """Run the same probes at two revisions, and say what changed.
 
     Each answer is fixed, introduced, better, worse or unchanged. Both revisions are checked out apart; nothing in the
     repository changes. Without --target its collectors are found at both. Exits 1 where a finding is new or worse.
+
+    With --format markdown or html it writes a review: each claim of the commits and each checkbox of --plan (such as
+    `- [ ] syncs_grow_with_tensors: fixed`) is met, not met or not measurable. Exits 0 only if the change is approved.
     """
+    from auditkit.errors import BadInputError
     from auditkit.workflows.configuration import read_configuration
     from auditkit.workflows.history.compare import exit_code, in_words
 
     lowest = results.lowest()
+    is_review = choose(_FORMATS.index, form, _FORMATS, "format") > 0 or output is not None
+    if (plan or tests) and not is_review:
+        raise BadInputError("--plan and --tests belong to a review", "add --format markdown")
+    configuration = read_configuration(options.runs.config, None if runs else options.checkout)
     if runs:
         found = _compare_saved(options, force)
     else:
-        found = options.compared(read_configuration(options.runs.config, options.checkout), force)
+        found = options.compared(configuration, force)
+    if is_review and not results.as_json:
+        _write_review(found, configuration, plan, tests, wants_html(None if form == "text" else form, output), output)
     if results.as_json:
         say_json(found.to_json())
     else:
@@ -51,6 +82,16 @@ def compare(
     for note in found.notes:
         complain(f"note: {note}")
     raise typer.Exit(int(exit_code(found, lowest)))
+
+
+def _write_review(
+    found: Comparison, configuration: Config, plan: Path | None, tests: str, is_html: bool, output: Path | None
+) -> NoReturn:
+    from auditkit.workflows.reports.review import review, review_page
+
+    judged = review(found, plan, tests)
+    put(review_page(judged, configuration, is_html), output)
+    raise typer.Exit(int(not judged.is_approved))
 
 
 def _compare_saved(options: CompareOptions, force: bool) -> Comparison:

@@ -1,22 +1,19 @@
-"""What `compare` and `report review` have in common: which two sides are meant, and how they are compared."""
+"""Which two revisions `compare` means, how they are compared, and how a saved run is read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auditkit.cli.options import ArmOptions, FreshOption, ProbesOption, TargetOptions, with_cache
 
 if TYPE_CHECKING:
-    from auditkit.model.codec import Record
     from auditkit.model.revisions.comparison import Comparison
     from auditkit.model.runs.run import Run
     from auditkit.store.config.config import Config
-
-    _Saved = TypeVar("_Saved", bound=Record)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +29,6 @@ class CompareOptions:
     probe: ProbesOption = None
     runs: ArmOptions
     fresh: FreshOption = False
-
-    @property
-    def ask(self) -> bool:
-        """Whether any of them says what to measure."""
-        return bool(self.checkout or self.probe or self.targets.are_given)
 
     def compared(self, config: Config, force: bool = False) -> Comparison:
         """The comparison, made now, with progress. Raises BadInputError."""
@@ -62,25 +54,14 @@ class CompareOptions:
 
 def read_saved_run(path: Path) -> Run:
     """What `audit --json` or `probe run --json` printed into a file. Raises BadInputError where it is none."""
+    from auditkit.errors import BadInputError
     from auditkit.model.runs.run import Run
 
-    return _read_saved(Run, path, "run", "auditkit audit CHECKOUT --json > FILE")
-
-
-def read_saved_comparison(path: Path) -> Comparison:
-    """What `compare --json` printed into a file. Raises BadInputError where it is something else."""
-    from auditkit.model.revisions.comparison import Comparison
-
-    return _read_saved(Comparison, path, "comparison", "auditkit compare CHECKOUT BASE HEAD --json > FILE")
-
-
-def _read_saved(record: type[_Saved], path: Path, what: str, hint: str) -> _Saved:
-    from auditkit.errors import BadInputError
-
     try:
-        return record.from_json(_read_document(path))
+        return Run.from_json(_read_document(path))
     except ValueError as error:
-        raise BadInputError(f"{path} is no saved {what}: {error}", hint) from None
+        hint = "auditkit audit CHECKOUT --json > FILE"
+        raise BadInputError(f"{path} is no saved run: {error}", hint) from None
 
 
 def _read_document(path: Path) -> object:

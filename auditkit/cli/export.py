@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import write_or_exit
+from auditkit.cli.common import run_or_exit
 from auditkit.cli.comparison import read_saved_run
 from auditkit.cli.options import WRITTEN, ConfigOption
 from auditkit.cli.output import complain
 
-EXAMPLE = "Example: auditkit export run.json --sarif audit.sarif --summary summary.md"
+EXAMPLE = "Example: auditkit export run.json --sarif audit.sarif --csv audit.csv"
 
 
 def _file(name: str, text: str) -> typer.models.OptionInfo:
@@ -29,10 +29,6 @@ class OutputFiles:
     junit: Annotated[Path | None, _file("junit", "Every question as a test, in JUnit's XML.")] = None
     gitlab: Annotated[Path | None, _file("gitlab", "Findings as GitLab's code quality report.")] = None
     csv: Annotated[Path | None, _file("csv", "Every answer as a line of a table.")] = None
-    html: Annotated[Path | None, _file("html", "A page for a browser, with pictures.")] = None
-    summary: Annotated[Path | None, _file("summary", "Markdown for a job's summary or a comment, 900 kB at most.")] = (
-        None
-    )
 
     def checked(self, source: Path | None = None) -> dict[str, Path]:
         """The files that were named, by format, all of which can be written; `source` is not one of them.
@@ -46,14 +42,22 @@ class OutputFiles:
         return files
 
 
-@write_or_exit
+@dataclass(frozen=True)
+class PageFiles(OutputFiles):
+    """Into which files an audit is written, pages among them."""
+
+    html: Annotated[Path | None, _file("html", "A page for a browser, with pictures.")] = None
+    summary: Annotated[Path | None, _file("summary", "Markdown for a job's summary, 900 kB at most.")] = None
+
+
+@run_or_exit
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN.json", help="A finished run, as `audit --json` printed it.")],
     config: ConfigOption = None,
     *,
     outputs: OutputFiles,
 ) -> None:
-    """Write a saved run as SARIF, JUnit, GitLab, CSV, HTML or Markdown.
+    """Write a saved run as SARIF, JUnit, GitLab or CSV.
 
     The formats are those of `auditkit audit`, and every finding has the fingerprint of its ticket in all of them. Exits
     0 when they are written, whatever the run has found.
@@ -65,7 +69,7 @@ def export(
     files = outputs.checked(run)
     if not files:
         raise BadInputError(
-            "no format is named", "one or several of --sarif, --junit, --gitlab, --csv, --html, --summary FILE"
+            "no format is named", "one or several of --sarif, --junit, --gitlab, --csv FILE; a page: auditkit report"
         )
     write_outputs(read_saved_run(run), files, catalog_of(read_configuration(config, None)))
     complain(f"wrote {', '.join(map(str, files.values()))}")

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, write_or_exit
+from auditkit.cli.common import JsonOption, run_or_exit
 from auditkit.cli.options import ExcludeOption, InPlaceOption, PythonOption
 from auditkit.cli.output import complain_fitted, say, say_json
 
 EXAMPLE = "Example: auditkit init ../trainer --output auditkit.yaml"
 
 
-@write_or_exit
+@run_or_exit
 def init(
     checkout: Annotated[str, typer.Argument(metavar="[CHECKOUT[@REV]]", help="The code to read.")] = ".",
     python: PythonOption = None,

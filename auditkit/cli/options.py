@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from auditkit.cli.common import JsonOption
-from auditkit.cli.completion import contracts, devices, probe_ids, severities, ways_to_feed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,9 +41,7 @@ TimeLimitOption = Annotated[
     float,
     typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.", rich_help_panel=_RUN),
 ]
-ProbesOption = Annotated[
-    Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).", autocompletion=probe_ids)
-]
+ProbesOption = Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")]
 StyleOption = Annotated[
     bool, typer.Option("--style", help="Also ask about style: repeated defaults, unused or untested functions, ...")
 ]
@@ -85,7 +82,6 @@ class TargetOptions:
             metavar="NAME",
             help="What it promises, such as grad_norm.",
             rich_help_panel=_CALLED,
-            autocompletion=contracts,
         ),
     ] = None
     takes: Annotated[
@@ -95,7 +91,6 @@ class TargetOptions:
             metavar="HOW",
             help="module, parameters, named_parameters, gradients; default: tried.",
             rich_help_panel=_CALLED,
-            autocompletion=ways_to_feed,
         ),
     ] = None
     finish: Annotated[
@@ -167,6 +162,19 @@ class TargetOptions:
 
 
 @dataclass(frozen=True)
+class TargetOption:
+    """Which collectors are checked, where a ticket or auditkit.yaml says how they are called."""
+
+    target: Annotated[
+        Words, typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one.")
+    ] = None
+
+    def targets(self, config: Config, checkout: str | None = None) -> tuple[Target, ...]:
+        """As those of TargetOptions. Raises BadInputError."""
+        return TargetOptions(self.target).targets(config, checkout)
+
+
+@dataclass(frozen=True)
 class ArmOptions:
     """How probes are run: under one interpreter, on one device."""
 
@@ -178,25 +186,15 @@ class ArmOptions:
             metavar="NAME",
             help=f"Where probes run: {_DEVICES}.",
             rich_help_panel=_RUN,
-            autocompletion=devices,
         ),
     ] = "auto"
     config: _RunConfigOption = None
-    time_limit: TimeLimitOption = 120.0
-    in_place: InPlaceOption = False
 
     def with_config(self, config: Config) -> RunOptions:
-        """What the workflows know them as. Raises BadInputError for a device that is none."""
+        """What the workflows know them as. Raises BadInputError for an unknown device."""
         from auditkit.workflows.audit.run_options import RunOptions
 
-        device = parse_device(self.device)
-        return RunOptions(
-            config,
-            self.python,
-            device,
-            self.time_limit,
-            self.in_place,
-        )
+        return RunOptions(config, self.python, parse_device(self.device))
 
 
 @dataclass(frozen=True)
@@ -219,7 +217,6 @@ class MatrixOptions:
             help=f"Where probes run: {_DEVICES}. Several: one column each.",
             show_default="auto",
             rich_help_panel=_RUN,
-            autocompletion=devices,
         ),
     ] = None
     config: _RunConfigOption = None
@@ -310,7 +307,7 @@ class ResultOptions:
 
     fail_on: Annotated[
         str,
-        typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.", autocompletion=severities),
+        typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on."),
     ] = "P4"
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name the probes that reproduced nothing.")] = False
     as_json: JsonOption = False

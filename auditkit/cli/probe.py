@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit, write_or_exit
-from auditkit.cli.completion import probe_ids
-from auditkit.cli.help_pages import Commands
 from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions, SaveOption
 from auditkit.cli.output import say, say_json
 
-app = Commands("probe", "List, read, run and write single probes.", "auditkit probe list")
+app = typer.Typer(
+    help="List, read, run and write single probes.", epilog="Example: auditkit probe list", no_args_is_help=True
+)
 
 
 @app.command("list", epilog="Example: auditkit probe list --json")
@@ -36,7 +36,7 @@ def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> Non
 @app.command("show", epilog="Example: auditkit probe show norm_overflows_on_finite_grads")
 @run_or_exit
 def show_probe(
-    probe: Annotated[str, typer.Argument(metavar="ID", help="A probe's id.", autocompletion=probe_ids)],
+    probe: Annotated[str, typer.Argument(metavar="ID", help="A probe's id.")],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,9 +71,7 @@ def show_probe(
 )
 @write_or_exit
 def run_probes(
-    probes: Annotated[
-        list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.", autocompletion=probe_ids)
-    ],
+    probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
     checkout: CheckoutOption = None,
     *,
     options: AuditOptions,
@@ -96,7 +94,7 @@ def run_probes(
 
 
 @app.command("new", epilog="Example: auditkit probe new norm_is_cut_off --dir probes")
-@write_or_exit
+@run_or_exit
 def write_probe(
     claim: Annotated[str, typer.Argument(metavar="CLAIM", help="The defect that it would prove: norm_is_cut_off.")],
     folder: Annotated[

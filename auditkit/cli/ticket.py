@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, run_or_exit, ticket_folder, write_or_exit
-from auditkit.cli.completion import severities, statuses, ticket_ids, verdicts
-from auditkit.cli.help_pages import Commands
 from auditkit.cli.output import complain, is_terminal, say, say_json
 
 if TYPE_CHECKING:
@@ -20,21 +18,13 @@ if TYPE_CHECKING:
     from auditkit.tickets.lifecycle import Place
     from auditkit.tickets.store import TicketFolder
 
-app = Commands(
-    "ticket",
-    "Read, review, verify and resolve tickets.",
-    "auditkit ticket list --severity P1",
-    {
-        "Read": "list show next",
-        "Write": "new status edit review",
-        "Prove and finish": "verify fix resolve",
-        "Check": "lint import",
-    },
+app = typer.Typer(
+    help="Read, review, verify and resolve tickets.",
+    epilog="Example: auditkit ticket list --severity P1",
+    no_args_is_help=True,
 )
 Words = list[str] | None
-IdsArgument = Annotated[
-    Words, typer.Argument(metavar="[ID]...", help="Ticket ids, such as B7-PT-01.", autocompletion=ticket_ids)
-]
+IdsArgument = Annotated[Words, typer.Argument(metavar="[ID]...", help="Ticket ids, such as B7-PT-01.")]
 WhereOption = Annotated[
     Words, typer.Option("--where", metavar="FIELD=VALUE", help="Every ticket for which this holds (may be repeated).")
 ]
@@ -54,10 +44,8 @@ _FORMATS = ("table", "markdown", "csv", "json")
 @run_or_exit
 def list_(
     every: Annotated[bool, typer.Option("--all", help="Show finished tickets, too.")] = False,
-    status: Annotated[str | None, typer.Option("--status", metavar="S", autocompletion=statuses)] = None,
-    severity: Annotated[
-        str | None, typer.Option("--severity", metavar="P", help="This one and worse.", autocompletion=severities)
-    ] = None,
+    status: Annotated[str | None, typer.Option("--status", metavar="S")] = None,
+    severity: Annotated[str | None, typer.Option("--severity", metavar="P", help="This one and worse.")] = None,
     assignee: Annotated[str | None, typer.Option("--assignee", metavar="A")] = None,
     label: Annotated[str | None, typer.Option("--label", metavar="L")] = None,
     where: WhereOption = None,
@@ -267,13 +255,9 @@ def _edited_by_hand(document: Document) -> Document:
 def review(
     words: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[ID]... VERDICT", help="Ids, and ENDORSE, REFINE, NEUTRAL or OBJECT.", autocompletion=verdicts
-        ),
+        typer.Argument(metavar="[ID]... VERDICT", help="Ids, and ENDORSE, REFINE, NEUTRAL or OBJECT."),
     ],
-    severity: Annotated[
-        str | None, typer.Option("--severity", metavar="P", help="Default: the ticket's.", autocompletion=severities)
-    ] = None,
+    severity: Annotated[str | None, typer.Option("--severity", metavar="P", help="Default: the ticket's.")] = None,
     note: _NoteOption = "",
     role: Annotated[str, typer.Option("--role", metavar="NAME", help="One of auditkit.yaml's reviews: roles.")] = "",
     as_name: _AsOption = None,

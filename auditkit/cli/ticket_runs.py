@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, ticket_folder, write_or_exit
-from auditkit.cli.completion import probe_ids, severities
-from auditkit.cli.options import ArmOptions, TargetOptions, Words
+from auditkit.cli.options import ArmOptions, TargetOption, Words
 from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket import (
     CheckoutOption,
@@ -32,16 +31,14 @@ if TYPE_CHECKING:
 @write_or_exit
 def new(
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What is wrong, in one line.")] = "",
-    severity: Annotated[str, typer.Option("--severity", metavar="P", autocompletion=severities)] = "P2",
+    severity: Annotated[str, typer.Option("--severity", metavar="P")] = "P2",
     location: Annotated[str, typer.Option("--location", metavar="FILE:LINE")] = "",
     function: Annotated[str, typer.Option("--function", metavar="NAME")] = "",
     batch: Annotated[int | None, typer.Option("--batch", metavar="N", min=0)] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="pytorch, drl, ... or a code.")] = None,
-    probe: Annotated[
-        str | None, typer.Option("--probe", metavar="CLAIM", help="Run this probe.", autocompletion=probe_ids)
-    ] = None,
+    probe: Annotated[str | None, typer.Option("--probe", metavar="CLAIM", help="Run this probe.")] = None,
     *,
-    targets: TargetOptions,
+    targets: TargetOption,
     runs: ArmOptions,
     checkout: CheckoutOption = None,
     tickets: TicketsOption = None,
@@ -101,7 +98,7 @@ def _by_hand(
 def _new_from_probe(
     folder: TicketFolder,
     probe: str,
-    targets: TargetOptions,
+    targets: TargetOption,
     runs: ArmOptions,
     checkout: str | None,
     batch: int | None,
@@ -146,9 +143,9 @@ def verify(
     patch: Annotated[Path | None, typer.Option("--patch", metavar="FILE", help="Try this diff or Python code.")] = None,
     recommended: Annotated[bool, typer.Option("--recommended", help="Try the code of the ticket's Fix.")] = False,
     *,
-    targets: TargetOptions,
+    targets: TargetOption,
     runs: ArmOptions,
-    probe: Annotated[Words, typer.Option("--probe", metavar="ID", autocompletion=probe_ids)] = None,
+    probe: Annotated[Words, typer.Option("--probe", metavar="ID")] = None,
     where: WhereOption = None,
     checkout: CheckoutOption = None,
     tickets: TicketsOption = None,
@@ -188,7 +185,7 @@ def verify(
 
 
 def _verify_request(
-    folder: TicketFolder, ticket_id: str, targets: TargetOptions, runs: ArmOptions, checkout: str | None, **more: Any
+    folder: TicketFolder, ticket_id: str, targets: TargetOption, runs: ArmOptions, checkout: str | None, **more: Any
 ) -> VerifyRequest:
     from auditkit.workflows.configuration import read_configuration
     from auditkit.workflows.verification.verify import VerifyRequest
@@ -222,7 +219,7 @@ def fix(
     ids: IdsArgument = None,
     apply: Annotated[bool, typer.Option("--apply", help="Write the diff into the files if it is sufficient.")] = False,
     *,
-    targets: TargetOptions,
+    targets: TargetOption,
     runs: ArmOptions,
     where: WhereOption = None,
     checkout: CheckoutOption = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 
 from auditkit.model.runs.run import Run
 from auditkit.model.text import inert_line
@@ -24,16 +25,22 @@ def run_csv(run: Run, prefix: str = "") -> bytes:
     """
     found, places, standings = findings_of(run), places_of(run, prefix), standings_of(run)
     shown = set(map(id, found))
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
+    rows: list[Sequence[object]] = [COLUMNS]
     for each in (*found, *(each for each in run.results if id(each) not in shown)):
         place, standing = places[each.fingerprint], standings[each.fingerprint]
-        cells = (
+        rows.append((
             each.severity, each.outcome, standing.kind, each.probe, each.target, place.file, place.line,
             place.function, each.evidence, each.device, standing.ticket, each.message, each.fingerprint,
-        )  # fmt: skip
-        writer.writerow([_cell("" if cell is None else str(cell)) for cell in cells])
+        ))  # fmt: skip
+    return csv_bytes(rows)
+
+
+def csv_bytes(rows: Sequence[Sequence[object]]) -> bytes:
+    """RFC 4180 in UTF-8; None is an empty cell, and a cell that a spreadsheet would compute begins with a quote."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    for row in rows:
+        writer.writerow([_cell("" if cell is None else str(cell)) for cell in row])
     return text.getvalue().encode("utf-8")
 
 

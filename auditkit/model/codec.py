@@ -46,7 +46,7 @@ class Record:
         version = getattr(self, "schema_version", None)
         document = {} if version is None else {"schema_version": version}
         own: Any = type(self)
-        for key in _keys_of(own):
+        for key in keys_of(own):
             value = attrgetter(key.path)(self)
             if key.mark == "**":
                 document |= {name: item for name, item in value.to_json().items() if name != "schema_version"}
@@ -81,7 +81,7 @@ class _Key(NamedTuple):
 
 
 @cache
-def _keys_of(record: Any) -> tuple[_Key, ...]:
+def keys_of(record: Any) -> tuple[_Key, ...]:
     known = {field.name: field for field in fields(record)}
     return tuple(_key(word, known) for word in record._words.split() or known)
 
@@ -123,7 +123,7 @@ def read_fields(record: Any, raw: Any, place: str) -> dict[str, Any]:
     """The fields of a record from the object `raw`; raises ValueError for what is missing or wrong."""
     document, kinds = _expect(dict, raw, place), _kinds_of(record)
     found: dict[str, Any] = {}
-    for key in _keys_of(record):
+    for key in keys_of(record):
         if key.mark == "**":
             found[key.path] = decode(kinds[key.path], document, place)
         elif key.name not in document:

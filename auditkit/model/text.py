@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 # C0 but tab and newline, DEL and C1 (terminal escapes), the marks that reorder or hide text, and what cannot be
 # written: lone surrogates (names of files that are not UTF-8) and the two codes that no XML has.
@@ -36,6 +37,15 @@ def shortened(text: str, most: int) -> str:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """`1 ticket`, `2 tickets`."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listed(names: Iterable[str], most: int = 10) -> str:
+    """`a, b and c`; of more than `most` names, how many more there are."""
+    known = list(names)
+    shown, more = known[:most], len(known) - most
+    if more > 0:
+        return f"{', '.join(shown)} and {more} more"
+    return " and ".join([*filter(None, [", ".join(shown[:-1])]), *shown[-1:]])
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -18,7 +18,6 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?: %)?")
 _EXPECTED = ("expected_", "allowed_")
 _SIZES = ("elements", "params", "tensors")
 _UNTOLD = frozenset({"device", "exact", "constant", "deliberate", "of"})
-_LONGEST_CASE = 40
 _VALUE, _CASE = 4, 1
 
 
@@ -41,17 +40,16 @@ def told_figure(result: ProbeResult) -> Measurement | None:
     return next((one for one in deciding(result) if _is_told(one.value, told)), None)
 
 
-def in_one_line(result: ProbeResult) -> str:
-    """What was judged and what stands beside it, in words: `sync_count 256 (tensors=256); sync_count_law 1`."""
-    judged = deciding(result)[:2]
-    cases = [case_text({key: one.case[key] for key in one.case if _is_telling(key, one.case[key])}) for one in judged]
-    told = [f"{one.name} {format_value(one.value, one.unit)}" for one in judged]
-    shown = [f" ({case})" if case and case not in cases[:number] else "" for number, case in enumerate(cases)]
-    return "; ".join(f"{text}{case}" for text, case in zip(told, shown, strict=True))
-
-
-def _is_telling(key: str, value: Any) -> bool:
-    return key not in _UNTOLD and len(format_value(value)) <= _LONGEST_CASE
+def evidence_words(result: ProbeResult) -> str:
+    """By which evidence a result stands: `measured on cpu, partly extrapolated`."""
+    if result.is_of_source:
+        return "read from the source"
+    if result.evidence is Evidence.SIMULATED or result.device == "simulated":
+        words = "simulated: CPU values behind a simulated CUDA device"
+    else:
+        words = f"{result.evidence.value if result.evidence else 'not measured'} on {result.device or 'no device'}"
+    far = any(each.evidence is Evidence.EXTRAPOLATED for each in result.measurements)
+    return f"{words}, partly extrapolated" if far else words
 
 
 def case_text(case: Mapping[str, Any]) -> str:

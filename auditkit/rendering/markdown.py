@@ -75,10 +75,15 @@ def visible(text: str) -> list[str]:
     return [part for part in _FOLDED.sub(r"\1", text).split("\n") if not _UNSEEN.fullmatch(part)]
 
 
-def _prose_line(text: str) -> str:
+def opens_nothing(text: str) -> str:
+    """A line of Markdown, escaped where it would open a heading, a list, a table, a fence or a rule."""
     # Four blanks would make code of the line, in which an escape would show.
     indented = re.sub(r"^(?: {4,}|[ ]*\t[ \t]*)", "   ", text.rstrip())
-    return _TAG.sub(r"\\<", _BLOCK_START.sub(r"\1\\\2", indented))
+    return _BLOCK_START.sub(r"\1\\\2", indented)
+
+
+def _prose_line(text: str) -> str:
+    return _TAG.sub(r"\\<", opens_nothing(text))
 
 
 def _longest_run(text: str) -> int:

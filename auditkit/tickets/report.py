@@ -8,11 +8,13 @@ from typing import Any
 
 from auditkit.model.ticket import Status, Ticket
 from auditkit.rendering import markdown
-from auditkit.rendering.environment import render_page
 from auditkit.tickets.document import Document, TicketFileError
 from auditkit.tickets.lifecycle import consensus
 from auditkit.tickets.queue import blockers, counts, selected
 from auditkit.tickets.store import TicketFolder
+
+_MOST_OPEN = 20
+"""Tickets whose texts are unfolded from the start, if there are no more."""
 
 
 def read_tickets(folder: TicketFolder, batch: int | None = None) -> tuple[list[Document], list[TicketFileError]]:
@@ -92,19 +94,39 @@ def _by_file(tickets: Sequence[Ticket]) -> list[str]:
 
 def html_report(documents: Sequence[Document], broken: Sequence[TicketFileError], name: str) -> bytes:
     """Return the page for a browser: the list, and below it each ticket's text."""
-    from auditkit.rendering.html.page_style import page_style
-    from auditkit.rendering.html.prose import parts_of
+    from auditkit.rendering.html.page import html_page
+    from auditkit.rendering.page import Items, Link, Page, Section, Table, Written
 
     tickets = selected([document.ticket for document in documents])
-    style, style_hash = page_style()
     texts = {document.ticket.id: document.text.partition("\n---\n")[2] for document in documents}
-    rows = [(ticket, consensus(ticket).text, parts_of(texts[ticket.id])) for ticket in tickets]
-    return render_page(
-        "tickets.html.j2",
-        name=name,
-        rows=rows,
-        open_count=sum(not ticket.status.is_finished for ticket in tickets),
-        broken=[error.message for error in broken],
-        style=style,
-        style_hash=style_hash,
+    rows = tuple(
+        (
+            Link(one.id, f"t-{one.id}"),
+            one.severity.value,
+            one.status.value,
+            one.title,
+            one.location,
+            consensus(one).text,
+        )
+        for one in tickets
     )
+    head = ("ticket", "severity", "status", "what", "where", "reviews")
+    cards = tuple(
+        Section(
+            f"{one.id} {one.title}",
+            (Written(texts[one.id]),),
+            anchor=f"t-{one.id}",
+            severity=one.severity.value,
+            lead=(f"{one.status.value} {one.location}",),
+            is_open=not one.status.is_finished and len(tickets) <= _MOST_OPEN,
+        )
+        for one in tickets
+    )
+    invalid = (Section("Not valid, in no count", (Items(tuple((error.message,) for error in broken)),)),)
+    sections = (
+        Section("Tickets, worst first", (Table(head, rows),)),
+        *(invalid if broken else ()),
+        Section("Texts", cards),
+    )
+    open_count = sum(not ticket.status.is_finished for ticket in tickets)
+    return html_page(Page(name, (f"{open_count} of {len(tickets)} tickets are open.",), (), sections))

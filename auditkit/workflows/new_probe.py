@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError
 from auditkit.files import create_files
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.rendering.environment import render
 from auditkit.store.config.config import read_config
 from auditkit.store.config.config_file import config_near
 
@@ -40,13 +40,17 @@ def new_probe(claim: str, folder: Path | None = None, config: Path | None = None
         folder = _relative(configured[0]) if configured else DEFAULT_FOLDER
     _check_free(claim, configured)
     texts = {
-        folder / f"{claim}.py": "probe/probe.py.j2",
-        folder / "specimens" / claim / "defective.py": "probe/defective.py.j2",
-        folder / "specimens" / claim / "sound.py": "probe/sound.py.j2",
-        folder / "tests" / f"test_{claim}.py": "probe/test.py.j2",
+        folder / f"{claim}.py": "probe/probe.py.txt",
+        folder / "specimens" / claim / "defective.py": "probe/defective.py.txt",
+        folder / "specimens" / claim / "sound.py": "probe/sound.py.txt",
+        folder / "tests" / f"test_{claim}.py": "probe/test.py.txt",
     }
     title = claim.replace("_", " ").capitalize()
-    contents = {file: render(template, claim=claim, title=title) for file, template in texts.items()}
+    templates = bundled_dir("templates")
+    contents = {
+        file: (templates / name).read_text("utf-8").replace("@claim@", claim).replace("@title@", title).encode()
+        for file, name in texts.items()
+    }
     taken = next((file for file in contents if file.exists()), None)
     if taken is not None:
         raise BadInputError(f"{taken} exists already; nothing was written", "choose another claim, or --dir")

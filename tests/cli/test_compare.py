@@ -1,4 +1,4 @@
-"""`auditkit compare` and `auditkit report review`: what they print, refuse, and end with."""
+"""`auditkit compare`: what it prints, refuses, and ends with; its review."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.compared_results import (
     result,
     run,
 )  # fmt: skip
-from tests.filing_helpers import put, ticket_text
+from tests.filing_helpers import put
 from tests.project_files import Ended, auditkit
 from tests.test_schema import document_of, validator
 
@@ -41,11 +41,6 @@ def saved(tmp_path: Path) -> tuple[Path, Path]:
         put(tmp_path, "base.json", json.dumps(base.to_json())),
         put(tmp_path, "head.json", json.dumps(head.to_json())),
     )
-
-
-@pytest.fixture
-def document(tmp_path: Path) -> Path:
-    return put(tmp_path, "compare.json", json.dumps(comparison().to_json()))
 
 
 def ask(*words: object) -> Ended:
@@ -125,8 +120,7 @@ def test_added_and_removed_targets_of_saved_runs(saved: tuple[Path, Path], tmp_p
         (["compare", "--runs", "list.json", "list.json"], "error: list.json is no saved run: it is no JSON object"),
         (["compare", "--runs", "list.json", "list.json", "list.json"], "error: --runs takes two files"),
         (["compare", ".", "v1", "v2", "--device", "tpu"], "error: no such device: 'tpu'"),
-        (["report", "review", "--from", "list.json"], "error: list.json is no saved comparison: it is no JSON object"),
-        (["report", "review", "--from", "list.json", "."], "error: --from is a finished comparison"),
+        (["compare", ".", "v1", "v2", "--plan", "x"], "error: --plan and --tests belong to a review"),
     ],
     ids=" ".join,
 )
@@ -157,33 +151,29 @@ def test_a_live_comparison_is_valid_and_writes_nothing(tmp_path: Path) -> None:
     assert state_of(repository) == before_it
 
 
-def test_a_review_is_written_from_a_comparison(document: Path, tmp_path: Path) -> None:
-    """Valid JSON, Markdown on stdout or in a file that nothing is lost by; exit 1 where it needs work."""
-    words = ("report", "review", "--from", document, "--require", f"{LAUNCHES}: fixed", "--reviewer", "Kim")
-    found = document_of("report_review", ask(*words, "--json"))
-    assert (found["assessment"], found["reviewer"]) == ("NEEDS WORK", "Kim")
-    assert (found["requirements"][0]["state"], found["requirements"][0]["origin"]) == ("CONFIRMED", "required")
-    page = tmp_path / "review.md"
-    written = ask(*words, "--output", page)
+def test_a_review_is_written_from_two_runs(saved: tuple[Path, Path], tmp_path: Path) -> None:
+    """Markdown on stdout or in a file, HTML by its name; exit 1 where it needs work, 0 where it is approved."""
+    plan = put(tmp_path, "plan.md", f"- [ ] {LAUNCHES}: fixed\n")
+    words = (*saved, "--format", "markdown", "--plan", plan)
+    shown = compare_runs(*words)
+    assert shown.code == 1
+    assert f"- **met** (plan): {LAUNCHES}: fixed" in shown.stdout
+    page = tmp_path / "review.html"
+    written = compare_runs(*saved, "--output", page)
     assert (written.code, written.stdout, written.stderr) == (1, "", f"wrote {page}\n")
-    assert page.read_text("utf-8") == ask(*words).stdout
-    again = ask(*words, "--output", page)
-    assert (again.code, again.stderr.partition("\n")[0]) == (2, f"error: {page} exists already; nothing was written")
-    approved = put(tmp_path, "approved.json", json.dumps(comparison(head=before(), source=(), message="x").to_json()))
-    assert ask("report", "review", "--from", approved).code == 0
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert compare_runs(saved[0], saved[0], "--format", "markdown").code == 0
+    empty = compare_runs(*saved, "--format", "markdown", "--plan", put(tmp_path, "empty.md", "no box\n"))
+    assert (empty.code, "has no checkbox" in empty.stderr) == (2, True)
 
 
-def test_a_tickets_boxes_are_requirements(document: Path, tmp_path: Path) -> None:
-    """The findings that it is bound to must be gone; the plan names it."""
-    for number, probe in enumerate((LAUNCHES, OVERFLOW), 1):
-        text = ticket_text(f"B7-PT-0{number}", fingerprint=f"{probe}/1/{TARGET}", title="a | title")
-        put(tmp_path, f"tickets/B7-PT-0{number}.md", text)
-    words = ("report", "review", "--from", document, "--tickets", tmp_path / "tickets", "--json", "--ticket")
-    met, missed = (document_of("report_review", ask(*words, f"B7-PT-0{number}")) for number in (1, 2))
-    assert met["plan"] == "ticket B7-PT-01: a | title"
-    first = [each["requirements"][0] for each in (met, missed)]
-    states = [(one["origin"], one["state"]) for one in first]
-    assert states == [("ticket B7-PT-01", "CONFIRMED"), ("ticket B7-PT-02", "REFUTED")]
+@pytest.mark.process
+def test_the_tests_of_a_checkout_run_at_both_revisions(tmp_path: Path) -> None:
+    repository = make_history(tmp_path / "trainer")
+    words = ("compare", repository, "overflowing", "widened", "--target", TARGET, "--probe", "public_function_untested")
+    command = "grep -q large_gradients tests/*.py"
+    shown = auditkit(*words, "--format", "markdown", "--tests", command).stdout
+    assert "base: failed with exit code 2; head: passed" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(
@@ -191,8 +181,6 @@ def test_a_tickets_boxes_are_requirements(document: Path, tmp_path: Path) -> Non
     [
         (("targets", 0, "state"), "lost"),
         (("targets", 0, "contrasts", 0, "change"), "gone"),
-        (("summary", "passed"), 1),
-        (("base", "revision"), "HEAD"),
         (("schema_version",), 2),
     ],
     ids=str,

@@ -24,11 +24,12 @@ from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.run import Finding, Run
 from auditkit.model.text import inert_line
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.rendering.html.run_page import run_page
-from auditkit.rendering.job_summary import MOST_BYTES, job_summary
-from auditkit.rules.reports.audit import Sources
-from auditkit.workflows.reports.export import json_text
-from tests.exporters.exported_runs import HOSTILE, PASS, RUNS, WORST, many, result, run_of
+from auditkit.rendering.html.page import html_page
+from auditkit.rendering.page import markdown_page
+from auditkit.rendering.run_page import run_page
+from auditkit.rules.reports.causes import Sources
+from auditkit.workflows.reports.export import MOST_BYTES, cut, json_text
+from tests.exporters.exported_runs import PASS, RUNS, WORST, many, result, run_of
 from tests.rendering.hostile import findings
 
 PROBES = load_catalog()
@@ -189,15 +190,10 @@ def test_one_label_standing_and_ticket_in_json_sarif_csv_junit_gitlab_html_and_m
         each["fingerprint"]: (each["evidence"], standing[each["fingerprint"]], each["ticket"])
         for each in written["results"]
     }
-    summary = job_summary(run).decode()
-    for title, found in (("New", grows), ("Known", waits)):
-        (line,) = [one for one in summary.partition(f"### {title} (1)")[2].splitlines() if found.fingerprint in one]
-        assert f"| {expected[found.fingerprint][0]} | " in line
-        assert expected[found.fingerprint][2] in line
-    page = run_page(Sources(run, PROBES)).decode()
-    for label, kind, ticket in expected.values():
-        assert f'<li class="{label}">' in page
-        assert f'<li class="plain">{kind}, {ticket}</li>' in page
+    summary, page = page_of(run), html_page(run_page(Sources(run, PROBES))).decode()
+    for kind, ticket in ((kind, ticket) for _, kind, ticket in expected.values()):
+        assert f"{kind}, {ticket}" in summary
+        assert f"{kind}, {ticket}" in page
     said = "\n".join(each.text or "" for each in ET.fromstring(run_junit(run)).iter("failure"))
     assert ("ticket: B1-PT-02" in said, "evidence: simulated" in said) == (True, True)
     skipped = [each.get("message", "") for each in ET.fromstring(run_junit(run)).iter("skipped")]
@@ -219,57 +215,21 @@ def test_every_format_bears_every_text(drawn: list[Finding]) -> None:
     assert all((one["endLine"], one["endColumn"]) > (one["startLine"], one["startColumn"]) for one in regions)
     head, *rows = csv.reader(io.StringIO(run_csv(run).decode(), newline=""))
     assert [len(row) for row in rows] == [len(head)] * len(run.results)
-    text = job_summary(run).decode()
-    assert len(re.findall(r"^\| (?:P\d)? \|", text, re.MULTILINE)) == len(sarif["results"])
+    assert page_of(run).endswith("\n")
 
 
-# The job's summary.
-
-
-def test_the_summary_begins_with_the_worst() -> None:
-    text = job_summary(RUNS["findings"]).decode()
-    assert text.startswith("## auditkit: 3 findings\n\n3 reproduced, 1 not reproduced, 1 not applicable; ")
-    rows = [line for line in text.split("\n") if line.startswith("| P")]
-    assert [row[:4] for row in rows] == ["| P1", "| P2", "| P4"]
-    assert rows[1] == (
-        "| P2 | `stats.py:5` | `1 line waits for the device` | measured |  | `sync_in_loop/1/stats:layer_norms` |"
-    )
-
-
-def test_no_answer_is_no_pass_in_the_summary() -> None:
-    assert "## auditkit: nothing found\n" in job_summary(RUNS["none"]).decode()
-    errors, missing = (job_summary(RUNS[name]).decode() for name in ("errors", "unavailable"))
-    assert errors.startswith("## auditkit: nothing found, 1 question without an answer\n")
-    assert "- error, `norm_loses_accuracy/1/stats:slow`: `no answer in 120 s`" in errors
-    assert "- unavailable, 2 questions: `there is no CUDA device on this machine`" in missing
-
-
-def test_the_summary_says_what_is_new_known_and_gone() -> None:
-    text = job_summary(RUNS["known"]).decode()
-    assert text.startswith("## auditkit: 1 new finding\n\n1 known, 1 new, 1 gone; 1 minor without a ticket, by the ")
-    new, known, gone = (text.index(f"### {title} (1)") for title in ("New", "Known", "Gone"))
-    assert new < known < gone
-    assert "`B1-PT-02 says fixed, and it reproduces again`" in text[new:known]
-    assert "- `B1-PT-03` `sync_in_loop/1/stats:old`: `no such collector any more`" in text[gone:]
-
-
-def test_whatever_a_target_is_called_the_summary_has_no_markup_of_its() -> None:
-    """Outside code spans stands nothing that a target said; no line is one that it made."""
-    text = job_summary(RUNS["hostile"]).decode()
-    bare = re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", text)
-    assert not re.search(r"evil|@maintainer|script|heading|etc|\x1b|\u2028|[<>]", bare)
-    assert sum(line.startswith("| P2 |") for line in text.split("\n")) == len(HOSTILE)
+def page_of(run: Run) -> str:
+    return markdown_page(run_page(Sources(run, PROBES))).decode()
 
 
 def test_a_summary_that_is_too_long_says_what_it_leaves_out() -> None:
-    """10,000 findings with long words would be 7 MB; GitHub drops more than 1 MiB without a word."""
-    run = run_of(*(result(target=f"m:{'f' * 250}{number}", message="é" * 300) for number in range(10_000)), WORST)
-    data = job_summary(run)
-    assert 0.9 * MOST_BYTES < len(data) <= MOST_BYTES
-    lines = data.decode().rstrip("\n").split("\n")
-    shown = sum(line.startswith("| P") for line in lines)
-    assert lines[8].startswith("| P1")
-    assert lines[-1].startswith(f"**Left out: {10_001 - shown} lines more.** `auditkit export")
+    """GitHub drops more than 1 MiB without a word."""
+    data = "".join(f"- é {number} {'x' * 90}\n" for number in range(20_000)).encode()
+    made = cut(data)
+    assert 0.9 * MOST_BYTES < len(made) <= MOST_BYTES
+    *shown, _, last = made.decode().rstrip("\n").split("\n")
+    assert last.startswith(f"**Left out: {20_000 - len(shown)} more lines.** `auditkit export")
+    assert cut(b"short\n") == b"short\n"
 
 
 @pytest.mark.acceptance
@@ -280,7 +240,7 @@ def test_ten_thousand_findings_take_seconds_and_megabytes() -> None:
     run = many()
     started = time.process_time()
     sarif = json_text(run_sarif(run, PROBES, "1"))
-    others = (run_junit(run), json_text(run_gitlab(run, PROBES)), run_csv(run), job_summary(run))
+    others = (run_junit(run), json_text(run_gitlab(run, PROBES)), run_csv(run), page_of(run).encode())
     assert time.process_time() - started < 30
     assert len(gzip.compress(sarif)) < 10e6
     assert max(map(len, (sarif, *others))) < 30e6

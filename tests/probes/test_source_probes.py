@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.run import ProbeResult
+from auditkit.model.schemas import schema
 from auditkit.probing.hosts.catalog import load_catalog
 from tests.probing_helpers import HEALTH, LAUNCHES, OVERFLOW, SYNCS, UNDERFLOW, outcomes, run_probes
 from tests.project_files import ROOT, run_program
@@ -249,8 +250,7 @@ def test_a_probe_file_runs_alone(probe_id: str, tmp_path: Path) -> None:
     )
     assert (ended.code, ended.stderr) == (1, "")
     document = json.loads(ended.stdout)
-    schema = json.loads((ROOT / "docs" / "schema" / "run.schema.json").read_text(encoding="utf-8"))
-    Draft202012Validator(schema).validate(document)
+    Draft202012Validator(schema("run")).validate(document)
     assert {result["target"] for result in document["results"]} == set(UNWIRED[probe_id])
     assert document["run"]["device"] == "source"
     assert list(tmp_path.iterdir()) == []

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +11,11 @@ from typing import Any
 from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult
-from auditkit.model.text import counted, inert_line
+from auditkit.model.text import counted
 from auditkit.model.units import format_value
-from auditkit.rendering.audit_report import evidence_words
-from auditkit.rendering.deciding import told_figure
+from auditkit.rendering.deciding import evidence_words, told_figure
 from auditkit.rendering.html import svg
-from auditkit.rendering.html.page_style import file_style
 from auditkit.rendering.html.svg import Boundaries, Drawing, Growth, Limit, Markup, element
-from auditkit.rules.reports.audit_parts import Answer
 
 _SIZES = ("tensors", "params", "elements", "ranks", "steps", "layers", "size")
 """Cases that a figure grows with, the first that has most values wins."""
@@ -44,7 +38,6 @@ _LABEL = 22
 _NO_FIGURES = ("value", "truth", "fields", "line")
 """Units of what says nothing without its name."""
 _LARGEST_DRAWN = 1e300
-_FILE_NAME = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True)
@@ -72,34 +65,11 @@ class Picture:
             aria_labelledby=f"{name}-t", aria_describedby=f"{name}-d",
         )  # fmt: skip
 
-    def file(self) -> bytes:
-        """The drawing as a file of its own, with its title above it and its evidence below, for light and dark."""
-        lines = textwrap.wrap(inert_line(self.title), 56) or [""]
-        top, height = 10.0 + 17 * len(lines), self.drawing.height
-        words = [svg.text(4, 16 + 17.0 * number, each, "strong") for number, each in enumerate(lines)]
-        whole = top + height + _LABEL
-        drawn = element(
-            "svg",
-            element("title", self.title), element("desc", f"{self.description} Evidence: {self.evidence}."),
-            element("style", file_style()),
-            element("rect", width="100%", height="100%", fill="var(--field)"),
-            *words, element("g", self._drawn(), transform=f"translate(0 {top:.0f})"),
-            xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {svg.WIDTH} {whole:.0f}", width=svg.WIDTH,
-            height=f"{whole:.0f}", role="img",
-        )  # fmt: skip
-        return f"{drawn}\n".encode()
-
     def _drawn(self) -> Markup:
         label = svg.text(
             4, self.drawing.height + 14.0, svg.fitting(f"evidence: {self.evidence}", svg.WIDTH - 8), "soft"
         )
         return svg.joined([self.drawing.draw(), label])
-
-
-def file_name(fingerprint: str, number: int) -> str:
-    """A file's name for a picture of a finding, the same at every run; no target's text can leave the folder by it."""
-    plain = _FILE_NAME.sub("-", fingerprint.casefold()).strip("-")[:80]
-    return f"{plain}-{hashlib.sha256(fingerprint.encode('utf-8', 'replace')).hexdigest()[:6]}-{number}.svg"
 
 
 def pictures_of(result: ProbeResult) -> list[Picture]:
@@ -181,7 +151,7 @@ def _growth(result: ProbeResult, name: str, taken: Sequence[Measurement], law: M
     return Picture(
         f"{_rate(name, fit, size) if law and fit else result.law or several}: {at}",
         f"{several} over {drawing.x_title}: {len(near)} points.{words}",
-        evidence_words(Answer(result)), (size, drawing.y_title, "evidence"), tuple(rows), drawing,
+        evidence_words(result), (size, drawing.y_title, "evidence"), tuple(rows), drawing,
     )  # fmt: skip
 
 
@@ -252,7 +222,7 @@ def _boundaries(result: ProbeResult) -> Iterator[Picture]:
             f"{dtypes_found} of {counted(len(dtypes), 'dtype')} affected",
             f"For each dtype and size the magnitude from which gradients {verb}, with the part of the dtype's range "
             "that is lost, by powers of ten.",
-            evidence_words(Answer(result)),
+            evidence_words(result),
             ("dtype", "elements", "gradient's magnitude [absolute value]", "share of the range that is sound"),
             tuple((dtype, size, cells[dtype, size].words, _share(cells[dtype, size])) for dtype, size in by_cell),
             drawing,

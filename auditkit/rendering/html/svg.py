@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.text import inert
@@ -12,6 +12,7 @@ from auditkit.model.text import inert
 WIDTH = 440
 """Units of every drawing: nearly those of a telephone's screen, so that its words can be read there."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 18, 34, 46
+_VOID = ("circle", "line", "rect", "path")
 _CHARACTER = 6.8
 """How wide a character of a drawing's words is, about, on a narrow screen, where they are largest."""
 
@@ -28,21 +29,23 @@ class Markup(str):
 def element(name: str, *children: object, **attributes: object) -> Markup:
     """One element: `class_` is the attribute `class`, `text_anchor` is `text-anchor`; None is left out."""
     said = (
-        f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    inside = "".join(child if isinstance(child, Markup) else _escaped(child) for child in children)
-    return Markup(f"<{name}{''.join(said)}>{inside}</{name}>" if inside else f"<{name}{''.join(said)}/>")
+    inside = "".join(child if isinstance(child, Markup) else escaped(child) for child in children)
+    is_void = not inside and name in _VOID
+    return Markup(f"<{name}{''.join(said)}/>" if is_void else f"<{name}{''.join(said)}>{inside}</{name}>")
 
 
-def _escaped(value: object) -> str:
+def escaped(value: object) -> str:
+    """A value as text in which nothing is markup."""
     if isinstance(value, float):
         return f"{value:.1f}".removesuffix(".0")
     return html.escape(inert(str(value)))
 
 
-def joined(parts: Sequence[Markup] | Iterator[Markup]) -> Markup:
+def joined(parts: Iterable[Markup]) -> Markup:
     return Markup("".join(parts))
 
 

@@ -1,4 +1,4 @@
-"""What a commit message says of syncs, launches, memory, overflow and answers, held against what was measured."""
+"""What a commit message or a plan says of syncs, launches, memory, overflow and results, judged by measurements."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from dataclasses import dataclass
 
 from auditkit.model.revisions.changes import Commit
 from auditkit.model.revisions.comparison import Change, Comparison, Contrast, Trend
-from auditkit.model.revisions.implementation_review import ClaimState, Requirement
-from auditkit.rules.comparison.requirements import SAME_ANSWERS, Wanted, in_words, judge_requirement, parse_requirement
+from auditkit.rules.comparison.requirements import (
+    SAME_ANSWERS,
+    Requirement,
+    State,
+    Wanted,
+    in_words,
+    judge_requirement,
+    parse_requirement,
+)
 
-ORIGIN = "commit message"
 _TOPICS = (
     (re.compile(r"\bsync(?:s|hroni[sz]\w*)?\b|\.item\(\)", re.IGNORECASE), "syncs_grow_with_tensors"),
     (re.compile(r"\blaunch\w*|\bkernels?\b", re.IGNORECASE), "launches_grow_with_tensors"),
@@ -27,6 +33,7 @@ _SAME = re.compile(
 _TESTS_PASS = re.compile(r"\btests?\b.*\bpass\w*|\bpass\w*\b.*\btests?\b", re.IGNORECASE)
 TESTS = "tests"
 """What stands for a probe where a message says that tests pass."""
+NOT_RUN = "run them at both revisions with --tests COMMAND"
 _FEWER = re.compile(
     r"\breduc\w+|\bcut\w*|\bfewer\b|\bless\b|\blower\w*|\beliminat\w+|\bremov\w+|\breplac\w+|\bavoid\w*|\bsingle\b|\bone\b",
     re.IGNORECASE,
@@ -53,8 +60,26 @@ def claims_of_commits(commits: Iterable[Commit], comparison: Comparison) -> tupl
     found: dict[tuple[str, str], Requirement] = {}
     for commit in commits:
         for said in _claims(commit.message):
-            found.setdefault((said.text, said.probe), _judged(said, comparison))
+            found.setdefault((said.text, said.probe), _judged(said, "commit message", comparison))
     return tuple(found.values())
+
+
+_BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[[ xX]\]\s+(?P<text>.+?)\s*$", re.MULTILINE)
+
+
+def claims_of_plan(plan: str, comparison: Comparison) -> tuple[Requirement, ...]:
+    """Each checkbox of a plan in Markdown: a requirement by `parse_requirement`, or a claim as in a commit message."""
+    found = []
+    for match in _BOX.finditer(plan):
+        text = match["text"].replace("`", "")
+        try:
+            found.append(judge_requirement(parse_requirement(text), comparison))
+        except ValueError:
+            claims = list(_claims(text))
+            found += [_judged(each, "plan", comparison) for each in claims]
+            if not claims:
+                found.append(Requirement(text, "plan", State.NOT_MEASURABLE, "no probe measures it"))
+    return tuple(found)
 
 
 def _claims(message: str) -> Iterator[_Said]:
@@ -87,29 +112,29 @@ def _split(text: str) -> Iterator[str]:
             yield part.strip().rstrip(".")
 
 
-def _judged(said: _Said, comparison: Comparison) -> Requirement:
+def _judged(said: _Said, origin: str, comparison: Comparison) -> Requirement:
     if said.probe == TESTS:
-        return Requirement(said.text, ORIGIN, ClaimState.UNTESTED, "the checkout's own tests are not run here")
+        return Requirement(said.text, origin, State.NOT_MEASURABLE, NOT_RUN)
     if said.probe == SAME_ANSWERS:
-        return judge_requirement(Wanted(said.text, ORIGIN, SAME_ANSWERS, "same"), comparison)
+        return judge_requirement(Wanted(said.text, origin, SAME_ANSWERS, "same"), comparison)
     asked = [one for one in comparison.contrasts if one.probe == said.probe]
     if said.probe in _DEFECTS or not asked:
-        wanted = parse_requirement(f"{said.probe}: {Change.FIXED.value}", ORIGIN)
+        wanted = parse_requirement(f"{said.probe}: {Change.FIXED.value}", origin)
         judged = judge_requirement(wanted, comparison)
     else:
         judged = _judge_fewer(said, asked)
-    return Requirement(said.text, ORIGIN, judged.state, judged.message, judged.evidence)
+    return Requirement(said.text, origin, judged.state, judged.message, judged.evidence)
 
 
 def _judge_fewer(said: _Said, asked: list[Contrast]) -> Requirement:
     """Fewer of something: constant at the head where it says so, growing at the base where it says that."""
     known = [one for one in asked if one.change not in (Change.NOT_COMPARABLE, Change.NOT_APPLICABLE)]
     if not known:
-        return Requirement(said.text, ORIGIN, ClaimState.UNTESTED, asked[0].reason)
+        return Requirement(said.text, "", State.NOT_MEASURABLE, asked[0].reason)
     wrong = [message for one in known if (message := _why_wrong(said.text, one))]
-    state = ClaimState.REFUTED if wrong else ClaimState.CONFIRMED
+    state = State.NOT_MET if wrong else State.MET
     messages = dict.fromkeys(wrong or map(in_words, known))
-    return Requirement(said.text, ORIGIN, state, "; ".join(messages), known[0].evidence)
+    return Requirement(said.text, "", state, "; ".join(messages), known[0].evidence)
 
 
 def _why_wrong(text: str, contrast: Contrast) -> str:

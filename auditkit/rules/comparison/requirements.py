@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from auditkit.model.enums import Outcome
 from auditkit.model.revisions.comparison import Change, Comparison, Contrast, Trend
-from auditkit.model.revisions.implementation_review import ClaimState, Requirement
 
 SAME_ANSWERS = "answers"
-"""What stands for a probe where the answers themselves are required to be the same."""
+"""What stands for a probe where the returned numbers themselves are required to be the same."""
 _WORDS = frozenset(word.value for word in (*Outcome, *Change)) | {Trend.BETTER.value, Trend.SAME.value}
 _FORM = re.compile(r"(?P<probe>[a-z_]\w*)\s*:\s*(?P<word>[a-z_ -]+)")
 _LAW = re.compile(r"(?P<probe>[a-z_]\w*)\s+law(?:\s+at\s+fix)?\s*=\s*(?P<law>\S.*)")
 FORMS = "PROBE: not_reproduced, PROBE: fixed, PROBE law = O(1), answers: same"
-_STATES = (ClaimState.REFUTED, ClaimState.UNTESTED, ClaimState.CONFIRMED)
 _MOST_TARGETS = 3
 BEFORE = "met already before"
-"""How a requirement is told that the change had nothing to do for."""
+"""Begins the message of a requirement for which the change had nothing to do."""
+
+
+class State(StrEnum):
+    """What the measurements show of a requirement, the gravest first."""
+
+    NOT_MET = "not met"
+    NOT_MEASURABLE = "not measurable"
+    MET = "met"
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Something that the change has to do, and what was measured of it.
+
+    `origin` is who says so: `commit message`, `plan`, `probe`.
+    """
+
+    text: str
+    origin: str
+    state: State
+    message: str
+    evidence: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,7 +53,7 @@ class Wanted:
     law: str = ""
 
 
-def parse_requirement(text: str, origin: str = "required") -> Wanted:
+def parse_requirement(text: str, origin: str = "plan") -> Wanted:
     """Read `PROBE: WORD` (an outcome at the head, a change, `better`, `same`) or `PROBE law = LAW` (at the head).
 
     Raises ValueError that states what is wrong.
@@ -58,24 +78,24 @@ def judge_requirement(wanted: Wanted, comparison: Comparison) -> Requirement:
         return _judge_answers(wanted, comparison)
     contrasts = [one for one in comparison.contrasts if one.probe == wanted.probe]
     if not contrasts:
-        return Requirement(wanted.text, wanted.origin, ClaimState.UNTESTED, f"{wanted.probe} was not asked")
+        return Requirement(wanted.text, wanted.origin, State.NOT_MEASURABLE, f"{wanted.probe} was not run")
     judged = [(one, *_judge(wanted, one)) for one in contrasts]
-    state = min((state for _, state, _ in judged), key=_STATES.index)
+    state = min((state for _, state, _ in judged), key=list(State).index)
     telling = [(one, message) for one, found, message in judged if found is state]
     messages = dict.fromkeys(message for _, message in telling[:_MOST_TARGETS])
     return Requirement(wanted.text, wanted.origin, state, "; ".join(messages), telling[0][0].evidence)
 
 
-def _judge(wanted: Wanted, contrast: Contrast) -> tuple[ClaimState, str]:
+def _judge(wanted: Wanted, contrast: Contrast) -> tuple[State, str]:
     if contrast.change is Change.NOT_COMPARABLE and wanted.word not in ("", contrast.change.value):
-        return ClaimState.UNTESTED, contrast.reason
+        return State.NOT_MEASURABLE, contrast.reason
     if wanted.law:
         laws = [side.law if side is not None else "" for side in (contrast.base, contrast.head)]
         is_like = [_is_law(law, wanted.law) for law in laws]
         if not laws[1]:
-            return ClaimState.UNTESTED, f"{contrast.probe} fitted no law at the head"
+            return State.NOT_MEASURABLE, f"{contrast.probe} fitted no law at the head"
         before = f"{BEFORE}: " if is_like == [True, True] else ""
-        return (ClaimState.CONFIRMED if is_like[1] else ClaimState.REFUTED), before + in_words(contrast)
+        return (State.MET if is_like[1] else State.NOT_MET), before + in_words(contrast)
     if wanted.word in [trend.value for trend in Trend]:
         is_met = contrast.trend.value == wanted.word or (wanted.word == "better" and contrast.change is Change.FIXED)
     elif wanted.word in [outcome.value for outcome in Outcome]:
@@ -83,10 +103,10 @@ def _judge(wanted: Wanted, contrast: Contrast) -> tuple[ClaimState, str]:
         outcome = contrast.head.outcome if contrast.head else Outcome.NOT_REPRODUCED
         is_met = outcome.value == wanted.word
         if is_met and contrast.base is not None and contrast.base.outcome.value == wanted.word:
-            return ClaimState.CONFIRMED, f"{BEFORE}: {in_words(contrast)}"
+            return State.MET, f"{BEFORE}: {in_words(contrast)}"
     else:
         is_met = contrast.change.value == wanted.word
-    return (ClaimState.CONFIRMED if is_met else ClaimState.REFUTED), in_words(contrast)
+    return (State.MET if is_met else State.NOT_MET), in_words(contrast)
 
 
 def in_words(contrast: Contrast) -> str:
@@ -103,7 +123,7 @@ def in_words(contrast: Contrast) -> str:
 
 
 def _is_law(found: str, wanted: str) -> bool:
-    """Return whether a fitted law such as `3n+1` is the wanted one, or has its order: `O(1)` or `O(n)`."""
+    """Whether a fitted law such as `3n+1` is the wanted one, or has its order: `O(1)` or `O(n)`."""
     order = re.fullmatch(r"O\((1|n)\)", wanted, re.IGNORECASE)
     if order is None or not found:
         return found.replace(" ", "") == wanted.replace(" ", "")
@@ -113,24 +133,18 @@ def _is_law(found: str, wanted: str) -> bool:
 def _judge_answers(wanted: Wanted, comparison: Comparison) -> Requirement:
     answers = [answer for target in comparison.targets for answer in target.answers]
     if not answers:
-        return Requirement(wanted.text, wanted.origin, ClaimState.UNTESTED, "no answers were compared")
+        return Requirement(wanted.text, wanted.origin, State.NOT_MEASURABLE, "no returned numbers were compared")
     agreeing = sum(one.agrees for one in answers)
     message = f"{agreeing} of {len(answers)} numbers agree within rounding"
-    state = ClaimState.CONFIRMED if agreeing == len(answers) else ClaimState.REFUTED
+    state = State.MET if agreeing == len(answers) else State.NOT_MET
     return Requirement(wanted.text, wanted.origin, state, message, "measured")
 
 
-def judge_all(wanted: Sequence[Wanted], comparison: Comparison) -> tuple[Requirement, ...]:
-    """Every requirement, each wording once."""
-    once = {(one.text, one.origin): one for one in wanted}
-    return tuple(judge_requirement(one, comparison) for one in once.values())
-
-
 def outcomes_as_requirements(comparison: Comparison) -> tuple[Requirement, ...]:
-    """Where nobody required anything: what reproduced at either revision must not at the head."""
+    """Return one for each finding of either revision: where nothing is required, it must not reproduce at the head."""
     found = []
     for one in comparison.contrasts:
         if one.change in (Change.FIXED, Change.INTRODUCED, Change.STILL_REPRODUCED):
-            state = ClaimState.CONFIRMED if one.change is Change.FIXED else ClaimState.REFUTED
+            state = State.MET if one.change is Change.FIXED else State.NOT_MET
             found.append(Requirement(f"{one.probe}: not reproduced", "probe", state, in_words(one), one.evidence))
     return tuple(found)

@@ -12,11 +12,11 @@ from auditkit import sandbox
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Environment, ProbeResult, Run
 from auditkit.model.runs.target import Target
+from auditkit.model.text import listed
 from auditkit.probing.checkouts.checkout import OpenCheckout
 from auditkit.probing.hosts.results import TargetRun, environment_of_runs, read_target
 from auditkit.probing.hosts.runner import TRAFFIC, in_parallel, run_target
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.rules.reports.words import listed
 from auditkit.workflows.audit.ownership import TorchItself
 from auditkit.workflows.audit.run_options import RunOptions
 

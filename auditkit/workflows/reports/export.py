@@ -1,4 +1,4 @@
-"""A run in the formats that other programs read: SARIF, JUnit, GitLab's code quality, CSV, a page, a job's summary."""
+"""A run in the formats of other programs: SARIF, JUnit, GitLab's code quality, CSV; and as a page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from auditkit.files import ensure_writable, write_file
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Run
 from auditkit.probing.checkouts.checkout import parse_checkout
-from auditkit.rendering.html.run_page import run_page
-from auditkit.rendering.job_summary import job_summary
-from auditkit.rules.reports.audit import Sources
+from auditkit.rendering.html.page import html_page
+from auditkit.rendering.page import markdown_page
+from auditkit.rendering.run_page import run_page
+from auditkit.rules.reports.causes import Sources
 from auditkit.workflows.fixes.file_change import prefix_of
 
 _Probes = Mapping[str, ProbeInfo]
@@ -29,9 +30,11 @@ _FORMS: Mapping[str, Callable[[Run, _Probes, str], bytes]] = {
     "junit": lambda run, _, prefix: run_junit(run, prefix),
     "gitlab": lambda run, probes, prefix: json_text(run_gitlab(run, probes, prefix)),
     "csv": lambda run, _, prefix: run_csv(run, prefix),
-    "html": lambda run, probes, _: run_page(Sources(run, probes)),
-    "summary": lambda run, _, prefix: job_summary(run, prefix),
+    "html": lambda run, probes, prefix: html_page(run_page(Sources(run, probes, prefix=prefix))),
+    "summary": lambda run, probes, prefix: cut(markdown_page(run_page(Sources(run, probes, prefix=prefix)))),
 }
+MOST_BYTES = 900_000
+"""GitHub drops a job's summary of more than 1 MiB without a word."""
 
 
 def check_outputs(files: Mapping[str, Path], source: Path | None = None) -> None:
@@ -66,6 +69,16 @@ def write_outputs(run: Run, files: Mapping[str, Path], probes: _Probes) -> None:
     made = {file: _FORMS[form](run, probes, prefix) for form, file in files.items()}
     for file, data in made.items():
         write_file(file, data)
+
+
+def cut(document: bytes, most_bytes: int = MOST_BYTES) -> bytes:
+    """The lines of a document that fit; the last one says how many do not."""
+    if len(document) <= most_bytes:
+        return document
+    kept = document[: most_bytes - 200].rpartition(b"\n")[0]
+    left = document.count(b"\n") - kept.count(b"\n") - 1
+    said = f"**Left out: {left} more lines.** `auditkit export RUN.json --csv FILE` has every result."
+    return kept + b"\n\n" + said.encode() + b"\n"
 
 
 def json_text(document: Any) -> bytes:

@@ -99,13 +99,6 @@ def run_sweep(request: SweepRequest, tell: Callable[[Event], None] = lambda _: N
         return _Sweep(request, folder, tell).run()
 
 
-def keys_to_ask(request: SweepRequest) -> list[str]:
-    """The jobs that `run_sweep` would ask; it changes nothing. Raises BadInputError for a folder of another version."""
-    folder = ResultsFolder(request.folder.absolute())
-    done = folder.answered() if request.again else folder.answered() | folder.failed()
-    return [job.key for job in _left(request, done)]
-
-
 def _left(request: SweepRequest, done: Collection[str]) -> Iterator[Job]:
     return (job for job in request.jobs if job.key not in done and (not request.only or job.key in request.only))
 

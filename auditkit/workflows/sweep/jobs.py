@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from auditkit.errors import BadInputError
 from auditkit.model.codec import Record, encode
@@ -125,12 +125,11 @@ def read_plan(path: Path) -> list[Job]:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise BadInputError(f"{path}: {why}", "auditkit sweep plan FILE.yaml > plan.jsonl writes a plan") from None
     jobs: dict[str, Job] = {}
-    known: dict[Any, Any] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
-            job = _shared(Job.from_json(json.loads(line)), known)
+            job = Job.from_json(json.loads(line))
         except ValueError as error:
             hint = "a plan is what auditkit sweep plan FILE.yaml prints, one job a line"
             raise BadInputError(f"{path}:{number}:1: no job: {error}", hint) from None
@@ -143,16 +142,6 @@ def read_plan(path: Path) -> list[Job]:
     if not jobs:
         raise BadInputError(f"{path} has no job", "auditkit sweep plan FILE.yaml > plan.jsonl writes a plan")
     return list(jobs.values())
-
-
-def _shared(job: Job, known: dict[Any, Any]) -> Job:
-    """The job with what it has in common with those before it: ten thousand of them share few environments."""
-    for name in ("repository", "revision", "name", "probes", "environment", "resources"):
-        value = getattr(job, name)
-        object.__setattr__(job, name, known.setdefault(value, value))
-    settings = encode(job.settings)
-    object.__setattr__(job, "settings", known.setdefault(json.dumps(settings), job.settings))
-    return job
 
 
 @dataclass(frozen=True)

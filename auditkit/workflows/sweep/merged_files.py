@@ -11,8 +11,9 @@ from auditkit.files import write_file
 from auditkit.model.runs.run import Run
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.rendering.html.run_page import run_page
-from auditkit.rules.reports.audit import Sources
+from auditkit.rendering.html.page import html_page
+from auditkit.rendering.run_page import run_page
+from auditkit.rules.reports.causes import Sources
 from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.audit.filing import Paperwork, Root, file_run
 from auditkit.workflows.reports.export import json_text
@@ -20,7 +21,7 @@ from auditkit.workflows.sweep.folder import ResultsFolder
 from auditkit.workflows.sweep.jobs import Job
 from auditkit.workflows.sweep.merge import Merged, Subject
 from auditkit.workflows.sweep.repositories import is_url
-from auditkit.workflows.sweep.tables import jobs_csv, markdown_table, matrix_csv
+from auditkit.workflows.sweep.tables import checkouts_section, jobs_csv, markdown_table, matrix_csv
 
 RUN, PAGE, TABLE, CSV, JOBS, TICKETS = (
     "matrix.json", "matrix.html", "matrix.md", "matrix.csv", "jobs.csv", "tickets",
@@ -40,9 +41,10 @@ def write_merged(merged: Merged, folder: ResultsFolder, jobs: Sequence[Job], out
 
     Raises StoreConflictError where one cannot be written.
     """
+    page = run_page(Sources(merged.run, load_catalog()))
     files = {
         RUN: json_text(merged.run.to_json()),
-        PAGE: run_page(Sources(merged.run, load_catalog())),
+        PAGE: html_page(replace(page, sections=(checkouts_section(merged), *page.sections))),
         TABLE: markdown_table(merged),
         CSV: matrix_csv(merged),
         JOBS: jobs_csv(folder, jobs),

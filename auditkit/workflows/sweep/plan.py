@@ -30,7 +30,7 @@ def jobs_of(plan: PlanFile, clones: Path | None = None) -> Iterator[Job]:
     BadInputError for a revision or a probe that is not there, with the place in the plan that names it.
     """
     catalog = load_catalog()
-    probes = _probes(plan, catalog)
+    probes = tuple(probe.id for probe in select(catalog, plan.probes)) if plan.probes else ()
     memory_mb = plan.memory_mb if plan.memory_mb is not None else _memory_mb(plan, probes, catalog)
     for checkout in plan.checkouts:
         environments = _environments(plan, checkout)
@@ -84,14 +84,6 @@ def _is_left_out(
         "device": device.value,
     }
     return any(all(said[key] == value for key, value in words) for words in plan.without)
-
-
-def _probes(plan: PlanFile, catalog: dict[str, ProbeInfo]) -> tuple[str, ...]:
-    """The ids that are named, and all of the named contracts; none where an audit's usual ones are meant."""
-    named = [probe.id for probe in select(catalog, plan.probes)] if plan.probes else []
-    usual = select(catalog, (), plan.style) if plan.contracts else []
-    covered = [one.id for one in usual if one.scope == "target" and set(one.contracts) & set(plan.contracts)]
-    return tuple(dict.fromkeys((*named, *covered)))
 
 
 def _memory_mb(plan: PlanFile, probes: Sequence[str], catalog: dict[str, ProbeInfo]) -> int:

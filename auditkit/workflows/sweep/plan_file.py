@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from auditkit.errors import BadInputError
-from auditkit.model.enums import Contract, DeviceChoice
+from auditkit.model.enums import DeviceChoice
 from auditkit.store.config.yaml_reader import YamlReader
 from auditkit.workflows.sweep.repositories import is_url, short_name
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from auditkit.store.config.yaml_reader import Node
 
 KEYS = (
-    "checkouts", "torch", "pythons", "interpreters", "devices", "probes", "contracts", "requirements", "torch_index",
+    "checkouts", "torch", "pythons", "interpreters", "devices", "probes", "requirements", "torch_index",
     "exclude", "without", "time_limit", "probe_time_limit", "memory_mb", "style",
 )  # fmt: skip
 CHECKOUT_KEYS = ("path", "url", "name", "revisions", "requirements", "exclude", "config", "targets")
@@ -45,7 +45,7 @@ class Checkout:
 class PlanFile:
     """Checkouts, and what each is crossed with: every torch with every Python, every interpreter, every device.
 
-    `contracts` are asked in full, beside the named `probes`. `without` leaves out what all of a mapping's words name.
+    `without` leaves out what all of a mapping's words name.
     `memory_mb` of None is what the probes declare. Times are seconds.
     """
 
@@ -55,7 +55,6 @@ class PlanFile:
     interpreters: tuple[str, ...] = ()
     devices: tuple[DeviceChoice, ...] = (DeviceChoice.AUTO,)
     probes: tuple[str, ...] = ()
-    contracts: tuple[Contract, ...] = ()
     requirements: tuple[str, ...] | None = None
     torch_index: str = ""
     exclude: tuple[str, ...] = ()
@@ -130,9 +129,8 @@ class _PlanReader:
             "torch": lambda node: self.versions(node, "torch"),
             "pythons": lambda node: self.versions(node, "pythons"),
             "interpreters": lambda node: tuple(self.path(text) for text in self.texts(node, "interpreters")),
-            "devices": lambda node: self.named(node, "devices", DeviceChoice),
+            "devices": self.devices,
             "probes": lambda node: self.texts(node, "probes"),
-            "contracts": lambda node: self.named(node, "contracts", Contract),
             "requirements": lambda node: self.texts(node, "requirements"),
             "torch_index": lambda node: self.reader.text_of(node, "torch_index") or "",
             "exclude": lambda node: self.texts(node, "exclude"),
@@ -198,16 +196,16 @@ class _PlanReader:
                 self.reader.report(item, f"{self.scalar(item)!r} is no version", "such as 2.9 or 3.12")
         return tuple(dict.fromkeys(map(self.scalar, items)))
 
-    def named(self, node: Node, what: str, kind: Any) -> tuple[Any, ...]:
-        return tuple(self._named(node, what, kind))
-
-    def _named(self, node: Node, what: str, kind: Any) -> Iterator[Any]:
-        for item in self.reader.items(node, what):
+    def devices(self, node: Node) -> tuple[DeviceChoice, ...]:
+        known = {one.value: one for one in DeviceChoice}
+        found = []
+        for item in self.reader.items(node, "devices"):
             text = self.scalar(item)
-            try:
-                yield kind(text)
-            except ValueError:
-                self.reader.report_unknown(item, f"unknown word {text!r} in {what}", text, [one.value for one in kind])
+            if text in known:
+                found.append(known[text])
+            else:
+                self.reader.report_unknown(item, f"unknown word {text!r} in devices", text, list(known))
+        return tuple(found)
 
     def path(self, text: str) -> str:
         return _absolute(text, self.folder)

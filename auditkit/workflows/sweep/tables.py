@@ -1,16 +1,15 @@
-"""A merged sweep as tables: in Markdown by checkout and column, in CSV by question, and by job."""
+"""A merged sweep by checkout and environment, on a page and in Markdown; in CSV by question, and by job."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from auditkit.exporters.table import csv_bytes
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import Run
-from auditkit.model.text import inert_line
 from auditkit.rendering.markdown import cell
+from auditkit.rendering.page import Cell, Grid, Items, Section
 from auditkit.workflows.sweep.folder import ResultsFolder
 from auditkit.workflows.sweep.jobs import Job
 from auditkit.workflows.sweep.merge import Merged, Told
@@ -20,31 +19,46 @@ _JOB_COLUMNS = (
     "key", "name", "repository", "revision", "python", "torch", "device", "status", "reason", "findings", "answers",
     "node", "seconds", "cpu_seconds", "memory_mb", "attempts",
 )  # fmt: skip
-# What a spreadsheet takes for the beginning of a formula.
-_FORMULA = ("=", "+", "-", "@")
 
 
 def markdown_table(merged: Merged) -> bytes:
-    """A row for each checkout, a column for each place: its own findings by severity, of all questions answered.
+    """A row for each checkout, a column for each environment: its own findings by severity, of all results.
 
-    What is torch's own is counted apart. Why a cell has no answer stands below, each reason once.
+    What is torch's own is counted apart. Why a cell has no result stands below, each reason once.
     """
-    reasons: dict[str, int] = {}
+    rows, reasons = _cells(merged)
     lines = [_row(["checkout", "revision", *merged.columns]), _row(["---"] * (len(merged.columns) + 2))]
-    for subject in merged.subjects:
-        cells = [_cell(subject.told.get(column), reasons) for column in merged.columns]
-        lines.append(_row([cell(subject.name), f"`{subject.job.revision[:10]}`", *cells]))
-    lines += [""] * bool(reasons)
-    lines += [f"{number}. {cell(reason)}" for reason, number in reasons.items()]
+    for subject, cells in zip(merged.subjects, rows, strict=True):
+        revision = f"`{subject.job.revision[:10]}`"
+        lines.append(_row([cell(subject.name), revision, *(each.word for each in cells)]))
+    lines += ["", *(f"{number}. {cell(reason)}" for reason, number in reasons.items())] if reasons else []
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 
-def _cell(told: Told | None, reasons: dict[str, int]) -> str:
+def checkouts_section(merged: Merged) -> Section:
+    """The same table as the first section of a page."""
+    rows, reasons = _cells(merged)
+    names = [f"{one.name} {one.job.revision[:10]}".strip() for one in merged.subjects]
+    grid = Grid("Findings of each checkout in each environment", "checkout", merged.columns,
+                tuple(zip(names, map(tuple, rows), strict=True)))  # fmt: skip
+    told = tuple((f"{number}. {reason}",) for reason, number in reasons.items())
+    return Section("Checkouts by environment", (grid, *([Items(told)] if told else ())), anchor="checkouts")
+
+
+def _cells(merged: Merged) -> tuple[list[list[Cell]], dict[str, int]]:
+    """The cells of each checkout, and the number of each reason for no result."""
+    reasons: dict[str, int] = {}
+    return [[_cell(one.told.get(at), at, reasons) for at in merged.columns] for one in merged.subjects], reasons
+
+
+def _cell(told: Told | None, column: str, reasons: dict[str, int]) -> Cell:
     if told is None:
-        return "not planned"
+        return Cell(column, "none", "", "not planned")
     if told.run is None or not any(one.outcome in _ANSWERS for one in told.run.results):
-        return f"no answer ({reasons.setdefault(_why(told), len(reasons) + 1)})"
-    return findings_in_words(told.run)
+        return Cell(column, "error", "!", f"no answer ({reasons.setdefault(_why(told), len(reasons) + 1)})")
+    words = findings_in_words(told.run)
+    is_found = not words.startswith("0 ")
+    return Cell(column, *(("reproduced", "✗") if is_found else ("not_reproduced", "✓")), words)
 
 
 def _why(told: Told) -> str:
@@ -71,7 +85,7 @@ def _row(cells: Sequence[str]) -> str:
 def matrix_csv(merged: Merged) -> bytes:
     """RFC 4180 in UTF-8: a line for each question, with what every column said of it."""
     heading = ("severity", "outcome", "probe", "target", "file", "line", "fingerprint", *merged.columns)
-    return _csv([heading, *_questions(merged)])
+    return csv_bytes([heading, *_questions(merged)])
 
 
 def _questions(merged: Merged) -> Iterator[Sequence[object]]:
@@ -84,7 +98,7 @@ def _questions(merged: Merged) -> Iterator[Sequence[object]]:
 
 def jobs_csv(folder: ResultsFolder, jobs: Sequence[Job]) -> bytes:
     """RFC 4180 in UTF-8: a line for each job, with where it ran, how long it took, and why it has no answer."""
-    return _csv([_JOB_COLUMNS, *(_job(folder, job) for job in jobs)])
+    return csv_bytes([_JOB_COLUMNS, *(_job(folder, job) for job in jobs)])
 
 
 def _job(folder: ResultsFolder, job: Job) -> Sequence[object]:
@@ -105,12 +119,3 @@ def _job(folder: ResultsFolder, job: Job) -> Sequence[object]:
         return (*head, *spec, "not asked", "", *[""] * 7)
     ends = ("", "", failure.node, failure.seconds, "", "", failure.attempts)
     return (*head, *spec, failure.kind, failure.reason, *ends)
-
-
-def _csv(rows: Sequence[Sequence[object]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    for row in rows:
-        words = [inert_line(str(each)) for each in row]
-        writer.writerow([f"'{word}" if word.startswith(_FORMULA) else word for word in words])
-    return text.getvalue().encode("utf-8")

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.project_files import ROOT, Ended, auditkit
+from auditkit.model.schemas import schema
+from tests.project_files import Ended, auditkit
 from tests.second_interpreter import make_interpreter
 
 pytestmark = pytest.mark.acceptance
@@ -111,8 +112,7 @@ def test_arms_stand_side_by_side_where_they_fit(checkout: Path) -> None:
 
 def test_the_document_holds_every_arm(document: dict[str, Any], pythons: tuple[Path, Path]) -> None:
     """The old keys speak of all arms, `matrix` holds each one's own run, and the schema knows it all."""
-    schema = json.loads((ROOT / "docs" / "schema" / "run.schema.json").read_text("utf-8"))
-    Draft202012Validator(schema).validate(document)
+    Draft202012Validator(schema("run")).validate(document)
     assert [arm["run"]["interpreter"] for arm in document["matrix"]] == [str(python) for python in pythons]
     assert [[result["outcome"] for result in arm["results"]] for arm in document["matrix"]] == [
         ["reproduced", "reproduced", "not_applicable"],

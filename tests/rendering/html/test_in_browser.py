@@ -10,8 +10,11 @@ import pytest
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import Arm, ArmOutcome
-from auditkit.rendering.html.run_page import run_page
-from auditkit.rules.reports.audit import Sources
+from auditkit.rendering.comparison_page import comparison_page
+from auditkit.rendering.html.page import html_page
+from auditkit.rendering.run_page import run_page
+from auditkit.rules.comparison.review import review_of
+from auditkit.rules.reports.causes import Sources
 from auditkit.tickets.report import html_report, read_tickets
 from auditkit.tickets.store import TicketFolder
 from auditkit.workflows.history.compare import compare_runs
@@ -71,7 +74,7 @@ def matrix_run() -> bytes:
     )
     found = replace(waiting(3, 1), arm=labels[0], arms=arms)
     runs = tuple(Arm(label, run_of(found)) for label in labels)
-    return run_page(Sources(run_of(found, OVERFLOW, matrix=runs), {}))
+    return html_page(run_page(Sources(run_of(found, OVERFLOW, matrix=runs), {})))
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +94,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     put(tickets, "B7-PT-01.md", ticket_text("B7-PT-01", "wont-fix"))
     git(folder, "commit", "-qam", "fixed")
     written = {
-        "run": run_page(Sources(base, {})),
-        "two": run_page(Sources(head, {}), compare_runs(base, head)),
+        "run": html_page(run_page(Sources(base, {}))),
+        "two": html_page(comparison_page(review_of(compare_runs(base, head), ()), {})),
         "matrix": matrix_run(),
-        "nothing": run_page(Sources(run_of(), {})),
-        "hostile": run_page(Sources(hostile_run(), {})),
+        "nothing": html_page(run_page(Sources(run_of(), {}))),
+        "hostile": html_page(run_page(Sources(hostile_run(), {}))),
         "board": html_report(*read_tickets(TicketFolder(tickets)), "tickets"),
     }
     return {name: put(folder, f"{name}.html", data) for name, data in written.items()}

@@ -7,12 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from auditkit.model.enums import Outcome, Reason, Severity
-from auditkit.model.revisions.implementation_review import Assessment, ClaimState, Requirement
-from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.rules.comparison.commit_claims import claims_of_commits, sentences
-from auditkit.rules.comparison.implementation_review import assess, review_of
-from auditkit.rules.comparison.requirements import judge_requirement, outcomes_as_requirements, parse_requirement
+from auditkit.model.enums import Outcome, Reason
+from auditkit.rules.comparison.commit_claims import claims_of_commits, claims_of_plan, sentences
+from auditkit.rules.comparison.requirements import (
+    Requirement,
+    State,
+    judge_requirement,
+    outcomes_as_requirements,
+    parse_requirement,
+)
+from auditkit.rules.comparison.review import Assessment, review_of
 from tests.compared_results import (
     LAUNCHES,
     MEMORY,
@@ -26,27 +30,27 @@ from tests.compared_results import (
     result,
 )  # fmt: skip
 
-CONFIRMED, REFUTED, UNTESTED = ClaimState.CONFIRMED, ClaimState.REFUTED, ClaimState.UNTESTED
+MET, NOT_MET, NOT_MEASURABLE = State.MET, State.NOT_MET, State.NOT_MEASURABLE
 
 
 @pytest.mark.parametrize(
     ("text", "state"),
     [
-        (f"{LAUNCHES}: fixed", CONFIRMED),
-        (f"{LAUNCHES}: better", CONFIRMED),
-        (f"{LAUNCHES} law = O(1)", CONFIRMED),
-        (f"{LAUNCHES} law = O(n)", REFUTED),
-        (f"{LAUNCHES} law = 5", CONFIRMED),
-        (f"{OVERFLOW} law = O(1)", UNTESTED),
-        (f"{SYNCS}: fixed", REFUTED),
-        (f"{SYNCS}: not-reproduced", CONFIRMED),
-        (f"{MEMORY}: not_reproduced", REFUTED),
-        (f"{OVERFLOW}: still reproduced", CONFIRMED),
-        ("mutates_gradients: fixed", UNTESTED),
-        ("answers: same", CONFIRMED),
+        (f"{LAUNCHES}: fixed", MET),
+        (f"{LAUNCHES}: better", MET),
+        (f"{LAUNCHES} law = O(1)", MET),
+        (f"{LAUNCHES} law = O(n)", NOT_MET),
+        (f"{LAUNCHES} law = 5", MET),
+        (f"{OVERFLOW} law = O(1)", NOT_MEASURABLE),
+        (f"{SYNCS}: fixed", NOT_MET),
+        (f"{SYNCS}: not-reproduced", MET),
+        (f"{MEMORY}: not_reproduced", NOT_MET),
+        (f"{OVERFLOW}: still reproduced", MET),
+        ("mutates_gradients: fixed", NOT_MEASURABLE),
+        ("answers: same", MET),
     ],
 )
-def test_a_requirement_is_met_refuted_or_untested(text: str, state: ClaimState) -> None:
+def test_a_requirement_is_met_refuted_or_untested(text: str, state: State) -> None:
     assert judge_requirement(parse_requirement(text), comparison()).state is state
 
 
@@ -61,7 +65,7 @@ def test_a_requirement_is_met_refuted_or_untested(text: str, state: ClaimState) 
 def test_what_was_met_already_before_is_told_so(text: str, is_old: bool) -> None:
     """A change is no reason for what holds without it."""
     judged = judge_requirement(parse_requirement(text), comparison())
-    assert (judged.state, judged.message.startswith("met already before: ")) == (CONFIRMED, is_old)
+    assert (judged.state, judged.message.startswith("met already before: ")) == (MET, is_old)
 
 
 @pytest.mark.parametrize("text", [f"{SYNCS}: quick", SYNCS, f"{SYNCS} law", "", f"{SYNCS} sync_count = many things"])
@@ -74,8 +78,8 @@ def test_an_error_meets_no_requirement() -> None:
     """Not even that it be not reproduced."""
     broken = result(OVERFLOW, Outcome.ERROR, reason=Reason.CRASH)
     found = comparison([before()[3]], [broken])
-    assert judge_requirement(parse_requirement(f"{OVERFLOW}: not_reproduced"), found).state is UNTESTED
-    assert judge_requirement(parse_requirement(f"{OVERFLOW}: fixed"), found).state is UNTESTED
+    assert judge_requirement(parse_requirement(f"{OVERFLOW}: not_reproduced"), found).state is NOT_MEASURABLE
+    assert judge_requirement(parse_requirement(f"{OVERFLOW}: fixed"), found).state is NOT_MEASURABLE
 
 
 def test_what_a_commit_claims_is_held_against_what_was_measured() -> None:
@@ -83,13 +87,13 @@ def test_what_a_commit_claims_is_held_against_what_was_measured() -> None:
     found = comparison()
     claims = {one.text: (one.state, one.message) for one in claims_of_commits(found.changes.commits, found)}
     assert {text: state for text, (state, _) in claims.items()} == {
-        "perf: one kernel for all gradients": CONFIRMED,
-        "Reduces CUDA syncs from O(n_params) to O(1) per gradient group": REFUTED,
-        "Fewer kernel launches": CONFIRMED,
-        "Same results as before": CONFIRMED,
-        "Cuts peak memory": REFUTED,
-        "Fixes the overflow of large norms": REFUTED,
-        "Tests pass": UNTESTED,
+        "perf: one kernel for all gradients": MET,
+        "Reduces CUDA syncs from O(n_params) to O(1) per gradient group": NOT_MET,
+        "Fewer kernel launches": MET,
+        "Same results as before": MET,
+        "Cuts peak memory": NOT_MET,
+        "Fixes the overflow of large norms": NOT_MET,
+        "Tests pass": NOT_MEASURABLE,
     }
     assert claims["Reduces CUDA syncs from O(n_params) to O(1) per gradient group"][1] == (
         "it did not grow with the tensors before: still sound: 1 at the base, 1 at the head"
@@ -105,7 +109,7 @@ def test_sentences_are_told_apart_from_trailers() -> None:
 
 def test_a_claim_about_what_was_not_asked_is_untested() -> None:
     found = comparison([], [])
-    assert {one.state for one in claims_of_commits(found.changes.commits, found)} == {UNTESTED, CONFIRMED}
+    assert {one.state for one in claims_of_commits(found.changes.commits, found)} == {NOT_MEASURABLE, MET}
 
 
 @pytest.mark.parametrize(
@@ -126,29 +130,29 @@ def test_a_claim_about_what_was_not_asked_is_untested() -> None:
         (
             {"base": before()[3:], "head": [result(OVERFLOW, Outcome.ERROR)], "source": ()},
             Assessment.REJECTED,
-            f"{OVERFLOW} was answered at the base and ends in an error at the head: error for n tensors",
+            f"{OVERFLOW} returned a result at the base and ends in an error at the head: error for n tensors",
         ),
         (
             {"head": before(), "source": (), "values": (answers(10.0), answers(math.inf))},
             Assessment.REJECTED,
-            "1 answers of trainer.stats:total_norm are further from the exact norm than before",
+            "1 numbers of trainer.stats:total_norm are further from the exact norm than before",
         ),
         (
             {"head": before(), "source": (), "values": (answers(3.0), answers(4.0))},
             Assessment.NEEDS_WORK,
-            "1 numbers of trainer.stats:total_norm differ, and nothing measured says which is right",
+            "1 numbers of trainer.stats:total_norm differ, and no measurement shows which is right",
         ),
         (
             {"head": before(), "source": (), "values": (answers(math.inf), answers(10.0))},
             Assessment.APPROVED,
-            "0 of 1 answers agree, 1 are nearer the exact norm",
+            "nothing was introduced and nothing got worse",
         ),
     ],
 )
 def test_the_assessment_is_computed_and_says_why(change: dict[str, object], assessment: str, reason: str) -> None:
-    found, reasons = assess(comparison(**change), ())  # type: ignore[arg-type]
-    assert found is assessment
-    assert reason in reasons
+    review = review_of(comparison(**change), ())  # type: ignore[arg-type]
+    assert review.assessment is assessment
+    assert reason in review.reasons
 
 
 def test_a_call_that_raises_on_one_side_is_told_once() -> None:
@@ -156,51 +160,35 @@ def test_a_call_that_raises_on_one_side_is_told_once() -> None:
     error = "RuntimeError: stack expects a non-empty TensorList"
     raises = [replace(one, name="raises", value=error, unit="text") if one.name == "answer" else one
               for one in answers(10.0)]  # fmt: skip
-    _, reasons = assess(comparison(head=before(), source=(), values=(answers(10.0), raises)), ())
-    assert reasons == ["trainer.stats:total_norm raises at the head alone, in 1 case"]
+    review = review_of(comparison(head=before(), source=(), values=(answers(10.0), raises)), ())
+    assert list(review.reasons) == ["trainer.stats:total_norm raises at the head alone, in 1 case"]
 
 
 @pytest.mark.parametrize(
     ("origin", "state", "assessment"),
     [
-        ("required", REFUTED, Assessment.NEEDS_WORK),
-        ("required", UNTESTED, Assessment.NEEDS_WORK),
-        ("required", CONFIRMED, Assessment.APPROVED),
-        ("commit message", REFUTED, Assessment.NEEDS_WORK),
-        ("commit message", UNTESTED, Assessment.APPROVED),
-        ("probe", REFUTED, Assessment.APPROVED),
+        ("plan", NOT_MET, Assessment.NEEDS_WORK),
+        ("plan", NOT_MEASURABLE, Assessment.NEEDS_WORK),
+        ("plan", MET, Assessment.APPROVED),
+        ("commit message", NOT_MET, Assessment.NEEDS_WORK),
+        ("commit message", NOT_MEASURABLE, Assessment.APPROVED),
+        ("probe", NOT_MET, Assessment.APPROVED),
     ],
 )
-def test_what_was_required_counts(origin: str, state: ClaimState, assessment: Assessment) -> None:
+def test_what_was_required_counts(origin: str, state: State, assessment: Assessment) -> None:
     """A claim of a commit that nothing measured says nothing against it; a requirement that nothing measured does."""
     wanted = [Requirement("a", origin, state, "b")]
-    assert assess(comparison(head=before(), source=()), wanted)[0] is assessment
+    assert review_of(comparison(head=before(), source=()), wanted).assessment is assessment
 
 
-def test_a_review_names_every_finding_at_the_head() -> None:
-    """New ones and those that were there, the worst first, with the remedy that the probe recommends."""
-    review = review_of(comparison(), (), load_catalog(), "somebody", "2026-03-04")
-    assert [(one.severity, one.probe, one.change) for one in review.issues] == [
-        (Severity.P1, OVERFLOW, "there before, same"),
-        (Severity.P2, MEMORY, "introduced"),
-        (Severity.P4, "private_torch_api_without_fallback", "introduced"),
-    ]
-    assert all(one.remedy for one in review.issues)
-    rows = {(row.figure, row.case): (row.before, row.after, row.evidence) for row in review.performance}
-    assert rows[LAUNCHES, "law"] == ("3n+1", "5", "simulated")
-    assert rows["sync_count", "tensors=256"] == ("1", "1", "simulated")
-    assert rows["launch_count", "tensors=256"] == ("769", "5", "simulated")
-    assert [(row.case, row.before, row.after, row.evidence) for row in review.impact] == [
-        ("100 tensors", "301", "5", "extrapolated"),
-        ("1,000 tensors", "3,001", "5", "extrapolated"),
-    ]
-    groups = {group.name: (group.asked, group.sound_before, group.sound_after) for group in review.groups}
-    assert groups["Performance bottleneck"] == (2, 1, 2)
-    assert groups["Memory leak / resource issue"] == (1, 1, 0)
+def test_a_plan_is_judged_box_by_box() -> None:
+    plan = f"- [ ] `{LAUNCHES}: fixed`\n- [x] fewer kernel launches\n- [ ] new names\n* no box\n"
+    told = [(one.text, one.state) for one in claims_of_plan(plan, comparison())]
+    assert told == [(f"{LAUNCHES}: fixed", MET), ("fewer kernel launches", MET), ("new names", NOT_MEASURABLE)]
 
 
 def test_outcomes_are_the_requirements_where_nobody_wrote_any() -> None:
     states = {one.text: one.state for one in outcomes_as_requirements(comparison())}
-    assert states[f"{LAUNCHES}: not reproduced"] is CONFIRMED
-    assert states[f"{MEMORY}: not reproduced"] is REFUTED
+    assert states[f"{LAUNCHES}: not reproduced"] is MET
+    assert states[f"{MEMORY}: not reproduced"] is NOT_MET
     assert f"{SYNCS}: not reproduced" not in states

@@ -68,7 +68,7 @@ def test_a_finding_that_a_change_adds_is_new(project: Path) -> None:
     assert [one["ticket"] for one in baseline["known"]] == ["B1-PT-01"]
     assert baseline["against"] == git(project, "rev-parse", "HEAD").strip()
     summary = (project / "s.md").read_text("utf-8")
-    assert summary.startswith("## auditkit: 1 new finding\n")
+    assert "1 new" in summary
     # From the top of the repository, where a host looks for it.
     assert "`code/train/more.py:" in summary
 

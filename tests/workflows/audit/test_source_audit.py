@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from auditkit.model.schemas import schema
 from tests.project_files import ROOT, auditkit
 from tests.source_helpers import DEFAULT, EXPORT, LOOP, PRIVATE, UNTESTED, UNUSED, write
 
@@ -23,8 +24,7 @@ def run_json(*words: object) -> tuple[int, dict]:
     """A run's exit code and its document, which holds to the published schema."""
     ended = auditkit(*words, "--json")
     document = json.loads(ended.stdout)
-    schema = json.loads((ROOT / "docs" / "schema" / "run.schema.json").read_text(encoding="utf-8"))
-    Draft202012Validator(schema).validate(document)
+    Draft202012Validator(schema("run")).validate(document)
     return ended.code, document
 
 

@@ -1,5 +1,0 @@
-"""`auditkit report`: what was found, as a document for people."""
-
-from auditkit.cli.reports.commands import app
-
-__all__ = ["app"]

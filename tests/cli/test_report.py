@@ -1,0 +1,104 @@
+"""`auditkit report`: what is written where, what is refused, and the pages of one file and of tickets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.application import app
+from tests.exporters.exported_runs import ERROR, RUNS, WORST, result, run_of
+from tests.filing_helpers import put, ticket_text
+from tests.source_helpers import write
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return put(tmp_path, "run.json", json.dumps(run_of(result(), WORST).to_json()))
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+
+def test_the_name_of_the_file_or_the_option_chooses_the_form(saved: Path, tmp_path: Path) -> None:
+    page = tmp_path / "new" / "audit.html"
+    done = run(saved, "--output", page)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"wrote {page}\n")
+    assert page.read_text("utf-8") == run(saved, "--format", "html").stdout
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert run(saved).stdout.startswith("# trainer at aaaaaaaaaaaa\n")
+
+
+def test_one_file_has_its_findings_alone_and_who_imports_it(saved: Path, tmp_path: Path) -> None:
+    checkout = write(tmp_path / "trainer", {"stats.py": "x = 1\n", "loop.py": "import stats\n", "other.py": ""})
+    done = run(saved, "--file", "stats.py", "--checkout", checkout)
+    assert done.exit_code == 0
+    assert done.stdout.startswith("# stats.py: The norm overflows on finite gradients and 1 more finding\n")
+    assert "stats.py is imported by `loop.py`." in done.stdout
+    wrong = run(saved, "--file", "stat.py")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert "the run says nothing of stat.py\nhint: did you mean stats.py?" in wrong.stderr
+
+
+def test_a_run_whose_checkout_is_gone_is_a_note(saved: Path) -> None:
+    assert "the checkout of the run was not read: no such directory" in run(saved, "--file", "stats.py").stdout
+
+
+def test_the_tickets_of_a_run_have_their_status(saved: Path, tmp_path: Path) -> None:
+    put(tmp_path, "tickets/B7-PT-01.md", ticket_text(status="in-review", fingerprint=result().fingerprint))
+    put(tmp_path, "tickets/B7-PT-02.md", b"# Finding Ticket: caf\xe9\n")
+    done = run(saved, "--tickets", tmp_path / "tickets")
+    assert "ticket B7-PT-01 (in-review)" in done.stdout
+    assert "B7-PT-02.md:1: the byte 0xe9 is not UTF-8" in " ".join(done.stdout.split())
+
+
+def test_a_folder_of_tickets_is_a_page(tmp_path: Path) -> None:
+    put(tmp_path / "tickets", "B7-PT-01.md", ticket_text())
+    page = run("--tickets", tmp_path / "tickets", "--format", "html")
+    assert page.exit_code == 0
+    assert "1 of 1 tickets are open" in page.stdout
+    assert run("--tickets", tmp_path / "tickets").stdout.startswith("# Tickets: tickets\n")
+    put(tmp_path / "tickets", "B7-PT-02.md", "# Finding Ticket: x\n")
+    assert run("--tickets", tmp_path / "tickets", "--format", "html").exit_code == 2
+
+
+def test_a_run_without_a_result_is_no_success(tmp_path: Path) -> None:
+    done = run(put(tmp_path, "run.json", json.dumps(run_of(ERROR).to_json())))
+    assert done.exit_code == 3
+    assert "No probe returned a result, which is not a pass." in done.stdout
+
+
+def test_a_run_of_hostile_words_is_written(tmp_path: Path) -> None:
+    saved = put(tmp_path, "run.json", json.dumps(RUNS["hostile"].to_json()))
+    assert run(saved, "-o", tmp_path / "page.html").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("none.json",), "error: none.json: No such file or directory\n"),
+        (("no.json",), "error: no.json:1:1: not JSON: Expecting value\n"),
+        (("part.json",), "error: part.json is no saved run: "),
+        (("run.json", "--tickets", "none"), "error: no tickets folder: none\n"),
+        (("run.json", "--format", "pdf"), "error: no such format: 'pdf'\nhint: one of markdown, html\n"),
+        (("run.json", "--file", "stats.py", "--checkout", "none"), "error: no such directory: none\n"),
+        (("--tickets", "none"), "error: there is no tickets folder none\n"),
+        (("run.json", "-o", "."), "error: . is a folder\nhint: name a file: --output FILE\n"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    words: tuple[object, ...], message: str, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(saved.parent)
+    put(saved.parent, "no.json", "")
+    put(saved.parent, "part.json", '{"schema_version": 1}')
+    done = run(*words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(message)

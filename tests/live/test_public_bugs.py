@@ -155,6 +155,21 @@ def evaluated_for_ever(fixed: bool) -> None:
         optimizer.step()
 
 
+def frozen_by_an_attribute(fixed: bool) -> None:
+    """CSCYQJ/MICCAI23-ProtoContra-SFDA issue 18: `model.outc.requires_grad = False` freezes no parameter."""
+    model = nn.ModuleDict({"down": nn.Conv2d(1, 4, 3, padding=1), "outc": nn.Conv2d(4, 2, 1)})
+    if fixed:
+        model["outc"].requires_grad_(False)
+    else:
+        model["outc"].requires_grad = False  # type: ignore[assignment]
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(4):
+        optimizer.zero_grad()
+        masks = torch.randint(0, 2, (2, 8, 8))
+        F.cross_entropy(model["outc"](torch.relu(model["down"](torch.randn(2, 1, 8, 8)))), masks).backward()
+        optimizer.step()
+
+
 def two_optimizers(fixed: bool) -> None:
     """roboterax/video-prediction-policy issue 14: configure_optimizers runs twice; its scheduler is another's."""
     model = nn.Linear(8, 8)
@@ -185,6 +200,7 @@ BUGS: list[tuple[Callable[[bool], None], str]] = [
     (norms_stay_at_one, "low_precision_updates_vanish"),
     (evaluated_for_ever, "eval_mode_in_training"),
     (two_optimizers, "schedule_does_not_act"),
+    (frozen_by_an_attribute, "frozen_parameters_move"),
 ]
 
 

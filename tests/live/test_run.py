@@ -84,9 +84,10 @@ def test_a_watched_program_computes_the_same_bits(tmp_path: Path) -> None:
 def test_two_ranks_are_compared_and_compute_the_same_bits(launcher: list[str], tmp_path: Path) -> None:
     """Each way to train wrongly is found at its line, on both ranks; hashes over 50 correct steps do not change.
 
-    `bypass` is jingyaogong/minimind issue 853, `tp` NVIDIA-NeMo/RL issue 3716, `data` openspeech issue 149."""
+    `bypass` is jingyaogong/minimind issue 853, `tp` NVIDIA-NeMo/RL issue 3716, `data` openspeech issue 149 and
+    `replaced` pytorch/pytorch issue 12603."""
     hashes = {}
-    wrong = ["clip", "data", "bypass", "tp-fixed", "tp"]
+    wrong = ["clip", "data", "bypass", "tp-fixed", "tp", "replaced"]
     watches = [sys.executable, "-P", "-m", "auditkit", "run", "--save", "r.json", "--tickets", "tickets", "--"]
     for name, prefix, words in (("plain", [], []), ("seen", watches, wrong)):
         folder = tmp_path / name
@@ -107,6 +108,7 @@ def test_two_ranks_are_compared_and_compute_the_same_bits(launcher: list[str], t
     assert found == {
         ("replicas_drift", "P0", "nn.utils.clip_grad_norm_(model.parameters(), 0.1)", "0.weight"),
         ("replicas_drift", "P0", "loss.backward()", "0.weight"),
+        ("replicas_drift", "P0", "loss.backward()", "2.weight: gradients differ before the step between ranks [0"),
         ("replicas_drift", "P0", "loss.backward()  # of the tensor-parallel model", "1.weight"),
         ("ranks_share_data", "P1", "loss.backward()", "ranks [0"),
     }

@@ -17,7 +17,9 @@ torch.set_num_threads(1)
 def train(wrong: str, steps: int, rank: int) -> str:
     torch.manual_seed(3)
     inner = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 4))
-    model = nn.parallel.DistributedDataParallel(inner)
+    model = nn.parallel.DistributedDataParallel(inner, find_unused_parameters=wrong == "replaced")
+    if wrong == "replaced":  # the wrapper synchronizes the parameters that the model had when it was wrapped
+        inner[2].weight = nn.Parameter(inner[2].weight.detach().clone())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     torch.manual_seed(3 if wrong == "data" else rank)
     digest = hashlib.sha256()

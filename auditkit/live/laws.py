@@ -474,9 +474,7 @@ def _replicas(job: list[Process]) -> dict[tuple[int, int, str], _Digests]:
     return groups
 
 
-def _drift(
-    processes: dict[int, Process], group: _Group, since: int, step: int, digests: list[_Digests]
-) -> Broken:
+def _drift(processes: dict[int, Process], group: _Group, since: int, step: int, digests: list[_Digests]) -> Broken:
     """The finding about one group, from its digests in the first step that differs and in all later ones."""
     (key, optimizer), ranks = group, digests[0]
     column = 0 if _odd(ranks, 0) else 1

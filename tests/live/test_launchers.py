@@ -19,7 +19,7 @@ LAUNCHERS = {"accelerate": ["-m", "accelerate.commands.launch", "--cpu"], "light
 
 @pytest.mark.parametrize("framework", LAUNCHERS)
 def test_a_framework_that_trains_for_the_user(framework: str, tmp_path: Path) -> None:
-    """Two micro-batches a step, a clip, a schedule, evaluations: nothing is reported; a forgotten layer is, at its line."""
+    """With two micro-batches a step, nothing is reported; a layer that the optimizer misses is, at its line."""
     if importlib.util.find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
     start = [sys.executable, *LAUNCHERS[framework], str(PROGRAMS / "frameworks.py"), framework]

@@ -116,6 +116,28 @@ def test_two_ranks_are_compared_and_compute_the_same_bits(launcher: list[str], t
     assert {each["ticket"][:6] for each in results if each["severity"] in ("P0", "P1")} == {"B1-PT-"}
 
 
+@pytest.mark.acceptance
+def test_four_ranks_are_compared_within_their_groups(tmp_path: Path) -> None:
+    """The rank that does not clip is named; of a sharded model, only ranks with the same shard are compared."""
+    program = [sys.executable, str(PROGRAMS / "ranks.py"), "clip", "hybrid-fixed", "hybrid"]
+    watches = [sys.executable, "-P", "-m", "auditkit", "run", "--save", "r.json", "--"]
+    ended = run_program([*watches, *program], tmp_path, {"HASHES": str(tmp_path), "WORLD": "4"})
+    assert ended.code == 0, ended.stderr
+    results = json.loads((tmp_path / "r.json").read_text("utf-8"))["results"]
+    found = {(each["message"], tuple(each["notes"])) for each in results if each["severity"] == "P0"}
+    differ = "gradients differ before the step"
+    assert found == {
+        (
+            f"0.weight, 0.bias, 2.weight and 1 more: {differ}: not every rank clips between ranks [0, 1, 2, 3] "
+            "(dp [0, 1, 2, 3]), on ranks 1 only",
+            ("since step 0", "ranks 1"),
+        ),
+        (f"2.weight: {differ} between ranks [0, 2] (dp [0, 2])", ("since step 0", "ranks 0, 2")),
+        (f"2.weight: {differ} between ranks [1, 3] (dp [1, 3])", ("since step 0", "ranks 1, 3")),
+    }
+    assert "4 of 4 ranks reported" in ended.stderr
+
+
 def test_steps_end_a_program_that_would_go_on(tmp_path: Path) -> None:
     """After the asked steps the program is ended and judged; its files have the curves and the findings."""
     began = time.monotonic()

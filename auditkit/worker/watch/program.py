@@ -296,7 +296,11 @@ def named_ranks(ranks: Any) -> str:
     if len(ranks) <= 8:
         return str(ranks)
     step = ranks[1] - ranks[0]
-    by = "by %d" % step if ranks == list(range(ranks[0], ranks[-1] + 1, step or 1)) else "#%x" % (hash(tuple(ranks)) & 0xFFFF)
+    by = (
+        "by %d" % step
+        if ranks == list(range(ranks[0], ranks[-1] + 1, step or 1))
+        else "#%x" % (hash(tuple(ranks)) & 0xFFFF)
+    )
     return "%d to %d %s (%d ranks)" % (ranks[0], ranks[-1], by, len(ranks))
 
 

@@ -220,7 +220,9 @@ class Watcher:
 
     def _before_update(self, known: Any) -> None:
         self.program.refresh(known)
-        if not known.few or self.scanned_for < 0:
+        # In a backward, a module of FSDP holds other tensors than the ones that its optimizer steps.
+        unnamed = not known.steps and not all(each.name for each in known.parameters)
+        if not known.few or self.scanned_for < 0 or unnamed:
             self.scanned_for = len(self.program.placed)
             self.program.scan()
         for scheduler in self.program.schedulers:

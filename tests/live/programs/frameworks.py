@@ -1,4 +1,4 @@
-"""Train with the framework that the first argument names; the second, `missing`, leaves the head out of the optimizer."""
+"""Train with the framework that the first argument names; `missing` leaves the head out of the optimizer."""
 
 import sys
 

@@ -652,9 +652,12 @@ def resumed_state_differs(run: Recording) -> Iterator[Broken]:
             if each["step"] == step
             for state in each["optimizers"]
         )
-        if resumed and load["schedulers"]:
-            message = f"the optimizer is resumed and the scheduler is not: it begins anew, and {file} holds its step "
-            yield Broken(P1, f"{message}{load['schedulers']}", place, step, f"{file} scheduler", ranks)
+        at = max(load["schedulers"], default=0)
+        scheduled = any(state["matches"] and state["is_scheduled"] for state in load["optimizers"])
+        if resumed and load["fresh_schedulers"] and (at or scheduled):
+            held = f"holds its step {at}" if at else "holds the rates of a schedule on its way, and not the scheduler"
+            message = f"the optimizer is resumed and {load['fresh_schedulers'][0]} begins anew: {file} {held}"
+            yield Broken(P1, message, place, step, f"{file} scheduler", ranks)
         if resumed and load["random"]:
             message = f"{file} holds a random state, and no torch.set_rng_state restored it before the first step"
             yield Broken(P2, message, place, step, f"{file} random", ranks)

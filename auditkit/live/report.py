@@ -59,8 +59,8 @@ def nothing_watched(recording: Recording) -> list[str]:
         for what, file, line, _ in process.data.get("compiles", ()):
             if what == "training step":
                 return [
-                    f"NOT WATCHED: the program compiles its whole training step ({Path(file).name}:{line}), and auditkit "
-                    "puts no wrapper into compiled code. Watch a run without torch.compile."
+                    f"NOT WATCHED: the program compiles its whole training step ({Path(file).name}:{line}), and "
+                    "auditkit puts no wrapper into compiled code. Watch a run without torch.compile."
                 ]
     compiled = any(each["compiled"] for process in recording.loaded for each in process.optimizers)
     backwards = sum(process.data.get("backwards", 0) for process in recording.loaded)

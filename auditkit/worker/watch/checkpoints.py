@@ -64,8 +64,8 @@ class Checkpoints:
                 weights = [self._weights(state) for state in entry.pop("weights_now")]
                 optimizers = [_optimizer(state, known) for state in entry.pop("optimizers_now")]
             entry.update(weights=weights, optimizers=optimizers, step=known.steps)
-            fresh = [each for each in self.program.schedulers if each.optimizer == known.index and each.epoch() == 0]
-            entry["schedulers"] = max(entry["schedulers"], default=0) if fresh else 0
+            mine = [each for each in self.program.schedulers if each.optimizer == known.index]
+            entry["fresh_schedulers"] = [each.name for each in mine if each.epoch() == 0]
             entry["random"] = bool(entry["random"]) and not any(each in self.random_states for each in entry["random"])
             saved = [save for save in self.saves if save["path"] == entry["path"]]
             entry["saved_digest"] = saved[-1]["digest"] if saved else ""
@@ -162,7 +162,10 @@ def _optimizer_readings(state: dict) -> dict:
     }
     rates = [number(group["lr"]) for group in state["param_groups"] if "lr" in group]
     sizes = [len(group.get("params", ())) for group in state["param_groups"]]
-    return {"readings": dict(zip(tensors, read_all(list(tensors.values())))), "rates": rates, "sizes": sizes}
+    readings = dict(zip(tensors, read_all(list(tensors.values()))))
+    scheduled = [number(group["initial_lr"]) for group in state["param_groups"] if "initial_lr" in group]
+    is_scheduled = bool(scheduled) and scheduled != rates
+    return {"readings": readings, "rates": rates, "sizes": sizes, "is_scheduled": is_scheduled}
 
 
 def _optimizer(state: dict, known: Any) -> dict:
@@ -189,5 +192,6 @@ def _optimizer(state: dict, known: Any) -> dict:
         "equal": equal,
         "different": different,
         "rates": state["rates"],
+        "is_scheduled": state["is_scheduled"],
         "rates_now": known.rates(),
     }

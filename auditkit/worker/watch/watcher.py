@@ -161,12 +161,14 @@ class Watcher:
         """Python reads a tensor's value in an inspected turn.
 
         On the CPU a tensor does not say whether it would lie on a device: what has a graph does, and so do the
-        floating-point values read between forward and step, but for the loading of data.
+        floating-point values read between forward and step, but for the loading of data and the elements of a larger
+        tensor, which Python may have made of a list.
         """
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             is_computed = tensor.is_cuda
         else:
-            is_computed = tensor.requires_grad or (self.ran and tensor.is_floating_point())
+            is_element = tensor._base is not None and tensor._base.numel() > 1
+            is_computed = tensor.requires_grad or (self.ran and tensor.is_floating_point() and not is_element)
         if self.inside or not is_computed or called_from(*_LOADING):
             return
         place = where()

@@ -1,15 +1,21 @@
 """What `auditkit run` costs: CPU time of watched steps beside plain ones, as neighbouring pairs in one process.
 
 python -m benchmarks.watch [--pairs 7]
+python -m benchmarks.watch [--pairs 3] --program main.py --epochs 1
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
+import runpy
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -67,10 +73,40 @@ def measure(pairs: int) -> dict[str, float]:
     return {name: round(statistics.median(found), 3) for name, found in ratios.items()}
 
 
+def measure_program(pairs: int, path: str, arguments: list[str]) -> dict[str, float]:
+    """The median ratio for a whole program, which this process runs again and again; the first run warms up."""
+    torch.set_num_threads(1)
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+
+    def run() -> float:
+        began = time.process_time()
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+            runpy.run_path(path, run_name="__main__")
+        return time.process_time() - began
+
+    run()
+    ratios = []
+    for _ in range(pairs):
+        plain = run()
+        watched = Process("", {"every": _EVERY})
+        watched.watch()
+        seen = run()
+        steps = watched.watcher.turn
+        watched.patches.remove()
+        ratios.append(2 * seen / (plain + run()))
+    return {f"program of {steps} steps": round(statistics.median(ratios), 3)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=7)
-    found = measure(parser.parse_args().pairs)
+    parser.add_argument("--program", nargs=argparse.REMAINDER, metavar="FILE", help="measure this program instead")
+    asked = parser.parse_args()
+    if asked.program:
+        print(json.dumps(measure_program(asked.pairs, asked.program[0], asked.program[1:])))
+        return
+    found = measure(asked.pairs)
     for name, ratio in found.items():
         print(f"{name}: {ratio} (at most {_LIMITS[name]})")
     print(json.dumps({"torch": torch.__version__, "threads": 1, "ratios": found}))

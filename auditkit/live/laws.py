@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -192,9 +192,19 @@ def _owner(parameter: dict[str, Any]) -> str:
 
 
 def frozen_parameters_move(run: Recording) -> Iterator[Broken]:
-    if not any(not each["requires_grad"] and each["optimizers"] for p in run.trained for each in p.parameters):
+    held = any(not each["requires_grad"] and each["optimizers"] for p in run.trained for each in p.parameters)
+    if not held and not any(process.unfrozen for process in run.trained):
         raise NotShown("no optimizer holds a frozen parameter")
     for process in run.trained:
+        trained = [index for index in process.unfrozen if process.parameters[index]["changed"]]
+        if trained:
+            message = (
+                f"{_names(process, trained)}: `requires_grad = False` on their module sets an attribute of the module, "
+                "and the optimizer's step changes the parameters. Call module.requires_grad_(False)"
+            )
+            place = _step(process, process.parameters[trained[0]]["optimizers"])
+            measured = (("parameters_not_frozen", len(trained), "count"),)
+            yield Broken(P1, message, place, 0, "attribute", (process.rank,), measured)
         moved = [index for index, each in _indexed(process) if each["frozen_moved"] is not None]
         if moved:
             first = min(process.parameters[index]["frozen_moved"] for index in moved)
@@ -425,54 +435,94 @@ def nonfinite_step_is_applied(run: Recording) -> Iterator[Broken]:
 # Ranks.
 
 
+_Group = tuple[str, int]  # a group of ranks by its name, and an optimizer by its index
+_Digests = dict[int, list[Any]]  # by rank: a digest of all gradients, one of all values, and both for each parameter
+
+
 def replicas_drift(run: Recording) -> Iterator[Broken]:
     compared = False
     for job in run.jobs():
-        groups: dict[tuple[int, int, str], dict[int, list[list[Any]]]] = defaultdict(dict)
         processes = {process.rank: process for process in job}
-        for process in job:
-            for turn in process.turns:
-                for key, (_, digests) in turn["replicas"].items():
-                    groups[turn["step"], turn["optimizer"], key][process.rank] = digests
-            for optimizer, (step, replicas) in process.final.items():
-                for key, (_, digests) in replicas.items():
-                    groups[step, int(optimizer), key][process.rank] = digests
-        reported: set[tuple[str, int]] = set()
-        equal_at: dict[tuple[str, int], int] = {}
-        for (step, optimizer, key), ranks in sorted(groups.items()):
+        equal_at: dict[_Group, int] = {}
+        first: dict[_Group, tuple[int, int, list[_Digests]]] = {}
+        for (step, optimizer, key), ranks in sorted(_replicas(job).items()):
             compared = compared or len(ranks) > 1
-            if len(ranks) < 2 or (key, optimizer) in reported:
-                continue
-            since = equal_at.get((key, optimizer), -1) + 1
-            equal_at[key, optimizer] = step
-            for column, what in ((1, "gradients differ before the step"), (2, "values differ after the step")):
-                different = _different(ranks, column)
-                if different:
-                    reported.add((key, optimizer))
-                    process = processes[min(ranks)]
-                    turns = [each for each in process.turns if each["step"] == step and each["optimizer"] == optimizer]
-                    place = _backward(turns) if column == 1 else _step(process, [optimizer])
-                    clips = {rank: _clips_at(each, step, optimizer) for rank, each in processes.items()}
-                    clipping = [found[0] for found in clips.values() if found]
-                    if column == 1 and clipping and len(clipping) < len(clips):
-                        place, what = _place(clipping[0]["at"]), f"{what}: not every rank clips"
-                    when = f", in a step between {since} and {step}" if since < step else ""
-                    message = f"{_names(process, different)}: {what} between ranks {sorted(ranks)} ({key}){when}"
-                    measured = (("parameters_that_drift", len(different), "count"),)
-                    yield Broken(P0, message, place, since, f"{key} {optimizer}", tuple(sorted(ranks)), measured)
-                    break
+            group = (key, optimizer)
+            if group in first:
+                first[group][2].append(ranks)
+            elif len(ranks) > 1 and any(_odd(ranks, column) for column in (0, 1)):
+                first[group] = (equal_at.get(group, -1) + 1, step, [ranks])
+            else:
+                equal_at[group] = step
+        for group, (since, step, digests) in first.items():
+            yield _drift(processes, group, since, step, digests)
     if not compared:
         alone = run.world == 1
         raise NotShown("one process trained" if alone else "no DDP, DTensor or device mesh shows what is replicated")
+
+
+def _replicas(job: list[Process]) -> dict[tuple[int, int, str], _Digests]:
+    """The digests of each step, optimizer and group of ranks."""
+    groups: dict[tuple[int, int, str], _Digests] = defaultdict(dict)
+    for process in job:
+        for turn in process.turns:
+            for key, digests in turn["replicas"].items():
+                groups[turn["step"], turn["optimizer"], key][process.rank] = digests
+        for optimizer, (step, replicas) in process.final.items():
+            for key, digests in replicas.items():
+                groups[step, int(optimizer), key][process.rank] = digests
+    return groups
+
+
+def _drift(processes: dict[int, Process], group: _Group, since: int, step: int, digests: list[_Digests]) -> Broken:
+    """The finding about one group, from its digests in the first step that differs and in all later ones."""
+    (key, optimizer), ranks = group, digests[0]
+    column = 0 if _odd(ranks, 0) else 1
+    odd = _odd(ranks, column)
+    process = processes[min(ranks)]
+    what = ("gradients differ before the step", "values differ after the step")[column]
+    turns = [turn for turn in process.turns_of(optimizer) if turn["step"] == step]
+    place = _backward(turns) if column == 0 else _step(process, [optimizer])
+    clips = {rank: _clips_at(each, step, optimizer) for rank, each in processes.items()}
+    clipping = [found[0] for found in clips.values() if found]
+    if column == 0 and clipping and len(clipping) < len(clips):
+        place, what = _place(clipping[0]["at"]), f"{what}: not every rank clips"
+    # With many ranks, only some steps have the digests of each parameter.
+    named = next((found for each in digests if (found := _different(each, column + 1))), [])
+    names = _names(process, named) if named else "some parameters"
+    among = f"between ranks {sorted(ranks)} ({key})" if len(ranks) <= _FEW_RANKS else f"in {key}"
+    where = f", on {named_ranks(odd)} only" if len(odd) < len(ranks) else ""
+    when = f", in a step between {since} and {step}" if since < step else ""
+    measured = (("parameters_that_drift", len(named), "count"),)
+    message = f"{names}: {what} {among}{where}{when}"
+    return Broken(P0, message, place, since, f"{key} {optimizer}", tuple(odd), measured)
+
+
+_FEW_RANKS = 8
+
+
+def named_ranks(ranks: Sequence[int]) -> str:
+    """`ranks 0, 1`, at most eight of them by number."""
+    more = len(ranks) - _FEW_RANKS
+    return f"ranks {', '.join(map(str, ranks[:_FEW_RANKS]))}" + (f" and {more} more" if more > 0 else "")
+
+
+def _odd(ranks: _Digests, column: int) -> list[int]:
+    """The ranks whose digest is not that of most; all of them without a majority; none if all are equal."""
+    counts = Counter(digests[column] for digests in ranks.values())
+    usual, count = counts.most_common(1)[0]
+    if len(counts) == 1:
+        return []
+    return sorted(rank for rank, digests in ranks.items() if 2 * count <= len(ranks) or digests[column] != usual)
 
 
 def _clips_at(process: Process, step: int, optimizer: int) -> list[Any]:
     return [clip for turn in process.turns_of(optimizer) if turn["step"] == step for clip in turn["clips"]]
 
 
-def _different(ranks: dict[int, list[list[Any]]], column: int) -> list[int]:
-    """Parameters whose digests are not equal on all ranks, by their index on the first."""
-    rows = [ranks[rank] for rank in sorted(ranks)]
+def _different(ranks: _Digests, column: int) -> list[int]:
+    """Parameters whose digests are not equal on all ranks that kept them, by their index on the first rank."""
+    rows = [kept for rank in sorted(ranks) if (kept := ranks[rank][2])]
     return [row[0][0] for row in zip(*rows, strict=False) if len({each[column] for each in row}) > 1]
 
 
@@ -514,7 +564,8 @@ def _groups_of_ranks(job: list[Process]) -> set[tuple[str, tuple[int, ...], int]
             kind = each["replicas"].partition(" ")[0]
             kind = "tp" if kind == "mesh" else kind
             if kind in ("dp", "tp"):
-                found.update((kind, tuple(each["group"]), optimizer) for optimizer in each["optimizers"])
+                group = tuple(process.groups[each["replicas"]])
+                found.update((kind, group, optimizer) for optimizer in each["optimizers"])
     return found
 
 
@@ -595,6 +646,21 @@ def resumed_state_differs(run: Recording) -> Iterator[Broken]:
                 now, held = state["rates_now"][:3], state["rates"][:3]
                 message = f"the learning rates after the load of {file} are {now}, and the file holds {held}"
                 yield Broken(P2, message, place, step, f"{file} rates", ranks)
+        resumed = any(
+            state["matches"] and state["equal"] and not state["different"]
+            for each in process.checkpoints["loads"]
+            if each["step"] == step
+            for state in each["optimizers"]
+        )
+        at = max(load["schedulers"], default=0)
+        scheduled = any(state["matches"] and state["is_scheduled"] for state in load["optimizers"])
+        if resumed and load["fresh_schedulers"] and (at or scheduled):
+            held = f"holds its step {at}" if at else "holds the rates of a schedule on its way, and not the scheduler"
+            message = f"the optimizer is resumed and {load['fresh_schedulers'][0]} begins anew: {file} {held}"
+            yield Broken(P1, message, place, step, f"{file} scheduler", ranks)
+        if resumed and load["random"]:
+            message = f"{file} holds a random state, and no torch.set_rng_state restored it before the first step"
+            yield Broken(P2, message, place, step, f"{file} random", ranks)
 
 
 def logged_norm_is_wrong(run: Recording) -> Iterator[Broken]:

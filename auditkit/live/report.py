@@ -55,6 +55,13 @@ def nothing_watched(recording: Recording) -> list[str]:
             "that resets the environment). Install auditkit into that environment, or pass PYTHONPATH and "
             "AUDITKIT_WATCH on.",
         ]
+    for process in recording.loaded:
+        for what, file, line, _ in process.data.get("compiles", ()):
+            if what == "training step":
+                return [
+                    f"NOT WATCHED: the program compiles its whole training step ({Path(file).name}:{line}), and "
+                    "auditkit puts no wrapper into compiled code. Watch a run without torch.compile."
+                ]
     compiled = any(each["compiled"] for process in recording.loaded for each in process.optimizers)
     backwards = sum(process.data.get("backwards", 0) for process in recording.loaded)
     if compiled:
@@ -103,7 +110,9 @@ def _about(watched: Watched) -> str:
     kinds = sorted(
         {each["dtype"] for process in recording.trained for each in process.parameters if each["optimizers"]}
     )
-    what = f"{recording.world} ranks: " if recording.world > 1 else ""
+    groups = {(name, len(ranks)) for process in recording.trained for name, ranks in process.groups.items()}
+    sizes = sorted({f"{name.rpartition(' [')[0] or name.split()[0]}{count}" for name, count in groups})
+    what = f"{recording.world} ranks: {''.join(f'{size}, ' for size in sizes)}" if recording.world > 1 else ""
     if recording.world == 1 and len(recording.trained) > 1:
         what = f"{len(recording.trained)} processes trained; the first: "
     what += f"{_count_parameters(recording)} parameters in {', '.join(kinds) or 'no dtype'} on {environment.device}"
@@ -138,11 +147,19 @@ def _held(watched: Watched) -> str:
     if compiled:
         parts.append(f"NOT WATCHED {len(compiled)} (compiled optimizer)")
     functions = {place[0] for process in watched.recording.trained for place in process.compiles} - {"optimizer"}
+    if "training step" in functions:
+        functions.remove("training step")
+        parts.append("NOT WATCHED from then on (compiled training step)")
     if functions:
         parts.append(f"reads and module calls NOT WATCHED (compiled {' and '.join(sorted(functions))})")
     if watched.accepted:
         parts.append(f"accepted {len(watched.accepted)}")
-    saves = [save for process in watched.recording.trained for save in process.checkpoints["saves"] if save["path"]]
+    saves = [
+        save
+        for process in watched.recording.trained
+        for save in process.checkpoints["saves"]
+        if save["path"] and save["tensors"]
+    ]
     broken = [first_step(each) for each in watched.findings if each.severity in (Severity.P0, Severity.P1)]
     good = [save for save in saves if not save["bad"] and (not broken or save["step"] <= min(broken))]
     if good:

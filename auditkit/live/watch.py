@@ -15,7 +15,7 @@ from auditkit import __version__
 from auditkit.errors import BadInputError
 from auditkit.git_process import run_git
 from auditkit.live.command import Ended, check_command, prepare, run_command
-from auditkit.live.laws import LAWS, Broken, Law, NotShown, merged
+from auditkit.live.laws import LAWS, Broken, Law, NotShown, merged, named_ranks
 from auditkit.live.recording import Place, Recording, read_recording
 from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.runs.measurement import Location, Measurement
@@ -192,7 +192,7 @@ def _measurements(broken: Broken) -> tuple[Measurement, ...]:
 
 
 def _since(broken: Broken, recording: Recording) -> tuple[str, ...]:
-    ranks = f"ranks {', '.join(map(str, broken.ranks))}" if recording.world > 1 and broken.ranks else ""
+    ranks = named_ranks(broken.ranks) if recording.world > 1 and broken.ranks else ""
     return tuple(part for part in (f"since step {broken.since}", ranks) if part)
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from auditkit.testing import watch
+from auditkit.testing import GuardFailed, GuardUnavailable, watch
 
 STEPS = 40
 
@@ -113,3 +113,23 @@ def test_a_thousand_tensors_cost_less_than_a_megabyte() -> None:
     total = python_bytes + sum(each.untyped_storage().nbytes() for each in added)
     print(f"\n{total:,} bytes for 1,000 tensors, {len(added)} tensors")
     assert 100_000 < total < 1_000_000
+
+
+def test_a_block_fails_on_a_finding() -> None:
+    """A finding of P2 or worse fails the test that holds the block; a block without a step cannot be checked."""
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def steps(zeroes: bool) -> None:
+        for _ in range(4):
+            model(torch.ones(4, 4)).square().mean().backward()
+            optimizer.step()
+            if zeroes:
+                optimizer.zero_grad()
+
+    with watch(optimizer):
+        steps(zeroes=True)
+    with pytest.raises(GuardFailed, match="P0 gradients_lost_or_stale"), watch(optimizer):
+        steps(zeroes=False)
+    with pytest.raises(GuardUnavailable, match="no optimizer step"), watch(optimizer):
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,6 +156,62 @@ def evaluated_for_ever(fixed: bool) -> None:
         optimizer.step()
 
 
+def frozen_by_an_attribute(fixed: bool) -> None:
+    """CSCYQJ/MICCAI23-ProtoContra-SFDA issue 18: `model.outc.requires_grad = False` freezes no parameter."""
+    model = nn.ModuleDict({"down": nn.Conv2d(1, 4, 3, padding=1), "outc": nn.Conv2d(4, 2, 1)})
+    if fixed:
+        model["outc"].requires_grad_(False)
+    else:
+        model["outc"].requires_grad = False  # type: ignore[assignment]
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(4):
+        optimizer.zero_grad()
+        masks = torch.randint(0, 2, (2, 8, 8))
+        F.cross_entropy(model["outc"](torch.relu(model["down"](torch.randn(2, 1, 8, 8)))), masks).backward()
+        optimizer.step()
+
+
+def resized_after_the_optimizer(fixed: bool) -> None:
+    """huggingface/transformers pull request 3519: the embeddings are resized after the optimizer took the old ones."""
+    model = nn.Sequential(nn.Embedding(16, 8), nn.Linear(8, 24))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    larger = nn.Embedding(24, 8)
+    with torch.no_grad():
+        larger.weight[:16] = model[0].weight
+    model[0] = larger
+    if fixed:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for _ in range(4):
+        optimizer.zero_grad()
+        ids = torch.randint(0, 24, (32,))
+        F.cross_entropy(model(ids), ids).backward()
+        optimizer.step()
+
+
+def schedule_begins_anew(fixed: bool) -> None:
+    """PolymathicAI/the_well pull request 63: a checkpoint holds the optimizer and not the scheduler."""
+    file = io.BytesIO()
+    for resumes in (False, True):
+        model = nn.Linear(8, 8)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 10))
+        if resumes:
+            file.seek(0)
+            state = torch.load(file)
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            if fixed:
+                schedule.load_state_dict(state["schedule"])
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(8, 8)).square().mean().backward()
+            optimizer.step()
+            schedule.step()
+        if not resumes:
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 1}
+            torch.save({**state, "schedule": schedule.state_dict()} if fixed else state, file)
+
+
 def two_optimizers(fixed: bool) -> None:
     """roboterax/video-prediction-policy issue 14: configure_optimizers runs twice; its scheduler is another's."""
     model = nn.Linear(8, 8)
@@ -185,6 +242,9 @@ BUGS: list[tuple[Callable[[bool], None], str]] = [
     (norms_stay_at_one, "low_precision_updates_vanish"),
     (evaluated_for_ever, "eval_mode_in_training"),
     (two_optimizers, "schedule_does_not_act"),
+    (frozen_by_an_attribute, "frozen_parameters_move"),
+    (resized_after_the_optimizer, "optimizer_misses_parameters"),
+    (schedule_begins_anew, "resumed_state_differs"),
 ]
 
 

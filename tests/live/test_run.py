@@ -84,9 +84,10 @@ def test_a_watched_program_computes_the_same_bits(tmp_path: Path) -> None:
 def test_two_ranks_are_compared_and_compute_the_same_bits(launcher: list[str], tmp_path: Path) -> None:
     """Each way to train wrongly is found at its line, on both ranks; hashes over 50 correct steps do not change.
 
-    `bypass` is jingyaogong/minimind issue 853, `tp` NVIDIA-NeMo/RL issue 3716, `data` openspeech issue 149."""
+    `bypass` is jingyaogong/minimind issue 853, `tp` NVIDIA-NeMo/RL issue 3716, `data` openspeech issue 149 and
+    `replaced` pytorch/pytorch issue 12603."""
     hashes = {}
-    wrong = ["clip", "data", "bypass", "tp-fixed", "tp"]
+    wrong = ["clip", "data", "bypass", "tp-fixed", "tp", "replaced"]
     watches = [sys.executable, "-P", "-m", "auditkit", "run", "--save", "r.json", "--tickets", "tickets", "--"]
     for name, prefix, words in (("plain", [], []), ("seen", watches, wrong)):
         folder = tmp_path / name
@@ -99,19 +100,45 @@ def test_two_ranks_are_compared_and_compute_the_same_bits(launcher: list[str], t
     assert "2 of 2 ranks reported" in ended.stderr
     results = json.loads((tmp_path / "r.json").read_text("utf-8"))["results"]
     lines = (PROGRAMS / "ranks.py").read_text("utf-8").splitlines()
-    found = {
+    found = [
         (each["probe"], each["severity"], lines[each["location"]["line"] - 1].strip(), each["message"].split(",")[0])
         for each in results
         if each["severity"] in ("P0", "P1")
-    }
-    assert found == {
-        ("replicas_drift", "P0", "nn.utils.clip_grad_norm_(model.parameters(), 0.1)", "0.weight"),
-        ("replicas_drift", "P0", "loss.backward()", "0.weight"),
-        ("replicas_drift", "P0", "loss.backward()  # of the tensor-parallel model", "1.weight"),
-        ("ranks_share_data", "P1", "loss.backward()", "ranks [0"),
-    }
+    ]
+    assert sorted(found) == sorted(
+        [
+            ("replicas_drift", "P0", "nn.utils.clip_grad_norm_(model.parameters(), 0.1)", "0.weight"),
+            ("replicas_drift", "P0", "loss.backward()", "0.weight"),
+            # `replaced`: the norm of the clip is that of one rank, so that all gradients differ.
+            ("replicas_drift", "P0", "loss.backward()", "0.weight"),
+            ("replicas_drift", "P0", "loss.backward()  # of the tensor-parallel model", "1.weight"),
+            ("ranks_share_data", "P1", "loss.backward()", "ranks [0"),
+        ]
+    )
     assert {tuple(each["notes"]) for each in results if each["severity"] == "P0"} == {("since step 0", "ranks 0, 1")}
     assert {each["ticket"][:6] for each in results if each["severity"] in ("P0", "P1")} == {"B1-PT-"}
+
+
+@pytest.mark.acceptance
+def test_four_ranks_are_compared_within_their_groups(tmp_path: Path) -> None:
+    """The rank that does not clip is named; of a sharded model, only ranks with the same shard are compared."""
+    program = [sys.executable, str(PROGRAMS / "ranks.py"), "clip", "hybrid-fixed", "hybrid"]
+    watches = [sys.executable, "-P", "-m", "auditkit", "run", "--save", "r.json", "--"]
+    ended = run_program([*watches, *program], tmp_path, {"HASHES": str(tmp_path), "WORLD": "4"})
+    assert ended.code == 0, ended.stderr
+    results = json.loads((tmp_path / "r.json").read_text("utf-8"))["results"]
+    found = {(each["message"], tuple(each["notes"])) for each in results if each["severity"] == "P0"}
+    differ = "gradients differ before the step"
+    assert found == {
+        (
+            f"0.weight, 0.bias, 2.weight and 1 more: {differ}: not every rank clips between ranks [0, 1, 2, 3] "
+            "(dp [0, 1, 2, 3]), on ranks 1 only",
+            ("since step 0", "ranks 1"),
+        ),
+        (f"2.weight: {differ} between ranks [0, 2] (dp [0, 2])", ("since step 0", "ranks 0, 2")),
+        (f"2.weight: {differ} between ranks [1, 3] (dp [1, 3])", ("since step 0", "ranks 1, 3")),
+    }
+    assert "4 of 4 ranks reported" in ended.stderr
 
 
 def test_steps_end_a_program_that_would_go_on(tmp_path: Path) -> None:

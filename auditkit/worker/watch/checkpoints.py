@@ -24,6 +24,7 @@ class Checkpoints:
         self.saves: list = []
         self.loads: list = []
         self.waiting: list = []
+        self.random_states: list = []
 
     def saved(self, content: Any, file: Any, step: int) -> None:
         """Record what a file holds; a later load of it is compared with this digest."""
@@ -37,7 +38,7 @@ class Checkpoints:
     def loaded(self, content: Any, file: Any) -> None:
         """Keep what was loaded until the next step shows whether it arrived."""
         found = _contents(content)
-        if not found["weights"] and not found["optimizers"]:
+        if not any(found.values()):
             return
         with quietly():
             entry = {"path": _path(file), "at": list(where()), **_digests(found)}
@@ -46,8 +47,14 @@ class Checkpoints:
                 for state in found["weights"]
             ]
             entry["optimizers_now"] = [_optimizer_readings(state) for state in found["optimizers"]]
+            entry["schedulers"] = [int(state["last_epoch"]) for state in found["schedulers"]]
+            entry["random"] = [_digest_of(state) for state in found["random"]]
         self.waiting.append(entry)
         del self.waiting[:-4]
+
+    def random_state_set(self, state: Any) -> None:
+        """The program sets torch's random state: keep its digest, to compare it with those of loaded files."""
+        self.random_states = [*self.random_states[-8:], _digest_of(state)]
 
     def compare(self, known: Any) -> None:
         """Before the first step after a load: compare the loaded state with the living one."""
@@ -56,7 +63,10 @@ class Checkpoints:
             with quietly():
                 weights = [self._weights(state) for state in entry.pop("weights_now")]
                 optimizers = [_optimizer(state, known) for state in entry.pop("optimizers_now")]
-            entry.update(weights=weights, optimizers=optimizers, step=known.steps, turns_before=known.steps)
+            entry.update(weights=weights, optimizers=optimizers, step=known.steps)
+            mine = [each for each in self.program.schedulers if each.optimizer == known.index]
+            entry["fresh_schedulers"] = [each.name for each in mine if each.epoch() == 0]
+            entry["random"] = bool(entry["random"]) and not any(each in self.random_states for each in entry["random"])
             saved = [save for save in self.saves if save["path"] == entry["path"]]
             entry["saved_digest"] = saved[-1]["digest"] if saved else ""
             self.loads.append(entry)
@@ -97,8 +107,9 @@ def _path(file: Any) -> str:
 
 
 def _contents(content: Any) -> dict:
-    """The state dicts of modules and of optimizers in what was saved, by their shape."""
-    found: dict = {"weights": [], "optimizers": []}
+    """The states of modules, optimizers and schedulers and of torch's random numbers in a file, by their form."""
+    found: dict = {"weights": [], "optimizers": [], "schedulers": [], "random": []}
+    size = torch.get_rng_state().numel()
     waiting = [(content, 0)]
     while waiting:
         each, depth = waiting.pop()
@@ -108,13 +119,21 @@ def _contents(content: Any) -> dict:
             tensors = {key: value for key, value in each.items() if isinstance(value, torch.Tensor)}
             if "state" in each and "param_groups" in each:
                 found["optimizers"].append(each)
-            elif tensors and all(isinstance(key, str) for key in tensors):
+            elif "last_epoch" in each and "_step_count" in each:
+                found["schedulers"].append(each)
+            elif 2 * len(tensors) > len(each) and all(isinstance(key, str) for key in tensors):
                 found["weights"].append(tensors)
             elif depth < _DEEPEST:
                 waiting.extend((value, depth + 1) for value in each.values())
+        elif isinstance(each, torch.Tensor) and each.dtype == torch.uint8 and each.numel() == size:
+            found["random"].append(each)
         elif isinstance(each, (list, tuple)) and depth < _DEEPEST:
             waiting.extend((value, depth + 1) for value in each[:20])
     return found
+
+
+def _digest_of(state: Any) -> str:
+    return blake2b(bytes(state.cpu().tolist()), digest_size=8).hexdigest()
 
 
 def _digests(found: dict) -> dict:
@@ -143,7 +162,10 @@ def _optimizer_readings(state: dict) -> dict:
     }
     rates = [number(group["lr"]) for group in state["param_groups"] if "lr" in group]
     sizes = [len(group.get("params", ())) for group in state["param_groups"]]
-    return {"readings": dict(zip(tensors, read_all(list(tensors.values())))), "rates": rates, "sizes": sizes}
+    readings = dict(zip(tensors, read_all(list(tensors.values()))))
+    scheduled = [number(group["initial_lr"]) for group in state["param_groups"] if "initial_lr" in group]
+    is_scheduled = bool(scheduled) and scheduled != rates
+    return {"readings": readings, "rates": rates, "sizes": sizes, "is_scheduled": is_scheduled}
 
 
 def _optimizer(state: dict, known: Any) -> dict:
@@ -170,5 +192,6 @@ def _optimizer(state: dict, known: Any) -> dict:
         "equal": equal,
         "different": different,
         "rates": state["rates"],
+        "is_scheduled": state["is_scheduled"],
         "rates_now": known.rates(),
     }

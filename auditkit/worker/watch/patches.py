@@ -46,6 +46,7 @@ class Patches:
         self._wrap(torch.nn.functional, "cross_entropy", self._cross_entropy)
         self._wrap(torch, "save", self._save)
         self._wrap(torch, "load", self._load)
+        self._put(torch, "set_rng_state", self._wrap(torch.random, "set_rng_state", self._set_random_state))
         self._wrap(torch, "compile", self._compile)
         self._wrap(torch.nn.Module, "eval", self._then_watch_next)
         self._wrap(torch.utils.data.DataLoader, "__iter__", self._then_watch_next)
@@ -325,6 +326,16 @@ class Patches:
 
         return load
 
+    def _set_random_state(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def set_rng_state(new_state: Any) -> None:
+            original(new_state)
+            if watcher.checkpoints.waiting and not _compiles():
+                self._event(lambda: watcher.checkpoints.random_state_set(new_state))
+
+        return set_rng_state
+
     def _then_watch_next(self, original: Callable) -> Callable:
         """An evaluation or an epoch begins: the step after it is inspected."""
         watcher = self.watcher
@@ -346,9 +357,13 @@ class Patches:
                 what = "optimizer"
                 known = watcher.program.optimizer(owner)
                 known.compiled = True
+            elif _trains(target):
+                what = "training step"
             else:
                 what = "module" if isinstance(target, torch.nn.Module) else "function"
             watcher.compiles.append([what, *where()])
+            if what == "training step":
+                self.remove()  # a wrapper that compiled code calls is a graph break
             self._close()
             return original(*args, **kwargs)
 
@@ -375,6 +390,12 @@ class Patches:
             self._aside(lambda: watcher.guarded("step", lambda: watcher.step_ended(optimizer)))
         finally:
             watcher.reading -= 1
+
+
+def _trains(target: Any) -> bool:
+    """Whether a function that is compiled calls `backward` or a `step` itself."""
+    code = getattr(target, "__code__", None)
+    return code is not None and not {"backward", "step"}.isdisjoint(code.co_names)
 
 
 def _run_as_it_is(function: Any, with_all_below: bool = False) -> None:

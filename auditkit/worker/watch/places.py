@@ -30,7 +30,8 @@ def _kind(file: str) -> int:
     kind = _kinds.get(file)
     if kind is None:
         path = os.path.abspath(file)
-        if file.startswith("<") or path.startswith((_OWN, _TORCH)):
+        generated = file.startswith("<") and not file.startswith(("<ipython-input", "<stdin>"))
+        if generated or path.startswith((_OWN, _TORCH)):
             kind = _TORCHS
         elif path.startswith(_LIBRARIES) or "site-packages" in path or "dist-packages" in path:
             kind = _LIBRARY

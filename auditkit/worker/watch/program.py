@@ -33,7 +33,7 @@ class Parameter:
     """One parameter, and what the inspections have seen of it so far; the host reads these counts."""
 
     __slots__ = (
-        "after", "bad_gradient", "bad_value", "changed", "device", "dtype", "frozen_moved", "group", "index",
+        "after", "bad_gradient", "bad_value", "changed", "device", "dtype", "frozen_moved", "index",
         "kept", "moved", "name", "nonzero", "norm", "numel", "optimizers", "owner", "owner_class", "owner_eval", "part",
         "ran", "ref", "replicas", "requires_grad", "root", "seen", "shape", "stayed", "suspect", "vanished",
         "with_gradient",
@@ -62,12 +62,11 @@ class Parameter:
         self.suspect = False
         self.moved = False
         self.replicas = ""
-        self.group: tuple = ()
 
     def to_json(self) -> dict:
         names = (
             "name root shape dtype device numel requires_grad optimizers seen with_gradient nonzero ran owner_eval "
-            "changed stayed frozen_moved bad_gradient bad_value vanished replicas group moved part owner_class"
+            "changed stayed frozen_moved bad_gradient bad_value vanished replicas moved part owner_class"
         )
         return {name: getattr(self, name) for name in names.split()}
 
@@ -117,6 +116,10 @@ class Scheduler:
         self.early: Optional[int] = None
         self.steps = 0
 
+    def epoch(self) -> int:
+        """How often the scheduler has changed the rates; -1 if it is gone."""
+        return int(getattr(self.ref(), "last_epoch", -1) or 0)
+
     def look(self, known: Any) -> None:
         """Before a step of an optimizer: read the scheduler's own count."""
         scheduler = self.ref()
@@ -151,6 +154,8 @@ class Program:
         self.droppers: list = []
         self.roots: list = []
         self.placed: list = []
+        self.groups: dict = {}
+        self.unfrozen: list = []
 
     def parameter(self, tensor: Any) -> Parameter:
         known = self.by_id.get(id(tensor))
@@ -206,6 +211,9 @@ class Program:
                 continue
         ready = [each for each in modules if "_modules" in each.__dict__ and "_parameters" in each.__dict__]
         self._name(ready)
+        # `module.requires_grad = False` sets an attribute that torch never reads.
+        pretended = [each for each in ready if each.__dict__.get("requires_grad") is False]
+        self.unfrozen = sorted({self.parameter(p).index for each in pretended for p in each.parameters()})
         self.droppers = [weakref.ref(each) for each in ready if isinstance(each, _DROPS) and getattr(each, "p", 1) != 0]
         for known in self.optimizers:
             self.refresh(known)
@@ -234,9 +242,7 @@ class Program:
                         plain.append(known)
             if id(root) in meshes:
                 for known in plain:
-                    if not known.replicas:
-                        known.group = _shared(tuple(meshes[id(root)].mesh.flatten().tolist()))
-                        known.replicas = _shared("mesh %s" % list(known.group))
+                    self._replicate(known, "mesh", meshes[id(root)].mesh.flatten().tolist())
             self._place_data_parallel(root)
 
     def _place_data_parallel(self, root: Any) -> None:
@@ -244,9 +250,13 @@ class Program:
             if type(module).__name__ == "DistributedDataParallel" and hasattr(module, "process_group"):
                 ranks = torch.distributed.get_process_group_ranks(module.process_group)
                 for tensor in module.parameters():
-                    known = self.parameter(tensor)
-                    if not known.replicas:
-                        known.group, known.replicas = _shared(tuple(ranks)), _shared("dp %s" % list(ranks))
+                    self._replicate(self.parameter(tensor), "dp", ranks)
+
+    def _replicate(self, known: Parameter, kind: str, ranks: Any) -> None:
+        """Record that these ranks hold the same values of a parameter; its group is named once for all parameters."""
+        if len(ranks) > 1 and not known.replicas:
+            known.replicas = _shared("%s %s" % (kind, named_ranks(ranks)))
+            self.groups.setdefault(known.replicas, [int(rank) for rank in ranks])
 
     def _place_ranks(self, known: Parameter, tensor: Any) -> None:
         """The ranks that hold the same shard of a DTensor: equal coordinates but along replicated dimensions."""
@@ -259,10 +269,9 @@ class Program:
         chosen = tuple(
             slice(None) if placement.is_replicate() else coordinate[dim] for dim, placement in enumerate(placements)
         )
-        known.group = _shared(tuple(mesh.mesh[chosen].flatten().tolist()))
         names = mesh.mesh_dim_names or ["dim%d" % dim for dim in range(mesh.ndim)]
         kept = [name for name, placement in zip(names, placements) if placement.is_replicate()]
-        known.replicas = _shared("%s %s" % (" ".join(kept), list(known.group))) if len(known.group) > 1 else ""
+        self._replicate(known, " ".join(kept), mesh.mesh[chosen].flatten().tolist())
 
     def unowned(self) -> list:
         """Parameters of modules that want gradients and that no optimizer holds."""
@@ -279,6 +288,20 @@ def _unwrapped(module: Any) -> Any:
         if inner is not None and len(module._modules) == 1:
             return _unwrapped(inner)
     return module
+
+
+def named_ranks(ranks: Any) -> str:
+    """`[0, 1]`; more than eight ranks by their first, last and number, and a hash unless their distance is constant."""
+    ranks = [int(rank) for rank in ranks]
+    if len(ranks) <= 8:
+        return str(ranks)
+    step = ranks[1] - ranks[0]
+    by = (
+        "by %d" % step
+        if ranks == list(range(ranks[0], ranks[-1] + 1, step or 1))
+        else "#%x" % (hash(tuple(ranks)) & 0xFFFF)
+    )
+    return "%d to %d %s (%d ranks)" % (ranks[0], ranks[-1], by, len(ranks))
 
 
 def stripped(name: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from hashlib import blake2b
 from typing import Any, Callable, Optional
 
 import torch
@@ -25,6 +26,7 @@ _SAMPLE = 8
 _WARM_UP = 20
 _LOADING = ("torch/utils/data", "torch/optim/", "_tensor_str", "grad_scaler")
 _HALF = ("float16", "bfloat16")
+_FEW_RANKS = 8
 
 
 class Watcher:
@@ -53,7 +55,8 @@ class Watcher:
         self.count = 0
         self.turn = 0
         self.backwards = 0
-        self.cost_s = 0.0
+        self.cost_s = self.cost_before_s = 0.0
+        self.timing = False
         self.inspection_s = 0.0
         self.plain_s: list = []
         self.began_at = time.perf_counter()
@@ -147,20 +150,25 @@ class Watcher:
         if not module.training:
             self.saw_eval = True
         if torch.is_grad_enabled() and module.training and len(self.inputs) < 8:
-            with quietly():
-                found = [each for each in _tensors((args, kwargs)) if each.numel() and each.device.type != "meta"]
-                self.inputs.append([torch.hash_tensor(flat(each)) for each in found] or None)
+            self._timed(lambda: self._hash(_tensors((args, kwargs))))
+
+    def _hash(self, inputs: list) -> None:
+        with quietly():
+            found = [each for each in inputs if each.numel() and each.device.type != "meta"]
+            self.inputs.append([torch.hash_tensor(flat(each)) for each in found] or None)
 
     def read(self, tensor: Any) -> None:
         """Python reads a tensor's value in an inspected turn.
 
         On the CPU a tensor does not say whether it would lie on a device: what has a graph does, and so do the
-        floating-point values read between forward and step, but for the loading of data.
+        floating-point values read between forward and step, but for the loading of data and the elements of a larger
+        tensor, which Python may have made of a list.
         """
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             is_computed = tensor.is_cuda
         else:
-            is_computed = tensor.requires_grad or (self.ran and tensor.is_floating_point())
+            is_element = tensor._base is not None and tensor._base.numel() > 1
+            is_computed = tensor.requires_grad or (self.ran and tensor.is_floating_point() and not is_element)
         if self.inside or not is_computed or called_from(*_LOADING):
             return
         place = where()
@@ -214,12 +222,14 @@ class Watcher:
 
     def _before_update(self, known: Any) -> None:
         self.program.refresh(known)
-        if not known.few or self.scanned_for < 0:
+        # In a backward, a module of FSDP holds other tensors than the ones that its optimizer steps.
+        unnamed = not known.steps and not all(each.name for each in known.parameters)
+        if not known.few or self.scanned_for < 0 or unnamed:
             self.scanned_for = len(self.program.placed)
             self.program.scan()
-        self.checkpoints.compare(known)
         for scheduler in self.program.schedulers:
             scheduler.look(known)
+        self.checkpoints.compare(known)
         self.modes()
         step = known.steps
         tensors = [each.ref() for each in known.parameters]
@@ -252,6 +262,9 @@ class Watcher:
         pending = self.__dict__.pop("pending", None)
         if pending is not None and pending[0] is known:
             self._timed(lambda: self._after_update(pending))
+            taken, self.cost_before_s = self.cost_s - self.cost_before_s, self.cost_s
+            if pending[1]:  # the first inspection also finds the program's objects
+                self.inspection_s = taken if not self.inspection_s else 0.8 * self.inspection_s + 0.2 * taken
         elif self.last_step_at is not None and len(self.plain_s) < 1000:
             self.plain_s.append(now - self.last_step_at)
         known.steps += 1
@@ -493,15 +506,21 @@ class Watcher:
         ][:64]
 
     def _replicas(self, known: Any, read: list) -> dict:
-        """Digests of parameters and gradients of which other ranks hold the same, by group of ranks."""
+        """For each group of ranks: a digest of the gradients, one of the values, and both of each parameter.
+
+        With many ranks, only the first and the last inspected step keep the digests of each parameter.
+        """
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
             return {}
-        found: dict = {}
+        rows: dict = {}
         for each, gradient in zip(known.parameters, read):
             if each.replicas and each.after is not None:
-                group = found.setdefault(each.replicas, [each.group, []])
                 digest = gradient.digest() if gradient is not None else ""
-                group[1].append([each.index, digest, each.after.digest])
+                rows.setdefault(each.replicas, []).append([each.index, digest, each.after.digest])
+        found = {key: [_joined_digest(mine, 1), _joined_digest(mine, 2), mine] for key, mine in rows.items()}
+        if torch.distributed.get_world_size() > _FEW_RANKS:
+            for turn in self.turns[1:]:
+                turn["replicas"] = {key: [*digests[:2], []] for key, digests in turn["replicas"].items()}
         return found
 
     def _memory(self) -> Optional[list]:
@@ -551,6 +570,7 @@ class Watcher:
             "optimizers": [known.to_json() for known in self.program.optimizers],
             "parameters": [each.to_json() for each in self.program.parameters],
             "schedulers": [each.to_json() for each in self.program.schedulers],
+            "groups": self.program.groups, "unfrozen": self.program.unfrozen,
             "evaluated": self.evaluated[:20], "compiles": self.compiles[:20], "holders": holders[-5:],
             "skipped_by_scaler": self.skipped_by_scaler, "checkpoints": self.checkpoints.to_json(),
             "threads": torch.get_num_threads(), "final": self.final,
@@ -559,13 +579,15 @@ class Watcher:
     # Errors and cost.
 
     def _timed(self, work: Callable[[], Any]) -> Any:
-        began = time.perf_counter()
+        """Count the time of an instrument, once if another one calls it."""
+        if self.timing:
+            return work()
+        self.timing, began = True, time.perf_counter()
         try:
             return work()
         finally:
-            taken = time.perf_counter() - began
-            self.cost_s += taken
-            self.inspection_s = taken if not self.inspection_s else 0.8 * self.inspection_s + 0.2 * taken
+            self.timing = False
+            self.cost_s += time.perf_counter() - began
 
     def guarded(self, instrument: str, work: Callable[[], Any], default: Any = None) -> Any:
         """Run an instrument; its error is recorded and never reaches the program."""
@@ -633,6 +655,10 @@ def _values(found: Optional[tuple]) -> int:
     if found is None:
         return 0
     return hash(tuple(tuple(piece.tolist()) for piece in found[1] if piece is not None))
+
+
+def _joined_digest(rows: list, column: int) -> str:
+    return blake2b("".join(row[column] for row in rows).encode(), digest_size=6).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -9,15 +9,19 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 torch.set_num_threads(1)
+WORLD = int(os.environ.get("WORLD", "2"))
 
 
 def train(wrong: str, steps: int, rank: int) -> str:
     torch.manual_seed(3)
     inner = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 4))
-    model = nn.parallel.DistributedDataParallel(inner)
+    model = nn.parallel.DistributedDataParallel(inner, find_unused_parameters=wrong == "replaced")
+    if wrong == "replaced":  # the wrapper synchronizes the parameters that the model had when it was wrapped
+        inner[2].weight = nn.Parameter(inner[2].weight.detach().clone())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     torch.manual_seed(3 if wrong == "data" else rank)
     digest = hashlib.sha256()
@@ -27,7 +31,7 @@ def train(wrong: str, steps: int, rank: int) -> str:
         forward = inner if wrong == "bypass" else model
         loss = F.cross_entropy(forward(torch.randn(4, 8)), torch.randint(0, 4, (4,)))
         loss.backward()
-        if wrong != "clip" or rank == 0:
+        if wrong != "clip" or rank == 0 or (WORLD > 2 and rank != 1):
             nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         optimizer.step()
         digest.update(
@@ -52,18 +56,40 @@ def train_tensor_parallel(wrong: str) -> None:
         optimizer.step()
 
 
+def train_hybrid(wrong: str, rank: int) -> None:
+    """FSDP2 on four ranks: two replicas of two shards each."""
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    fully_shard(model, mesh=init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "shard")))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    torch.manual_seed(rank)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(torch.randn(4, 8)), torch.randint(0, 4, (4,)))
+        loss.backward()
+        if wrong == "hybrid" and rank in (2, 3):  # only one replica
+            model[2].weight.grad.mul_(0.5)
+        optimizer.step()
+
+
 def main(rank: int | None) -> None:
-    """Train in one rank; without a launcher, `rank` is one of two that know each other through a file."""
+    """Train in one rank; without a launcher, the ranks know each other through a file."""
     if rank is None:
         dist.init_process_group("gloo")
     else:
-        dist.init_process_group("gloo", init_method=f"file://{os.environ['HASHES']}/met", rank=rank, world_size=2)
+        dist.init_process_group("gloo", init_method=f"file://{os.environ['HASHES']}/met", rank=rank, world_size=WORLD)
     rank = dist.get_rank()
-    found = train("", 50, rank)
-    with open(f"{os.environ['HASHES']}/{rank}", "w") as file:
-        file.write(found)
+    if WORLD == 2:
+        found = train("", 50, rank)
+        with open(f"{os.environ['HASHES']}/{rank}", "w") as file:
+            file.write(found)
     for wrong in sys.argv[1:]:
-        train_tensor_parallel(wrong) if wrong.startswith("tp") else train(wrong, 5, rank)
+        if wrong.startswith("tp"):
+            train_tensor_parallel(wrong)
+        elif wrong.startswith("hybrid"):
+            train_hybrid(wrong, rank)
+        else:
+            train(wrong, 5, rank)
     dist.destroy_process_group()
 
 
@@ -72,6 +98,12 @@ if __name__ == "__main__":
         main(None)
     else:
         torch.optim.SGD([torch.zeros(1)])  # imports much, once for both
-        other = os.fork()
-        main(0 if other else 1)
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) if other else 0)
+        others: list[int] = []
+        for rank in range(1, WORLD):
+            child = os.fork()
+            if not child:
+                main(rank)
+                sys.exit(0)
+            others.append(child)
+        main(0)
+        sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) for other in others))

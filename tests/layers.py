@@ -38,7 +38,7 @@ LAYERS = {
     "tickets": Layer(words("tickets model errors files git_process rendering"), words("msgspec yaml filelock")),
     "rules": Layer(words("rules model")),
     "store": Layer(words("store model errors files"), words("yaml")),
-    "probing": Layer(words("probing model errors assets git_process files processes"), words("platformdirs")),
+    "probing": Layer(words("probing model errors assets git_process files processes"), words("platformdirs libcst")),
     "live": Layer(words("live model rules errors files git_process probing tickets exporters version")),
     "worker": Layer(words(""), words("torch"), words("torch triton")),
     "collectors": Layer(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),

@@ -40,7 +40,7 @@ LAYERS = {
     "store": Layer(words("store model errors files"), words("yaml")),
     "probing": Layer(
         words("probing model errors assets git_process files processes"),
-        words("msgspec platformdirs"),
+        words("msgspec platformdirs libcst"),
         words("vulture"),
     ),
     "live": Layer(words("live model rules errors files git_process probing tickets exporters version")),

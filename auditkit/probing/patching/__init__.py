@@ -1,1 +1,1 @@
-"""A ticket's recommended code in the target's place: read, completed, put into a copy of the module's file."""
+"""Recommended code in a copy of the target's file, and the names that statements read and set."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 
 from auditkit.model.enums import Outcome
 from auditkit.model.revisions.trial import ChangeKind, Judgement
@@ -10,24 +10,18 @@ from auditkit.model.runs.fix import FixRow
 from auditkit.model.runs.run import ProbeResult
 from auditkit.workflows.fixes.answers import Answers
 
-_TOLD = (ChangeKind.GONE, ChangeKind.BETTER)
 
-
-def rows_of(tried: Iterable[tuple[Answers, Answers, Judgement]]) -> tuple[FixRow, ...]:
+def rows_of(tried: Sequence[tuple[Answers, Answers, Judgement]]) -> tuple[FixRow, ...]:
     """A row for each probe that a fix mends or betters, the ticket's own first; of several targets the first one's."""
     rows: dict[str, FixRow] = {}
-    for row in _rows(list(tried)):
-        rows.setdefault(row.probe, row)
-    return tuple(rows.values())
-
-
-def _rows(tried: list[tuple[Answers, Answers, Judgement]]) -> Iterator[FixRow]:
     for is_finding in (True, False):
         for base, arm, verdict in tried:
             before, after = ({one.probe: one for one in side.results} for side in (base, arm))
             for change in verdict.changes:
-                if change.is_finding is is_finding and change.kind in _TOLD:
-                    yield FixRow(change.probe, in_short(before[change.probe]), in_short(after[change.probe]))
+                if change.is_finding is is_finding and change.kind in (ChangeKind.GONE, ChangeKind.BETTER):
+                    row = FixRow(change.probe, in_short(before[change.probe]), in_short(after[change.probe]))
+                    rows.setdefault(change.probe, row)
+    return tuple(rows.values())
 
 
 def row_of_read(finding: ProbeResult) -> FixRow:

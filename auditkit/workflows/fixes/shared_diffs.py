@@ -38,22 +38,23 @@ def shared(
     A fix names the probes of those tickets whose larger diffs make it unnecessary, and of those whose diffs change the
     same lines.
     """
-    chosen = [_smallest(group, own, effects) for group, own in zip(groups, outcomes, strict=True)]
-    fixes = dict.fromkeys(one for one in chosen if isinstance(one, Fix))
-    held = {fix: [group for group, one in zip(groups, chosen, strict=True) if one == fix] for fix in fixes}
-    told: dict[Fix, Fix] = {}
-    for fix in fixes:
-        others = [other for other in fixes if other != fix]
-        larger = [other for other in others if all(effects[other].ends(group) for group in held[fix])]
+    held: dict[Fix, list[Sequence[Finding]]] = {}
+    chosen: list[Outcome] = []
+    for group, own in zip(groups, outcomes, strict=True):
+        enough = [fix for fix, effect in effects.items() if fix == own or effect.ends(group)]
+        chosen.append(min(enough, key=_size, default=own))
+        if enough:
+            held.setdefault(min(enough, key=_size), []).append(group)
+    told = {}
+    for fix, own_groups in held.items():
+        larger = [other for other in held if other != fix and all(map(effects[other].ends, own_groups))]
         near = [
             other
-            for other in others
-            if other not in larger
-            and other.file == fix.file
-            and effects[other].lines & effects[fix].lines
-            and not all(effects[fix].ends(group) for group in held[other])
+            for other in held
+            if other.file == fix.file and other != fix and other not in larger
+            if effects[other].lines & effects[fix].lines and not all(map(effects[fix].ends, held[other]))
         ]
-        mended = (one.result.fingerprint for group in held[fix] for one in judging_of(group))
+        mended = (one.result.fingerprint for group in own_groups for one in judging_of(group))
         told[fix] = replace(
             fix,
             mends=tuple(dict.fromkeys((*fix.mends, *mended))),
@@ -61,12 +62,6 @@ def shared(
             overlaps=tuple(held[other][0][0].probe.id for other in near),
         )
     return [told[one] if isinstance(one, Fix) else one for one in chosen]
-
-
-def _smallest(group: Sequence[Finding], own: Outcome, effects: Mapping[Fix, Effect]) -> Outcome:
-    """Return the smallest fix that ends a ticket; of two equal ones that of the worse ticket."""
-    enough = [fix for fix, effect in effects.items() if fix == own or effect.ends(group)]
-    return min(enough, key=_size, default=own)
 
 
 def _size(fix: Fix) -> int:

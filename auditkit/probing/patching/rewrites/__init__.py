@@ -1,1 +1,1 @@
-"""Rewrites: changes of a target's own statements, each for one pattern, as edits of the text of its file."""
+"""Rewrites: changes of a target's own statements, each for one pattern, as transformers of libcst's syntax trees."""

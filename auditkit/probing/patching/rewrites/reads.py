@@ -88,7 +88,7 @@ class ReadOnce(Pattern):
         The first keeps the tensors, and what else the second needs of each turn. Statements under a condition of their
         own are parted apart.
         """
-        parts = _parts(node.body) if original.orelse is None else []
+        parts = _parts(node.body) if original.orelse is None and original.asynchronous is None else []
         if not parts or not self._can_wait(node, parts):
             return node
         parted = [_Parted(self, node, part, number) for number, part in enumerate(parts)]
@@ -112,12 +112,12 @@ class ReadOnce(Pattern):
         later = [line for part in parts for line in part]
         moved = {id(node) for line in later for node in inside(line)}
         for node in inside(loop.body):
-            is_simple = _trains(node) or isinstance(node, cst.Break | cst.Return | cst.Yield | cst.Await)
+            is_seen = _trains(node) or isinstance(node, cst.Break | cst.Return | cst.Yield | cst.Await)
             # `grad.mul_(...)` changes what another turn may read.
             changes = (
                 isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value[-1] == "_"
             )
-            if is_simple or (changes and id(node) in moved):
+            if is_seen or (changes and id(node) in moved):
                 return False
         if not all(map(_is_simple, later)):
             return False

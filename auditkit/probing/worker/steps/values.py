@@ -130,7 +130,7 @@ class Values(Recorder):
         return self.case.batches[(self.loader.drawn - 1) % len(self.case.batches)]
 
     @property
-    def module(self) -> ToyModel:  # type: ignore[override]
+    def module(self) -> ToyModel:
         """What a module of a class that is made without its constructor trains."""
         return self.model
 

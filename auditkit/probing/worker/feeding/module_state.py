@@ -16,20 +16,19 @@ class ModuleState:
     def __init__(self, function: Callable, owner: Optional[type]) -> None:
         # A method carries the function that holds its attributes; a cached function wraps it.
         plain: Any = inspect.unwrap(getattr(function, "__func__", function))
-        self._spaces = [getattr(plain, "__globals__", {}), getattr(plain, "__dict__", {})]
-        self._owner = owner
-        spaces = [*self._spaces, *([] if owner is None else [vars(owner)])]
+        spaces = (getattr(plain, "__globals__", {}), getattr(plain, "__dict__", {}), owner)
+        self._spaces: List[Any] = [space for space in spaces if space is not None]
         self._held: List[Dict[str, Tuple[Any, Any]]] = [
-            {name: (value, _copy(value)) for name, value in space.items() if not name.startswith("__")}
-            for space in spaces
+            {name: (value, _copy(value)) for name, value in _names(space).items() if not name.startswith("__")}
+            for space in self._spaces
         ]
         values = [value for held in self._held for value, _ in held.values()]
         self._caches: List[Any] = [value for value in (function, *values) if type(value) is _CACHED_FUNCTION]
 
     def put_back(self) -> None:
         """Restore every name and every container, and empty the caches of functions."""
-        for space, held in zip([*self._spaces, self._owner], self._held, strict=False):
-            names = vars(space) if isinstance(space, type) else space
+        for space, held in zip(self._spaces, self._held, strict=True):
+            names = _names(space)
             put = functools.partial(setattr, space) if isinstance(space, type) else space.__setitem__
             remove = functools.partial(delattr, space) if isinstance(space, type) else space.__delitem__
             for name in [name for name in names if not name.startswith("__") and name not in held]:
@@ -37,13 +36,17 @@ class ModuleState:
             for name, (value, content) in held.items():
                 if names.get(name, put) is not value:
                     put(name, value)
-                if isinstance(value, list):
+                if isinstance(content, list):
                     value[:] = content
                 elif content is not None:
                     value.clear()
                     value.update(content)
         for cached in self._caches:
             cached.cache_clear()
+
+
+def _names(space: Any) -> Any:
+    return vars(space) if isinstance(space, type) else space
 
 
 def _copy(value: Any) -> Any:

@@ -60,13 +60,13 @@ class Surroundings(Recorder):
         self._instance: Any = None
 
     @functools.cached_property
-    def module(self) -> GradientHolder:  # type: ignore[override]
+    def module(self) -> GradientHolder:
         """The module whose parameters carry the gradients."""
         holder: GradientHolder = holder_of(self.grads)
         return holder
 
     @functools.cached_property
-    def optimizer(self) -> torch.optim.Optimizer:  # type: ignore[override]
+    def optimizer(self) -> torch.optim.Optimizer:
         """A real optimizer over the module's parameters."""
         parameters = list(self.module.parameters())
         with without_compiler(torch.optim.Optimizer.add_param_group):

@@ -235,7 +235,7 @@ def _stored_by(constructor: Any) -> Dict[str, _Stored]:
     own = [(target.attr, value) for target, value in assigned if _is_own(target)]
     found = {name: _Stored(value, constructor, local) for name, value in own}
     # A flag is as it is set at first, not as a condition changes it.
-    plain = [each for each in tree.body[0].body if isinstance(each, (ast.Assign, ast.AnnAssign))]
+    plain: List[ast.stmt] = [each for each in tree.body[0].body if isinstance(each, (ast.Assign, ast.AnnAssign))]
     first = {id(value) for _, value in _assignments(ast.Module(plain, []))}
     for name, value in own:
         if id(value) in first and isinstance(value, ast.Constant) and isinstance(value.value, bool):

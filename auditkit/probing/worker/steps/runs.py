@@ -285,7 +285,7 @@ class StepRuns:
     def _instance(self, values: Values) -> Any:
         owner: Any = self.caller.owner
         if self.feed.is_made:
-            made = uninitialized.make(owner, values)  # type: ignore[arg-type]
+            made = uninitialized.make(owner, values)
             for name in filter(_SAVES.fullmatch, dir(owner)):
                 made.__dict__[name] = values.filled("{}.{}".format(SELF, name), guesses.Guess(roles.SILENT))
             return made

@@ -132,7 +132,7 @@ class Values(Recorder):
         return self.case.batches[(self.loader.drawn - 1) % len(self.case.batches)]
 
     @property
-    def module(self) -> ToyModel:  # type: ignore[override]
+    def module(self) -> ToyModel:
         """The model, by the name that `uninitialized` uses."""
         return self.model
 

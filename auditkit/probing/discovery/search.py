@@ -12,12 +12,13 @@ from pathlib import Path
 from auditkit.model.enums import Contract
 from auditkit.model.runs.target import split_call
 from auditkit.probing.checkouts.checkout import import_roots
+from auditkit.probing.discovery import vocabulary
 from auditkit.probing.discovery.answers import returns_several
 from auditkit.probing.discovery.blocks.blocks import Block, blocks_of_gradients
 from auditkit.probing.discovery.candidates import Candidate, Candidates, PassedOver
 from auditkit.probing.discovery.collector_calls import CollectorCalls
 from auditkit.probing.discovery.feeding import feeding, parameter_kinds
-from auditkit.probing.discovery.gradient_names import PARTS_OF_TRAINING, is_finite_check
+from auditkit.probing.discovery.gradient_names import is_finite_check
 from auditkit.probing.discovery.library_calls import LibraryCall, library_calls
 from auditkit.probing.discovery.training_steps import TOUCHES_STEPS, step_candidates
 from auditkit.probing.source_code.files import is_in_side_folder
@@ -39,7 +40,7 @@ TOUCHES_GRADIENTS = re.compile(
     rb"clip_\w*grad|get_total_norm|def materiali[sz]e|inf_or_nan|isfinite|isnan|backprops|register_(?:comm_)?hook\("
 )
 
-_STEPS = tuple(f"{mark}{name}" for name in (*PARTS_OF_TRAINING, "main") for mark in ".:")
+_STEPS = tuple(f"{mark}{name}" for name in (*vocabulary.PARTS_OF_TRAINING, "main") for mark in ".:")
 _MOST_EXAMPLES = 8
 """Training loops of examples that are candidates: trying one takes a second, and some checkouts have a hundred."""
 

@@ -35,12 +35,11 @@ _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 class Candidate:
     """A function that looks like a collector, and hints on how it is called, fed and read.
 
-    `call` is `module:qualified.name`; `takes_guesses` and `finish_candidates` are in order of
-    likelihood; `setup_guess` names the method that is handed the modules; `init_arguments` are what
-    making its class's instance needs; `arguments` are extra keyword arguments; `evidence` says what was
-    seen, with lines; `obstacles` say why it probably cannot be fed; `covered_by` are the calls of public candidates
-    that call this private one: where one of them is audited, it is audited through that; `places` call it,
-    where it is a library's; `last_line` is a block's.
+    `call` is `module:qualified.name`. `takes_guesses` and `finish_candidates` are in order of likelihood, and
+    `setup_guess` names the method that is given the modules. `arguments` are extra keyword arguments, `evidence` what
+    auditkit saw, with lines, and `obstacles` why the function can probably not be fed. `covered_by` are the public
+    candidates that call this private one: auditkit audits it through them. `places` call a library's function;
+    `last_line` is a block's.
     """
 
     call: str
@@ -50,7 +49,6 @@ class Candidate:
     takes_guesses: tuple[Takes, ...] = ()
     finish_candidates: tuple[str, ...] = ()
     setup_guess: str | None = None
-    init_arguments: tuple[str, ...] = ()
     arguments: Mapping[str, Any] = field(default_factory=dict)
     evidence: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
@@ -181,7 +179,6 @@ class Candidates:
             takes_guesses=takes,
             finish_candidates=tuple(item.call for item in finishers),
             setup_guess=setup.name if setup else None,
-            init_arguments=needs,
             evidence=(*evidence, *fits),
             obstacles=tuple(obstacles),
             covered_by=tuple(self._callers(function)),

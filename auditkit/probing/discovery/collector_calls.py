@@ -267,6 +267,6 @@ def marked_parameters(function: Function) -> dict[str, int]:
 
 
 def _answer(function: Function, flow: GradientFlow) -> HelperAnswer:
-    mark = max((fact.mark for fact in flow.returns.values()), default=NOTHING)
+    mark = max(flow.returns.values(), default=NOTHING)
     flags = flow.tells_flags or names.is_finite_check(function.name)
     return HelperAnswer(mark, bool(flow.clips), flags, flow.differentiates)

@@ -23,15 +23,6 @@ NOTHING, NORM, GRADIENTS, STATISTICS = 0, 1, 2, 3
 """What a value holds; a NORM is one that somebody else computed. Where two meet, the larger one counts."""
 
 
-@dataclass(frozen=True)
-class ReturnFact:
-    """One `return` with a value, and what it brings back."""
-
-    node: ast.Return | ast.Yield
-    value: ast.expr
-    mark: int
-
-
 @dataclass
 class GradientFlow:
     """What was seen in one function; lines are those of its file, the first of each."""
@@ -51,7 +42,8 @@ class GradientFlow:
     """What keeps statistics after the call: attributes, and mappings that were handed in."""
     reduced: set[ast.Call] = field(default_factory=set)
     """The calls that reduce gradients, and not statistics of them."""
-    returns: dict[int, ReturnFact] = field(default_factory=dict)
+    returns: dict[int, int] = field(default_factory=dict)
+    """For the line of every `return` with a value what it brings back."""
     trains: bool = False
     differentiates: bool = False
     scales: bool = False
@@ -73,7 +65,7 @@ class GradientFlow:
 
     def brings(self, mark: int) -> bool:
         """Whether something with this mark comes back."""
-        return any(fact.mark == mark for fact in self.returns.values())
+        return mark in self.returns.values()
 
     @property
     def tells(self) -> bool:
@@ -193,8 +185,8 @@ class Tracer:
                 self.mutate(call, control)
                 if names.logs(call.func) and STATISTICS in (mark, control, *self.given(call)):
                     self.flow.reports.setdefault(written_name(call.func), node.lineno)
-            case ast.Expr(value=ast.Yield(value=value) as given) if value is not None:
-                self.flow.returns[node.lineno] = ReturnFact(given, value, max(self.mark(value), control))
+            case ast.Expr(value=ast.Yield(value=value)) if value is not None:
+                self.flow.returns[node.lineno] = max(self.mark(value), control)
             case ast.Expr(value=value):
                 self.mark(value)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -210,7 +202,7 @@ class Tracer:
             self.flow.clips.setdefault("what it returns", node.lineno)
         if dotted_name(value).startswith("self."):
             control = NOTHING  # a guard: what was known before comes back
-        self.flow.returns[node.lineno] = ReturnFact(node, value, max(self.mark(value), control))
+        self.flow.returns[node.lineno] = max(self.mark(value), control)
 
     def set(self, targets: list[ast.expr], value: ast.expr, control: int) -> None:
         """An assignment: what it marks, what it keeps after the call, and whether it replaces gradients."""
@@ -218,7 +210,9 @@ class Tracer:
             self.nested |= {dotted_name(target): value for target in targets}
             return
         mark = self.mark(value)
-        is_flag = control == STATISTICS and not self.is_local(value)
+        # What is made of what the function holds is no mere flag.
+        is_made = any(isinstance(part, ast.Name) and part.id != "torch" for part in walk([value]))
+        is_flag = control == STATISTICS and not is_made
         for target in targets:
             if (mark == STATISTICS or is_flag) and self.outlives(target):
                 self.flow.stores.setdefault(ast.unparse(target), target.lineno)
@@ -239,10 +233,6 @@ class Tracer:
         while isinstance(base, ast.Attribute | ast.Subscript):
             base = base.value
         return isinstance(base, ast.Name) and base.id in self.borrowed
-
-    def is_local(self, value: ast.expr) -> bool:
-        """Whether a value was made from what the function holds, and is no mere flag."""
-        return any(isinstance(part, ast.Name) and part.id != "torch" for part in walk([value]))
 
     def loop(self, target: ast.expr, source: ast.expr) -> None:
         mark = self.mark(source)
@@ -510,7 +500,7 @@ class Tracer:
         else:
             outer, self.flow.returns = self.flow.returns, {}
             self.block(made.body, NOTHING)
-            found = max((fact.mark for fact in self.flow.returns.values()), default=NOTHING)
+            found = max(self.flow.returns.values(), default=NOTHING)
             self.flow.returns = outer
         self.entered.pop()
         return found

@@ -50,7 +50,7 @@ class Discovery:
     """What reading a checkout found: candidates, best first, and files that could not be read.
 
     Only files that mention gradients, or a collector by name, are parsed; the others' syntax is not
-    looked at. `file_count` and `parsed_count` say how many there were of each. `library_calls` are functions of
+    looked at. `file_count` says how many there were in all. `library_calls` are functions of
     torch's that the checkout calls. `files` are those that were read; `untried_loops` train in more examples.
     `passed_over` are functions that handle gradients and are no candidates, with the reason of each.
     """
@@ -59,7 +59,6 @@ class Discovery:
     candidates: tuple[Candidate, ...]
     problems: tuple[SourceProblem, ...]
     file_count: int
-    parsed_count: int
     library_calls: tuple[LibraryCall, ...] = ()
     untried_loops: tuple[Candidate, ...] = ()
     passed_over: tuple[PassedOver, ...] = ()
@@ -112,7 +111,6 @@ def _discover(files: PythonFiles) -> Discovery:
         tuple(ordered),
         tuple(files.problems),
         files.read_count,
-        len(files.modules),
         tuple(library_calls(files)),
         tuple(untried),
         tuple(sorted(passed, key=lambda each: (each.file, each.line))),

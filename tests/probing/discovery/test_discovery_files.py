@@ -149,7 +149,7 @@ def test_the_name_of_a_step_leads_to_no_caller(tmp_path: Path) -> None:
     write(tmp_path, {"own.py": step, "train.py": "import own\nown.O().step()\n", "norm.py": COLLECTOR})
     write(tmp_path, {"calls.py": "import norm\ndef tell(model):\n    return norm.norm(model)\n"})
     found = discover(tmp_path)
-    assert (found.parsed_count, found.file_count) == (3, 4)
+    assert (len(found.files.modules), found.file_count) == (3, 4)
     assert calls(found) == ["calls:tell", "norm:norm", "own.py:O.step#clip_grad"]
 
 

@@ -30,7 +30,7 @@ def calls(found: Discovery) -> list[str]:
 
 def test_an_empty_checkout_has_none(tmp_path: Path) -> None:
     found = discover(tmp_path)
-    assert found == Discovery(found.files, (), (), 0, 0)
+    assert found == Discovery(found.files, (), (), 0)
 
 
 def test_files_that_do_not_parse_are_problems_and_never_fatal(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.target import Target
-from auditkit.probing.discovery import answers
+from auditkit.probing.discovery import answers, vocabulary
 from auditkit.probing.discovery.answers import consumed_keys
 from auditkit.probing.discovery.collector_calls import CollectorCalls, marked_parameters, may_read_gradients
 from auditkit.probing.discovery.feeding import Feeding, feeding, required_by_constructor, setup_method
@@ -24,12 +24,8 @@ from auditkit.probing.discovery.gradient_names import (
 from auditkit.probing.source_code.files import is_in_side_folder
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
 
-_AUTOGRAD = re.compile(r"(.*_)?(backward|forward)(_.*)?|(.*_)?(fwd|bwd)(_.*)?")
-_NOT_CALLED = frozenset(("property", "cached_property", "setter", "overload", "abstractmethod", "fixture"))
-_CHANGES = frozenset(("add_", "sub_", "mul_", "div_", "addcmul_", "addcdiv_", "lerp_", "copy_"))
-_CHANGE_ALL = frozenset(f"_foreach_{name}" for name in _CHANGES)
-_MAY_UPDATE = re.compile(rf"{'|'.join(_CHANGES)}|[-+*/]=|\.data\b")
-_PARAMETER = re.compile(r"(\w+_)?(p|params?|parameters?|weights?)")
+_CHANGE_ALL = frozenset(f"_foreach_{name}" for name in vocabulary.CHANGES)
+_MAY_UPDATE = re.compile(rf"{'|'.join(vocabulary.CHANGES)}|[-+*/]=|\.data\b")
 _TRAINS = "it trains: it goes backward or calls an optimizer"
 _DIFFERENTIATES = "it differentiates: no optimizer sees these gradients"
 _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
@@ -39,12 +35,11 @@ _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 class Candidate:
     """A function that looks like a collector, and hints on how it is called, fed and read.
 
-    `call` is `module:qualified.name`; `takes_guesses` and `finish_candidates` are in order of
-    likelihood; `setup_guess` names the method that is handed the modules; `init_arguments` are what
-    making its class's instance needs; `arguments` are extra keyword arguments; `evidence` says what was
-    seen, with lines; `obstacles` say why it probably cannot be fed; `covered_by` are the calls of public candidates
-    that call this private one: where one of them is audited, it is audited through that; `places` call it,
-    where it is a library's; `last_line` is a block's.
+    `call` is `module:qualified.name`. `takes_guesses` and `finish_candidates` are in order of likelihood, and
+    `setup_guess` names the method that is given the modules. `arguments` are extra keyword arguments, `evidence` what
+    auditkit saw, with lines, and `obstacles` why the function can probably not be fed. `covered_by` are the public
+    candidates that call this private one: auditkit audits it through them. `places` call a library's function;
+    `last_line` is a block's.
     """
 
     call: str
@@ -54,7 +49,6 @@ class Candidate:
     takes_guesses: tuple[Takes, ...] = ()
     finish_candidates: tuple[str, ...] = ()
     setup_guess: str | None = None
-    init_arguments: tuple[str, ...] = ()
     arguments: Mapping[str, Any] = field(default_factory=dict)
     evidence: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
@@ -185,7 +179,6 @@ class Candidates:
             takes_guesses=takes,
             finish_candidates=tuple(item.call for item in finishers),
             setup_guess=setup.name if setup else None,
-            init_arguments=needs,
             evidence=(*evidence, *fits),
             obstacles=tuple(obstacles),
             covered_by=tuple(self._callers(function)),
@@ -289,9 +282,9 @@ def why_excluded(function: Function, flow: GradientFlow) -> str:
     """
     if function.name.startswith("__") and function.name.endswith("__") and function.name != "__call__":
         return "Python calls it, not a user"
-    if function.decorators & _NOT_CALLED:
-        return f"it is decorated with {', '.join(sorted(function.decorators & _NOT_CALLED))}"
-    if _AUTOGRAD.fullmatch(function.name) is not None and "hook" not in function.name:
+    if function.decorators & vocabulary.NOT_CALLED:
+        return f"it is decorated with {', '.join(sorted(function.decorators & vocabulary.NOT_CALLED))}"
+    if vocabulary.AUTOGRAD.fullmatch(function.name) is not None and "hook" not in function.name:
         return "it is a forward or backward pass"
     if flow.trains:
         return _TRAINS
@@ -319,14 +312,14 @@ def updates_parameters(function: Function) -> bool:
             else:
                 node = node.value
         name = dotted_name(node)
-        return name in holders or _PARAMETER.fullmatch(name.rpartition(".")[2]) is not None
+        return name in holders or vocabulary.PARAMETER.fullmatch(name.rpartition(".")[2]) is not None
 
     def is_gradient(node: ast.AST) -> bool:
         return isinstance(node, ast.expr) and holds_gradients(dotted_name(node).rpartition(".")[2])
 
     for node in function.nodes:
         match node:
-            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in _CHANGES:
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in vocabulary.CHANGES:
                 # `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)`: gradients go into a tensor that holds none.
                 adds = any(map(is_gradient, args)) and not any(map(is_gradient, ast.walk(value)))
                 if is_parameter(value) or adds:
@@ -360,8 +353,6 @@ def _public_names(calls: CollectorCalls) -> dict[Function, str]:
     return found
 
 
-_FINISH_NAME = re.compile(r"(materiali[sz]e|finali[sz]e|finish|resolve|reali[sz]e|to_python|to_host|to_cpu|sync)(_.*)?")
-_COLLECT_WORDS = re.compile(r"^(collect|compute|get|gather|measure)_|_async$")
 _READS_TO_HOST = re.compile(r"\.(item|tolist|cpu|numpy)\(")
 
 
@@ -381,7 +372,7 @@ def find_finishers(calls: CollectorCalls) -> list[Finisher]:
     for function in calls.files.functions():
         if function in calls.collectors or len(function.required) != 1 or function.name.startswith("__"):
             continue
-        named = bool(_FINISH_NAME.fullmatch(function.name.lstrip("_")))
+        named = bool(vocabulary.FINISH_NAME.fullmatch(function.name.lstrip("_")))
         if not named and not _READS_TO_HOST.search(function.text):
             continue
         item = function.required[0]
@@ -437,8 +428,8 @@ def _fit(collector: Function, finisher: Finisher, produced: set[str]) -> tuple[i
 
 def _subject(name: str) -> str:
     """`collect_norms_async` and `materialize_norms` are both about `norms`."""
-    stem = _COLLECT_WORDS.sub("", name.lstrip("_").removesuffix("_async"))
-    match = _FINISH_NAME.fullmatch(stem)
+    stem = vocabulary.COLLECT_WORDS.sub("", name.lstrip("_").removesuffix("_async"))
+    match = vocabulary.FINISH_NAME.fullmatch(stem)
     return (match.group(2) or "").strip("_") if match else stem
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from auditkit.model.enums import Takes
 from auditkit.probing.discovery import gradient_names as names
+from auditkit.probing.discovery import vocabulary
 from auditkit.probing.discovery.answers import literal_keys, values_of
 from auditkit.probing.discovery.feeding import gradient_parameters, parameter_kinds
 from auditkit.probing.discovery.gradient_flow import (
@@ -37,7 +38,7 @@ _CALLED = re.compile(r"\b(\w+)\s*\(")
 _HOOKS = {"register_hook": 0, "register_comm_hook": 1}
 """Which argument is the hook, and which of the hook's is a gradient, or a bucket of some."""
 _REGISTERS = re.compile(rf"\.({'|'.join(_HOOKS)})\(")
-_TRAINS = re.compile(r"\.(backward|step|zero_grad)\(")
+_TRAINS = re.compile(rf"\.({'|'.join(vocabulary.TRAINING_METHODS)})\(")
 
 
 class CollectorCalls:
@@ -104,14 +105,14 @@ class CollectorCalls:
     def names(self) -> set[str]:
         """What collectors are called, and joiners that are named for it, also where modules import them."""
         joiners = (function.name for function in self.joiners if names.speaks_of_gradients(function.name))
-        return self._imported_as({*joiners, *(each.name for each in self.collectors)} - names.PARTS_OF_TRAINING)
+        return self._imported_as({*joiners, *(each.name for each in self.collectors)} - vocabulary.PARTS_OF_TRAINING)
 
     def _imported_as(self, names: set[str]) -> set[str]:
         return names.union(*(self._aliases.get(name, ()) for name in names))
 
     def _callers_of(self, functions: Iterable[Function]) -> dict[Function, None]:
         """The functions that call something of these names, in an order that is the same every time."""
-        called = sorted(self._imported_as({function.name for function in functions} - names.PARTS_OF_TRAINING))
+        called = sorted(self._imported_as({function.name for function in functions} - vocabulary.PARTS_OF_TRAINING))
         return dict.fromkeys(caller for name in called for caller in self._callers.get(name, ()))
 
     def _keep(self, functions: Iterable[Function]) -> dict[Function, None]:
@@ -160,7 +161,7 @@ class CollectorCalls:
     def _by_name(self, call: ast.Call) -> Function | None:
         """The method that a call on an unknown object means, where its name tells it from others."""
         name = last_name(call.func)
-        is_known = name in names.REDUCTIONS or names.clips(name)  # `x.norm()` is a tensor's
+        is_known = name in vocabulary.REDUCTIONS or names.clips(name)  # `x.norm()` is a tensor's
         if not isinstance(call.func, ast.Attribute) or is_known or not names.speaks_of_gradients(name):
             return None
         found = self._methods.get(name, [])
@@ -266,6 +267,6 @@ def marked_parameters(function: Function) -> dict[str, int]:
 
 
 def _answer(function: Function, flow: GradientFlow) -> HelperAnswer:
-    mark = max((fact.mark for fact in flow.returns.values()), default=NOTHING)
+    mark = max(flow.returns.values(), default=NOTHING)
     flags = flow.tells_flags or names.is_finite_check(function.name)
     return HelperAnswer(mark, bool(flow.clips), flags, flow.differentiates)

@@ -8,16 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from auditkit.model.enums import Takes
+from auditkit.probing.discovery import vocabulary
 from auditkit.probing.discovery.gradient_names import holds_gradients
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
 from auditkit.probing.worker.feeding.guesses import guess
 
-_PARAMETER_NAME = re.compile(r"(.*_)?(params|parameters)(_list)?|param_list|parameter_list")
-_NAMED_NAME = re.compile(r"(.*_)?named_(params|parameters)")
-_MODULE_NAME = re.compile(r"(.*_)?(module|model|net|network|backbone|encoder|decoder|policy|layer)")
-_MODULES_NAME = re.compile(r"(.*_)?(modules|models|model_chunks|model_parts|model_list|networks)")
-_OPTIMIZER_NAME = re.compile(r"(.*_)?(optimizer|optim|opt)")
-_TENSORS_NAME = re.compile(r"tensors|tensor_list|xs")
 _OF_MODULES = frozenset(("parameters", "named_parameters", "modules", "named_modules"))
 _SEVERAL_MODULES = re.compile(r"ModuleList|(list|List|Sequence|Iterable|tuple|Tuple|dict|Dict)\[.*Module\b")
 _ABOUT_GRADIENTS = re.compile(r"grad|norm")
@@ -44,7 +39,7 @@ def gradient_parameters(function: Function) -> list[str]:
         for item in function.parameters
         if holds_gradients(item.arg)
         or ("hook" in function.name and item.arg in ("grad_input", "grad_output"))
-        or (about_gradients and _TENSORS_NAME.fullmatch(item.arg))
+        or (about_gradients and vocabulary.TENSORS_NAME.fullmatch(item.arg))
     ]
 
 
@@ -107,11 +102,15 @@ def _kinds_by_annotation(annotation: str, holds_gradients: bool) -> tuple[Takes,
 def _kinds_by_name(name: str, gradient_names: list[str]) -> tuple[Takes, ...]:
     if name in gradient_names:
         return (Takes.GRADIENTS,)
-    if _NAMED_NAME.fullmatch(name):
+    if vocabulary.NAMED_PARAMETERS_NAME.fullmatch(name):
         return (Takes.NAMED_PARAMETERS,)
-    if _PARAMETER_NAME.fullmatch(name):
+    if vocabulary.PARAMETERS_NAME.fullmatch(name):
         return (Takes.PARAMETERS,)
-    named = ((_MODULE_NAME, Takes.MODULE), (_MODULES_NAME, Takes.MODULES), (_OPTIMIZER_NAME, Takes.OPTIMIZER))
+    named = (
+        (vocabulary.MODULE_NAME, Takes.MODULE),
+        (vocabulary.MODULES_NAME, Takes.MODULES),
+        (vocabulary.OPTIMIZER_NAME, Takes.OPTIMIZER),
+    )
     return next(((kind,) for pattern, kind in named if pattern.fullmatch(name)), ())
 
 
@@ -164,9 +163,6 @@ def _kinds_by_loop(function: Function, target: ast.expr) -> list[Takes]:
     return [Takes.MODULES] if read & _OF_MODULES else []
 
 
-_SETUP_NAME = re.compile(r"(register|attach|watch|track|bind|setup|set_up|add|set|monitor|observe)(_.*)?")
-
-
 def setup_method(function: Function, kinds_of: Callable[[Function, ast.arg], tuple[Takes, ...]]) -> Function | None:
     """The public method that hands modules or parameters to the attributes `function` reads.
 
@@ -187,7 +183,7 @@ def setup_method(function: Function, kinds_of: Callable[[Function, ast.arg], tup
         and all(set(kinds_of(method, item)) - {Takes.GRADIENTS} for item in method.required)
         and _self_attributes(method, ast.Store) & read
     ]
-    return min(fitting, key=lambda method: not _SETUP_NAME.fullmatch(method.name), default=None)
+    return min(fitting, key=lambda method: not vocabulary.SETUP_NAME.fullmatch(method.name), default=None)
 
 
 def _self_calls(function: Function) -> set[str]:
@@ -209,7 +205,7 @@ def _self_attributes(function: Function, context: type[ast.expr_context]) -> set
                 holders += [node.value] if isinstance(node.value, ast.Attribute) else []
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 changed = node.func.value
-                changes = node.func.attr in ("append", "extend", "add", "update")
+                changes = node.func.attr in vocabulary.CONTAINER_METHODS
                 holders += [changed] if changes and isinstance(changed, ast.Attribute) else []
     return {node.attr for node in holders if dotted_name(node.value) == "self"}
 

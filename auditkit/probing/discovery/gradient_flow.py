@@ -13,42 +13,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from auditkit.probing.discovery import gradient_names as names
+from auditkit.probing.discovery import vocabulary
 from auditkit.probing.source_code.modules import FunctionNode, dotted_name, is_constant, last_name, text_in
 from auditkit.probing.source_code.walking import children, walk
-
-TRAINING_METHODS = frozenset(("backward", "step", "zero_grad"))
-_SCALES = frozenset((
-    "mul_", "div_", "copy_", "multiply_", "divide_", "_foreach_mul_", "_foreach_div_", "set_", "lerp_",
-))  # fmt: skip
-_CLAMPS = frozenset((
-    "clamp_", "clip_", "clamp_min_", "clamp_max_", "_foreach_clamp_min_", "_foreach_clamp_max_",
-))  # fmt: skip
-_BOUNDS = frozenset(("clamp", "clip", "clamp_tensor", "clip_by_value", "hardtanh"))
-_POWERS = frozenset(("sqrt", "einsum", "square", "pow"))
-"""Reductions in a function that is named for a norm."""
-_WITHOUT_RESULT = frozenset(("_amp_foreach_non_finite_check_and_unscale_", "amp_non_finite_check_and_unscale_"))
-"""These check what they are handed, and say so in an argument."""
-
-_CONTAINER_METHODS = frozenset(("append", "extend", "add", "update", "insert", "appendleft", "setdefault"))
-_FILLS = frozenset((
-    "fill_", "logical_or_", "copy_", "add_", "bitwise_or_", "set_", "scatter_add_", "index_add_",
-))  # fmt: skip
-_COLLECTIVES = frozenset(("gather", "all_gather", "all_gather_into_tensor", "reduce_scatter", "all_gather_object"))
-
 
 Inner = FunctionNode | ast.Lambda
 
 NOTHING, NORM, GRADIENTS, STATISTICS = 0, 1, 2, 3
 """What a value holds; a NORM is one that somebody else computed. Where two meet, the larger one counts."""
-
-
-@dataclass(frozen=True)
-class ReturnFact:
-    """One `return` with a value, and what it brings back."""
-
-    node: ast.Return | ast.Yield
-    value: ast.expr
-    mark: int
 
 
 @dataclass
@@ -70,7 +42,8 @@ class GradientFlow:
     """What keeps statistics after the call: attributes, and mappings that were handed in."""
     reduced: set[ast.Call] = field(default_factory=set)
     """The calls that reduce gradients, and not statistics of them."""
-    returns: dict[int, ReturnFact] = field(default_factory=dict)
+    returns: dict[int, int] = field(default_factory=dict)
+    """For the line of every `return` with a value what it brings back."""
     trains: bool = False
     differentiates: bool = False
     scales: bool = False
@@ -92,7 +65,7 @@ class GradientFlow:
 
     def brings(self, mark: int) -> bool:
         """Whether something with this mark comes back."""
-        return any(fact.mark == mark for fact in self.returns.values())
+        return mark in self.returns.values()
 
     @property
     def tells(self) -> bool:
@@ -127,7 +100,9 @@ def trace(node: FunctionNode, marked: dict[str, int], helper_mark: HelperMark) -
 def trains(node: ast.AST) -> bool:
     """Whether it runs a part of training itself: a step, a backward pass, not a collector."""
     return any(
-        isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in TRAINING_METHODS
+        isinstance(item, ast.Call)
+        and isinstance(item.func, ast.Attribute)
+        and item.func.attr in vocabulary.TRAINING_METHODS
         for item in walk([node])
     )
 
@@ -210,8 +185,8 @@ class Tracer:
                 self.mutate(call, control)
                 if names.logs(call.func) and STATISTICS in (mark, control, *self.given(call)):
                     self.flow.reports.setdefault(written_name(call.func), node.lineno)
-            case ast.Expr(value=ast.Yield(value=value) as given) if value is not None:
-                self.flow.returns[node.lineno] = ReturnFact(given, value, max(self.mark(value), control))
+            case ast.Expr(value=ast.Yield(value=value)) if value is not None:
+                self.flow.returns[node.lineno] = max(self.mark(value), control)
             case ast.Expr(value=value):
                 self.mark(value)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -227,7 +202,7 @@ class Tracer:
             self.flow.clips.setdefault("what it returns", node.lineno)
         if dotted_name(value).startswith("self."):
             control = NOTHING  # a guard: what was known before comes back
-        self.flow.returns[node.lineno] = ReturnFact(node, value, max(self.mark(value), control))
+        self.flow.returns[node.lineno] = max(self.mark(value), control)
 
     def set(self, targets: list[ast.expr], value: ast.expr, control: int) -> None:
         """An assignment: what it marks, what it keeps after the call, and whether it replaces gradients."""
@@ -235,7 +210,9 @@ class Tracer:
             self.nested |= {dotted_name(target): value for target in targets}
             return
         mark = self.mark(value)
-        is_flag = control == STATISTICS and not self.is_local(value)
+        # What is made of what the function holds is no mere flag.
+        is_made = any(isinstance(part, ast.Name) and part.id != "torch" for part in walk([value]))
+        is_flag = control == STATISTICS and not is_made
         for target in targets:
             if (mark == STATISTICS or is_flag) and self.outlives(target):
                 self.flow.stores.setdefault(ast.unparse(target), target.lineno)
@@ -256,10 +233,6 @@ class Tracer:
         while isinstance(base, ast.Attribute | ast.Subscript):
             base = base.value
         return isinstance(base, ast.Name) and base.id in self.borrowed
-
-    def is_local(self, value: ast.expr) -> bool:
-        """Whether a value was made from what the function holds, and is no mere flag."""
-        return any(isinstance(part, ast.Name) and part.id != "torch" for part in walk([value]))
 
     def loop(self, target: ast.expr, source: ast.expr) -> None:
         mark = self.mark(source)
@@ -288,14 +261,14 @@ class Tracer:
 
     def mutate(self, call: ast.Call, control: int) -> None:
         """`grads.append(p.grad)` makes `grads` hold gradients."""
-        if isinstance(call.func, ast.Attribute) and call.func.attr in _CONTAINER_METHODS:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in vocabulary.CONTAINER_METHODS:
             mark = max([control, *self.given(call)])
             base = call.func.value
             self.keep(base, mark, call.lineno)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS:
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in vocabulary.FILLS:
             if STATISTICS in (control, *self.given(call)):
                 self.keep(call.func.value, STATISTICS, call.lineno)
-        elif last_name(call.func) in _COLLECTIVES:
+        elif last_name(call.func) in vocabulary.COLLECTIVES:
             mark = max(self.given(call), default=NOTHING)
             self.assign([*call.args, *(item.value for item in call.keywords)], mark)
 
@@ -369,7 +342,7 @@ class Tracer:
         if names.holds_gradients(node.attr) and isinstance(node.ctx, ast.Load):
             self.flow.grad_reads.add(node.lineno)
             return GRADIENTS
-        if node.attr in names.ABOUT:
+        if node.attr in vocabulary.ABOUT:
             return NOTHING
         if names.holds_norms_of_gradients(node.attr) and isinstance(node.ctx, ast.Load):
             self.flow.reduce(f".{node.attr}", node.lineno)
@@ -382,7 +355,7 @@ class Tracer:
 
     def call(self, node: ast.Call) -> int:
         name = last_name(node.func)
-        if name in names.ABOUT:
+        if name in vocabulary.ABOUT:
             return NOTHING
         if name == "getattr" and len(node.args) > 1 and self.names_gradients(node.args[1]):
             self.flow.grad_reads.add(node.lineno)
@@ -392,7 +365,7 @@ class Tracer:
             self.flow.differentiates = True
             return NOTHING
         base = self.mark(node.func.value) if isinstance(node.func, ast.Attribute) else NOTHING
-        self.flow.trains |= name in TRAINING_METHODS and isinstance(node.func, ast.Attribute)
+        self.flow.trains |= name in vocabulary.TRAINING_METHODS and isinstance(node.func, ast.Attribute)
         given = self.given(node)
         if isinstance(node.func, ast.Name) and (inner := self.nested.get(name)) is not None:
             return self.enter(inner, given)
@@ -423,7 +396,7 @@ class Tracer:
         if not isinstance(item, ast.Name | ast.Attribute) or self.mark(item) != NOTHING:
             return False
         if dotted_name(item).startswith(("torch.", "np.", "numpy.")):
-            return last_name(item) in names.REDUCTIONS
+            return last_name(item) in vocabulary.REDUCTIONS
         answer = self.helper_mark(ast.Call(item, [ast.Constant(None)], []), [GRADIENTS])
         return answer is not None and answer.mark == STATISTICS
 
@@ -433,11 +406,11 @@ class Tracer:
         if names.clips(name):
             self.flow.clips.setdefault(written, node.lineno)
             return STATISTICS if "norm" in name or "func" in name else mark
-        if name in _CLAMPS or name in _SCALES:
+        if name in vocabulary.CLAMPS or name in vocabulary.SCALES:
             self.change(node, name)
         if "multi_tensor" in name:
             return self.fused(node, name, given)
-        if name in _WITHOUT_RESULT:
+        if name in vocabulary.WITHOUT_RESULT:
             self.flow.reduce(written, node.lineno)
             self.flow.stores.setdefault(f"an argument of {name}", node.lineno)
             self.assign([item for item in node.args if self.mark(item) != GRADIENTS], STATISTICS)
@@ -462,7 +435,7 @@ class Tracer:
             and dotted_name(node.func).count(".") == 1
             and written_name(node.func).startswith("self.")
         )
-        return not is_layer and (names.reduces(name) or (self.is_about_norms and name in _POWERS))
+        return not is_layer and (names.reduces(name) or (self.is_about_norms and name in vocabulary.POWERS))
 
     def of_helper(self, node: ast.Call, helper: HelperAnswer, mark: int) -> int:
         """A call of the checkout's own."""
@@ -495,7 +468,7 @@ class Tracer:
         if not operands or self.mark(operands[0]) != GRADIENTS:
             return
         factors = [*operands[1:], *(item.value for item in node.keywords)]
-        if name in _CLAMPS or any(map(self.limits, factors)):
+        if name in vocabulary.CLAMPS or any(map(self.limits, factors)):
             self.flow.clips.setdefault(written_name(node.func), node.lineno)
 
     def names_gradients(self, node: ast.expr) -> bool:
@@ -527,7 +500,7 @@ class Tracer:
         else:
             outer, self.flow.returns = self.flow.returns, {}
             self.block(made.body, NOTHING)
-            found = max((fact.mark for fact in self.flow.returns.values()), default=NOTHING)
+            found = max(self.flow.returns.values(), default=NOTHING)
             self.flow.returns = outer
         self.entered.pop()
         return found
@@ -550,7 +523,7 @@ class Tracer:
             if isinstance(part, ast.Call):
                 name = last_name(part.func)
                 operands = [part.func.value, *part.args] if isinstance(part.func, ast.Attribute) else part.args
-                if name in _BOUNDS and GRADIENTS in map(self.mark, operands):
+                if name in vocabulary.BOUNDS and GRADIENTS in map(self.mark, operands):
                     return True
         return False
 

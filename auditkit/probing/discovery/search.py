@@ -12,12 +12,13 @@ from pathlib import Path
 from auditkit.model.enums import Contract
 from auditkit.model.runs.target import split_call
 from auditkit.probing.checkouts.checkout import import_roots
+from auditkit.probing.discovery import vocabulary
 from auditkit.probing.discovery.answers import returns_several
 from auditkit.probing.discovery.blocks.blocks import Block, blocks_of_gradients
 from auditkit.probing.discovery.candidates import Candidate, Candidates, PassedOver
 from auditkit.probing.discovery.collector_calls import CollectorCalls
 from auditkit.probing.discovery.feeding import feeding, parameter_kinds
-from auditkit.probing.discovery.gradient_names import PARTS_OF_TRAINING, is_finite_check
+from auditkit.probing.discovery.gradient_names import is_finite_check
 from auditkit.probing.discovery.library_calls import LibraryCall, library_calls
 from auditkit.probing.discovery.training_steps import TOUCHES_STEPS, step_candidates
 from auditkit.probing.source_code.files import is_in_side_folder
@@ -39,7 +40,7 @@ TOUCHES_GRADIENTS = re.compile(
     rb"clip_\w*grad|get_total_norm|def materiali[sz]e|inf_or_nan|isfinite|isnan|backprops|register_(?:comm_)?hook\("
 )
 
-_STEPS = tuple(f"{mark}{name}" for name in (*PARTS_OF_TRAINING, "main") for mark in ".:")
+_STEPS = tuple(f"{mark}{name}" for name in (*vocabulary.PARTS_OF_TRAINING, "main") for mark in ".:")
 _MOST_EXAMPLES = 8
 """Training loops of examples that are candidates: trying one takes a second, and some checkouts have a hundred."""
 
@@ -49,7 +50,7 @@ class Discovery:
     """What reading a checkout found: candidates, best first, and files that could not be read.
 
     Only files that mention gradients, or a collector by name, are parsed; the others' syntax is not
-    looked at. `file_count` and `parsed_count` say how many there were of each. `library_calls` are functions of
+    looked at. `file_count` says how many there were in all. `library_calls` are functions of
     torch's that the checkout calls. `files` are those that were read; `untried_loops` train in more examples.
     `passed_over` are functions that handle gradients and are no candidates, with the reason of each.
     """
@@ -58,7 +59,6 @@ class Discovery:
     candidates: tuple[Candidate, ...]
     problems: tuple[SourceProblem, ...]
     file_count: int
-    parsed_count: int
     library_calls: tuple[LibraryCall, ...] = ()
     untried_loops: tuple[Candidate, ...] = ()
     passed_over: tuple[PassedOver, ...] = ()
@@ -111,7 +111,6 @@ def _discover(files: PythonFiles) -> Discovery:
         tuple(ordered),
         tuple(files.problems),
         files.read_count,
-        len(files.modules),
         tuple(library_calls(files)),
         tuple(untried),
         tuple(sorted(passed, key=lambda each: (each.file, each.line))),

@@ -263,18 +263,18 @@ def facts_of(source: SourceFile, module: Module) -> ModuleFacts | SourceProblem:
         exports, is_open = _exports(module)
         used = _Collected(frozenset(item.local for item in module.imports))
         used.body(module.tree.body)
-        definitions = map(_definition, (*module.defined(), *module.classes.values()))
+        defined: list[Function | Class] = [*module.classes.values(), *module.defined()]
         return ModuleFacts(
             source=source,
             name=module.name,
             is_package=source.path.name == "__init__.py",
-            definitions=tuple(sorted(definitions, key=lambda item: item.line)),
+            definitions=tuple(sorted(map(_definition, defined), key=lambda item: item.line)),
             imports=module.imports,
             exports=exports,
             is_open=is_open,
             references=References(**{name: frozenset(found) for name, found in used.sets.items()}),
             bound=frozenset(_bound(module.tree)),
-            signatures=tuple(filter(None, map(_signature, (*module.classes.values(), *module.defined())))),
+            signatures=tuple(filter(None, map(_signature, defined))),
         )
     except RecursionError:
         return SourceProblem(source.name, 1, "nested too deeply to be followed")

@@ -114,7 +114,7 @@ def test_what_a_finisher_lacks_is_said(candidates: dict[str, Candidate]) -> None
 
 def test_a_monitors_setup_and_a_constructors_arguments_are_named(candidates: dict[str, Candidate]) -> None:
     assert candidates["telemetry.monitors:Monitor.check"].setup_guess == "attach"
-    assert candidates["telemetry.monitors:BoundMonitor.norm"].init_arguments == ("model",)
+    assert "making its object needs model" in candidates["telemetry.monitors:BoundMonitor.norm"].evidence
     trainer = candidates["telemetry.monitors:Trainer.grad_norm"]
     assert trainer.obstacles == ("making a Trainer needs loader",)
 

@@ -30,7 +30,7 @@ def calls(found: Discovery) -> list[str]:
 
 def test_an_empty_checkout_has_none(tmp_path: Path) -> None:
     found = discover(tmp_path)
-    assert found == Discovery(found.files, (), (), 0, 0)
+    assert found == Discovery(found.files, (), (), 0)
 
 
 def test_files_that_do_not_parse_are_problems_and_never_fatal(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_the_name_of_a_step_leads_to_no_caller(tmp_path: Path) -> None:
     write(tmp_path, {"own.py": step, "train.py": "import own\nown.O().step()\n", "norm.py": COLLECTOR})
     write(tmp_path, {"calls.py": "import norm\ndef tell(model):\n    return norm.norm(model)\n"})
     found = discover(tmp_path)
-    assert (found.parsed_count, found.file_count) == (3, 4)
+    assert (len(found.files.modules), found.file_count) == (3, 4)
     assert calls(found) == ["calls:tell", "norm:norm", "own.py:O.step#clip_grad"]
 
 

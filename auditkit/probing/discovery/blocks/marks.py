@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from auditkit.probing.discovery import vocabulary
 from auditkit.probing.discovery.gradient_flow import GRADIENTS, NOTHING, STATISTICS, Tracer
 from auditkit.probing.discovery.gradient_names import gets_gradients
 from auditkit.probing.patching.local_names import names_of
@@ -23,16 +23,6 @@ from auditkit.probing.source_code.modules import (
 from auditkit.probing.source_code.statements import head_of
 from auditkit.probing.source_code.walking import children, walk
 
-# torch's own functions are targets of their own kind.
-LIBRARY = frozenset(("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "get_total_norm"))
-_LIMITING_METHODS = frozenset(("mul_", "div_", "clamp_", "clip_", "clamp_min_", "clamp_max_", "nan_to_num_", "renorm_"))
-_LIMITING_CALLS = frozenset(("clamp", "clip", "clamp_min", "clamp_max", "nan_to_num", "where"))
-# A factor such as 1 / world_size averages or unscales; these words, or a statistic, make it a limit.
-_LIMIT_WORDS = re.compile(r"clip|coef|max_norm|max_grad|clamp")
-_TELLS = re.compile(r"print|log|writer|info|debug|warn|add_scalar|report|record|wandb|pbar|progress|meter")
-_SCALING = frozenset(("mul_", "div_"))
-_PARAMETERS = re.compile(r"param|weights")
-_PARAMETER = re.compile(r"p|par|param\w*|\w+_params?|weight|w")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 Suite = list[ast.stmt]
 
@@ -106,13 +96,13 @@ class Scope:
         """Whether the statement itself changes gradients in place as clipping does."""
         match statement:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=method)) as call):
-                if method not in _LIMITING_METHODS or not self._is_gradient(owner):
+                if method not in vocabulary.LIMITING_METHODS or not self._is_gradient(owner):
                     return False
-                return method not in _SCALING or any(map(self.is_limit, call.args))
+                return method not in vocabulary.SCALING or any(map(self.is_limit, call.args))
             case ast.AugAssign(target=target, op=ast.Mult() | ast.Div(), value=factor):
                 return self._is_gradient(target) and self.is_limit(factor)
             case ast.Assign(targets=[target], value=ast.Call(func=called, args=args)) if _writes_gradient(target):
-                return last_name(called) in _LIMITING_CALLS and any(map(self._is_gradient, (called, *args)))
+                return last_name(called) in vocabulary.LIMITING_CALLS and any(map(self._is_gradient, (called, *args)))
             case ast.Assign(targets=[target], value=ast.BinOp(left=value, op=ast.Mult() | ast.Div(), right=factor)) if (
                 _writes_gradient(target)
             ):
@@ -128,7 +118,7 @@ class Scope:
         if names_of(statement).stores or is_collective or "clip" in name:
             return False
         told = (*call.args, *(each.value for each in call.keywords))
-        return bool(_TELLS.search(ast.unparse(call.func).lower())) or any(map(self.is_statistic, told))
+        return bool(vocabulary.TELLS.search(ast.unparse(call.func).lower())) or any(map(self.is_statistic, told))
 
     def rewrites(self, statement: ast.stmt) -> bool:
         """Whether the statement itself makes other gradients of them, and does not limit them."""
@@ -143,7 +133,7 @@ class Scope:
     def is_limit(self, factor: ast.expr) -> bool:
         """Whether a factor, or a test, comes from a statistic or has the name of a limit."""
         words = (ast.unparse(node) for node in ast.walk(factor) if isinstance(node, ast.Name | ast.Attribute))
-        return self.is_statistic(factor) or any(_LIMIT_WORDS.search(word.lower()) for word in words)
+        return self.is_statistic(factor) or any(vocabulary.LIMIT_WORDS.search(word.lower()) for word in words)
 
 
 def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -200,9 +190,11 @@ class _ParameterGradients(Tracer):
         """The names that loops and comprehensions give to one parameter after another."""
         for loop in own_nodes(body):
             if isinstance(loop, ast.For | ast.comprehension):
-                over_parameters = _PARAMETERS.search(ast.unparse(loop.iter))
+                over_parameters = vocabulary.OF_PARAMETERS.search(ast.unparse(loop.iter))
                 names = (node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name))
-                self._parameters.update(name for name in names if over_parameters or _PARAMETER.fullmatch(name))
+                self._parameters.update(
+                    name for name in names if over_parameters or vocabulary.LOOP_PARAMETER.fullmatch(name)
+                )
 
     def loop(self, target: ast.expr, source: ast.expr) -> None:
         """What a loop goes through, not what its variable is called: `for grad in received` may be of anything."""
@@ -220,7 +212,9 @@ class _ParameterGradients(Tracer):
         name = last_name(node.func)
         if mark == GRADIENTS and gets_gradients(name) and node.args:
             return NOTHING  # `predictor.get_gradients(instances)`: of inputs
-        if len(self.flow.reduced) > before and (name in LIBRARY or any(map(self._compares_gradients, ast.walk(node)))):
+        if len(self.flow.reduced) > before and (
+            name in vocabulary.LIBRARY or any(map(self._compares_gradients, ast.walk(node)))
+        ):
             self.flow.reduced.discard(node)
         return mark
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from auditkit.probing.discovery import gradient_names as names
+from auditkit.probing.discovery import vocabulary
 from auditkit.probing.discovery.blocks.marks import (
-    LIBRARY,
     Scope,
     Suite,
     names_of_one,
@@ -21,14 +21,6 @@ from auditkit.probing.discovery.gradient_flow import trains
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import changed_by, dotted_name, last_name, targets_of
 
-_PLAIN_CALLS = frozenset({
-    "list", "tuple", "dict", "set", "filter", "map", "zip", "enumerate", "sorted", "float", "int", "bool", "len",
-    "max", "min", "sum", "abs", "range", "any", "all", "isinstance", "hasattr", "getattr", "next", "iter",
-    "parameters", "named_parameters", "children", "named_children", "modules", "named_modules", "values", "items",
-    "keys", "get", "defaultdict", "detach", "item", "double", "sqrt", "pow", "append",
-})  # fmt: skip
-_PLAIN_MODULES = frozenset(("torch", "math", "itertools", "functools", "collections", "numpy", "operator"))
-_SETS_UP = re.compile(r"param|grad|norm|clip|coef")
 _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 
@@ -147,7 +139,7 @@ def _sets_up(scope: Scope, statement: ast.stmt, run: Run) -> bool:
         return False
     if not stored & run.loads:
         return bool(stored & run.maybe_unset)
-    words = _SETS_UP.search(ast.unparse(statement)) is not None
+    words = vocabulary.SETS_UP.search(ast.unparse(statement)) is not None
     return bool(stored & run.maybe_unset) or is_start(statement) or bool(scope.marks.mark(value)) or words
 
 
@@ -172,11 +164,11 @@ def is_calm(scope: Scope, value: ast.expr) -> bool:
             return False
         if isinstance(node, ast.Call):
             last = last_name(node.func)
-            if scope.module.full_name(dotted_name(node.func)).partition(".")[0] in _PLAIN_MODULES:
+            if scope.module.full_name(dotted_name(node.func)).partition(".")[0] in vocabulary.PLAIN_MODULES:
                 is_plain = last not in ("load", "compile")
             else:
                 is_method = isinstance(node.func, ast.Attribute)
-                is_plain = last in _PLAIN_CALLS or (is_method and bool(scope.marks.mark(node)))
+                is_plain = last in vocabulary.PLAIN_CALLS or (is_method and bool(scope.marks.mark(node)))
             if not is_plain:
                 return False
     return True
@@ -333,7 +325,7 @@ def _given_norm(statement: ast.stmt) -> ast.expr | None:
     if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call):
         return None
     called = last_name(value.func)
-    if called in LIBRARY or "norm" not in called:
+    if called in vocabulary.LIBRARY or "norm" not in called:
         return None
     targets = [
         part for each in targets_of(statement) for part in (each.elts if isinstance(each, ast.Tuple) else [each])

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass, field, replace
 
+from auditkit.probing.discovery import vocabulary
 from auditkit.probing.source_code.modules import Class, Function, Module, dotted_name
-
-_STEPPED = re.compile(r"(.*\.)?\w*(opt|optim\w*|optimizer\w*|scaler)\w*(\[.*\])?", re.IGNORECASE)
-_LOSS = re.compile(r"(\w*_)?loss(es)?")
 
 
 def is_backward(call: ast.Call) -> bool:
@@ -22,13 +19,13 @@ def is_step(call: ast.Call) -> bool:
     return (
         isinstance(call.func, ast.Attribute)
         and call.func.attr == "step"
-        and _STEPPED.fullmatch(ast.unparse(call.func.value)) is not None
+        and vocabulary.STEPPED.fullmatch(ast.unparse(call.func.value)) is not None
     )
 
 
 def is_handed_loss(function: Function) -> bool:
     """Whether the caller computes the loss, so that the function is only a part of a training step."""
-    return any(_LOSS.fullmatch(item.arg) for item in function.parameters)
+    return any(vocabulary.LOSS.fullmatch(item.arg) for item in function.parameters)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -165,8 +165,6 @@ class ValueFlow(ast.NodeVisitor):
         """Return that the kind of other expressions is not known; other statements are not followed."""
         return None
 
-    kind: Callable[[ast.expr], Kind] = ast.NodeVisitor.visit
-
     # --- reads ---
 
     def read(self, node: ast.expr, what: str, value: ast.expr, inner: HostRead | None = None) -> None:
@@ -200,7 +198,7 @@ class ValueFlow(ast.NodeVisitor):
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 self.test(operand, what)
             case _:
-                if self.kind(node) == TENSOR:
+                if self.visit(node) == TENSOR:
                     self.read(node, what, node)
 
     @contextmanager
@@ -224,14 +222,14 @@ class ValueFlow(ast.NodeVisitor):
             self.note_index(node.value.slice, TENSOR)
         if known is None and lies_on_host(node.attr):
             return HOST
-        return known if known is not None else torch_kinds.of_attribute(self.kind(node.value), node.attr)
+        return known if known is not None else torch_kinds.of_attribute(self.visit(node.value), node.attr)
 
     def visit_BinOp(self, node: ast.BinOp) -> Kind:
-        return result_of([self.kind(node.left), self.kind(node.right)])
+        return result_of([self.visit(node.left), self.visit(node.right)])
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Kind:
         if not isinstance(node.op, ast.Not):
-            return self.kind(node.operand)
+            return self.visit(node.operand)
         self.test(node.operand, "not")
         return HOST
 
@@ -240,7 +238,7 @@ class ValueFlow(ast.NodeVisitor):
         for value in self.in_turn(node):
             if value is not node.values[-1]:
                 self.test(value, "and" if isinstance(node.op, ast.And) else "or")
-            kinds.append(self.kind(value))
+            kinds.append(self.visit(value))
         return join_all(kinds)
 
     def in_turn(self, node: ast.BoolOp) -> Iterator[ast.expr]:
@@ -254,30 +252,30 @@ class ValueFlow(ast.NodeVisitor):
         self.known, self.guard = before, guard
 
     def visit_Tuple(self, node: ast.Tuple) -> Kind:
-        return row(map(self.kind, node.elts))
+        return row(map(self.visit, node.elts))
 
     def visit_List(self, node: ast.List | ast.Set) -> Kind:
-        return items(join_all([self.kind(part) for part in node.elts]))
+        return items(join_all([self.visit(part) for part in node.elts]))
 
     def visit_Dict(self, node: ast.Dict) -> Kind:
-        return table(join_all([self.kind(value) for value in node.values]))
+        return table(join_all([self.visit(value) for value in node.values]))
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Kind:
-        kind = self.kind(node.value)
+        kind = self.visit(node.value)
         self.assign(node.target, kind)
         return kind
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Kind:
         for part in node.values:
-            if isinstance(part, ast.FormattedValue) and self.kind(part.value) == TENSOR:
+            if isinstance(part, ast.FormattedValue) and self.visit(part.value) == TENSOR:
                 self.read(part.value, "formatting", part.value)
         return HOST
 
     def visit_Starred(self, node: ast.Await | ast.YieldFrom | ast.Starred | ast.Yield) -> Kind:
-        return None if node.value is None else self.kind(node.value)
+        return None if node.value is None else self.visit(node.value)
 
     def visit_Compare(self, node: ast.Compare) -> Kind:
-        kinds = [self.kind(node.left), *map(self.kind, node.comparators)]
+        kinds = [self.visit(node.left), *map(self.visit, node.comparators)]
         for op, holder, kind in zip(node.ops, node.comparators, kinds[1:], strict=True):
             # A set looks a tensor up by its identity and compares nothing; a list compares each element.
             is_list = kind == items(TENSOR) and (isinstance(holder, ast.List) or dotted_name(holder) in self.lists)
@@ -297,15 +295,15 @@ class ValueFlow(ast.NodeVisitor):
         before = dict(self.known)
         when_true, when_false = self.narrowed(node.test)
         self.known.update(when_true)
-        body = self.kind(node.body)
+        body = self.visit(node.body)
         self.known = {**before, **when_false}
-        orelse = self.kind(node.orelse)
+        orelse = self.visit(node.orelse)
         self.known = before
         return join(body, orelse)
 
     def visit_Subscript(self, node: ast.Subscript) -> Kind:
-        base = self.kind(node.value)
-        self.kind(node.slice)
+        base = self.visit(node.value)
+        self.visit(node.slice)
         if isinstance(node.slice, ast.Constant) and text_of(node) in self.known:
             return self.known[text_of(node)]
         if lies_on_host(text_of(node.slice).strip("'\"")) or lies_on_host(dotted_name(node.value)):
@@ -330,7 +328,7 @@ class ValueFlow(ast.NodeVisitor):
         """Whether a value says of each element if it is meant: `t[mask]` waits to learn how many are."""
         match node:
             case ast.Compare():
-                return bool(self.kind(node) == TENSOR)
+                return bool(self.visit(node) == TENSOR)
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 return self.is_mask(operand)
             case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() | ast.BitXor(), right=right):
@@ -338,10 +336,10 @@ class ValueFlow(ast.NodeVisitor):
             case ast.Tuple(elts=parts):
                 return any(map(self.is_mask, parts))
             case ast.Call(func=ast.Attribute(attr=name)):
-                return name in _OF_EACH_ELEMENT and self.kind(node) == TENSOR
+                return name in _OF_EACH_ELEMENT and self.visit(node) == TENSOR
             case ast.Name(id=name):
                 says_so = name == "mask" or name.endswith("_mask")
-                return name in self.masks or (says_so and self.kind(node) in (None, TENSOR))
+                return name in self.masks or (says_so and self.visit(node) in (None, TENSOR))
         return False
 
     def note_index(self, index: ast.expr, base: Kind) -> None:
@@ -359,7 +357,7 @@ class ValueFlow(ast.NodeVisitor):
 
     def visit_ListComp(self, node: Comprehension) -> Kind:
         with self.inside(node):
-            made = self.kind(node.value if isinstance(node, ast.DictComp) else node.elt)
+            made = self.visit(node.value if isinstance(node, ast.DictComp) else node.elt)
         return table(made) if isinstance(node, ast.DictComp) else items(made)
 
     visit_Set = visit_List
@@ -384,7 +382,7 @@ class ValueFlow(ast.NodeVisitor):
         with self.inside(node):
             if isinstance(node.elt, ast.UnaryOp) and isinstance(node.elt.op, ast.Not):
                 self.test(node.elt, what)  # `not` has read it: what is asked for its truth is on the host
-            elif self.kind(node.elt) == TENSOR:
+            elif self.visit(node.elt) == TENSOR:
                 # Tests that are tensors were made of tensors, whatever the loop says of itself.
                 self.loops.append(Loop(node.lineno, node.generators[-1].iter, True))
                 self.read(node.elt, what, node.elt)
@@ -399,11 +397,11 @@ class ValueFlow(ast.NodeVisitor):
         if not full and written in _BUILTINS:
             return self.builtin(node, written)
         if written.rpartition(".")[2] in _WRAPPERS and node.args:
-            kinds = [self.kind(item) for item in node.args]
+            kinds = [self.visit(item) for item in node.args]
             # `itertools.chain` gives the elements of all.
             return items(join_all(map(element, kinds if written.endswith("chain") else kinds[:1])))
-        given = [self.kind(item) for item in node.args]
-        keywords = {item.arg or "": self.kind(item.value) for item in node.keywords}
+        given = [self.visit(item) for item in node.args]
+        keywords = {item.arg or "": self.visit(item.value) for item in node.keywords}
         if full.startswith("torch."):
             return self.torch_call(node, full, given, keywords)
         if full.startswith("math.") and TENSOR in given:
@@ -416,7 +414,7 @@ class ValueFlow(ast.NodeVisitor):
             return result
         if isinstance(node.func, ast.Attribute):
             return self.method_call(node, node.func, given)
-        return TENSOR if self.kind(node.func) == MODULE else None
+        return TENSOR if self.visit(node.func) == MODULE else None
 
     def torch_call(self, node: ast.Call, full: str, given: list[Kind], keywords: dict[str, Kind]) -> Kind:
         part, _, last = full.rpartition(".")
@@ -434,7 +432,7 @@ class ValueFlow(ast.NodeVisitor):
         return torch_kinds.of_function(full, given, keywords, any("'cpu'" not in device for device in devices))
 
     def method_call(self, node: ast.Call, method: ast.Attribute, given: list[Kind]) -> Kind:
-        base, name = self.kind(method.value), method.attr
+        base, name = self.visit(method.value), method.attr
         if given and (name in _CONTAINER_METHODS or name == "extend"):
             self.put_into(method.value, element(given[0]) if name == "extend" else given[-1])
             if name not in ("add", "extend"):
@@ -463,7 +461,7 @@ class ValueFlow(ast.NodeVisitor):
             return HOST
         if name in ("map", "filter"):
             return self.maps(node, name)
-        kinds = [self.kind(item) for item in node.args]
+        kinds = [self.visit(item) for item in node.args]
         inner = element(kinds[0]) if kinds else NONE
         match name:
             case "float" | "int" | "bool" | "complex" | "str" | "repr" | "format" | "print":
@@ -490,7 +488,7 @@ class ValueFlow(ast.NodeVisitor):
             case "getattr":
                 return torch_kinds.of_attribute(kinds[0], text_in(node.args[1])) if text_in(node.args[1]) else None
             case "dict":
-                kinds += [self.kind(word.value) for word in node.keywords]
+                kinds += [self.visit(word.value) for word in node.keywords]
                 if kinds and shape(kinds[0]) == "table":
                     return kinds[0]
                 if kinds and shape(element(kinds[0])) == "row":
@@ -518,7 +516,7 @@ class ValueFlow(ast.NodeVisitor):
         """`map(float, norms)` and `map(lambda n: n.item(), norms)`."""
         if len(node.args) != 2:
             return None
-        source = self.kind(node.args[1])
+        source = self.visit(node.args[1])
         with self.loop(node.lineno, node.args[1], source):
             made = self.apply(node.args[0], element(source), node)
         return items(element(source) if name == "filter" else made)
@@ -528,7 +526,7 @@ class ValueFlow(ast.NodeVisitor):
         if isinstance(function, ast.Lambda) and function.args.args:
             before = dict(self.known)
             self.known[function.args.args[0].arg] = given
-            made = self.kind(function.body)
+            made = self.visit(function.body)
             self.known = before
             return made
         name = dotted_name(function)
@@ -557,7 +555,7 @@ class ValueFlow(ast.NodeVisitor):
         return isinstance(last, ast.Return | ast.Raise | ast.Break | ast.Continue)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        kind = self.kind(node.value)
+        kind = self.visit(node.value)
         holds_mask = self.is_mask(node.value)
         for target in node.targets:
             self.assign(target, kind)
@@ -566,11 +564,11 @@ class ValueFlow(ast.NodeVisitor):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
-            self.assign(node.target, self.kind(node.value))
+            self.assign(node.target, self.visit(node.value))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         """`total += norm` and `grads += [grad]`."""
-        kind: Kind = self.kind(node.value)
+        kind: Kind = self.visit(node.value)
         before: Kind = self.known.get(dotted_name(node.target))
         if shape(before) == "items":
             self.assign(node.target, items(join(before[1], element(kind))))
@@ -578,14 +576,14 @@ class ValueFlow(ast.NodeVisitor):
             self.assign(node.target, None if before is None else result_of([before, kind]))
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        self.kind(node.value)
+        self.visit(node.value)
 
     def visit_Assert(self, node: ast.Assert) -> None:
         self.test(node.test, "assert")
 
     def visit_Return(self, node: ast.Return) -> None:
         if node.value is not None:
-            self.returned = join(self.returned, self.kind(node.value))
+            self.returned = join(self.returned, self.visit(node.value))
 
     def visit_While(self, node: ast.While) -> None:
         """As often as tensors are left: `while grads`, `while i < len(grads)`; else what the turns take says so."""
@@ -593,7 +591,7 @@ class ValueFlow(ast.NodeVisitor):
         changed = {name for part in walk(node.body) for target in changed_by(part) for name in names_in(target)}
         loop.names = frozenset(filter(loop.tests, changed))
         self.loops.append(loop)
-        left = self.kind(node.test)
+        left = self.visit(node.test)
         counted = any(self.counts_tensors(part, "len") for part in walk([node.test]))
         loop.is_over_tensors |= counted or (shape(left) == "items" and holds_tensors(left))
         for _ in range(2):
@@ -613,7 +611,7 @@ class ValueFlow(ast.NodeVisitor):
 
     def enter(self, node: ast.For | ast.AsyncFor | Comprehension, target: ast.expr, over: ast.expr) -> Kind:
         """Begin the turns of a loop, and return what its names hold: where the source does not say, by their use."""
-        source = self.kind(over)
+        source = self.visit(over)
         given = element(source) if draws_batches(over) else _used_in(target, element(source), node)
         is_over = holds_tensors(source) or holds_tensors(given) or self.counts_tensors(over, "range")
         self.assign(target, given)
@@ -626,7 +624,7 @@ class ValueFlow(ast.NodeVisitor):
             case ast.Call(func=ast.Name(id="range"), args=[*_, last]) if counted_by == "range":
                 return self.counts_tensors(last, "len")
             case ast.Call(func=ast.Name(id="len"), args=[counted]) if counted_by == "len":
-                return holds_tensors(self.kind(counted))
+                return holds_tensors(self.visit(counted))
         return False
 
     def visit_If(self, node: ast.If) -> None:
@@ -649,7 +647,7 @@ class ValueFlow(ast.NodeVisitor):
 
     def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
         for manager in node.items:
-            kind = self.kind(manager.context_expr)
+            kind = self.visit(manager.context_expr)
             if manager.optional_vars is not None:
                 self.assign(manager.optional_vars, kind)
         self.block(node.body)
@@ -659,7 +657,7 @@ class ValueFlow(ast.NodeVisitor):
             self.block(part)
 
     def visit_Match(self, node: ast.Match) -> None:
-        subject, before = self.kind(node.subject), dict(self.known)
+        subject, before = self.visit(node.subject), dict(self.known)
         after = dict(before)
         for case in node.cases:
             self.known = dict(before)

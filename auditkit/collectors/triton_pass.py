@@ -126,7 +126,8 @@ def _upload(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     parts = [pointers_C.view(np.int32), counts_C, starts_T]
     host = torch.empty(sum(len(part) for part in parts), dtype=torch.int32, pin_memory=device.type == "cuda")
     np.concatenate(parts, out=host.numpy())
-    pointers, lengths, starts = host.to(device, non_blocking=True).split([len(part) for part in parts])
+    table = host.to(device, non_blocking=True)
+    pointers, lengths, starts = torch.split_with_sizes(table, [len(part) for part in parts])
     return pointers.view(torch.int64), lengths, starts
 
 

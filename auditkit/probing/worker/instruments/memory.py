@@ -118,7 +118,7 @@ def held_bytes(step: Callable[[], Any], counts: Sequence[int], device: str) -> D
     `step` returns nothing that must live. Cycles are collected before each reading.
     """
     if device == "cuda":
-        return _held(step, counts, lambda: [torch.cuda.synchronize(), torch.cuda.memory_allocated()][1])
+        return _held(step, counts, _allocated_on_cuda)
     with on_device(device), _recording() as events:
         for count in _calls(step, counts):
             with torch.profiler.record_function(_MARK + str(count)):
@@ -132,6 +132,11 @@ def python_held_bytes(step: Callable[[], Any], counts: Sequence[int], device: st
     """Return the same as `held_bytes` for NumPy and Python memory, by tracemalloc, which slows Python."""
     with _tracing_python(), on_device(device):
         return _held(step, counts, lambda: tracemalloc.get_traced_memory()[0])
+
+
+def _allocated_on_cuda() -> int:
+    torch.cuda.synchronize()
+    return torch.cuda.memory_allocated()
 
 
 def _held(step: Callable[[], Any], counts: Sequence[int], read: Callable[[], int]) -> Dict[int, int]:

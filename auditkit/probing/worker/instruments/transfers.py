@@ -65,9 +65,11 @@ def count_transfers(call: Callable[[], Any], device: str, roots: SourceRoots) ->
     else:
         with EachOperator(tally.run_on_cuda), EachFunction(tally.read_on_cuda):
             answer = call()
-    by_site = tally.bytes_by_site
+    moved, by_site = tally.bytes_by_direction, tally.bytes_by_site
     return Traffic(
-        *(tally.bytes_by_direction[direction] for direction in (TO_HOST, TO_DEVICE, BETWEEN_DEVICES)),
+        moved[TO_HOST],
+        moved[TO_DEVICE],
+        moved[BETWEEN_DEVICES],
         answer_bytes(answer),
         tally.host_operator,
         tally.host_elements,

@@ -98,8 +98,8 @@ class RankSteps:
             raise NotApplicable("in one process, too, its gradient is another one than that of the mean over targets")
         source = "\n".join(source_of(code) for code in run.trace.executed)
         site = most_common([micro.site for micro in run.trace.steps[0].micros])
-        says = (bool(pattern.search(source)) for pattern in (_REDUCES, _COUNTS, _IGNORES))
-        return Speaks(*says, self._package_mentions(_OF_RANKS), site)
+        reduces, counts, ignores = (bool(pattern.search(source)) for pattern in (_REDUCES, _COUNTS, _IGNORES))
+        return Speaks(reduces, counts, ignores, self._package_mentions(_OF_RANKS), site)
 
     def _batches(self, world_size: int) -> List[List[Batch]]:
         """Return the batches of each rank; the micro-batches of one rank have equally many targets."""

@@ -18,7 +18,7 @@ from .toy_model import TOKEN_TASKS, Batch, ToyModel, joined, loss_of, make_batch
 from .values import NO_LIMIT, Case
 
 _STEPS = 2
-_SMALL = {"gain": 0.01}
+_SMALL: Dict[str, Any] = {"gain": 0.01}
 """A gain that keeps gradients far below every limit of a step's own."""
 _SAME_GRADIENT = 0.01
 """How far a gradient may be from its reference: bfloat16 rounds each element by up to 0.004."""
@@ -76,7 +76,8 @@ class StepResults:
         references = self._references(run, windows, told)
         for number, step in enumerate(steps):
             reference = references[number] if number < len(references) else None
-            is_same = bool(reference) and norm_of(reference) > 0 and distance(step.grads, reference) < _SAME_GRADIENT
+            is_known = reference is not None and norm_of(reference) > 0
+            is_same = is_known and distance(step.grads, reference or {}) < _SAME_GRADIENT
             for name, grad in step.grads.items():
                 weights = torch.linspace(1, 2, grad.numel(), dtype=grad.dtype)
                 size = norm_of({name: grad.reshape(-1) * weights})

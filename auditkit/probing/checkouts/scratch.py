@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 PREFIX = "auditkit-checkout-"
-# Between its creation and its owner's lock a directory is nobody's; no start takes this long.
+# Between its creation and its owner's lock a directory has no owner; no start takes this long.
 _UNOWNED_GRACE_S = 3600.0
 
 

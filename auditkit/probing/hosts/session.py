@@ -146,11 +146,11 @@ class Session:
 
     @property
     def has_cuda(self) -> bool:
-        """Whether the worker found a CUDA device; only to be believed once it has said `hello`."""
+        """Whether the worker found a CUDA device; only valid once there is a `hello`."""
         return self.hello is not None and self.hello.cuda
 
     def jobs(self, started: Callable[[str], None] = lambda _: None) -> Iterator[Job]:
-        """Each job as it ends, also one that the worker did not live to end. `started(id)` hears of its start."""
+        """Yield each job as it ends, also one whose worker died. `started(id)` is called as a job starts."""
         known = self._recalled()
         if known and not self.request["jobs"]:
             yield from self._again(known, started)

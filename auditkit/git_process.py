@@ -1,4 +1,4 @@
-"""git, started so that a repository that nobody trusts can start nothing: every git command of ours goes through here.
+"""Start git so that a repository cannot start programs: every git command of auditkit goes through here.
 
 What a repository says of hooks, filters, monitors, signatures and remotes is overruled; see docs/design/checkouts.md.
 """
@@ -70,7 +70,7 @@ _LARGEST_FILE_BYTES = 1 << 30
 
 
 def run_git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What git answers in `directory`; bytes that are no UTF-8 are surrogates. Raises BadInputError where it does not.
+    """Run git in `directory`; bytes that are no UTF-8 are surrogates. Raises BadInputError if it does not end in time.
 
     No hook, filter, monitor, pager or program that shows differences is started, nothing is fetched or asked for,
     and no submodule is looked into.
@@ -119,7 +119,7 @@ def fetch_with_git(directory: Path, *arguments: str) -> subprocess.CompletedProc
 def start_git(
     directory: Path, *arguments: str, stderr: int = subprocess.DEVNULL, process_group: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start git as `run_git` does, to be asked through its pipes; whoever starts it ends it."""
+    """Start git as `run_git` does, with pipes; the caller ends it."""
     leading = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
     command, *rest = arguments[len(leading) :]
     settings = dict(_SETTINGS) if command in _WITHOUT_FILES else _SETTINGS | _no_filters(directory, leading)

@@ -86,7 +86,7 @@ def inside() -> str:
 
 
 def restart(words: Sequence[str]) -> tuple[list[str], int | None]:
-    """Take a leading `--cage` from the command line; run the command in the sandbox if anybody asked for that.
+    """Take a leading `--cage` from the command line; run the command in the sandbox if the user wants that.
 
     Returns the remaining words, and the exit code of the sandboxed command, or None if this process is to run it.
     Raises NoSandboxError if a sandbox was asked for and cannot be had, BadInputError for a path that it cannot mount

@@ -127,7 +127,7 @@ def open_checkout(checkout: str | Path | CheckoutSpec, python: str | Path | None
 
 
 def apart_from(opened: OpenCheckout, tickets: Path | None) -> OpenCheckout:
-    """The checkout, in which what somebody changed in the folder of tickets is no change of the code."""
+    """Return the checkout; changes in the folder of tickets do not make it dirty."""
     repository = git.find_repository(opened.source) if opened.dirty and tickets is not None else None
     return replace(opened, dirty=git.is_dirty(repository, tickets)) if repository is not None else opened
 

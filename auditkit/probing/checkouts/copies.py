@@ -34,7 +34,7 @@ def open_copy(spec: CheckoutSpec, python: str | Path | None = None) -> Iterator[
 
     A revision is a worktree as `open_checkout` makes it. The files as they lie are copied but for hidden folders
     that git does not track and virtual environments; data that is too large is left out, and the notes say so.
-    In a git repository the copy is a worktree of a private one: git answers there, and writes nothing here.
+    In a git repository the copy is a worktree of a private one: git works there, and writes nothing here.
     Raises BadInputError as `open_checkout` does, and for a file that cannot be copied.
     """
     with open_checkout(spec, python) as opened:

@@ -123,7 +123,7 @@ def first_known(repository: Repository, revisions: Iterable[str]) -> str:
 
 
 def between(repository: Repository, newer: str, older: Collection[str]) -> list[str]:
-    """The commits in the history of `newer` that are in none of `older`: the best one to ask first, `newer` last.
+    """The commits in the history of `newer` that are in none of `older`: the best one to test first, `newer` last.
 
     The best one cuts the rest in halves, also where branches were merged (git's own bisection).
     """

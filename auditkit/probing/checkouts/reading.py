@@ -8,7 +8,7 @@ from io import FileIO
 from pathlib import Path
 
 MAX_FILE_BYTES = 2_000_000
-"""Larger files are generated; none of them is source that somebody wrote."""
+"""Larger files are generated; none of them is source code that a person wrote."""
 
 
 def open_file(path: str | Path, flags: int = 0) -> FileIO:

@@ -16,17 +16,19 @@ from pathlib import Path
 from types import FrameType
 
 PREFIX = "auditkit-checkout-"
-# Between its creation and its owner's lock a directory is nobody's; no start takes this long.
+_OWNER_FILE = "owner"
+# Between its creation and its owner's lock a directory has no owner; no start takes this long.
 _UNOWNED_GRACE_S = 3600.0
 
 
 @contextlib.contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """Make a temporary directory and remove it afterwards: on exceptions, Ctrl-C and SIGTERM at once, and after a
-    kill -9 by the next call of any process of the same user.
+    """A new temporary directory, removed afterwards: on exceptions, Ctrl-C and SIGTERM at once, and
+    after a kill -9 by the next call of any process of the same user.
 
-    A lock on the directory tells whether the process that made it still lives: the kernel releases it when the process
-    ends. Process ids come around again, and another container on the same disk has its own.
+    Its name says who made it (process id and start time). Whether that process still lives is told by a
+    lock on the file `owner` in it, which the kernel releases when the process ends: process ids come
+    around again, and another container on the same disk has its own.
     """
     remove_abandoned()
     with _terminating_signals_raise():
@@ -38,11 +40,9 @@ def scratch_directory() -> Iterator[Path]:
 
 
 def make_scratch() -> tuple[Path, int]:
-    """Make a temporary directory; return it with the lock of its owner, for `remove_scratch`."""
+    """A new temporary directory and the lock of its owner, for `remove_scratch`."""
     path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-{int(time.time())}-")).resolve()
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    return path, lock
+    return path, _own(path)
 
 
 def remove_scratch(path: Path, lock: int) -> None:
@@ -59,22 +59,32 @@ def remove_abandoned() -> list[Path]:
     return removed
 
 
+def _own(path: Path) -> int:
+    """Lock the owner file before it appears under its name, so that nobody finds it unlocked."""
+    unnamed = path / f"{_OWNER_FILE}.new"
+    descriptor = os.open(unnamed, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    unnamed.rename(path / _OWNER_FILE)
+    return descriptor
+
+
 def _is_abandoned(path: Path) -> bool:
     try:
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            return False
+        descriptor = os.open(path / _OWNER_FILE, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return path.is_dir() and time.time() - found.st_mtime > _UNOWNED_GRACE_S
     except OSError:
         return False
     try:
-        found = os.fstat(lock)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # An empty one may be new: its owner has not locked it yet.
-        return found.st_uid == os.getuid() and (
-            bool(os.listdir(lock)) or time.time() - found.st_mtime > _UNOWNED_GRACE_S
-        )
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     finally:
-        os.close(lock)
+        os.close(descriptor)
+    return True
 
 
 def _remove(path: Path) -> None:

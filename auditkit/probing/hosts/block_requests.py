@@ -1,4 +1,4 @@
-"""Blocks as a worker is asked about them: found in the checkout that is measured, sent as the function they make."""
+"""Find the blocks among targets in the checkout that is measured, and encode each as a function for the worker."""
 
 from __future__ import annotations
 

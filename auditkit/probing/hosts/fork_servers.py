@@ -44,14 +44,14 @@ class Worker:
     """A process that a server has forked: its messages, the end of what it printed, and how it ended.
 
     `hello` is its first message; `status` its exit code, negative for a signal, once it has ended; `is_idle` says that
-    it waits for the next request. `timed_out` and `flooded` say that auditkit ends it.
+    it waits for the next request. `timed_out` and `flooded` say that auditkit ends it, `server_ended` that it was lost.
     """
 
     def __init__(self, server: Server, results: socket.socket, output_fd: int, token: str) -> None:
         self.server = server
         self.hello: Hello | None = None
         self.status: int | None = None
-        self.is_idle = self.timed_out = self.flooded = False
+        self.is_idle = self.timed_out = self.flooded = self.server_ended = False
         self.output_tail = ""
         self._socket, self._output_fd, self._lines = results, output_fd, Lines(token)
         self._socket.settimeout(START_LIMIT_S)
@@ -128,7 +128,7 @@ class Worker:
     def _take(self, data: bytes, copied: tuple[str, str]) -> Iterator[Message]:
         """Decode what was received, keep what concerns the process, and yield the rest."""
         if not data and self.status is None:
-            self.status = -signal.SIGKILL  # the server has ended, and its workers with it
+            self.status, self.server_ended = -signal.SIGKILL, True  # a server ends its workers with it
         copy, original = (json.dumps(path)[1:-1].encode("ascii") for path in copied)
         for line in self._lines.feed(data):
             message = decode(line.replace(copy, original) if copy else line)

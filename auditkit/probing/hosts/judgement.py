@@ -29,7 +29,7 @@ def stdout_is_stderr() -> Iterator[None]:
 
 
 class JudgingFailedError(Exception):
-    """`judge` raised, did not answer, or gave something that is no verdict."""
+    """`judge` raised, or returned something that is no verdict."""
 
 
 @dataclass(frozen=True)

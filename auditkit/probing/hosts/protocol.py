@@ -204,7 +204,7 @@ class Checked(_Message, tag="checked"):
 
 
 class NotApplicable(_Message, tag="not_applicable"):
-    """The probe's question makes no sense for this target."""
+    """The probe does not apply to this target."""
 
     message: str
 

@@ -118,7 +118,7 @@ def make_result(asked: Asked, job: Job | None, run: TargetRun, checkout: Path) -
 
 
 def in_words(filled: Mapping[str, Any]) -> str:
-    """`max_norm=1.0, a guess`: what required arguments were given that nobody gave a value."""
+    """Return `max_norm=1.0, a guess` for required arguments that auditkit gave a value."""
     listed = " and ".join(f"{name}={value}" for name, value in filled.items())
     return f"{listed}, a guess" if len(filled) == 1 else f"{listed}, guesses"
 
@@ -127,7 +127,7 @@ _ROLES_IN_WORDS = {"norm": "the norm", "zero": "planted zeros", "nan": "planted 
 
 
 def _with_field(message: str, plan: Plan) -> str:
-    """A probe speaks of the norm or the count; of an answer with several fields the reader is told which one it is."""
+    """Name the field that a message calls the norm or the count, if the result has several fields."""
     for role, words in _ROLES_IN_WORDS.items():
         path = plan["roles"].get(role, {"path": ""})["path"]
         if path and len(plan["fields"]) > 1:
@@ -136,7 +136,7 @@ def _with_field(message: str, plan: Plan) -> str:
 
 
 def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:
-    """The result of a question that no worker could be asked."""
+    """Return the result of a probe that no worker could run; None if a worker can."""
     contracts, devices = [known.value for known in asked.probe.contracts], asked.probe.devices
     if run.plan is not None and run.plan["contract"] not in contracts:
         text = f"the probe does not cover the contract {run.plan['contract']}"
@@ -215,7 +215,7 @@ def read_target(target: Target, run: TargetRun, found: bool) -> TargetReading:
 
 
 def environment_of_runs(place: Environment, setting: Setting, runs: Sequence[TargetRun]) -> Environment:
-    """`place`, which is a checkout alone, with what the first worker that answered said of itself."""
+    """Complete `place`, which describes a checkout, by what the first worker with results said of itself."""
     sessions = [run.session for run in runs if run.session is not None]
     session = next((each for each in sessions if each.hello is not None), None)
     hello = session.hello if session is not None else None

@@ -21,7 +21,7 @@ from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Job, Session
 
 PLAN: protocol.Job = {"id": "plan", "kind": "plan"}
-_Question = TypeVar("_Question")
+_Given = TypeVar("_Given")
 _Done = TypeVar("_Done")
 Attribute = Callable[[protocol.TorchCalls, Sequence[ProbeResult]], Sequence[ProbeResult]]
 TRAFFIC = ("syncs", "launches", "devices", "transfers")
@@ -39,7 +39,7 @@ def run_target(
 ) -> TargetRun:
     """Run `probes` on `target`; without probes only find out how it is fed and what it returns.
 
-    `started(target, probe)` is called as each probe starts, `finished(result)` as soon as it is judged. `ordinal`
+    `started(target, probe)` is called as each probe starts, `finished(result)` when it is judged. `ordinal`
     counts the targets before this one that call the same function. `attribute` says whose the findings about a
     target are that calls torch's own functions. `session` is what runs the jobs: a worker, if nothing else.
     """
@@ -57,15 +57,15 @@ def run_target(
             _note_plan(run, job)
         else:
             results.add(job)
-    results.ask_again_on_cpu()
-    results.ask_with_other_guesses()
-    results.tell_whose_they_are()
+    results.run_again_on_cpu()
+    results.run_with_other_guesses()
+    results.report_attributed()
     run.results = results.all()
     return run
 
 
 def in_parallel(
-    work: Callable[[_Question], _Done], jobs: Iterable[_Question], workers: int, cancelled: threading.Event
+    work: Callable[[_Given], _Done], jobs: Iterable[_Given], workers: int, cancelled: threading.Event
 ) -> list[_Done]:
     """What `work` makes of each job, in their order; Ctrl-C ends the workers now, not at their time limit."""
     pool = ThreadPoolExecutor(max_workers=workers)
@@ -92,7 +92,7 @@ def device_for(probe: ProbeInfo, choice: DeviceChoice, has_cuda: bool = False) -
 
 
 def _note_plan(run: TargetRun, job: Job) -> None:
-    """What the plan filled in by itself; or why there is none: what the search said, or how its process ended."""
+    """Note the arguments that the plan filled in; or why there is no plan."""
     run.plan = job.plan
     loaded_by = job.loaded_by
     for number, how in enumerate(loaded_by.describe()):
@@ -112,7 +112,7 @@ def _note_plan(run: TargetRun, job: Job) -> None:
 
 
 def job_of(probe: ProbeInfo, device: str, options: Mapping[str, Any]) -> protocol.Job:
-    """What a worker is asked to run one probe."""
+    """The job of a worker that runs one probe."""
     return {
         "id": probe.id,
         "kind": "probe",
@@ -144,12 +144,12 @@ class _TargetResults:
     perhaps_torchs: list[ProbeResult] = field(default_factory=list)
 
     def devices(self) -> list[tuple[ProbeInfo, str]]:
-        """Where each probe is asked; what is found in a worker can still change that."""
+        """The device of each probe; what a worker finds can still change it."""
         has_cuda = self.run.session is not None and self.run.session.has_cuda
         return [(probe, device_for(probe, self.setting.device, has_cuda)) for probe in self.probes.values()]
 
     def add(self, job: Job) -> None:
-        """Judge an ended job; one that the simulated device broke waits to be asked on plain tensors."""
+        """Judge an ended job; one that the simulated device broke waits to run on plain tensors."""
         probe, device = next(each for each in self.devices() if each[0].id == job.id)
         # A storage that a simulated tensor does not have makes native code crash.
         broken = (Reason.EXCEPTION, Reason.CRASH)
@@ -161,7 +161,7 @@ class _TargetResults:
         else:
             self._settle(probe, device, job)
 
-    def ask_again_on_cpu(self) -> None:
+    def run_again_on_cpu(self) -> None:
         """`auto`: code that the simulated device breaks is counted on plain CPU tensors, and the note says so."""
         broken = {job.id: job for job in self.broken_by_simulation}
         if not broken or self.run.plan is None:
@@ -179,7 +179,7 @@ class _TargetResults:
             again[name].notes.append(f"the simulated device failed ({why}); counted on plain CPU tensors instead")
             self._settle(self.probes[name], "cpu", again[name])
 
-    def ask_with_other_guesses(self) -> None:
+    def run_with_other_guesses(self) -> None:
         """A finding that goes away where a guessed argument gets another plausible value hangs on the guess alone."""
         doubted, plan = self.doubted, self.run.plan
         if not doubted or plan is None:
@@ -194,12 +194,12 @@ class _TargetResults:
             after = make_result(asked, again.get(asked.probe.id), run, self.setting.checkout)
             self._finish(_with_the_other(before, after, plan))
 
-    def tell_whose_they_are(self) -> None:
-        """Findings about a target that calls torch's own functions are told once it is known whose they are."""
+    def report_attributed(self) -> None:
+        """Report findings about a target that calls torch's own functions once it is known whose they are."""
         calls = self.run.plan.get("torch_calls") if self.run.plan is not None else None
         if calls and self.attribute is not None and self.perhaps_torchs:
             for result in self.attribute(cast("TorchCalls", calls), self.perhaps_torchs):
-                self._tell(result)
+                self._report(result)
 
     def all(self) -> list[ProbeResult]:
         """One result for each probe, in their order; also for one that never had a job."""
@@ -222,9 +222,9 @@ class _TargetResults:
         if result.outcome is Outcome.REPRODUCED and calls_torch and self.attribute is not None:
             self.perhaps_torchs.append(result)
         else:
-            self._tell(result)
+            self._report(result)
 
-    def _tell(self, result: ProbeResult) -> None:
+    def _report(self, result: ProbeResult) -> None:
         self.done[result.probe] = result
         self.finished(result)
 

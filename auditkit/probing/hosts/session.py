@@ -146,11 +146,11 @@ class Session:
 
     @property
     def has_cuda(self) -> bool:
-        """Whether the worker found a CUDA device; only to be believed once it has said `hello`."""
+        """Whether the worker found a CUDA device; only valid once there is a `hello`."""
         return self.hello is not None and self.hello.cuda
 
     def jobs(self, started: Callable[[str], None] = lambda _: None) -> Iterator[Job]:
-        """Each job as it ends, also one that the worker did not live to end. `started(id)` hears of its start."""
+        """Yield each job as it ends, also one whose worker died. `started(id)` is called as a job starts."""
         known = self._recalled()
         if known and not self.request["jobs"]:
             yield from self._again(known, started)
@@ -262,20 +262,16 @@ class Session:
         """Why a worker stopped before its modules were loaded."""
         if worker.status == os.EX_TEMPFAIL:
             raise shortage(errno.EAGAIN)
-        found = self._cut_short(worker)
-        if self.hello is not None:
-            if is_out_of_memory(_last_output(worker.output_tail)):
-                return Failure(Reason.NO_MEMORY, f"out of memory: importing {self._imports}: {found.message}")
-            return Failure(found.reason, f"importing {self._imports}: {found.message}")
-        has_begun, code, printed = worker.server.why_ended()
-        if not worker.timed_out:
-            worker.status = code
-            found = self._cut_short(worker)
+        has_begun, printed, what = True, worker.output_tail, self._imports if self.hello is not None else "torch"
+        if self.hello is None and (worker.server_ended or worker.timed_out):
+            has_begun, worker.status, printed = worker.server.why_ended()
+        found, hint = self._cut_short(worker), _last_output(printed)
         if not has_begun:
             text = f"{self._setting.interpreter} is no Python that can run the worker: {found.message}"
-            return Failure(Reason.NO_INTERPRETER, text, _last_output(printed))
-        reason = Reason.NO_MEMORY if is_out_of_memory(printed) else found.reason
-        return Failure(reason, f"importing torch: {found.message}", _last_output(printed))
+            return Failure(Reason.NO_INTERPRETER, text, hint)
+        if is_out_of_memory(printed if self.hello is None else hint):
+            return Failure(Reason.NO_MEMORY, f"out of memory: importing {what}: {found.message}")
+        return Failure(found.reason, f"importing {what}: {found.message}")
 
     def _cut_short(self, worker: Worker) -> Failure:
         is_ended = worker.status is not None and not worker.timed_out

@@ -68,7 +68,7 @@ def try_candidates(
 ) -> list[Trial]:
     """One trial for each candidate, in order; its other guesses are tried where the first one fails.
 
-    Nothing here judges: a trial only finds a way to feed the function that gives an answer. Those of one package are
+    Nothing here judges: a trial only finds a way to feed the function that gives a result. Those of one package are
     tried together, so that it is imported once, and so are all blocks; two packages at a time. `imports` are parts of
     torch that several of their files need.
     """
@@ -140,7 +140,7 @@ class _Trials:
         jobs: list[protocol.Job] = []
         for position, (index, target) in enumerate(asked):
             order = [takes.value for takes in self._candidates[index].takes_guesses]
-            # What a collector of gradients promises shows in its answer; what others promise has to be asked for.
+            # The contract of a collector of gradients shows in its result; other contracts have to be named.
             contract = target.contract.value if target.contract in ASKED_FOR else None
             request = {**vars(target), "contract": contract, "takes_order": order}
             jobs.append({"id": str(position), "kind": "plan", "target": request, "imports": self._imports})
@@ -222,7 +222,7 @@ def _trial(candidate: Candidate, target: Target, job: Job) -> Trial:
     plan = job.plan
     if plan is None:
         failure = job.failure or Failure(Reason.PROTOCOL, "the worker ended before it was tried")
-        # What to install is said once for the whole checkout.
+        # The report names what to install once for the whole checkout.
         message = failure.message if failure.missing else failure.describe()
         return Trial(candidate, target, None, failure.reason, message, failure.missing)
     found = replace(target, takes=Takes(plan["feed"]["takes"]), contract=Contract(plan["contract"]))

@@ -135,7 +135,7 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
 
 
 def _device(job: Dict[str, Any], plan: Any, is_auto: bool) -> str:
-    """Where a probe is asked: `auto` takes CUDA where there is some, and what does not run on the host elsewhere."""
+    """The device of a probe: `auto` takes CUDA if there is one, and the simulated device for what needs a device."""
     if is_auto and cuda_was_found() and "cuda" in job["devices"]:
         return "cuda"
     needs_device = is_auto and plan.device != "cpu" and job["device"] == "cpu"
@@ -151,7 +151,7 @@ def _first_cuda_use(results: Writer) -> None:
 
 
 def cuda_was_found() -> bool:
-    """Whether there is a CUDA device, asked by way of NVML: asking CUDA would initialise it before the fork."""
+    """Whether NVML finds a CUDA device: torch.cuda itself would initialise CUDA before the fork."""
     import torch
 
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")

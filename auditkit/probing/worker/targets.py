@@ -44,7 +44,7 @@ def load_modules(request: Dict[str, Any]) -> None:
                 _unloaded[module] = error
         if len(_unloaded) == len(ways):
             raise next(iter(_unloaded.values()))
-        # What is cut out of a file is made when it is asked for: here, and not in every child.
+        # What is cut out of a file is made when it is read: here, and not in every child.
         calls = {target["call"] for target in targets}
         for call in (each for each in calls if _module_of(each) not in _unloaded):
             with contextlib.suppress(*([LoadError] if len(calls) > 1 else [])):

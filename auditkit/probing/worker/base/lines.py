@@ -1,4 +1,4 @@
-"""Which line of the checkout returned an answer, raised an error, or read an iterator after its end."""
+"""Find the line of the checkout that returned a result, raised an error, or read an iterator after its end."""
 
 import contextlib
 import dis
@@ -31,7 +31,7 @@ def returned_by(call: Callable[[], Any], roots: SourceRoots) -> Tuple[Any, Optio
 
 @contextlib.contextmanager
 def profiled(watch: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
-    """Meanwhile `watch(frame, event, value)` hears of every call and return of this thread."""
+    """Inside, `watch(frame, event, value)` is called for every call and return of this thread."""
     before = sys.getprofile()
     sys.setprofile(watch)
     try:
@@ -51,7 +51,7 @@ def is_deliberate(error: BaseException, roots: SourceRoots) -> bool:
 
 
 class WatchedIterator:
-    """One pass over `items`; `read_again` is the checkout's line that asked for more after the end."""
+    """One pass over `items`; `read_again` is the checkout's line that read on after the end."""
 
     def __init__(self, items: Iterable[Any], roots: SourceRoots) -> None:
         self._items = iter(items)

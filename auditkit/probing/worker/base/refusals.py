@@ -1,4 +1,4 @@
-"""How "no answer" is said: no way to feed or to read a target, a question without sense, a target that raised."""
+"""Exceptions for a probe without a result: the target cannot be fed or read, or raises; the probe does not apply."""
 
 from typing import Optional, Tuple
 
@@ -17,15 +17,15 @@ class CannotFeedError(Exception):
 
 
 class CannotReadError(Exception):
-    """The answer holds nothing that a probe can judge, or not the field that `returns` names."""
+    """The result holds nothing that a probe can judge, or not the field that `returns` names."""
 
 
 class NotApplicable(Exception):
-    """The question makes no sense for this target."""
+    """The probe does not apply to this target."""
 
 
 class Unavailable(Exception):
-    """The question needs hardware or memory that is not here; `reason` is the outcome's."""
+    """The probe needs hardware or memory that is not here; `reason` is the outcome's."""
 
     def __init__(self, message: str, reason: str = "no_memory") -> None:
         super().__init__(message)

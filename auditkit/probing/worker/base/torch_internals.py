@@ -76,5 +76,5 @@ _NO_CUDA = ("Torch not compiled with CUDA enabled", "Found no NVIDIA driver", "N
 
 
 def misses_cuda(error: BaseException) -> bool:
-    """Whether torch raised because somebody asks for CUDA on a machine without it."""
+    """Whether torch raised because code uses CUDA on a machine without it."""
     return isinstance(error, (AssertionError, RuntimeError)) and str(error).startswith(_NO_CUDA)

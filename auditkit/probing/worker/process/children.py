@@ -107,7 +107,7 @@ class Child:
 
 
 def _run(job: Callable[[Writer], None], writer: Writer, output_fd: int) -> NoReturn:
-    """Run the job in the child. Only a job that ends by itself says `done`; every other end is told by its status."""
+    """Run the job in the child. Only a job that ends by itself sends `done`; the exit status shows every other end."""
     code = 1
     try:
         os.setsid()
@@ -128,7 +128,7 @@ def _run(job: Callable[[Writer], None], writer: Writer, output_fd: int) -> NoRet
 
 
 def _keep_freed_pages() -> None:
-    """Let glibc reuse freed pages: for a large block it asks the kernel for fresh, zeroed pages each time.
+    """Let glibc reuse freed pages: for a large block it requests fresh, zeroed pages from the kernel each time.
 
     They took two thirds of the processor time of the calls at 100M parameters. Other C libraries are left as they are.
     """

@@ -1,4 +1,4 @@
-"""A module of which only those statements run that somebody asks for: a name, with what it needs.
+"""Run only those statements of a file that define a requested name, with the names that they need.
 
 Its functions are compiled with the file's own name and lines, so that frames, excerpts and `inspect` stay right.
 """
@@ -261,7 +261,7 @@ Failed = Callable[[ModuleType, str, BaseException], Any]
 
 
 class CutOut(ModuleType):
-    """A module that runs a statement of its file when one of its names is asked for."""
+    """A module that runs a statement of its file when one of its names is read."""
 
     def __getattr__(self, name: str) -> Any:
         loader = self.__spec__.loader if self.__spec__ is not None else None

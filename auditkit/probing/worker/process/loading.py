@@ -79,7 +79,7 @@ def dear_imports() -> List[str]:
 
 
 def import_dear(names: Iterable[str]) -> bool:
-    """Import what another process said that it needed, before more are forked that will; whether any was new."""
+    """Import what another process needed, before more such processes are forked; return whether any was new."""
     new = [name for name in names if name in _DEAR and name not in sys.modules]
     for name in new:
         with contextlib.suppress(ImportError):
@@ -90,7 +90,7 @@ def import_dear(names: Iterable[str]) -> bool:
 def use_import_roots(roots: List[str], targets: Iterable[Dict[str, Any]] = ()) -> None:
     """Put the checkout's roots before everything else, so that an installed copy does not win.
 
-    Those of `targets` that have places are of libraries: nobody looks for them in the checkout.
+    Those of `targets` that have places belong to libraries: they are not looked up in the checkout.
     """
     _libraries.update(split(target["call"])[0] for target in targets if target.get("places"))
     for root in reversed(roots):
@@ -209,7 +209,7 @@ def _import_error(place: str, error: BaseException) -> LoadError:
 
 
 def with_all_it_lacks(error: LoadError, place: str, roots: List[str]) -> LoadError:
-    """The error with everything that importing the module lacks, and not only the first that it asked for."""
+    """Return the error with all modules that the import lacks, not only the first."""
     if not error.missing:
         return error
     names = sorted({*missing_modules(place, roots), error.missing[0].split(".")[0]}, key=str.lower)
@@ -231,7 +231,7 @@ def _lacks(place: str, names: Sequence[str], is_final: bool = False) -> LoadErro
 
 
 def absence(path: str) -> Dict[str, Any]:
-    """What is said of a target that used `path` of something for which a placeholder stands in."""
+    """Describe what a target used of an absent module that a stub replaces: `path`."""
     absent, why = placeholders.absent(path)
     if why:
         return {"message": "it uses {}, and {}".format(path, why)}

@@ -27,7 +27,7 @@ _MOST_FILES = 2000
 _MISSES = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 _ENDS = frozenset(("exit", "_exit", "quit"))
 _WORKER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# Between an import and what asked for it lie frames of these.
+# Frames of these files lie between an import and the statement that needs it.
 _MACHINERY = tuple(os.path.join(_WORKER, "process", name) for name in ("placeholders.py", "cut_out.py"))
 
 
@@ -37,7 +37,7 @@ def distributions(modules: Iterable[str]) -> List[str]:
 
 
 def missing_modules(module_name: str, roots: List[str]) -> List[str]:
-    """The modules from outside that importing `module_name` asks for, at once or by way of others, and nobody has.
+    """List the modules that importing `module_name` needs, directly or through others, and that are not installed.
 
     Left out is what a test or a handler may let the code do without, and what is imported when a function is called.
     """
@@ -64,7 +64,7 @@ def _is_missing(name: str) -> bool:
     try:
         return name not in sys.modules and importlib.util.find_spec(name) is None
     except (ImportError, ValueError):
-        return False  # a finder of somebody's own that does not answer
+        return False  # a finder of another package that fails
 
 
 def is_own(name: str, roots: List[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Stand-ins for modules that nobody has: importable while modules are loaded, an error once the target touches one.
+"""Stubs for modules that are not installed: importable while modules are loaded, an error once the target uses one.
 
 Only an `import` statement whose failure would end the import of its file gets one: who asks whether a module is there
 (`try: import x`, `importlib.util.find_spec`) is told that it is not.
@@ -18,7 +18,7 @@ from .missing_modules import is_forgiven, is_own
 _REMOVED = {
     "torch._six": {"inf": math.inf, "nan": math.nan, "string_classes": (str, bytes), "int_classes": int},
 }  # type: Dict[str, Dict[str, Any]]
-# A version that is new enough for whoever asks.
+# A version that is new enough for every comparison.
 _VERSION = "9999.0.0"
 
 
@@ -77,7 +77,7 @@ def raise_if_said(errors: Iterable[str]) -> None:
 
 
 def absent(path: str) -> Tuple[str, str]:
-    """What `path` belongs to, and why that is not there; "" where nobody has installed it."""
+    """Return the absent object that `path` belongs to, and why it is absent; "" if it is not installed."""
     top = next((name for name in _state.given if (path + ".").startswith(name + ".")), path)
     return top, _state.why.get(top, "")
 
@@ -101,7 +101,7 @@ def _touch(path: str) -> None:
 
 
 class Placeholder:
-    """Stands in for `path`. While modules are loaded it answers to everything; afterwards each use is an error."""
+    """A stub for `path`. While modules are loaded it supports every use; afterwards each use is an error."""
 
     def __init__(self, path: str, **real: Any) -> None:
         module, _, name = path.rpartition(".")
@@ -163,7 +163,7 @@ _RESULTS: List[Tuple[Sequence[str], Callable[..., Any]]] = [
     (["eq"], lambda self, other: self is other),
     (["ne"], lambda self, other: self is not other),
     (["str", "format"], lambda self, *_: repr(self)),
-    (["gt", "ge"], lambda *_: True),  # a version that is absent is as new as is asked for
+    (["gt", "ge"], lambda *_: True),  # an absent version is new enough
     (["lt", "le"], lambda *_: False),
     (["int", "float", "index", "complex"], _no_number),
 ]
@@ -208,7 +208,7 @@ def _base_class(path: str) -> type:
 
 
 def install(roots: List[str]) -> None:
-    """From now on an `import` of an absent module that nobody provides for gives a placeholder."""
+    """From now on an `import` of an absent module gives a stub, unless the code handles its absence."""
     real_import = builtins.__import__
 
     def import_or_stand_in(
@@ -236,7 +236,7 @@ def _module(missing: str, wanted: str) -> Any:
 
 
 def _may_be_absent(name: str, roots: List[str]) -> bool:
-    """Whether a module is somebody else's: not the checkout's own, not torch's, not Python's."""
+    """Whether a module is neither the checkout's own nor torch's nor Python's."""
     if name in _REMOVED:
         return True
     return "." not in name and not is_own(name, roots) and name != "torch" and name not in sys.stdlib_module_names

@@ -11,7 +11,7 @@ from . import placeholders
 from .cut_out import CutOutFinder, statements_of
 
 OF_BLOCKS = "#"
-"""Ends the name of a place of which only blocks are asked about: around them is what an import would run."""
+"""Ends the name of a place of which only blocks are targets: an import would run the code around them."""
 RUNGS = ("package", "file", "placeholders", "cut_out")
 _INSTALLED = ("site-packages", "dist-packages")
 

@@ -10,7 +10,7 @@ from auditkit.probing.source_code.facts import ModuleFacts
 from auditkit.probing.source_code.index import SourceIndex
 from auditkit.probing.source_code.links import Links
 from auditkit.probing.source_code.modules import Function, Module, dotted_name
-from auditkit.probing.source_probes.mentions import Found, mentions_in, own_names
+from auditkit.probing.source_probes.mentions import Found, mentions_in, own_names, resolver
 from auditkit.probing.source_probes.style import WrittenMapping
 
 MOST_WAITS = 4
@@ -111,41 +111,19 @@ def _callers(index: SourceIndex, links: Links, other: ModuleFacts, function: Fun
     """The functions of the checkout's own code that call `function`, as `file:name`, in their order."""
     found = []
     for user in index.modules:
-        if not user.is_test and _may_call(links, user, other, function):
+        if not user.is_test and function.name.encode() in index.source_of(user):
             tree = index.tree_of(user)
             found += [f"{user.file}:{name}" for name in _calling(links, tree, user, other, function)]
             index.let_go(tree)
     return tuple(found)
 
 
-def _may_call(links: Links, user: ModuleFacts, other: ModuleFacts, function: Function) -> bool:
-    """Whether a file's references allow a call, before its tree is read."""
-    references = user.references
-    if user is other:
-        return function.name in references.names | references.own
-    is_named = function.name in references.names | {name.rpartition(".")[2] for name in references.dotted}
-    return is_named and any(origin == other.name for item in user.imports for origin, _ in links.targets(item))
-
-
-def _calling(links: Links, tree: Module, user: ModuleFacts, other: ModuleFacts, function: Function) -> list[str]:
+def _calling(links: Links, tree: Module, user: ModuleFacts, other: ModuleFacts, function: Function) -> Iterator[str]:
     """The functions of `tree` that call `function`, by its name, its import, or `self`."""
-    found = []
+    name = function.qualified_name
     for caller in tree.defined():
-        if user is other and caller.qualified_name == function.qualified_name:
+        if user is other and caller.qualified_name == name:
             continue
-        for node in caller.nodes:
-            if isinstance(node, ast.Call) and _reaches(links, caller, dotted_name(node.func), user, other, function):
-                found.append(caller.qualified_name)
-                break
-    return found
-
-
-def _reaches(
-    links: Links, caller: Function, written: str, user: ModuleFacts, other: ModuleFacts, function: Function
-) -> bool:
-    head, _, rest = written.partition(".")
-    if user is other:
-        owner = function.owner.qualified_name if function.owner is not None else ""
-        is_own = caller.owner is not None and caller.owner.qualified_name == owner
-        return written == function.qualified_name or (head == "self" and is_own and rest == function.name)
-    return function.qualified_name in links.names_in(other.name, user, written)
+        resolve = own_names(tree, caller, frozenset((name,))) if user is other else resolver(links, other, user)
+        if any(isinstance(node, ast.Call) and resolve(dotted_name(node.func)) == name for node in caller.nodes):
+            yield caller.qualified_name

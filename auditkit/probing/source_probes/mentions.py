@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from auditkit.model.module_page import Mention, Way
+from auditkit.probing.source_code.facts import ModuleFacts
+from auditkit.probing.source_code.links import Links
 from auditkit.probing.source_code.modules import Function, FunctionNode, Module, dotted_name
 from auditkit.probing.source_code.walking import FIELDS
 
@@ -42,6 +45,11 @@ def own_names(tree: Module, function: Function | None, names: frozenset[str]) ->
         return written if written in names or head in tree.classes else ""
 
     return resolve
+
+
+def resolver(links: Links, module: ModuleFacts, other: ModuleFacts) -> Resolve:
+    """What a dotted name in `other` is called in `module`."""
+    return functools.cache(lambda written: next(links.names_in(module.name, other, written), ""))
 
 
 def _instances(tree: Module, resolve: Resolve) -> dict[tuple[str, str], str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Iterable, Iterator
 
 from auditkit.model.module_page import Importer, ImporterKind, ModulePage, NameUse, Share
@@ -15,7 +14,7 @@ from auditkit.probing.source_code.python_files import garbage_collection_paused
 from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.call_flows import flows_of
 from auditkit.probing.source_probes.context import SourceContext
-from auditkit.probing.source_probes.mentions import Found, Resolve, mentions_in
+from auditkit.probing.source_probes.mentions import Found, mentions_in, resolver
 from auditkit.probing.source_probes.style import collections_of
 
 _UNNAMED_PARAMETERS = frozenset(("self", "cls"))
@@ -82,11 +81,6 @@ def _read_importer(
     tests = {one.mention.function for one in found if one.mention.function.rpartition(".")[2].startswith("test")}
     is_property_based = any(item.module.partition(".")[0] == "hypothesis" for item in other.imports)
     return Importer(other.file, _kind(other), uses, len(tests), is_property_based), found
-
-
-def resolver(links: Links, module: ModuleFacts, other: ModuleFacts) -> Resolve:
-    """What a dotted name in `other` is called in `module`."""
-    return functools.cache(lambda written: next(links.names_in(module.name, other, written), ""))
 
 
 def _kind(module: ModuleFacts) -> ImporterKind:

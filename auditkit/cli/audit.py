@@ -9,7 +9,15 @@ import typer
 
 from auditkit.cli.common import write_or_exit
 from auditkit.cli.export import PageFiles
-from auditkit.cli.options import FILED, AuditOptions, ProbesOption, ResultOptions, SaveOption, StyleOption
+from auditkit.cli.options import (
+    FILED,
+    AuditOptions,
+    FilingOptions,
+    ProbesOption,
+    ResultOptions,
+    SaveOption,
+    StyleOption,
+)
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
 _IN_CI = "In CI"
@@ -27,6 +35,7 @@ def audit(
     style: StyleOption = False,
     *,
     options: AuditOptions,
+    filing: FilingOptions,
     tickets: Annotated[
         Path | None,
         typer.Option("--tickets", metavar="DIR", help="File tickets there.", show_default="tickets, if it is there"),
@@ -106,9 +115,9 @@ def audit(
         label, limit_s = BUNDLED if demo else None, 0.0 if no_fixes else fix_time
         if limit_s is None:
             limit_s = _FIX_TIME_S if folder is not None and not is_dry_run() else 0.0
-        request = options.request(
-            named, configuration, probe, folder, label=label, style=style, fix_time_s=limit_s, known=known
-        )
+        filing.check(configuration.agents)
+        more = {"batch": filing.batch, "agent": filing.agent, "fix_time_s": limit_s, "known": known}
+        request = options.request(named, configuration, probe, folder, label=label, style=style, **more)
         run_and_finish(
             request, results, wants_tickets=not no_tickets, files=files, save=save, requires_steps=require_steps
         )

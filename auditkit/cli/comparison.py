@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.options import ArmOptions, FreshOption, ProbesOption, TargetOptions, with_cache
+from auditkit.cli.options import ArmOptions, ProbesOption, TargetOptions, with_cache
 
 if TYPE_CHECKING:
     from auditkit.model.revisions.comparison import Comparison
@@ -28,7 +28,6 @@ class CompareOptions:
     targets: TargetOptions
     probe: ProbesOption = None
     runs: ArmOptions
-    fresh: FreshOption = False
 
     def compared(self, config: Config, force: bool = False) -> Comparison:
         """The comparison, made now, with progress. Raises BadInputError."""
@@ -43,7 +42,7 @@ class CompareOptions:
             checkout=self.checkout,
             base=self.base,
             head=self.head,
-            options=with_cache(self.runs.with_config(config), self.fresh),
+            options=with_cache(self.runs.with_config(config), fresh=False),
             targets=targets,
             probes=tuple(self.probe or ()),
             force=force,

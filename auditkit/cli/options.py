@@ -270,11 +270,10 @@ class FilingOptions:
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """What is asked, how that is run, and how what is found is filed: all that `audit` and its likes have in common."""
+    """What is checked, and how that is run: all that `audit` and `probe run` have in common."""
 
     targets: TargetOptions
     runs: MatrixOptions
-    filing: FilingOptions
     exclude: ExcludeOption = None
 
     def request(
@@ -287,15 +286,12 @@ class AuditOptions:
         from auditkit.workflows.configuration import checkout_of
 
         config = replace(config, exclude=(*config.exclude, *(self.exclude or ())))
-        self.filing.check(config.agents)
         return AuditRequest(
             checkout=checkout_of(checkout, config),
             arms=self.runs.arms(config),
             targets=self.targets.targets(config, checkout),
             probes=tuple(probes or ()),
             tickets=tickets,
-            batch=self.filing.batch,
-            agent=self.filing.agent,
             command=typed_command(),
             **more,
         )

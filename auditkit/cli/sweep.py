@@ -152,9 +152,6 @@ def run(
     option: Annotated[
         Words, typer.Option("--option", metavar="NAME=VALUE", help="For the engine, such as partition=gpu.")
     ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Read no results of earlier commands: run everything.")
-    ] = False,
     no_cage: Annotated[
         bool, typer.Option("--no-cage", help="Clone, install and run repositories at URLs without a sandbox.")
     ] = False,
@@ -187,7 +184,6 @@ def run(
         interpreters=_pairs(interpreter, "--interpreter"),
         only=frozenset(only or ()),
         again=again,
-        fresh=fresh,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
     )
     with _shown(events) as tell:

@@ -29,8 +29,8 @@ class SweepRequest:
     """Which jobs run where: on which engine, into which folder, how many at a time, and how often each may begin.
 
     `cache` keeps clones and environments; `clones` holds folders that stand for URLs, and `interpreters` stand, by
-    torch's version, for environments that would be made. `again` asks again what was given up, `fresh` what earlier
-    commands were told of the same bytes. `only` are the keys that are meant, none for all.
+    torch's version, for environments that would be made. `again` asks again what was given up.
+    `only` are the keys that are meant, none for all.
     `cage` asks for a sandbox for each job, or refuses it; None: for repositories at URLs.
     """
 
@@ -45,7 +45,6 @@ class SweepRequest:
     interpreters: Mapping[str, str] = field(default_factory=dict)
     only: frozenset[str] = frozenset()
     again: bool = False
-    fresh: bool = False
     cage: bool | None = None
 
 
@@ -164,7 +163,6 @@ class _Sweep:
                 job=job,
                 clones=str(self._request.clones.absolute()) if self._request.clones is not None else "",
                 interpreters=self._request.interpreters,
-                fresh=self._request.fresh,
                 cage=self._is_sandboxed(job),
             )
             self._tries[job.key] = self._tries.get(job.key, 0) + 1

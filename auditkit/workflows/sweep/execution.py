@@ -262,7 +262,6 @@ def _audited(order: Order, place: Path, python: str | None) -> Run:
         device=job.device,
         time_limit_s=settings.time_limit_s,
         uses_cache=True,
-        fresh=order.fresh,
     )
     request = AuditRequest(
         checkout=spec.text,

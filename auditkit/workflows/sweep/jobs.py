@@ -149,7 +149,7 @@ class Order(Record):
     """All that the process of a job receives: the job, the sweep's folder, and this machine's clones and environments.
 
     The job may begin `attempts` times. `interpreters` maps versions of torch to interpreters that replace environments.
-    `fresh` ignores cached results. `cage` runs everything of the job in a sandbox.
+    `cage` runs everything of the job in a sandbox.
     """
 
     folder: str
@@ -158,7 +158,6 @@ class Order(Record):
     job: Job
     clones: str = ""
     interpreters: Mapping[str, str] = field(default_factory=dict)
-    fresh: bool = False
     cage: bool = False
 
 

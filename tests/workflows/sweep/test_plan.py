@@ -34,7 +34,7 @@ torch: [2.10, "2.9"]
 pythons: [3.10]
 interpreters: [venv/bin/python]
 devices: [cpu, cuda]
-probes: [sync_in_loop]
+probes: [sync_in_loop, peak_memory_grows_with_params]
 without:
   - {{checkout: here, device: cuda}}
   - {{checkout: remote, torch: 2.10}}
@@ -70,7 +70,7 @@ def test_every_list_is_crossed_with_the_checkouts(tmp_path: Path, code: Path) ->
     assert jobs[8].environment.requirements == ("requirements.txt", "einops")
     assert (jobs[6].repository, jobs[-1].revision) == (f"{URL}.git", "")
     assert first.resources.time_s == 60
-    assert first.probes == ("sync_in_loop",)
+    assert first.probes == ("sync_in_loop", "peak_memory_grows_with_params")
     # That one holds 3,691 MB; a plan that does not ask it needs less.
     assert (
         first.resources.memory_mb

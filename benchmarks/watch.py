@@ -43,10 +43,14 @@ def trainer(width: int = 1440, layers: int = 5, batch: int = 64) -> Callable[[in
     return train
 
 
-def cpu_s(train: Callable[[int], None], steps: int) -> float:
-    began = time.process_time()
-    train(steps)
-    return time.process_time() - began
+def step_s(train: Callable[[int], None], steps: int) -> list[float]:
+    """The CPU time of each step."""
+    found = []
+    for _ in range(steps):
+        began = time.process_time()
+        train(1)
+        found.append(time.process_time() - began)
+    return found
 
 
 def measure(pairs: int) -> dict[str, float]:
@@ -56,14 +60,14 @@ def measure(pairs: int) -> dict[str, float]:
     train(3)
     ratios: dict[str, list[float]] = {name: [] for name in _LIMITS}
     for _ in range(pairs):
-        plain = cpu_s(train, 10) / 10
+        before = step_s(train, 10)
         watched = Process("", {"every": 10**9})
         watched.watch()
-        first = cpu_s(train, 1)
-        inspected = cpu_s(train, _FIRST - 1) / (_FIRST - 1)
-        other = cpu_s(train, 10) / 10
+        (first,) = step_s(train, 1)
+        inspected = statistics.median(step_s(train, _FIRST - 1))
+        other = statistics.median(step_s(train, 10))
         watched.patches.remove()
-        plain = (plain + cpu_s(train, 10) / 10) / 2
+        plain = statistics.median(before + step_s(train, 10))
         ratios["inspected step"].append(inspected / plain)
         ratios["other step"].append(other / plain)
         ratios["run of 30 steps"].append((first + 4 * inspected + 25 * other) / (30 * plain))

@@ -120,7 +120,7 @@ def reproduction(
     try:
         if result.outcome is not Outcome.REPRODUCED:
             raise NoScriptError("The finding was not reproduced.")
-        place, name = _importable(result.target)
+        place, name = _importable(reading.target.call if reading else result.target)
         if reading is None or result.is_of_source:
             most, write = MOST_LINES, functools.partial(_optimizer_step, result, name)
         elif reading.plan.get("step"):
@@ -201,7 +201,7 @@ def _whole(body: Sequence[str], absent: Iterable[str], undefined: Sequence[str],
             lines[:0] = [f'Absent = type("Absent", {kinds})', *names, "    sys.modules[each] = Absent()"]
         else:
             lines[:0] = [*names, '    sys.modules[each] = unittest.mock.MagicMock(__version__="99")']
-    at = lines.index(body[0]) + 1
+    at = lines.index(next(line for line in body if "import" in line or "runpy" in line)) + 1
     mock = "unittest.mock.MagicMock()  # the program sets it"
     lines[at:at] = [f'{name}.__globals__["{each}"] = {mock}' for each in undefined]
     modules = [module for module in _MODULES if any(f"{module}." in line for line in lines)]

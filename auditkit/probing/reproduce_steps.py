@@ -92,8 +92,7 @@ def step_script(
     evidence = _EVIDENCE[result.probe](result, step)
     parameters, moves = _read_function(source, name)
     call, words = _call(reading, name, step, parameters)
-    if not words & {guesses.OPTIMIZER, guesses.OPTIMIZERS}:
-        raise NoScriptError("The step builds its own optimizer.")
+    has_optimizer = bool(words & {guesses.OPTIMIZER, guesses.OPTIMIZERS})
     if "limit" in "".join(evidence.lines) and roles.LIMIT not in words:
         raise NoScriptError("The step takes no limit of gradients as an argument.")
     body = [
@@ -103,11 +102,12 @@ def step_script(
         "def watch(*_):",
         "    grads = [p.grad.norm() for p in model.parameters() if p.grad is not None]",
         "    norms.append(round(torch.stack(grads).norm().item(), 6))",
-        "optimizer.register_step_pre_hook(watch)",
+        "optimizer.register_step_pre_hook(watch)" if has_optimizer else "register_optimizer_step_pre_hook(watch)",
         *call,
         "return norms, model",
     ]
     lines = [
+        *([] if has_optimizer else ["from torch.optim.optimizer import register_optimizer_step_pre_hook"]),
         import_line,
         *([_WITHOUT_CUDA] if moves else ()),
         *_model_class(step),
@@ -221,9 +221,9 @@ def _norms(line: str) -> list[float]:
 
 
 def _limits(scale: float) -> tuple[str, ...]:
-    options = f", scale={scale}" * (scale != 1)
+    options = f", {scale}" * (scale != 1)
     run = f"train_small(batches, limit{options})[0]"
-    return (f'for limit in (1e9, {_LIMIT}): print("limit", limit, "norm at each step:", {run})',)
+    return (f'for limit in (1e9, {_LIMIT}): print("limit", limit, "norms:", {run})',)
 
 
 def _misses(*_: object) -> _Evidence:

@@ -122,7 +122,9 @@ def test_a_script_that_is_too_long_says_how_many_lines_it_needs(found: Found) ->
 
     made = reproduction(longer, replace(reading, plan={**reading.plan, "feed": feed}), setting_of(specimen_dir()))
 
-    assert made == NoReproduction(f"A script that calls {MONITOR} needs 13 lines, and a ticket shows at most 12.")
+    assert made == NoReproduction(
+        f"A script that calls {MONITOR.partition(':')[2]} needs 13 lines, and a ticket shows at most 12."
+    )
 
 
 def test_a_script_that_fails_to_import_its_function_shows_no_defect() -> None:
@@ -162,6 +164,28 @@ def test_a_ticket_gets_the_script_of_its_worst_finding_that_has_one(
     assert "elements of 1e-30: 0.0\n```" in with_script.scripts["read"]
     assert with_script.no_script == {}
     assert (without.scripts, without.no_script) == ({}, {"read": "The source was read and nothing was run."})
+
+
+@pytest.mark.acceptance
+def test_an_optimizer_that_was_read_is_called_with_4_and_with_64_parameters(tmp_path: Path) -> None:
+    """The control reads nothing back: no script."""
+    place = tmp_path / "optimizers.py"
+    step = "    def step(self):\n        for group in self.param_groups:\n            for p in group['params']:\n"
+    defect, sound = (
+        "                if p.grad.norm() > 1:\n                    p.data -= p.grad\n",
+        "                p.data -= p.grad\n",
+    )
+    head = "import torch\n\n\nclass Slow(torch.optim.Optimizer):\n    def __init__(self, params, lr):\n"
+    head += "        super().__init__(params, {'lr': lr})\n\n"
+    result = ProbeResult("sync_in_loop", 1, "optimizers:Slow.step", Outcome.REPRODUCED, "", "f", device="source")
+    setting = Setting(tmp_path, sys.executable, (tmp_path,))
+    place.write_text(head + step + defect)
+    made = reproduction(result, None, setting)
+    assert isinstance(made, Reproduction), made
+    assert made.output == "4 tensors: 4 device values read\n64 tensors: 64 device values read"
+    assert made.script.count("\n") < MOST_LINES
+    place.write_text(head + step + sound)
+    assert isinstance(reproduction(result, None, setting), NoReproduction)
 
 
 @pytest.mark.acceptance

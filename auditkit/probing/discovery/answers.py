@@ -1,4 +1,4 @@
-"""What shape a function's answer has, and which keys it holds: hints read from its source."""
+"""What shape a function's result has, and which keys it holds: hints read from its source."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def flag_value(function: Function, flag: str) -> ast.expr | None:
 
 
 def tells_flags(function: Function, flow: GradientFlow) -> bool:
-    """Whether the answer is a flag or a count of NaN, infinity or zeros, not a norm.
+    """Whether the result is a flag or a count of NaN, infinity or zeros, not a norm.
 
     Every reduction is such a check, or the function's name says so: `check_overflow` by a norm.
     """

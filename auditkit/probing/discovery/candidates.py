@@ -115,7 +115,7 @@ class Candidates:
         self.passed_over.append(PassedOver(function.call, function.module.file, function.node.lineno, why))
 
     def _why_not(self, function: Function, flow: GradientFlow) -> str:
-        """Why a function that tells statistics of gradients is no candidate; "" for one that is."""
+        """Why a function that returns or reports statistics of gradients is no candidate; "" for a candidate."""
         why = why_excluded(function, flow)
         if not why and self.calls.trains_through(function):
             why = _TRAINS
@@ -276,7 +276,7 @@ def collects_by_itself(function: Function) -> bool:
 
 
 def why_excluded(function: Function, flow: GradientFlow) -> str:
-    """Why a function that tells statistics is no collector: it is a part of training, or nobody calls it by its name.
+    """Why a function with statistics is no collector: it is a part of training, or users do not call it by its name.
 
     "" for a collector.
     """
@@ -358,7 +358,7 @@ _READS_TO_HOST = re.compile(r"\.(item|tolist|cpu|numpy)\(")
 
 @dataclass(frozen=True)
 class Finisher:
-    """A function of one argument, an answer; `keys` are the text keys that it demands of it."""
+    """A function whose one argument is a result of a collector; `keys` are the text keys that it reads of it."""
 
     function: Function
     keys: tuple[str, ...]

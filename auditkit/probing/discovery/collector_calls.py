@@ -123,7 +123,7 @@ class CollectorCalls:
             flow = trace(function.node, marked, self._helper_mark(function))
             tells = flow.tells
             if function in self._hooks:
-                # What a hook gives back goes into the gradients, compressed or scaled: only what it keeps is told.
+                # A hook returns gradients, compressed or scaled: only what it keeps or reports counts.
                 tells = bool(flow.stores or flow.reports) or bool(
                     flow.clips and names.is_named_for_clipping(function.name)
                 )
@@ -159,7 +159,7 @@ class CollectorCalls:
         return mark
 
     def _by_name(self, call: ast.Call) -> Function | None:
-        """The method that a call on an unknown object means, where its name tells it from others."""
+        """The method that a call on an unknown object means, if its name is enough to recognize it."""
         name = last_name(call.func)
         is_known = name in vocabulary.REDUCTIONS or names.clips(name)  # `x.norm()` is a tensor's
         if not isinstance(call.func, ast.Attribute) or is_known or not names.speaks_of_gradients(name):
@@ -170,7 +170,7 @@ class CollectorCalls:
         )
 
     def _handed_gradients(self, function: Function, call: ast.Call, given: list[int]) -> HelperAnswer | None:
-        """What a helper does that is handed gradients; one that is named for it is a collector of its own.
+        """What a helper does that is called with gradients; a helper that is named for it is a collector of its own.
 
         None where they go into `*args`, or into a method that forgot its `self`: then its name has to tell.
         """
@@ -190,7 +190,7 @@ class CollectorCalls:
         return self._handed[function, handed]
 
     def callee(self, function: Function, call: ast.Call) -> Function | None:
-        """The function of the checkout that a call reaches, where that can be told."""
+        """The function of the checkout that a call reaches; None if reading cannot resolve it."""
         if function not in self._instances:
             own = function.owner.methods.get("__init__") if function.owner is not None else None
             self._instances[function] = instances_in((function, own), self.files.resolve)
@@ -223,7 +223,7 @@ class CollectorCalls:
         return any(self.callee(function, call) is other for call in calls)
 
     def kinds_of(self, function: Function, item: ast.arg, depth: int = 0) -> tuple[Takes, ...]:
-        """How a parameter can be fed: by what the function does with it, or the helper it hands it to."""
+        """How a parameter can be fed: by what the function does with it, or the helper that gets it."""
         kinds = parameter_kinds(function, item, gradient_parameters(function))
         if kinds or depth >= _MOST_DEPTH:
             return kinds
@@ -237,7 +237,7 @@ class CollectorCalls:
         return ()
 
     def returned_calls(self, function: Function, value: ast.expr) -> list[Function]:
-        """The functions of the checkout whose answer a returned expression is, by one name at most."""
+        """The functions of the checkout whose result a returned expression is, by one name at most."""
         calls = [item for item in values_of(function, value) if isinstance(item, ast.Call)]
         return [found for call in calls if (found := self.callee(function, call)) and found is not function]
 

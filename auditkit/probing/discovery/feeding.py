@@ -52,7 +52,7 @@ def feeding(function: Function, kinds: dict[str, tuple[Takes, ...]]) -> Feeding:
     fed = [item for item in required if kinds.get(item.arg)]
     if not fed and not required and function.parameters and kinds.get(function.parameters[0].arg):
         fed = function.parameters[:1]
-    # An optimizer beside a model is told apart by its kind: it is no second group of gradients.
+    # An optimizer beside a model has a kind of its own: it is no second group of gradients.
     companions = [item for item in fed if kinds[item.arg] == (Takes.OPTIMIZER,)]
     if len(companions) < len(fed):
         fed = [item for item in fed if item not in companions]
@@ -164,7 +164,7 @@ def _kinds_by_loop(function: Function, target: ast.expr) -> list[Takes]:
 
 
 def setup_method(function: Function, kinds_of: Callable[[Function, ast.arg], tuple[Takes, ...]]) -> Function | None:
-    """The public method that hands modules or parameters to the attributes `function` reads.
+    """The public method that sets the attributes `function` reads to modules or parameters.
 
     `register(host, seed)` for a monitor. Methods named like it come first.
     """

@@ -39,7 +39,7 @@ class GradientFlow:
     reports: dict[str, int] = field(default_factory=dict)
     """Statistics that are printed, logged, or lead to an exception."""
     stores: dict[str, int] = field(default_factory=dict)
-    """What keeps statistics after the call: attributes, and mappings that were handed in."""
+    """What keeps statistics after the call: attributes, and mappings that are arguments."""
     reduced: set[ast.Call] = field(default_factory=set)
     """The calls that reduce gradients, and not statistics of them."""
     returns: dict[int, int] = field(default_factory=dict)
@@ -85,9 +85,9 @@ class HelperAnswer:
     clips: bool = False
     tells_flags: bool = False
     differentiates: bool = False
-    """Whether it makes the gradients that it hands out."""
+    """Whether it computes the gradients that it returns."""
     reports: bool = False
-    """Whether it logs statistics of what it is handed."""
+    """Whether it logs statistics of its arguments."""
 
 
 def trace(node: FunctionNode, marked: dict[str, int], helper_mark: HelperMark) -> GradientFlow:
@@ -315,7 +315,7 @@ class Tracer:
             case ast.Call():
                 return self.call(node)
             case ast.Compare(comparators=[ast.Constant(value=None)], ops=[ast.Is() | ast.IsNot()]):
-                return NOTHING  # `p.grad is not None` asks for presence, not for a value
+                return NOTHING  # `p.grad is not None` tests presence, not a value
             case ast.Compare(ops=ops, comparators=others) if all(isinstance(op, ast.In | ast.NotIn) for op in ops):
                 return max(map(self.mark, others))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
@@ -375,7 +375,7 @@ class Tracer:
         return max(found, self.by_functions(node, name, max(mark, found)))
 
     def by_functions(self, node: ast.Call, name: str, mark: int) -> int:
-        """What functions that are handed on make of gradients: `map(lambda g: g.norm(), grads)`, hooks."""
+        """What functions that are arguments make of gradients: `map(lambda g: g.norm(), grads)`, hooks."""
         is_hook = name.startswith("register") and "hook" in name
         found = NOTHING
         for item in node.args:
@@ -401,7 +401,7 @@ class Tracer:
         return answer is not None and answer.mark == STATISTICS
 
     def of_library(self, node: ast.Call, name: str, mark: int, given: list[int]) -> int:
-        """A call of what is not the checkout's, or cannot be told."""
+        """A call of a function that is not the checkout's, or that cannot be resolved."""
         written = written_name(node.func)
         if names.clips(name):
             self.flow.clips.setdefault(written, node.lineno)

@@ -30,7 +30,7 @@ def holds_gradients(name: str) -> bool:
 
 @cache
 def gets_gradients(name: str) -> bool:
-    """Whether a function of this name hands out gradients: `get_grads_for_grad_norm`, `master_grads`."""
+    """Whether a function of this name returns gradients: `get_grads_for_grad_norm`, `master_grads`."""
     words = _words(name)
     if len(words) < 2 or words[0] not in vocabulary.GETTERS:
         return False
@@ -59,7 +59,7 @@ def holds_norms_of_gradients(name: str) -> bool:
 
 @cache
 def gets_norm(name: str) -> bool:
-    """Whether a function of this name, whoever defines it, gives the norm of gradients: `get_global_grad_norm`."""
+    """Whether a function of this name in any library returns the norm of gradients: `get_global_grad_norm`."""
     words = _words(name)
     return words[:1] in (("get",), ("compute",), ("calc",), ("calculate",)) and words[-1] == "norm" and holds_norm(name)
 
@@ -79,7 +79,7 @@ def is_about_norms(name: str) -> bool:
 
 @cache
 def reduces(name: str) -> bool:
-    """Whether a function of this name, handed gradients, gives statistics of them."""
+    """Whether a function of this name, called with gradients, returns statistics of them."""
     words = set(_words(name))
     return name in vocabulary.REDUCTIONS or (
         bool(words & (vocabulary.FINITE_WORDS | vocabulary.NORM_WORDS)) and words.isdisjoint(vocabulary.NO_NORMS)
@@ -88,13 +88,13 @@ def reduces(name: str) -> bool:
 
 @cache
 def is_finite_check(name: str) -> bool:
-    """Whether a function of this name asks for NaN, infinity or zeros, and answers by a flag or a count."""
+    """Whether a function of this name looks for NaN, infinity or zeros, and returns a flag or a count."""
     return name in vocabulary.FINITE_CHECKS or not (vocabulary.FINITE_WORDS | {"zeros"}).isdisjoint(_words(name))
 
 
 @cache
 def clips(name: str) -> bool:
-    """Whether a function of this name limits gradients, whoever defines it."""
+    """Whether a function of this name in any library limits gradients."""
     return vocabulary.CLIPS.fullmatch(name) is not None and vocabulary.NO_CLIPS.match(name) is None
 
 
@@ -110,7 +110,7 @@ def is_named_for_clipping(name: str) -> bool:
 
 
 def is_helper_of_collectors(name: str) -> bool:
-    """Whether a function of any tensors, which somebody hands gradients, is named for what collectors do."""
+    """Whether a function of any tensors, called with gradients, is named for what collectors do."""
     words = set(_words(name))
     if _words(name)[:1] in (("materialize",), ("materialise",), ("finalize",), ("finalise",), ("finish",)):
         return False
@@ -124,6 +124,6 @@ def is_helper_of_collectors(name: str) -> bool:
 
 
 def speaks_of_gradients(name: str) -> bool:
-    """Whether a method of this name is told from others of the same name well enough: it names what it is about."""
+    """Whether the name of a method is enough to recognize it: the name says what the method is about."""
     words = set(_words(name))
     return bool(words & (vocabulary.GRADIENT_WORDS | vocabulary.FINITE_WORDS | vocabulary.NORM_WORDS | {"zeros"}))

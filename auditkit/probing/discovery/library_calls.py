@@ -20,7 +20,7 @@ from auditkit.probing.source_code.walking import children, walk
 
 @dataclass(frozen=True)
 class Method:
-    """What is known of a method by its name: its answer, its first argument, and the class that alone has it."""
+    """What a method's name says: its contract, its first argument, and the only class that has it."""
 
     contract: Contract
     takes: tuple[Takes, ...] = ()
@@ -45,7 +45,7 @@ _KNOWN_AS = {
     "accelerator.clip_grad_value_": "accelerate:Accelerator",
     "fabric.clip_gradients": "lightning:Fabric",
 }
-"""The names under which a library's object is handed on, where nothing says what it is."""
+"""The usual names of a library's object, for code that does not show what the object is."""
 
 
 class LibraryMethods:

@@ -104,8 +104,8 @@ def _discover(files: PythonFiles) -> Discovery:
     candidates += [each for each in steps if each not in untried]
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
     # What is checked as a training step, or in part as a block, is not passed over.
-    asked = {_place(each) for each in candidates}
-    passed = [each for each in reader.passed_over if _place(each) not in asked]
+    checked = {_place(each) for each in candidates}
+    passed = [each for each in reader.passed_over if _place(each) not in checked]
     return Discovery(
         files,
         tuple(ordered),

@@ -24,7 +24,7 @@ _SCORE = 4
 
 
 def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
-    """A candidate for every function that does both, itself or in helpers, and is handed or has what it trains.
+    """A candidate for every function that does both, itself or in helpers, and that gets or owns what it trains.
 
     A loop that does both in a script, or in a function that makes its model itself, is one as a block; a library's
     trainer, and a class that changes a part of one's step, by its name.
@@ -60,7 +60,7 @@ def _is_given_all(function: Function) -> bool:
 
 
 def _parts(function: Function, calls: TrainingCalls) -> Iterator[Function]:
-    """The helpers that it hands a loss, and theirs."""
+    """The helpers that it calls with a loss, and theirs."""
     within = calls.inside(function.owner)
     for node in function.nodes:
         helper = within.helper(node) if isinstance(node, ast.Call) else None

@@ -79,7 +79,7 @@ BOUNDS = frozenset(("clamp", "clip", "clamp_tensor", "clip_by_value", "hardtanh"
 POWERS = frozenset(("sqrt", "einsum", "square", "pow"))
 """Reductions in a function that is named for a norm."""
 WITHOUT_RESULT = frozenset(("_amp_foreach_non_finite_check_and_unscale_", "amp_non_finite_check_and_unscale_"))
-"""These check what they are handed, and say so in an argument."""
+"""These check their arguments, and write the result into one of them."""
 CONTAINER_METHODS = frozenset(("append", "extend", "add", "update", "insert", "appendleft", "setdefault"))
 FILLS = frozenset((
     "fill_", "logical_or_", "copy_", "add_", "bitwise_or_", "set_", "scatter_add_", "index_add_",

@@ -75,7 +75,7 @@ class References:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A call that hands a parameter on: `callee(keyword=parameter)`, or at the 0-based `position`."""
+    """A call with a parameter as its argument: `callee(keyword=parameter)`, or at the 0-based `position`."""
 
     parameter: str
     callee: str
@@ -103,7 +103,7 @@ class ModuleFacts:
     """One parsed file. `name` is what an import statement calls it, else its path without the suffix.
 
     `exports` are the names of a literal `__all__`, None without one; `is_open` says that names are made at
-    run time (a module's `__getattr__`, a computed `__all__`), so that what it lacks cannot be told.
+    run time (a module's `__getattr__`, a computed `__all__`), so that reading cannot know what it lacks.
     """
 
     source: SourceFile

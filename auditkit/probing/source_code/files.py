@@ -1,4 +1,4 @@
-"""Which files of a checkout are its own, and which of those are asked about: nothing vendored, built or archived."""
+"""Which files of a checkout are its own, and which of those auditkit checks: nothing vendored, built or archived."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SourceFile:
 
     `kind` is `python`, `settings` (what may name a function to be run: YAML, TOML, notebooks, scripts) or
     `prose`. Test files name what they test; the code of side folders (examples, scripts, archives, records
-    with a date) uses the rest, and nobody expects tests of it.
+    with a date) uses the rest, and needs no tests.
     """
 
     path: Path
@@ -111,7 +111,7 @@ def _lies_in_foreign(root: Path, name: str, known: dict[str, bool]) -> bool:
 
 
 class LeftOut:
-    """The files of a checkout that nobody is asked about: vendored and archived ones, and those of `exclude`.
+    """The files of a checkout that auditkit does not check: vendored and archived ones, and those of `exclude`.
 
     Each of `exclude` is a path below the checkout or a pattern of one, in which `*` stands for anything. A folder
     is vendored that says so by its name, is a submodule, or has a setup file and somebody else's licence.

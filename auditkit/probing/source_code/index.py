@@ -1,4 +1,4 @@
-"""A checkout as source: its files read once, the facts of each, and trees again where an instrument asks."""
+"""A checkout as source: its files read once, the facts of each, and trees again for the instruments that need them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from auditkit.probing.source_code.modules import Module, SourceProblem, source_b
 from auditkit.probing.source_code.python_files import garbage_collection_paused
 
 KEPT_TREE_SOURCE_BYTES = 12_000_000
-"""Trees take about 33 times their source: 400 MB are kept, and the rest is parsed again where it is asked for."""
+"""Trees take about 33 times their source: 400 MB are kept, and the rest is parsed again when it is needed."""
 
 _T = TypeVar("_T")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -50,7 +50,7 @@ class SourceIndex:
         return [source for source in self.files if source.kind == "python"]
 
     def _read(self, source: SourceFile) -> None:
-        # Such a name fits no line of a ticket, and no import; a finding there could not be told from another one.
+        # Such a name fits no line of a ticket, and no import: two findings could look the same.
         if inert_line(source.name) == source.name:
             data = load(source)
         else:
@@ -85,7 +85,7 @@ class SourceIndex:
         return any(source.is_test for source in self.python_files)
 
     def source_of(self, module: ModuleFacts) -> bytes:
-        """The bytes of the file, for a search before its tree is asked for."""
+        """The bytes of the file, for a search before it is parsed again."""
         return self._sources[module.file]
 
     def tree_of(self, module: ModuleFacts) -> Module:

@@ -85,7 +85,7 @@ class Function:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """Every node of its body and signature; walked once, asked often."""
+        """Every node of its body and signature; walked once, used often."""
         return list(ast.walk(self.node))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A checkout's own Python files, each read once and parsed when it is asked for, and what names in them mean."""
+"""A checkout's own Python files, each read once and parsed when it is needed, and what names in them mean."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class PythonFiles:
         return found
 
     def callee(self, function: Function, call: ast.Call, instances: Mapping[str, Class]) -> Function | None:
-        """The function of the checkout that a call inside `function` reaches, where that can be told.
+        """The function of the checkout that a call inside `function` reaches; None if reading cannot resolve it.
 
         `instances` says which local names hold an instance of which class.
         """

@@ -1,1 +1,1 @@
-"""Blocks: runs of statements that are asked like a collector, found where no function can be called."""
+"""Blocks: runs of statements that auditkit checks like a collector, where there is no function to call."""

@@ -60,7 +60,7 @@ class Block(Function):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of its function that are its answer; none where it ends its function, or limits alone."""
+        """The names of its function that are its result; none where it ends its function, or limits alone."""
         answer = self.node.body[-1]
         value = answer.value if isinstance(answer, ast.Return) and not self.ends_its_function else None
         parts = value.values if isinstance(value, ast.Dict) else [value]

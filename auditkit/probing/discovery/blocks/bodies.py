@@ -1,4 +1,4 @@
-"""A run of statements as the function that it would be: its parameters, its statements, its answer."""
+"""A run of statements as the function that it would be: its parameters, its statements, its result."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CLIP = "clip_grad"
 _SPEAKING = re.compile(r"norm|nan|inf|finite|overflow|stat|grad|health")
 _CHECKS = ("isnan", "isinf", "isfinite")
 RECORDED = "recorded_"
-"""How the names of answers begin that the file does not set itself."""
+"""How the names of results begin that the file does not set itself."""
 
 
 class Body:
-    """The statements of a run without what only tells people, and with what gives its answer."""
+    """The statements of a run without what only reports, and with what returns its result."""
 
     def __init__(self, run: Run, scope: Scope) -> None:
         self._run, self._scope = run, scope
@@ -55,7 +55,7 @@ class Body:
         outputs = outputs or list(self._recorded)
         named = [each for each in outputs if _SPEAKING.search(each)]
         if is_limit and not named:
-            return CLIP, body  # its answer is what it leaves in the gradients, not the factor
+            return CLIP, body  # its result is what it leaves in the gradients, not the factor
         if not outputs:
             return None
         name = _plain((named or outputs)[-1])
@@ -118,7 +118,7 @@ class Body:
     # --- statements as they are kept ---
 
     def _silent(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statement; of what tells people something only the statistics that it is told."""
+        """The statement; of a report only the statistics that it reports."""
         if self._scope.tells(statement) or self._is_foreign(statement):
             told = [each for each in _told(statement) if self._scope.is_statistic(each)]
             return [ast.copy_location(ast.Expr(each), each) for each in told]
@@ -211,7 +211,7 @@ class Body:
         return _located(ast.Expr(ast.Call(append, [value], [])), kernel)
 
     def _name_of(self, statement: ast.stmt, told: ast.expr | None = None) -> str:
-        """What a statement without a name computes: the word it is told under, else the reduction."""
+        """What a statement without a name computes: the word under which it is reported, else the reduction."""
         for target in changed_by(statement):
             if isinstance(target, ast.Attribute):
                 return target.attr
@@ -261,7 +261,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _told(statement: ast.stmt) -> list[ast.expr]:
-    """What a statement hands to a call, or assigns; of a text and of a mapping what is in them."""
+    """The arguments of a statement's call, or what it assigns; of a text and of a mapping what is in them."""
     value = getattr(statement, "value", None)
     if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
         return [part for each in (*value.args, *(item.value for item in value.keywords)) for part in _parts(each)]
@@ -285,7 +285,7 @@ def _parts(value: ast.expr) -> list[ast.expr]:
 
 
 def _named_values(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """What a statement tells under a name: a keyword, or the text of a key."""
+    """What a statement reports under a name: a keyword, or the text of a key."""
     for node in ast.walk(statement):
         if isinstance(node, ast.keyword) and node.arg:
             yield node.arg, node.value
@@ -340,7 +340,7 @@ _LISTS = re.compile(r"parameters\(|param_groups|\.grad\b")
 
 
 def is_handed_over(name: str) -> bool:
-    """Whether a training step is handed it, whatever the script sets it to: its parts, and what probes choose."""
+    """Whether it is an argument of a training step, whatever the script sets it to: its parts, what probes choose."""
     guess = roles.known(name)
     return roles.is_part(name) or (guess is not None and guess.value in _CHOSEN)
 

@@ -110,7 +110,7 @@ class Scope:
         return False
 
     def tells(self, statement: ast.stmt) -> bool:
-        """Whether it only tells people something: `print(...)`, `writer.add_scalar(name, norm)`."""
+        """Whether it only reports something: `print(...)`, `writer.add_scalar(name, norm)`."""
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             return False
         call, name = statement.value, last_name(statement.value.func)

@@ -267,7 +267,7 @@ def is_start(statement: ast.stmt) -> bool:
 
 @dataclass(frozen=True)
 class HandedOn:
-    """A run from the call that gives a norm to what is done about it; `answer` is what it tells, called `name`."""
+    """A run from the call that returns a norm to the clip or check; `answer` is its result, called `name`."""
 
     run: Run
     name: str
@@ -297,13 +297,13 @@ def _of_norm(suite: Suite, index: int, norm: ast.expr) -> HandedOn | None:
         if _leaves(statement):
             return None
         if _clips_by(statement, norm):
-            # Where the optimizer steps between two clips, the norm alone can be asked.
+            # Where the optimizer steps between two clips, the norm alone can be checked.
             steps = _steps(statement)
             first = _first(suite, index)
             joins = any(names.holds_norm(name.rpartition(".")[2]) for name in names_of(suite[index]).loads)
             is_more = first < index or joins or (isinstance(statement, ast.For) and not steps)
             run = Run(suite, first, index if steps else last)
-            # One norm for one clip are two functions, which are asked by themselves.
+            # One norm for one clip are two functions, which are checked by themselves.
             return HandedOn(run, _word(norm), norm) if is_more else None
         if _steps(statement):
             return None
@@ -340,7 +340,7 @@ def _clips_by(statement: ast.stmt, norm: ast.expr) -> bool:
 
 
 def _check(statement: ast.stmt, norm: ast.expr) -> ast.Call | None:
-    """The call in an `if` that asks whether the norm is finite: `if check_overflow(grad_norm):`."""
+    """The call in an `if` that tests whether the norm is finite: `if check_overflow(grad_norm):`."""
     asked = ast.walk(statement.test) if isinstance(statement, ast.If) else ()
     calls = (node for node in asked if isinstance(node, ast.Call) and _is_handed(node, norm))
     return next((call for call in calls if names.is_finite_check(last_name(call.func))), None)

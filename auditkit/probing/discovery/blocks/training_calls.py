@@ -32,7 +32,7 @@ def is_handed_loss(function: Function) -> bool:
 class TrainingCalls:
     """What the calls of one module do for a training step; `owner` is the class around them, which `self` stands for.
 
-    A helper that goes backward and steps is a training step of its own, unless it is handed the loss.
+    A helper that goes backward and steps is a training step of its own, unless the loss is an argument.
     """
 
     module: Module

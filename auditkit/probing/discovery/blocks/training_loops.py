@@ -153,7 +153,7 @@ def _goes_through_batches(loop: ast.For) -> bool:
 
 
 def _kept(statement: ast.stmt, scope: Scope, calls: TrainingCalls, is_in_loop: bool = False) -> list[ast.stmt]:
-    """The statement without what only tells people; what leaves the loop around the run ends the run."""
+    """The statement without what only reports; what leaves the loop around the run ends the run."""
     if isinstance(statement, ast.Return) or (isinstance(statement, ast.Break | ast.Continue) and not is_in_loop):
         return [ast.copy_location(ast.Return(None), statement)]
     if scope.tells(statement) and not _any_call(statement, calls.is_any):

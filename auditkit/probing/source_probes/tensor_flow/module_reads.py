@@ -69,7 +69,7 @@ class ModuleReads:
             if reads:
                 yield FunctionReads(function.call, function.qualified_name, tuple(sorted(reads.values())))
 
-    # --- what a flow asks for ---
+    # --- what a flow needs ---
 
     def find(self, function: Function, called: ast.expr) -> tuple[Function, int] | None:
         """The function of this module that `called` means inside `function`.

@@ -107,7 +107,7 @@ class Summary:
 class Loop:
     """A loop that runs: over tensors or not, and the names that change with each turn.
 
-    The call of a helper is one, with line 0: whoever calls it may do so in a loop. The names of a `while` loop
+    The call of a helper is one, with line 0: its caller may do so in a loop. The names of a `while` loop
     are those that its turns change and its test reads.
     """
 
@@ -378,10 +378,10 @@ class ValueFlow(ast.NodeVisitor):
         self.known = before
 
     def test_each_of(self, node: ast.GeneratorExp | ast.ListComp | ast.SetComp, what: str) -> None:
-        """`any(test for ...)`: the element is asked for its truth, once for each turn."""
+        """`any(test for ...)` tests the element once for each turn."""
         with self.inside(node):
             if isinstance(node.elt, ast.UnaryOp) and isinstance(node.elt.op, ast.Not):
-                self.test(node.elt, what)  # `not` has read it: what is asked for its truth is on the host
+                self.test(node.elt, what)  # `not` has read it: its result is on the host
             elif self.visit(node.elt) == TENSOR:
                 # Tests that are tensors were made of tensors, whatever the loop says of itself.
                 self.loops.append(Loop(node.lineno, node.generators[-1].iter, True))
@@ -680,7 +680,7 @@ class ValueFlow(ast.NodeVisitor):
                     self.known[name] = kind
 
     def visit_FunctionDef(self, node: FunctionNode) -> None:
-        """A function inside this one sees its names; nobody knows where it is called."""
+        """A function inside this one sees its names; where it is called is not known."""
         known, loops, returned = self.known, self.loops, self.returned
         self.known = dict(known)
         for item in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
@@ -802,7 +802,7 @@ def _by_place(name: str, on_device: bool) -> Narrowed:
 
 
 def _type_names(node: ast.expr) -> list[str]:
-    """The types that `isinstance(x, ...)` asks for."""
+    """The types that `isinstance(x, ...)` names."""
     match node:
         case ast.Tuple(elts=parts):
             return [name for part in parts for name in _type_names(part)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 from typing import Any, Callable
@@ -357,7 +358,7 @@ class Patches:
                 what = "optimizer"
                 known = watcher.program.optimizer(owner)
                 known.compiled = True
-            elif _trains(target):
+            elif watcher.guarded("events", lambda: _trains(target), False):
                 what = "training step"
             else:
                 what = "module" if isinstance(target, torch.nn.Module) else "function"
@@ -395,7 +396,10 @@ class Patches:
 def _trains(target: Any) -> bool:
     """Whether a function that is compiled calls `backward` or a `step` itself."""
     code = getattr(target, "__code__", None)
-    return code is not None and not {"backward", "step"}.isdisjoint(code.co_names)
+    return code is not None and any(
+        each.argval in ("backward", "step") and (each.opname == "LOAD_METHOD" or "NULL|self" in each.argrepr)
+        for each in dis.get_instructions(code)
+    )
 
 
 def _run_as_it_is(function: Any, with_all_below: bool = False) -> None:

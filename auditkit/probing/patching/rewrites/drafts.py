@@ -16,7 +16,7 @@ import libcst as cst
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.local_names import names_of, parameters
 from auditkit.probing.patching.patches import CannotComplete, FunctionFile
-from auditkit.probing.patching.rewrites.syntax import code, inside, parsed, swapped
+from auditkit.probing.patching.rewrites.syntax import Listing, code, inside, parsed, swapped
 from auditkit.probing.source_code.modules import Function, top_level
 
 _LIMITS = (88, 100, 120)
@@ -169,11 +169,12 @@ class _Layout(cst.CSTTransformer):
     ) -> cst.SimpleStatementLine:
         lines = (line for line in code(node).split("\n") if line.strip() not in self._before)
         longest = max(lines, key=len, default="")
-        listed = (one.for_in for one in inside(node) if isinstance(one, cst.BaseComp))
-        clause = next((one for one in listed if code(one) in longest), None)
-        if len(longest) <= self._limit or clause is None:
+        listed = (one for one in inside(node) if isinstance(one, Listing))
+        found = next((one for one in listed if code(one.for_in) in longest), None)
+        if len(longest) <= self._limit or found is None:
             return node
-        blanks = longest[: len(longest) - len(longest.lstrip())] + self._indent
+        clause, text = found.for_in, longest.lstrip()
+        blanks = longest[: len(longest) - len(text)] + self._indent * (not text.startswith(code(found.elt)))
         line = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(blanks))
         ifs = [one.with_changes(whitespace_before=line) for one in clause.ifs]
         return swapped(node, {clause: clause.with_changes(whitespace_before=line, ifs=ifs)})

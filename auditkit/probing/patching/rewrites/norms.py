@@ -217,6 +217,35 @@ def _is_two(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Integer | cst.Float) and node.evaluated_value == 2
 
 
+def without_double_copies(draft: Draft) -> Draft:
+    """Form norms in float64 by their dtype, where the code lists float64 copies only to take norms of them."""
+    found = draft.changed(_WithoutCopies)
+    return in_float64(found) if found.data != draft.data else draft
+
+
+class _WithoutCopies(Pattern):
+    def leave_Assign(self, _: cst.Assign, node: cst.Assign) -> cst.Assign:
+        match node:
+            case cst.Assign(
+                targets=[cst.AssignTarget(target=cst.Name(name))],
+                value=cst.ListComp(elt=cst.Call(func=cst.Attribute(value=inner, attr=cast), args=args)) as listed,
+            ):
+                wide = {f"{self.torch}.{dtype}" for dtype in ("float64", "double", "float32")}
+                is_cast = cast.value in ("double", "float") and not args
+                is_cast |= cast.value == "to" and [dotted(arg.value) in wide for arg in args] == [True]
+                if is_cast and self._is_only_normed(name):
+                    return node.with_changes(value=listed.with_changes(elt=inner))
+        return node
+
+    def _is_only_normed(self, name: str) -> bool:
+        """Whether all that is done with a list is to take norms of it."""
+        found = list(inside(self.unit.node))
+        called = [one for one in found if isinstance(one, cst.Call) and one.args and "norm" in dotted(one.func)]
+        normed = [one for one in called if name in names(one.args[0].value).loads]
+        named = [one for one in found if isinstance(one, cst.Name) and one.value == name]
+        return len(normed) == len(named) - 1
+
+
 # The type of what the target returns.
 
 

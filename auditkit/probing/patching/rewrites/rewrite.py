@@ -16,8 +16,7 @@ from auditkit.probing.patching.rewrites.empties import (
     WithElements,
     ZerosOfNothing,
 )
-from auditkit.probing.patching.rewrites.foreach import norms_together, without_double_copies
-from auditkit.probing.patching.rewrites.norms import in_float64, returned_as
+from auditkit.probing.patching.rewrites.norms import in_float64, returned_as, without_double_copies
 from auditkit.probing.patching.rewrites.packs import counted_in_packs
 from auditkit.probing.patching.rewrites.reach import functions_of
 from auditkit.probing.patching.rewrites.reads import ReadOnce
@@ -32,7 +31,6 @@ _SPARSE = frozenset({"fails_on_sparse_grads"})
 _SYNCS = frozenset({
     "syncs_grow_with_tensors", "sync_in_loop", "graph_breaks_under_compile", "async_collect_synchronizes",
 })  # fmt: skip
-_TOGETHER = _PRECISION | _SPARSE | _SYNCS | {"launches_grow_with_tensors", "fails_on_gradients_of_two_devices"}
 _MEMORY = frozenset({"peak_memory_grows_with_params", "launches_grow_with_tensors"})
 _ZERO = frozenset({"ratio_divides_by_zero", "fails_on_zero_element_grads"})
 _STRIDES = frozenset({"fails_on_noncontiguous_grads"})
@@ -111,7 +109,6 @@ def _zeros_of_nothing(draft: Draft) -> Draft:
 
 
 _NORM = "the norm is formed in float64, inside the reduction"
-_NORMS = "all norms in one operator, in float64, on one device"
 _COPIES = "no float64 copies of the gradients, the norms are formed in float64"
 _IN_PACKS = "no copy of all gradients, they are counted half a million elements at a time"
 _NOTHING = "without gradients the norms are one zero, and nothing is divided by their number"
@@ -121,8 +118,6 @@ _FAMILIES: tuple[tuple[str, frozenset[str], str, Change], ...] = (
     ("without_elements", _ZERO, "gradients without elements are left out", _each(WithElements)),
     ("counted_in_packs", _PACKS, _IN_PACKS, counted_in_packs),
     ("without_double_copies", _MEMORY, _COPIES, without_double_copies),
-    ("norms_together", _TOGETHER - _NARROW, _NORMS, _cast(norms_together, is_narrow=True)),
-    ("norms_together", _TOGETHER, _NORMS, _cast(norms_together, is_narrow=False)),
     ("norms_in_float64", (_PRECISION | _SPARSE) - _NARROW, _NORM, _cast(in_float64, is_narrow=True)),
     ("norms_in_float64", _PRECISION | _SPARSE, _NORM, _cast(in_float64, is_narrow=False)),
     ("zeros_of_nothing", _EMPTY, _NOTHING, _zeros_of_nothing),

@@ -11,6 +11,7 @@ import libcst as cst
 from libcst.helpers import parse_template_expression, parse_template_statement
 
 from auditkit.probing.patching.local_names import Names, names_of
+from auditkit.probing.source_code.modules import PARSER
 
 if TYPE_CHECKING:
     from auditkit.probing.patching.rewrites.drafts import Draft, Unit
@@ -66,11 +67,13 @@ def code(node: cst.CSTNode) -> str:
 
 def parsed(*nodes: cst.CSTNode) -> list[ast.stmt]:
     """The nodes as Python's own syntax trees."""
-    texts = (code(node) for node in nodes)
-    texts = (
-        f"({text})" if isinstance(node, cst.BaseExpression) else text for node, text in zip(nodes, texts, strict=True)
-    )
-    return ast.parse("\n".join(textwrap.dedent(text) for text in texts)).body
+    texts = (f"({code(node)})" if isinstance(node, cst.BaseExpression) else code(node) for node in nodes)
+    return _statements("\n".join(map(textwrap.dedent, texts)))
+
+
+def _statements(text: str) -> list[ast.stmt]:
+    with PARSER:
+        return ast.parse(text).body
 
 
 def names(*nodes: cst.CSTNode) -> Names:
@@ -80,7 +83,7 @@ def names(*nodes: cst.CSTNode) -> Names:
 
 def stores(target: cst.BaseExpression) -> frozenset[str]:
     """The names that an assignment to a target sets."""
-    return names_of(ast.parse(f"{code(target)} = _")).stores
+    return names_of(_statements(f"{code(target)} = _")).stores
 
 
 def dotted(node: cst.CSTNode) -> str:
@@ -96,8 +99,8 @@ def last_name(node: cst.CSTNode) -> str:
     return node.attr.value if isinstance(node, cst.Attribute) else dotted(node)
 
 
-def is_same(node: cst.CSTNode, other: cst.CSTNode) -> bool:
-    return ast.dump(ast.parse(code(node).strip())) == ast.dump(ast.parse(code(other).strip()))
+def is_same(node: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+    return ast.dump(parsed(node)[0]) == ast.dump(parsed(other)[0])
 
 
 def inside(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -11,7 +11,7 @@ import pytest
 from auditkit.probing.patching.rewrites.rewrite import rewrites_of
 from tests.probing.patching.rewrites.places import after, finding, place_of, text_with
 
-SPARSE, LAUNCHES, DESTROYS = "fails_on_sparse_grads", "launches_grow_with_tensors", "clip_destroys_gradients"
+SPARSE, DESTROYS = "fails_on_sparse_grads", "clip_destroys_gradients"
 
 EACH = """import torch
 
@@ -63,16 +63,6 @@ def test_sparse_gradients_are_changed_themselves(tmp_path: Path) -> None:
     assert _joined(f"torch.norm({STORED.format('grads[0]')}, p=2, dtype=torch.float64)") in text
 
 
-def test_a_norm_of_norms_is_formed_of_all_at_once(tmp_path: Path) -> None:
-    """In float64, as the norm of a single gradient beside it, and not cast back to the gradients' type."""
-    text = _joined(after(tmp_path, ALL, "norms_together", LAUNCHES))
-    together = f"norms = torch._foreach_norm([{STORED.format('g')} for g in grads], 2, dtype=torch.float64) total_norm"
-    assert _joined(together) in text
-    assert _joined('torch.norm(torch.stack([norm.to("cpu") for norm in norms])) torch._foreach') in text
-    assert _joined("p=2, dtype=torch.float64)") in text
-    assert "float32" not in text
-
-
 RUN = """
 import sys
 import torch
@@ -93,7 +83,7 @@ print([p.grad.to_dense().norm().item() for p in parameters])
 def test_what_is_left_of_gradients_is_the_same_sparse_or_not(source: str, tmp_path: Path) -> None:
     """Each rewrite alone on dense gradients; and on a sparse one those that are for it, with a row stored twice."""
     place = place_of(tmp_path, source)
-    found = rewrites_of(place, [finding(probe) for probe in (SPARSE, LAUNCHES, DESTROYS, "sync_in_loop")])
+    found = rewrites_of(place, [finding(probe) for probe in (SPARSE, DESTROYS, "sync_in_loop")])
     runs = [("watch", False)]
     for rewrite in found:
         (tmp_path / f"watch_{rewrite.name}.py").write_text(text_with(place, [rewrite]))

@@ -16,7 +16,7 @@ from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.hosts import fork_servers, protocol
 from auditkit.probing.hosts.protocol import Failed, Idle, decode
 from auditkit.probing.source_code.statements import Sources
-from auditkit.probing.worker.process.messages import FIELDS, Lines
+from auditkit.probing.worker.process.messages import OF_JOB, OF_WORKER, Lines
 from tests.probing_helpers import GRAPHS, LAUNCHES, MUTATES, OVERFLOW, RETAINED, SYNCS, TARGETS, by_probe, run_probes
 
 GARBAGE = ("null", "5", "[1]", "{", "", "[" * 100_000, '{"type": "note", "text": "\xff"}', f'{{"type": {"9" * 5000}}}',
@@ -85,8 +85,9 @@ def test_host_and_worker_have_the_same_table() -> None:
     fields = {
         config.tag: set(kind.__struct_fields__) for config, kind in zip(kinds, get_args(protocol.Message), strict=True)
     }
-    assert fields == {name: set(named) for name, named in FIELDS.items()}
-    assert set(STRANGE) == set(FIELDS)
+    table = {**OF_WORKER, **OF_JOB}
+    assert fields == {name: set(named) for name, named in table.items()}
+    assert set(STRANGE) == set(table)
 
 
 def test_a_line_without_end_is_cut_and_what_follows_it_is_read() -> None:
@@ -170,9 +171,12 @@ def test_a_flood_of_output_ends(tmp_path: Path, where: str) -> None:
 
 
 @pytest.mark.process
-def test_jobs_that_nobody_asked_for_are_not_heard_of(tmp_path: Path) -> None:
-    said = [{"type": "start", "job": "made up"}, {"type": "device", "name": "x"}]
-    assert ask(tmp_path, said).outcome == "reproduced"
+def test_a_job_cannot_speak_for_its_worker(tmp_path: Path) -> None:
+    """It begins no other job and ends no worker; the control is a message of a job."""
+    assert ask(tmp_path, [{"type": "device", "name": "x"}]).outcome == "reproduced"
+    said = [{"type": "start", "job": "made up"}, {"type": "idle"}, {"type": "ended", "status": 0}]
+    result = ask(tmp_path, said)
+    assert (result.outcome, result.reason) == ("error", "protocol")
 
 
 @pytest.mark.process

@@ -13,7 +13,7 @@ import traceback
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from . import families
-from .messages import MOST_OUTPUT_BYTES, Lines, Writer, new_token, objects
+from .messages import MOST_OUTPUT_BYTES, OF_JOB, Lines, Writer, new_token, objects
 
 _PIECE_BYTES = 1 << 16
 _WAIT_S = 0.05
@@ -90,19 +90,23 @@ class Child:
         return bool(readable)
 
     def _pass_on(self, lines: List[bytes]) -> None:
+        """Pass messages of a job on; anything else is a failure of the job: a target has found its pipe."""
         messages = list(objects(lines))
+        strange = len(lines) - len(messages)
         for message in messages:
             kind = message.get("type")
             if kind == "done":
                 self._finished = True
             elif kind == "imported":
                 self.imported = message
-            else:
+            elif isinstance(kind, str) and kind in OF_JOB:
                 if kind == "plan" and isinstance(message.get("plan"), dict):
                     self.plan = message["plan"]
                 self._results.send(message)
-        if len(messages) < len(lines):
-            text = "the worker sent a line that is no message"
+            else:
+                strange += 1
+        if strange:
+            text = "the worker sent a line that is no message of a job"
             self._results.send({"type": "failed", "reason": "protocol", "message": text})
 
 

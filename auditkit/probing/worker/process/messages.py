@@ -9,15 +9,17 @@ import math
 import os
 from typing import Any, Dict, Iterator, List, Sequence
 
-FIELDS = {
-    # of the worker
+OF_WORKER = {
     "hello": ("pid", "python", "torch", "executable", "platform", "cuda"),
     "loaded": ("rung", "placeholders", "package_error", "why"),
-    "load_error": ("reason", "message", "hint", "missing"),
     "idle": (),
     "ended": ("status",),
-    # of one job, between its start and its end
     "start": ("job",),
+    "end": ("reason", "message", "output_bytes"),
+}  # type: Dict[str, Sequence[str]]
+"""The fields of each message that no job can send."""
+OF_JOB = {
+    "load_error": ("reason", "message", "hint", "missing"),
     "plan": ("plan", "rung", "placeholders", "package_error"),
     "measurement": ("name", "value", "unit", "case", "evidence"),
     "location": ("location",),
@@ -28,9 +30,8 @@ FIELDS = {
     "not_applicable": ("message",),
     "unavailable": ("message", "reason"),
     "failed": ("reason", "message", "hint", "missing"),
-    "end": ("reason", "message", "output_bytes"),
 }  # type: Dict[str, Sequence[str]]
-"""The fields of each type of message. A job also sends `imported` and `done`, which its parent keeps for itself."""
+"""The fields of each message of a job. It also sends `imported` and `done`, which its parent keeps for itself."""
 LONGEST_LINE_BYTES = 1 << 20
 MOST_OUTPUT_BYTES = 10 << 20
 """What a process may print before it is ended."""

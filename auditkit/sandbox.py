@@ -38,12 +38,12 @@ MARK = "/.auditkit-sandbox"
 INSTALL = "install bubblewrap (apt install bubblewrap), or in a clone of auditkit: pip install '.[cage]'"
 OUTPUTS = frozenset((
     "--tickets", "--sarif", "--junit", "--gitlab", "--csv", "--html", "--summary", "--save", "--output", "-o",
-    "--pictures", "--dir", "--folder", "--to",
+    "--dir", "--folder", "--to",
 ))  # fmt: skip
 """Options that name a file or folder to write. Every other word that names something that exists is read."""
 
 _ONE_SANDBOX_PER_JOB = ("sweep", "mcp")
-_GROUPS = ("ticket", "probe", "report", "export", "sweep")
+_GROUPS = ("ticket", "probe", "sweep")
 _ENGINES = ("/usr/local/bin/bwrap", "/usr/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 _SPACES = (
     "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--unshare-net",

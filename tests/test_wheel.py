@@ -176,7 +176,7 @@ def test_tickets_reports_and_lint_need_no_torch(wheel: Path, bare: Path, tmp_pat
     for words in READING:
         ended = run(bare, "-P", "-m", "auditkit", "ticket", *words.split(), "--tickets", tickets, cwd=tmp_path)
         assert (ended.code in (0, 1), bool(ended.stdout), "Traceback" in ended.stderr) == (True, True, False), ended
-    ended = run(bare, "-P", "-m", "auditkit", "report", "tickets", "--tickets", tickets)
+    ended = run(bare, "-P", "-m", "auditkit", "report", "--tickets", tickets)
     assert (ended.code, ended.stdout[:2], ended.stderr) == (0, "# ", "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,13 +25,22 @@ _TICKET_RUNS = ("new", "verify", "fix")
 
 
 class _Group(TyperGroup):
-    def main(self, args: Sequence[str] | None = None, *given: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
         """As Typer's; with --json wrong usage is one JSON document on stdout, too."""
         words = sys.argv[1:] if args is None else args
+        run = functools.partial(super().main, args, prog_name, complete_var)
         if not standalone_mode or "--json" not in words:
-            return super().main(args, *given, standalone_mode=standalone_mode, **extra)
+            return run(standalone_mode, windows_expand_args, **extra)
         try:
-            code = super().main(args, *given, standalone_mode=False, **extra)
+            code = run(False, windows_expand_args, **extra)
         except typer.Abort:
             code = 1
         except Exception as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache, cached_property
 from pathlib import PurePath
@@ -143,7 +143,7 @@ def _kind(kind: Any) -> Any:
     if kind is Arm:  # a run again, whose schema this is
         return dict[str, Any]
     if isinstance(kind, type) and issubclass(kind, Record):
-        return _struct(kind)
+        return _struct(kind)  # type: ignore[arg-type]  # a dataclass is hashable
     if isinstance(kind, type) and issubclass(kind, PurePath):
         return str
     is_plain = isinstance(kind, type) and (issubclass(kind, Enum) or kind in (str, int, bool, type(None)))
@@ -178,7 +178,7 @@ def _brief() -> Any:
     return _document("Brief", *fields, ("notes", list[str]), ("whole", str))
 
 
-_DOCUMENTS = {
+_DOCUMENTS: Mapping[str, Callable[[], Any]] = {
     "run": lambda: _struct(Run),
     "compare": lambda: _struct(Comparison),
     "brief": _brief,

@@ -40,7 +40,7 @@ from auditkit.rules.reports.causes import Cause, Sources, causes_of
 from auditkit.rules.reports.findings import standings_of
 
 _SILENT = (Outcome.UNAVAILABLE, Outcome.ERROR)
-_MOST_CARDS, _MOST_OPEN = 12, 5
+_MOST_CARDS, _MOST_OPEN = 8, 5
 """Findings that are written in full, and those of them that are unfolded from the start: the worst."""
 _MOST_CODE, _CODE_BEFORE = 6, 3
 _MOST_REASONS, _MOST_NOTES = 12, 6

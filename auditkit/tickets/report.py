@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from auditkit.model.ticket import Status, Ticket
 from auditkit.rendering import markdown
 from auditkit.tickets.document import Document, TicketFileError
 from auditkit.tickets.lifecycle import consensus
-from auditkit.tickets.queue import blockers, counts, selected
+from auditkit.tickets.queue import blockers, selected
 from auditkit.tickets.store import TicketFolder
 
 _MOST_OPEN = 20
@@ -29,18 +28,6 @@ def read_tickets(folder: TicketFolder, batch: int | None = None) -> tuple[list[D
         if batch is None or document.ticket.batch == batch:
             documents.append(document)
     return documents, broken
-
-
-def json_report(documents: Sequence[Document], broken: Sequence[TicketFileError]) -> dict[str, Any]:
-    """Return the counts and the open tickets as a JSON document."""
-    tickets = [document.ticket for document in documents]
-    return {
-        "schema_version": 1,
-        "counts": {field: counts(tickets, field) for field in ("status", "severity", "agent", "domain")},
-        "open": [ticket.id for ticket in selected(tickets, all_statuses=False)],
-        "consensus": {ticket.id: consensus(ticket).kind for ticket in tickets},
-        "broken": [error.message for error in broken],
-    }
 
 
 def markdown_report(documents: Sequence[Document], broken: Sequence[TicketFileError], name: str) -> bytes:

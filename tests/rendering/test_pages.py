@@ -96,7 +96,7 @@ def test_many_findings_are_described_and_the_others_listed() -> None:
     found = [replace(result(target=f"m:f{at}", statement=None, location=Location("m.py", at)), fingerprint=f"f{at}")
              for at in range(1, 41)]  # fmt: skip
     text = markdown_of(run_of(*found))
-    assert (text.count("\n### P2 "), text.count("### More findings")) == (12, 1)
+    assert (text.count("\n### P2 "), text.count("### More findings")) == (8, 1)
     assert len(text.splitlines()) < 250
 
 

@@ -290,14 +290,14 @@ def test_each_rule_is_short_and_documented() -> None:
 
 
 def test_the_page_of_the_folder_counts_and_lists(place: Path) -> None:
-    page = CliRunner().invoke(app, ["report", "tickets"]).stdout
+    page = CliRunner().invoke(app, ["report"]).stdout
     assert "3 open of 3; finished: none." in page
     assert "| B7-PT-02 | P1 | open, blocked by B7-PT-03 |" in page
-    html = CliRunner().invoke(app, ["report", "tickets", "--html"]).stdout
+    html = CliRunner().invoke(app, ["report", "--format", "html"]).stdout
     assert "3 of 3 tickets are open" in html
     put(place, "tickets/B7-PT-04.md", "x")
-    broken = CliRunner().invoke(app, ["report", "tickets", "--json"])
-    assert (broken.exit_code, len(json.loads(broken.stdout)["broken"])) == (2, 1)
+    broken = CliRunner().invoke(app, ["report"])
+    assert (broken.exit_code, "Not valid, in no count" in broken.stdout) == (2, True)
 
 
 def test_the_documents_are_those_of_the_model(place: Path) -> None:

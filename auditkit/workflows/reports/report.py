@@ -43,7 +43,8 @@ def report(request: ReportRequest, is_html: bool = False) -> bytes:
     """
     if request.tickets is not None and not request.tickets.is_dir():
         raise BadInputError(f"no tickets folder: {request.tickets}", "name the folder: --tickets DIR")
-    run, notes, used_by = request.run, [], ()
+    run, notes = request.run, list[str]()
+    used_by: tuple[str, ...] = ()
     if request.file:
         run = only_file(run, request.file)
         used_by, note = _used_by(request)

@@ -77,9 +77,10 @@ def test_judging_needs_neither_torch_nor_anything_of_ours() -> None:
             rows = [Measurement.from_json(vars(row)).to_json() for row in specimen("defective", function, probe).rows]
             stored.append((str(CATALOG[probe].path), dict(CATALOG[probe].policy), rows))
     code = (
-        "import json, runpy, sys, types\n"
+        "import json, os, runpy, sys, types\n"
         "for path, policy, rows in json.load(sys.stdin):\n"
         "    rows = [types.SimpleNamespace(**row) for row in rows]\n"
+        "    sys.path[:1] = [os.path.dirname(path)]\n"
         "    assert runpy.run_path(path)['judge'](rows, policy)['outcome'] == 'reproduced', path\n"
         "assert not {'torch', 'auditkit'} & set(sys.modules)\n"
     )
@@ -106,7 +107,7 @@ def test_the_recommended_code_passes_every_probe(
 @pytest.mark.parametrize("probe_id", ONE_PROCESS)
 def test_a_probe_file_ends_as_all_do(probe_id: str) -> None:
     last = CATALOG[probe_id].path.read_text(encoding="utf-8").rpartition("\n\n\n")[2]
-    assert last == 'if __name__ == "__main__":\n    from _alone import run_alone\n\n    run_alone(__file__)\n'
+    assert last == 'if __name__ == "__main__":\n    run_alone(__file__)\n'
 
 
 @pytest.mark.slow

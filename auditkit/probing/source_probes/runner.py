@@ -108,8 +108,6 @@ def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:
             subject.measurements.append(Measurement.from_json(message))
         elif message["type"] == "location" and subject.location is None:
             subject.location = Location(message["file"], int(message["line"]), message["function"])
-        elif message["type"] == "note":
-            subject.notes.append(str(message["text"]))
     return subjects
 
 

@@ -151,9 +151,9 @@ class RankCalls:
             for message in messages:
                 if "placement" in message:
                     # Infinities and NaN travel as words.
-                    numbers = [message[name] if message[name] is None else float(message[name]) for name in _NUMBERS]
+                    norm, coefficient = (None if message[name] is None else float(message[name]) for name in _NUMBERS)
                     site = Site(*message["site"]) if message["site"] else None
-                    found[message["placement"]].append(Report(*numbers, message["raised"], site))
+                    found[message["placement"]].append(Report(norm, coefficient, message["raised"], site))
                 else:  # the rank ended there, and did not run what comes after it
                     placement = list(found)[min(len(messages) - 1, len(found) - 1)]
                     found[placement].append(Report(raised=str(message["rank_raised"])))

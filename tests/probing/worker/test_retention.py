@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -217,49 +216,6 @@ def test_the_line_that_gave_the_answer_its_graph() -> None:
     site = where_retained(RepeatedCall(caller, LIST, with_graph(), [None]), with_graph, True, "cpu", ROOTS)
     assert site is not None
     assert site.line == total.__code__.co_firstlineno + 1
-
-
-# --- naive instruments ---------------------------------------------------------------------------
-
-
-def test_the_peak_of_one_call_does_not_tell_what_is_kept_from_what_is_dropped() -> None:
-    """The control: both need 2 MiB for a moment; only one of them still holds it."""
-    kept: list[torch.Tensor] = []
-
-    def keeps() -> None:
-        kept.append(torch.empty(2 * MIB, dtype=torch.uint8))
-
-    def drops() -> None:
-        torch.empty(2 * MIB, dtype=torch.uint8)
-
-    assert peak_bytes(keeps, "cpu") == peak_bytes(drops, "cpu") == 2 * MIB
-    assert held_bytes(keeps, (1, 2), "cpu") == {1: 2 * MIB, 2: 4 * MIB}
-    assert held_bytes(drops, (1, 2), "cpu") == {1: 0, 2: 0}
-
-
-def test_a_new_instance_for_every_call_hides_what_an_instance_keeps() -> None:
-    """The control: a history dies with its object."""
-    caller = Caller(KeepsTenMib.collect, KeepsTenMib, "collect", {})
-    naive = held_bytes(lambda: caller.prepare(LIST, (make_grads(), [None]))(), CALLS, "cpu")
-    assert naive == dict.fromkeys(CALLS, 0)
-
-
-def test_without_collecting_cycles_dropped_memory_looks_held() -> None:
-    """The control: KeepsNothing leaves its float64 copies to the collector."""
-    gc.disable()
-    try:
-        target = repeated(KeepsNothing)
-        alive = len(_doubles())
-        target.call(make_grads())
-        assert len(_doubles()) - alive == 4
-    finally:
-        gc.enable()
-    gc.collect()
-    assert len(_doubles()) == alive
-
-
-def _doubles() -> list[Any]:
-    return [each for each in gc.get_objects() if type(each) is torch.Tensor and each.dtype == torch.float64]
 
 
 def test_the_release_of_an_older_block_is_not_counted() -> None:

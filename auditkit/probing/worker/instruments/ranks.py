@@ -15,6 +15,9 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
+import torch
+import torch.distributed as dist
+
 from ..process import families, placeholders
 from ..process.messages import Lines, Writer, new_token, objects
 from .selfcheck import expect
@@ -155,9 +158,6 @@ def _be_rank(
 
 
 def _join(number: int, world_size: int, folder: str, limit_s: float, device: str) -> None:
-    import torch
-    import torch.distributed as dist
-
     torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, and waiting for them hangs
     environment = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
     os.environ.update({name: str(value) for name, value in environment.items()})
@@ -180,9 +180,6 @@ def _join(number: int, world_size: int, folder: str, limit_s: float, device: str
 
 def why_not(device: str, world_size: int) -> Optional[str]:
     """Return why so many ranks cannot run on a device, without initializing CUDA; None if they can."""
-    import torch
-    import torch.distributed as dist
-
     if not dist.is_available():
         return "this torch has no torch.distributed"
     if device == "cuda":
@@ -197,9 +194,6 @@ def self_check(device: str, roots: Any) -> None:
     """Two ranks add 1 and 2."""
 
     def total(rank: int) -> Iterator[Message]:
-        import torch
-        import torch.distributed as dist
-
         number = torch.tensor([rank + 1.0])
         dist.all_reduce(number)
         yield {"sum": number.item()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
+from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -172,6 +173,19 @@ def test_a_named_set_up_method_is_used() -> None:
     assert method_plan(Watcher, "check", setup="begin").feed.setup == "begin"
     with pytest.raises(CannotFeedError, match="Watcher has no method 'attach' to set it up"):
         method_plan(Watcher, "check", setup="attach")
+
+
+class Wrapped(metaclass=ABCMeta):  # noqa: B024
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+
+    def norm(self) -> float:
+        return norm_of([p.grad for group in self.optimizer.param_groups for p in group["params"]])
+
+
+def test_a_method_of_the_metaclass_sets_nothing_up() -> None:
+    """ABCMeta has a `register`."""
+    assert method_plan(Wrapped, "norm").feed.setup == "__init__"
 
 
 def test_two_groups_are_a_dual_collector() -> None:

@@ -50,8 +50,11 @@ def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str
         if not callable(getattr(owner, named, None)):
             raise CannotFeedError("{} has no method '{}' to set it up".format(owner.__name__, named))
         return named
-    names = (name for name in _SETUP_NAMES if name != method and not hasattr(torch.nn.Module, name))
-    return next((name for name in names if callable(inspect.getattr_static(owner, name, None))), None)
+    for name in _SETUP_NAMES:
+        found = next((vars(each)[name] for each in owner.__mro__ if name in vars(each)), None)  # not the metaclass's
+        if callable(found) and name != method and not hasattr(torch.nn.Module, name):
+            return name
+    return None
 
 
 def annotation_text(annotation: Any) -> str:

@@ -81,7 +81,6 @@ def findings(draw: st.DrawFn) -> Finding:
         remediation=draw(HOSTILE),
         remediation_code=draw(HOSTILE),
         statement_does=draw(HOSTILE),
-        verification=tuple(draw(st.lists(HOSTILE, max_size=2))),
         categories=tuple(draw(st.lists(st.sampled_from([*CATEGORIES, "forged"]), max_size=4))),
     )
     environment = dataclasses.replace(finding.environment, checkout=draw(HOSTILE), device_name=draw(HOSTILE))

@@ -121,11 +121,10 @@ def test_the_end_says_what_to_do_and_what_is_new() -> None:
     assert lines[first + 1 : first + 7] == [
         f"1. P1  {FILE}:18  B1-PT-01",
         f"   The norm overflows on finite gradients: {WHY}",
-        "   Accumulate the squares in float64, inside the reduction, so that no float64 copy of the gradients is made "
-        "on CUDA.",
+        "   Accumulate the squares in float64, inside the reduction.",
         f"2. P2  {FILE}:30  B1-PT-02",
         "   Peak memory grows with the parameters",
-        "   Reduce tensors where they lie, or in buffers of a million elements.",
+        "   Reduce tensors in place, or in buffers of a million elements; keep only scalars.",
     ]
     assert lines[-4:] == [
         "2 targets: 7 reproduced, 1 not reproduced",

@@ -60,7 +60,7 @@ def worker_310(session: nox.Session) -> None:
         session.run("python3.10", "-m", "venv", folder, external=True)
         python = f"{folder}/bin/python"
         session.run(python, "-m", "pip", "install", "-q", "torch>=2.9", "numpy", external=True)
-        session.run("pytest", "tests/probing/hosts/test_oldest_python.py", env={"AUDITKIT_OLDEST_PYTHON": python})
+        session.run("pytest", "tests/probing/engine/test_oldest_python.py", env={"AUDITKIT_OLDEST_PYTHON": python})
 
 
 @nox.session

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # each module that is imported here delays the command: `typi
     from collections.abc import Iterable, Iterator, Sequence
     from typing import IO, BinaryIO
 
-    from auditkit.store.config.config import Config
+    from auditkit.config.config import Config
 
 VARIABLE = "AUDITKIT_CAGE"
 MARK = "/.auditkit-sandbox"
@@ -123,7 +123,7 @@ def _config(path: str = "") -> Config | None:
     """Read an auditkit.yaml of the user's; None if there is none."""
     if not os.path.isfile(path):
         return None
-    from auditkit.store.config.config import read_config
+    from auditkit.config.config import read_config
 
     return read_config(Path(path), is_named=True)
 

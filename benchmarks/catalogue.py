@@ -61,11 +61,11 @@ def audit_cost(words: Sequence[str]) -> dict[str, Any]:
 
 def worker_phases(target_name: str) -> dict[str, float]:
     """The seconds of one worker before its first probe: torch, what the probes share and the target; the plan."""
-    from auditkit.probing.hosts.fork_servers import server_for
-    from auditkit.probing.hosts.protocol import End, Loaded
-    from auditkit.probing.hosts.sandbox import Setting, worker_environment
-    from auditkit.probing.hosts.session import Session
-    from auditkit.store.config.config import read_config
+    from auditkit.config.config import read_config
+    from auditkit.probing.engine.fork_servers import server_for
+    from auditkit.probing.engine.protocol import End, Loaded
+    from auditkit.probing.engine.sandbox import Setting, worker_environment
+    from auditkit.probing.engine.session import Session
 
     (target,) = (target for target in read_config(SPECIMEN / "auditkit.yaml").targets if target.name == target_name)
     setting = Setting(SPECIMEN, sys.executable, (SPECIMEN,), time_limit_s=60.0)
@@ -85,9 +85,9 @@ def worker_phases(target_name: str) -> dict[str, float]:
 
 def selfchecks() -> dict[str, float]:
     """The seconds that each instrument's check on its toy takes, on each device, in a fork of one worker."""
-    from auditkit.probing.hosts.examination import DEVICES
-    from auditkit.probing.hosts.sandbox import Setting
-    from auditkit.probing.hosts.session import Session
+    from auditkit.probing.engine.examination import DEVICES
+    from auditkit.probing.engine.sandbox import Setting
+    from auditkit.probing.engine.session import Session
 
     started: dict[str, float] = {}
     seconds: dict[str, float] = {}
@@ -108,7 +108,7 @@ def selfchecks() -> dict[str, float]:
 
 
 def _instruments() -> list[str]:
-    from auditkit.probing.hosts.catalog import load_catalog
+    from auditkit.probing.engine.catalog import load_catalog
 
     return sorted({probe.instrument for probe in load_catalog().values() if probe.instrument not in ("syntax",)})
 

@@ -35,11 +35,11 @@ from rival_collectors import BASELINE, COLLECTORS, OURS, PURE_READ, Collector, g
 from torch import Tensor
 
 from auditkit.collectors import collect_gradients
-from auditkit.probing.worker.base.frames import SourceRoots
-from auditkit.probing.worker.instruments.launches import count_launches
-from auditkit.probing.worker.instruments.memory import peak_bytes, python_peak_bytes
-from auditkit.probing.worker.instruments.syncs import count_syncs
-from auditkit.probing.worker.simulated.tensor import to_simulated
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.measure.launches import count_launches
+from auditkit.worker.measure.memory import peak_bytes, python_peak_bytes
+from auditkit.worker.measure.syncs import count_syncs
+from auditkit.worker.simulated.tensor import to_simulated
 
 ROOTS = SourceRoots(str(ROOT))
 TURNS = 5

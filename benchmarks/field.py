@@ -21,7 +21,7 @@ from pathlib import Path
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.run import ArmOutcome, ProbeResult, Run
 from auditkit.model.text import counted
-from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.probing.engine.catalog import load_catalog
 from benchmarks.evidence import store_results, write_blocks
 
 NAME = "field"

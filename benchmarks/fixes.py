@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from statistics import median
 
-from auditkit.rendering.markdown import visible
+from auditkit.audit.audit import specimen_dir
 from auditkit.tickets.document import FIX, parse_document
-from auditkit.workflows.audit.audit import specimen_dir
+from auditkit.tickets.markdown import visible
 from benchmarks.evidence import ROOT, RUN, Document, Place, results_of, rows, store_results, write_blocks
 from benchmarks.precision import plain
 

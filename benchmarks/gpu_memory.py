@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from auditkit.probing.worker.instruments.memory import peak_bytes
+from auditkit.worker.measure.memory import peak_bytes
 from benchmarks.gpu_machine import Machine
 from benchmarks.gpu_rows import Document, Row
 from benchmarks.rival_collectors import COLLECTORS, PURE_READ

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auditkit.probing.worker.base.frames import SourceRoots
-from auditkit.probing.worker.context.context import Context
-from auditkit.probing.worker.feeding.caller import Caller
-from auditkit.probing.worker.feeding.search import find_plan
-from auditkit.probing.worker.process.loading import load, owner_class, use_import_roots
-from auditkit.store.config.config import read_config
+from auditkit.config.config import read_config
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.context.context import Context
+from auditkit.worker.feed.caller import Caller
+from auditkit.worker.feed.search import find_plan
+from auditkit.worker.serve.loading import load, owner_class, use_import_roots
 from benchmarks.gpu_machine import ROOT
 from benchmarks.gpu_rows import Document
-from tests.probing.worker import test_traps as traps
 from tests.probing_helpers import TARGETS, load_target
 from tests.property.generated import make_case
+from tests.worker import test_traps as traps
 
 SPECIMEN = ROOT / "probes" / "specimens" / "gradient_monitoring"
 SPECTRAL = SPECIMEN.parent / "spectral_analysis"

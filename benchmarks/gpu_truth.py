@@ -17,20 +17,20 @@ from typing import Any
 
 import torch
 
-from auditkit.probing.hosts.catalog import load_catalog, load_module
-from auditkit.probing.worker.base.frames import SourceRoots
-from auditkit.probing.worker.base.refusals import NotApplicable, TargetRaised
-from auditkit.probing.worker.context.context import Context
-from auditkit.probing.worker.instruments import selfcheck
-from auditkit.probing.worker.instruments.launches import count_launches
-from auditkit.probing.worker.instruments.syncs import Count, count_syncs
-from auditkit.probing.worker.simulated.tensor import to_simulated
+from auditkit.probing.engine.catalog import load_catalog, load_module
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.base.refusals import NotApplicable, TargetRaised
+from auditkit.worker.context.context import Context
+from auditkit.worker.measure import selfcheck
+from auditkit.worker.measure.launches import count_launches
+from auditkit.worker.measure.syncs import Count, count_syncs
+from auditkit.worker.simulated.tensor import to_simulated
 from benchmarks.gpu_machine import ROOT, Machine
 from benchmarks.gpu_rows import Document, Row
 from benchmarks.gpu_subjects import SPECIMEN, SPECTRAL, Subject, ours, specimens, tricky
-from tests.probing.worker import test_traffic_instruments as toys
-from tests.probing.worker import test_traps as traps
 from tests.probing_helpers import COUNTS, HEALTH, MIXED_DTYPES, OVERFLOW, UNDERFLOW
+from tests.worker import test_traffic_instruments as toys
+from tests.worker import test_traps as traps
 
 CATALOG = load_catalog()
 TOYS = [*toys.HAND_COUNTED, ("a copy to the host (trap 7)", lambda t: traps.collect_on_the_host([t]), 1)]

@@ -23,10 +23,10 @@ from pathlib import Path
 
 from auditkit.model.enums import Contract
 from auditkit.model.runs.candidates import FoundCandidate
-from auditkit.probing.checkouts.checkout import parse_checkout
-from auditkit.probing.hosts.fork_servers import end_servers
-from auditkit.workflows.audit.found_targets import find_targets
-from auditkit.workflows.audit.run_options import RunOptions
+from auditkit.probing.checkout.checkout import parse_checkout
+from auditkit.probing.engine.fork_servers import end_servers
+from auditkit.probing.run.found_targets import find_targets
+from auditkit.probing.run.run_options import RunOptions
 from benchmarks.evidence import ROOT, Document, Place, results_of, rows, store_results, write_blocks
 from benchmarks.reach_lists import Reach, compare, lists, reaches
 

@@ -17,7 +17,7 @@ from tests.sharing import once
 DRIVER = """
 import dataclasses, pickle, sys
 from auditkit.cli.main import main
-from auditkit.workflows.audit import audit as workflow
+from auditkit.audit import audit as workflow
 
 ask, path = workflow.audit, sys.argv.pop()
 

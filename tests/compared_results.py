@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from auditkit.model.answer_changes import compare_answers
 from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.revisions.changes import Changes, Commit, FileChange, TestChange
 from auditkit.model.revisions.comparison import (
@@ -16,8 +17,7 @@ from auditkit.model.revisions.comparison import (
 )  # fmt: skip
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.run import SOURCE_DEVICE, Environment, ProbeResult, Run, fingerprint
-from auditkit.rules.comparison.answer_changes import compare_answers
-from auditkit.rules.comparison.comparison import contrast, contrast_source
+from auditkit.trials.comparison import contrast, contrast_source
 
 TARGET = "trainer.stats:total_norm"
 SYNCS, LAUNCHES = "syncs_grow_with_tensors", "launches_grow_with_tensors"

@@ -24,7 +24,6 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_PAGES = words("markdown_it")
 LAYERS = {
     "__init__": Layer(words("")),
     "__main__": Layer(words("cli")),
@@ -33,37 +32,40 @@ LAYERS = {
     "processes": Layer(words("errors")),
     "git_process": Layer(words("errors processes")),
     "files": Layer(words("errors")),
-    "sandbox": Layer(words("errors assets store")),
+    "cache_folder": Layer(words("")),
     "model": Layer(words("model"), words("msgspec")),
-    "tickets": Layer(words("tickets model errors files git_process rendering"), words("msgspec yaml filelock")),
-    "rules": Layer(words("rules model")),
-    "store": Layer(words("store model errors files"), words("yaml")),
+    "config": Layer(words("config model errors"), words("yaml")),
+    "sandbox": Layer(words("errors assets"), calls_only=words("config cache_folder")),
+    "worker": Layer(words(""), words("torch"), words("torch triton")),
+    "collectors": Layer(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
     "probing": Layer(
-        words("probing model errors assets git_process files processes"),
+        words("probing worker model config errors assets git_process files processes sandbox version"),
         words("msgspec platformdirs libcst"),
         words("vulture"),
     ),
-    "live": Layer(words("live model rules errors files git_process probing tickets exporters version")),
-    "worker": Layer(words(""), words("torch"), words("torch triton")),
-    "collectors": Layer(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
-    "rendering": Layer(words("rendering model rules errors assets"), in_functions=_PAGES),
-    "exporters": Layer(words("exporters model rules errors assets")),
-    "testing": Layer(words("testing model errors assets probing live worker"), in_functions=words("torch")),
-    "pytest_plugin": Layer(words(""), words("pytest"), calls_only=words("testing errors")),
-    "workflows": Layer(
-        words(
-            "workflows model errors assets files sandbox git_process rules store tickets probing collectors rendering "
-            "exporters version"
-        ),
+    "tickets": Layer(words("tickets model errors files git_process"), words("msgspec yaml filelock")),
+    "reports": Layer(
+        words("reports tickets probing model errors assets files version"), in_functions=words("markdown_it")
+    ),
+    "trials": Layer(words("trials reports tickets probing config model errors assets files"), words("msgspec")),
+    "live": Layer(words("live reports tickets probing model errors files git_process version")),
+    "audit": Layer(
+        words("audit trials reports tickets probing config model errors assets files sandbox collectors version"),
+        words("msgspec"),
+    ),
+    "sweep": Layer(
+        words("sweep audit reports tickets probing config cache_folder model errors files git_process sandbox version"),
         words("msgspec"),
         # The engines of a sweep that a team has already; neither need be there.
         in_functions=words("ray submitit"),
     ),
+    "testing": Layer(words("testing probing worker model errors assets live"), in_functions=words("torch")),
+    "pytest_plugin": Layer(words(""), words("pytest"), calls_only=words("testing errors")),
     # The words of the model (severities, ids, inert text) belong to the commands' own vocabulary.
     "cli": Layer(
         words("cli"),
         words("typer"),
         words("rich mcp"),
-        words("workflows live store tickets files errors model version sandbox processes"),
+        words("audit sweep trials reports live tickets probing config files errors model version sandbox processes"),
     ),
 }

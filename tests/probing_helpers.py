@@ -12,10 +12,10 @@ from typing import Any
 
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, select
-from auditkit.probing.hosts.results import TargetRun
-from auditkit.probing.hosts.runner import run_target
-from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.engine.catalog import load_catalog, select
+from auditkit.probing.engine.results import TargetRun
+from auditkit.probing.engine.runner import run_target
+from auditkit.probing.engine.sandbox import Setting
 
 TARGETS = Path(__file__).parent / "targets"
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"

@@ -16,8 +16,8 @@ from typing import IO, Any, NoReturn
 
 from auditkit.cli import application  # noqa: F401 - what the forks run
 from auditkit.cli.main import main
-from auditkit.probing.hosts import fork_servers
-from auditkit.probing.hosts.sandbox import worker_environment
+from auditkit.probing.engine import fork_servers
+from auditkit.probing.engine.sandbox import worker_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 _FOLDERS = ("auditkit", "probes", "templates", "tickets", "tests", "docs", "benchmarks", ".ci")

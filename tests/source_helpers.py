@@ -9,8 +9,8 @@ from typing import Any
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.probe import Policy
 from auditkit.model.runs.run import ProbeResult
-from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.probing.source_code.index import SourceIndex
+from auditkit.probing.engine.catalog import load_catalog
+from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source_probes.context import SourceContext
 from auditkit.probing.source_probes.runner import run_source_probes
 from tests.filing_helpers import put

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auditkit.model.enums import DeviceChoice
-from auditkit.workflows.sweep.jobs import EnvironmentSpec, Job, Resources, write_plan
+from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources, write_plan
 from tests.filing_helpers import put
 from tests.project_files import ROOT
 from tests.verify_helpers import LOOP, NAIVE, git

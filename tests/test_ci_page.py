@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.audit.test_baseline import OTHER
 from tests.console_pages import BLOCK, check_page
 from tests.console_pages import git as page_git
-from tests.exporters.exported_runs import RUNS
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import ROOT, Ended
+from tests.reports.exported_runs import RUNS
 from tests.verify_helpers import LOOP, NAIVE, RIGHT, git
-from tests.workflows.audit.test_baseline import OTHER
 
 pytestmark = pytest.mark.acceptance
 

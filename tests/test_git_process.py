@@ -15,13 +15,13 @@ import pytest
 from auditkit import git_process
 from auditkit.errors import BadInputError
 from auditkit.git_process import run_git
-from auditkit.probing.checkouts import git
-from auditkit.probing.checkouts.checkout import open_checkout, parse_checkout
-from auditkit.probing.checkouts.copies import open_copy
-from auditkit.probing.source_code.files import list_files
-from auditkit.probing.source_code.history.changes import read_commit, read_commits
-from auditkit.workflows.fixes.file_change import FileChange
-from auditkit.workflows.verification.verify import _check_work_tree
+from auditkit.probing.checkout import git
+from auditkit.probing.checkout.checkout import open_checkout, parse_checkout
+from auditkit.probing.checkout.copies import open_copy
+from auditkit.probing.fix.file_change import FileChange
+from auditkit.probing.source.files import list_files
+from auditkit.probing.source.history.changes import read_commit, read_commits
+from auditkit.trials.verify import _check_work_tree
 
 pytestmark = pytest.mark.process
 

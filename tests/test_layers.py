@@ -16,15 +16,13 @@ from tests.layers import LAYERS, Layer
 from tests.project_files import ROOT, project_files
 
 PACKAGE = ROOT / "auditkit"
-WORKER = PACKAGE / "probing" / "worker"
+WORKER = PACKAGE / "worker"
 OURS = frozenset({"auditkit", "tests", "probes"})
 
 
 def part_of(path: Path) -> str:
     """The layer that a file of the package belongs to."""
     relative = path.relative_to(PACKAGE)
-    if path.is_relative_to(WORKER):
-        return "worker"
     return relative.parts[0] if len(relative.parts) > 1 else path.stem
 
 
@@ -42,7 +40,7 @@ def violations(part: str, source: str, package: str) -> Iterator[str]:
 def _may_import_ours(layer: Layer, part: str, found: Import) -> bool:
     names = found.module.split(".")
     if part == "worker":
-        return found.module.startswith(("auditkit.probing.worker.", "auditkit.worker."))
+        return found.module.startswith("auditkit.worker.")
     imported = names[1] if len(names) > 1 else "version"
     if imported == "__version__":
         imported = "version"
@@ -78,27 +76,28 @@ def test_every_part_imports_only_what_its_layer_allows() -> None:
     [
         (
             "model",
-            "from auditkit.store.locks import locked",
-            "line 1: model imports auditkit.store.locks.locked",
+            "from auditkit.tickets.locks import locked",
+            "line 1: model imports auditkit.tickets.locks.locked",
         ),
         ("model", "def f():\n    import torch", "line 2: model imports torch (call)"),
-        ("rules", "from ..probing import git", "line 1: rules imports auditkit.probing.git (import)"),
-        ("store", "try:\n    import rich\nexcept ImportError:\n    pass", "line 2: store imports rich (import)"),
+        ("tickets", "from ..probing import git", "line 1: tickets imports auditkit.probing.git (import)"),
+        ("config", "try:\n    import rich\nexcept ImportError:\n    pass", "line 2: config imports rich (import)"),
         ("probing", "import torch", "line 1: probing imports torch (import)"),
         ("worker", "import yaml", "line 1: worker imports yaml (import)"),
         ("worker", "from auditkit.errors import AuditkitError", "line 1: worker imports auditkit.errors"),
         ("collectors", "import triton", "line 1: collectors imports triton (import)"),
-        ("rendering", "import markdown_it", "line 1: rendering imports markdown_it (import)"),
-        ("workflows", "from auditkit.cli import common", "line 1: workflows imports auditkit.cli.common (import)"),
+        ("reports", "import markdown_it", "line 1: reports imports markdown_it (import)"),
+        ("reports", "from auditkit.audit import audit", "line 1: reports imports auditkit.audit.audit (import)"),
+        ("trials", "from auditkit.cli import common", "line 1: trials imports auditkit.cli.common (import)"),
         (
             "cli",
-            "from auditkit.store.locks import locked",
-            "line 1: cli imports auditkit.store.locks.locked",
+            "from auditkit.tickets.locks import locked",
+            "line 1: cli imports auditkit.tickets.locks.locked",
         ),
         (
             "cli",
-            "def f():\n    from auditkit.probing.git import x",
-            "line 2: cli imports auditkit.probing.git.x",
+            "def f():\n    from auditkit.worker.git import x",
+            "line 2: cli imports auditkit.worker.git.x",
         ),
         ("__init__", "import auditkit.errors", "line 1: __init__ imports auditkit.errors (import)"),
     ],
@@ -112,15 +111,15 @@ def test_a_forbidden_import_is_caught(part: str, source: str, message: str) -> N
 @pytest.mark.parametrize(
     ("part", "source"),
     [
-        ("store", "import yaml\nfrom auditkit.model import enums"),
-        ("rendering", "def f():\n    import markdown_it"),
-        ("cli", "import typer\ndef f():\n    from auditkit.store.config.config import Config"),
+        ("config", "import yaml\nfrom auditkit.model import enums"),
+        ("reports", "def f():\n    import markdown_it"),
+        ("cli", "import typer\ndef f():\n    from auditkit.config.config import Config"),
         ("collectors", "try:\n    import triton\nexcept ImportError:\n    triton = None"),
         ("worker", "import torch\nfrom .frames import x"),
     ],
 )
 def test_an_allowed_import_is_not(part: str, source: str) -> None:
-    package = "auditkit.probing.worker" if part == "worker" else f"auditkit.{part}"
+    package = "auditkit.worker" if part == "worker" else f"auditkit.{part}"
     assert list(violations(part, source, package)) == []
 
 

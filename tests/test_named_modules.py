@@ -40,7 +40,7 @@ def test_every_named_module_exists(page: Path) -> None:
 
 
 def test_a_moved_module_is_seen() -> None:
-    assert missing("`auditkit.probing.hosts.no_such_file` and auditkit/probing/no_such_file.py") == [
+    assert missing("`auditkit.probing.engine.no_such_file` and auditkit/probing/no_such_file.py") == [
         "auditkit/probing/no_such_file.py",
-        "auditkit.probing.hosts.no_such_file",
+        "auditkit.probing.engine.no_such_file",
     ]

@@ -1,1 +1,1 @@
-"""The command line: parse, call one workflow or store verb, print."""
+"""The command line: parse the arguments, call one job, print its result."""

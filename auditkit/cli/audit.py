@@ -89,12 +89,12 @@ def audit(
     recommends a change of its code only if that was run in a copy: its findings gone, right answers the same, nothing
     else worse. With --dry-run none is tried, unless --fix-time says how long.
     """
+    from auditkit.audit.audit import is_about_specimen, specimen_dir
+    from auditkit.audit.baseline import base_at
     from auditkit.cli.runs.report import run_and_finish
     from auditkit.errors import BadInputError
     from auditkit.files import is_dry_run
     from auditkit.model.runs.run import BUNDLED
-    from auditkit.workflows.audit.audit import is_about_specimen, specimen_dir
-    from auditkit.workflows.audit.baseline import base_at
 
     if tickets is not None and no_tickets:
         raise BadInputError("--tickets and --no-tickets exclude each other")

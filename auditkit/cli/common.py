@@ -116,14 +116,14 @@ def _shown(path: Path) -> str:
 
 def ticket_folder(tickets: Path | None, must_exist: bool = True) -> TicketFolder:
     """Return the tickets folder that was named, that of ./auditkit.yaml, or `tickets`. Raises BadInputError."""
+    from auditkit.config.config_file import config_in
     from auditkit.errors import BadInputError
-    from auditkit.store.config.config_file import config_in
     from auditkit.tickets.store import TicketFolder
 
     folder = Path(tickets) if tickets else None
     config = config_in("") if folder is None else None
     if config is not None:
-        from auditkit.store.config.config import read_config
+        from auditkit.config.config import read_config
 
         folder = read_config(config).tickets
     folder = folder or Path("tickets")

@@ -14,8 +14,8 @@ from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.report import OutputOption, put, wants_html
 
 if TYPE_CHECKING:
+    from auditkit.config.config import Config
     from auditkit.model.revisions.comparison import Comparison
-    from auditkit.store.config.config import Config
 
 EXAMPLE = "Example: auditkit compare ../trainer v1.1 v1.2 --target trainer.stats:grad_norm --takes module"
 
@@ -60,8 +60,8 @@ def compare(
     `- [ ] syncs_grow_with_tensors: fixed`) is met, not met or not measurable. Exits 0 only if the change is approved.
     """
     from auditkit.errors import BadInputError
-    from auditkit.workflows.configuration import read_configuration
-    from auditkit.workflows.history.compare import exit_code, in_words
+    from auditkit.probing.run.configuration import read_configuration
+    from auditkit.trials.compare import exit_code, in_words
 
     lowest = results.lowest()
     is_review = choose(_FORMATS.index, form, _FORMATS, "format") > 0 or output is not None
@@ -87,7 +87,7 @@ def compare(
 def _write_review(
     found: Comparison, configuration: Config, plan: Path | None, tests: str, is_html: bool, output: Path | None
 ) -> NoReturn:
-    from auditkit.workflows.reports.review import review, review_page
+    from auditkit.trials.review import review, review_page
 
     judged = review(found, plan, tests)
     put(review_page(judged, configuration, is_html), output)
@@ -97,7 +97,7 @@ def _write_review(
 def _compare_saved(options: CompareOptions, force: bool) -> Comparison:
     """Two documents of `audit --json` or `probe run --json` set side by side. Raises BadInputError."""
     from auditkit.errors import BadInputError
-    from auditkit.workflows.history.compare import compare_runs
+    from auditkit.trials.compare import compare_runs
 
     if options.head is None and (options.targets.target or options.probe):
         raise BadInputError("--runs measures nothing, so it takes no --target or --probe")

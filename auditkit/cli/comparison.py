@@ -11,9 +11,9 @@ import typer
 from auditkit.cli.options import ArmOptions, ProbesOption, TargetOptions, with_cache
 
 if TYPE_CHECKING:
+    from auditkit.config.config import Config
     from auditkit.model.revisions.comparison import Comparison
     from auditkit.model.runs.run import Run
-    from auditkit.store.config.config import Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class CompareOptions:
         """The comparison, made now, with progress. Raises BadInputError."""
         from auditkit.cli.runs.progress import progress
         from auditkit.errors import BadInputError
-        from auditkit.workflows.history.compare import CompareRequest, compare
+        from auditkit.trials.compare import CompareRequest, compare
 
         targets = self.targets.targets(config, self.checkout)
         if self.checkout is None or self.base is None or self.head is None:

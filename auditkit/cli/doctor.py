@@ -24,7 +24,7 @@ def doctor(
     Every instrument is checked on every device, in the interpreter that probes would use.
     """
     from auditkit import __version__
-    from auditkit.workflows.audit.doctor import doctor as examine_machine
+    from auditkit.audit.doctor import doctor as examine_machine
 
     machine = examine_machine(checkout, python)
     found = machine.examination

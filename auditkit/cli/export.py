@@ -35,7 +35,7 @@ class OutputFiles:
 
         Raises BadInputError or StoreConflictError.
         """
-        from auditkit.workflows.reports.export import check_outputs
+        from auditkit.reports.export import check_outputs
 
         files = {field.name: file for field in fields(self) if (file := getattr(self, field.name)) is not None}
         check_outputs(files, source)
@@ -63,8 +63,8 @@ def export(
     0 when they are written, whatever the run has found.
     """
     from auditkit.errors import BadInputError
-    from auditkit.workflows.configuration import catalog_of, read_configuration
-    from auditkit.workflows.reports.export import write_outputs
+    from auditkit.probing.run.configuration import catalog_of, read_configuration
+    from auditkit.reports.export import write_outputs
 
     files = outputs.checked(run)
     if not files:

@@ -26,10 +26,10 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Find the collectors of a checkout, try each, write auditkit.yaml."""
+    from auditkit.audit.init import init as run_init
     from auditkit.cli.runs.progress import progress
     from auditkit.model.text import counted
-    from auditkit.workflows.audit.found_candidates import left_out_lines, not_asked_lines
-    from auditkit.workflows.audit.init import init as run_init
+    from auditkit.probing.run.found_candidates import left_out_lines, not_asked_lines
 
     with progress() as told:
         done = run_init(checkout, python, output, told.trying, in_place, exclude or ())

@@ -14,11 +14,11 @@ from auditkit.cli.common import JsonOption
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from auditkit.audit.audit import AuditRequest
+    from auditkit.config.config import Config
     from auditkit.model.enums import DeviceChoice, Severity
     from auditkit.model.runs.target import Target
-    from auditkit.store.config.config import Config
-    from auditkit.workflows.audit.audit import AuditRequest
-    from auditkit.workflows.audit.run_options import RunOptions
+    from auditkit.probing.run.run_options import RunOptions
 
 _R = TypeVar("_R")
 Words = list[str] | None
@@ -192,7 +192,7 @@ class ArmOptions:
 
     def with_config(self, config: Config) -> RunOptions:
         """What the workflows know them as. Raises BadInputError for an unknown device."""
-        from auditkit.workflows.audit.run_options import RunOptions
+        from auditkit.probing.run.run_options import RunOptions
 
         return RunOptions(config, self.python, parse_device(self.device))
 
@@ -226,7 +226,7 @@ class MatrixOptions:
 
     def arms(self, config: Config) -> tuple[RunOptions, ...]:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
-        from auditkit.workflows.audit.run_options import RunOptions
+        from auditkit.probing.run.run_options import RunOptions
 
         options = RunOptions(
             config,
@@ -282,8 +282,8 @@ class AuditOptions:
         """What the workflow is asked for; `more` are further fields of it. Raises BadInputError."""
         from dataclasses import replace
 
-        from auditkit.workflows.audit.audit import AuditRequest
-        from auditkit.workflows.configuration import checkout_of
+        from auditkit.audit.audit import AuditRequest
+        from auditkit.probing.run.configuration import checkout_of
 
         config = replace(config, exclude=(*config.exclude, *(self.exclude or ())))
         return AuditRequest(
@@ -329,8 +329,8 @@ SaveOption = Annotated[
 def _other_targets(name: str, configured: Mapping[str, Target], config: Config, checkout: str | None) -> str:
     """What may have been meant: the nearest configured targets, else the nearest collectors of the checkout."""
     from auditkit.errors import nearest_names
-    from auditkit.workflows.audit.found_targets import calls_like
-    from auditkit.workflows.configuration import checkout_of
+    from auditkit.probing.run.configuration import checkout_of
+    from auditkit.probing.run.found_targets import calls_like
 
     near = nearest_names(name, configured)
     near = near or calls_like(name, checkout_of(checkout, config), config.import_roots)

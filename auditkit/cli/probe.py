@@ -20,7 +20,7 @@ app = typer.Typer(
 @run_or_exit
 def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the probes: what each one proves, and how bad that is."""
-    from auditkit.workflows.configuration import find_probes
+    from auditkit.probing.run.configuration import find_probes
 
     probes = find_probes(config)
     if as_json:
@@ -43,7 +43,7 @@ def show_probe(
     """Show what a probe asks, how, what it cannot see, and the fix."""
     import textwrap
 
-    from auditkit.workflows.configuration import find_probes
+    from auditkit.probing.run.configuration import find_probes
 
     info = find_probes(config, [probe])[0]
     if as_json:
@@ -86,7 +86,7 @@ def run_probes(
     Probes that read source need no --target: they ask about the whole checkout, or, with one, its module.
     """
     from auditkit.cli.runs.report import run_and_finish
-    from auditkit.workflows.configuration import read_configuration
+    from auditkit.probing.run.configuration import read_configuration
 
     configuration = read_configuration(options.runs.config, checkout or ".")
     request = options.request(checkout, configuration, probes, tickets, whole_source=True)
@@ -107,7 +107,7 @@ def write_probe(
 
     With it come a defective and a sound specimen, and its test.
     """
-    from auditkit.workflows.new_probe import new_probe
+    from auditkit.audit.new_probe import new_probe
 
     made = new_probe(claim, folder, config)
     if as_json:

@@ -48,9 +48,9 @@ def report(
     Without RUN.json the page is of the tickets in --tickets. Exits 0 when the page is written, 2 if a ticket is not
     valid, 3 or 5 if the run has neither a finding nor a result.
     """
-    from auditkit.workflows.configuration import read_configuration
-    from auditkit.workflows.reports.report import ReportRequest, report_code
-    from auditkit.workflows.reports.report import report as make
+    from auditkit.audit.report import ReportRequest, report_code
+    from auditkit.audit.report import report as make
+    from auditkit.probing.run.configuration import read_configuration
 
     is_html = wants_html(form, output)
     if run is None:
@@ -64,7 +64,7 @@ def report(
 
 
 def _of_tickets(tickets: Path | None, batch: int | None, is_html: bool, output: Path | None) -> None:
-    from auditkit.tickets.report import html_report, markdown_report, read_tickets
+    from auditkit.reports.tickets import html_report, markdown_report, read_tickets
 
     folder = ticket_folder(tickets)
     documents, broken = read_tickets(folder, batch)

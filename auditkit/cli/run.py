@@ -12,7 +12,7 @@ from auditkit.cli.options import WRITTEN
 from auditkit.cli.output import complain, complain_fitted, say_json
 
 if TYPE_CHECKING:
-    from auditkit.store.config.config import Config
+    from auditkit.config.config import Config
     from auditkit.tickets.store import TicketFolder
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
@@ -122,7 +122,7 @@ def run(
 
 def _configuration() -> Config:
     """The auditkit.yaml of this folder, or an empty one."""
-    from auditkit.workflows.configuration import read_configuration
+    from auditkit.probing.run.configuration import read_configuration
 
     return read_configuration(None, ".")
 

@@ -18,8 +18,8 @@ from auditkit.cli.output import complain, say, say_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from auditkit.workflows.sweep.driver import Event
-    from auditkit.workflows.sweep.plan_file import PlanFile
+    from auditkit.sweep.driver import Event
+    from auditkit.sweep.plan_file import PlanFile
 
 app = typer.Typer(
     help="Audit many checkouts and torch versions on an engine.",
@@ -74,9 +74,9 @@ def plan(
     """
     import json
 
-    from auditkit.workflows.sweep.jobs import write_plan
-    from auditkit.workflows.sweep.plan import github_matrix as matrix_of
-    from auditkit.workflows.sweep.plan import jobs_of
+    from auditkit.sweep.jobs import write_plan
+    from auditkit.sweep.plan import github_matrix as matrix_of
+    from auditkit.sweep.plan import jobs_of
 
     options = {
         "torch": _listed(torch),
@@ -98,7 +98,7 @@ def _plan_of(what: list[str], options: dict[str, object]) -> PlanFile:
     from dataclasses import replace
 
     from auditkit.errors import BadInputError
-    from auditkit.workflows.sweep.plan_file import PlanFile, checkout_of, named_apart, read_plan_file
+    from auditkit.sweep.plan_file import PlanFile, checkout_of, named_apart, read_plan_file
 
     files = [word for word in what if word.endswith((".yaml", ".yml"))]
     if files and len(what) > 1:
@@ -164,9 +164,9 @@ def run(
     one has none, 4 where another sweep runs in the folder or its disk is full.
     """
     from auditkit.errors import BadInputError, ExitCode
-    from auditkit.workflows.sweep.driver import SweepRequest, run_sweep
-    from auditkit.workflows.sweep.environments import cache_folder
-    from auditkit.workflows.sweep.jobs import read_plan
+    from auditkit.sweep.driver import SweepRequest, run_sweep
+    from auditkit.sweep.environments import cache_folder
+    from auditkit.sweep.jobs import read_plan
 
     planned = read_plan(plan)
     unknown = next((key for key in only or () if key not in {job.key for job in planned}), None)
@@ -301,10 +301,10 @@ def merge(
     with findings, 3 where a job or a question has no answer.
     """
     from auditkit.model.enums import Severity
-    from auditkit.workflows.sweep.merge import exit_code, read_sweep
-    from auditkit.workflows.sweep.merge import merge as merge_jobs
-    from auditkit.workflows.sweep.merged_files import TICKETS, file_tickets, write_merged
-    from auditkit.workflows.sweep.tables import markdown_table
+    from auditkit.sweep.merge import exit_code, read_sweep
+    from auditkit.sweep.merge import merge as merge_jobs
+    from auditkit.sweep.merged_files import TICKETS, file_tickets, write_merged
+    from auditkit.sweep.tables import markdown_table
 
     lowest = choose(Severity, fail_on.upper(), list(Severity), "severity")
     results, jobs = read_sweep(folder)

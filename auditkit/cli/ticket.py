@@ -404,15 +404,15 @@ def import_(
 
 
 def configuration_near(folder: TicketFolder) -> Any:
-    from auditkit.store.config.config import Config, read_config
-    from auditkit.store.config.config_file import config_near
+    from auditkit.config.config import Config, read_config
+    from auditkit.config.config_file import config_near
 
     path = config_near(folder.folder)
     return read_config(path) if path else Config()
 
 
 def _review_rules(folder: TicketFolder) -> tuple[Sequence[str], int]:
-    from auditkit.store.config.config_file import config_near
+    from auditkit.config.config_file import config_near
 
     if config_near(folder.folder) is None:
         return (), 1
@@ -422,7 +422,7 @@ def _review_rules(folder: TicketFolder) -> tuple[Sequence[str], int]:
 
 def place_of(folder: TicketFolder, checkout: str | None) -> Place:
     """Return the checkout that was named, that of auditkit.yaml, or the folder in which the tickets' folder lies."""
-    from auditkit.store.config.config_file import config_near
+    from auditkit.config.config_file import config_near
     from auditkit.tickets.lifecycle import Place
 
     named = checkout.partition("@")[0] if checkout and not Path(checkout).is_dir() else checkout

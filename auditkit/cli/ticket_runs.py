@@ -24,7 +24,7 @@ from auditkit.cli.ticket import (
 if TYPE_CHECKING:
     from auditkit.tickets.document import Document
     from auditkit.tickets.store import TicketFolder
-    from auditkit.workflows.verification.verify import Verification, VerifyRequest
+    from auditkit.trials.verify import Verification, VerifyRequest
 
 
 @app.command(epilog="Example: auditkit ticket new --title 'step() ignores the scaler' --location trainer/loop.py:88")
@@ -105,9 +105,9 @@ def _new_from_probe(
     agent: str | None,
     as_json: bool,
 ) -> None:
+    from auditkit.audit.audit import AuditRequest, audit
     from auditkit.errors import BadInputError, NothingMeasuredError
-    from auditkit.workflows.audit.audit import AuditRequest, audit
-    from auditkit.workflows.configuration import checkout_of, read_configuration
+    from auditkit.probing.run.configuration import checkout_of, read_configuration
 
     config = read_configuration(runs.config, checkout)
     named = targets.targets(config, checkout)
@@ -158,7 +158,7 @@ def verify(
     auditkit writes the proof and ticks the boxes that it proves. Exit 0: proven or sufficient; 1: not; 3: not measured.
     """
     from auditkit.errors import BadInputError
-    from auditkit.workflows.verification.verify import verify_commit, verify_patch
+    from auditkit.trials.verify import verify_commit, verify_patch
 
     if patch is not None and recommended:
         raise BadInputError("--patch and --recommended exclude each other")
@@ -187,8 +187,8 @@ def verify(
 def _verify_request(
     folder: TicketFolder, ticket_id: str, targets: TargetOption, runs: ArmOptions, checkout: str | None, **more: Any
 ) -> VerifyRequest:
-    from auditkit.workflows.configuration import read_configuration
-    from auditkit.workflows.verification.verify import VerifyRequest
+    from auditkit.probing.run.configuration import read_configuration
+    from auditkit.trials.verify import VerifyRequest
 
     config = read_configuration(runs.config, checkout) if checkout or runs.config else configuration_near(folder)
     named = targets.targets(config, checkout)
@@ -227,7 +227,8 @@ def fix(
     as_json: JsonOption = False,
 ) -> None:
     """Show a ticket's diff and run it again; --apply writes it."""
-    from auditkit.workflows.verification.verify import apply_fix, look_for_fix, verify_patch
+    from auditkit.audit.fix_again import look_for_fix
+    from auditkit.trials.verify import apply_fix, verify_patch
 
     folder = ticket_folder(tickets)
     documents, worst = [], 0

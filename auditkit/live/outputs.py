@@ -9,10 +9,10 @@ from pathlib import Path
 
 from auditkit import __version__
 from auditkit.errors import BadInputError
-from auditkit.exporters.sarif import run_sarif
 from auditkit.files import write_below
 from auditkit.live.page import page
 from auditkit.live.watch import Watched, catalog
+from auditkit.reports.sarif import run_sarif
 
 
 def check_files(files: Iterable[Path]) -> None:

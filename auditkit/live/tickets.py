@@ -11,8 +11,8 @@ from auditkit.live.watch import Watched, catalog, identity
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import Finding, ProbeResult
 from auditkit.model.ticket import AGENT_NAMES
-from auditkit.probing.source_code.excerpts import cut_excerpt
-from auditkit.probing.source_code.statements import Sources
+from auditkit.probing.source.excerpts import cut_excerpt
+from auditkit.probing.source.statements import Sources
 from auditkit.tickets.filing import FilingOptions, file_findings
 from auditkit.tickets.store import TicketFolder
 

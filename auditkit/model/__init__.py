@@ -1,1 +1,1 @@
-"""What things are: frozen dataclasses and enums; stdlib only; no I/O."""
+"""Targets, probes, runs, findings and tickets as data that define their JSON; no input or output."""

@@ -1,1 +1,1 @@
-"""How we measure, host side: checkouts, targets, the catalog of probes and the runner."""
+"""Find targets in a checkout, run probes on them in its interpreter, and judge what the probes measured."""

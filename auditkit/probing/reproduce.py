@@ -19,11 +19,11 @@ from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult, TargetReading
 from auditkit.model.runs.target import split_call
 from auditkit.model.text import inert, shortened
-from auditkit.probing.hosts.fork_servers import server_for
-from auditkit.probing.hosts.sandbox import Setting, worker_environment
+from auditkit.probing.engine.fork_servers import server_for
+from auditkit.probing.engine.sandbox import Setting, worker_environment
 from auditkit.probing.reproduce_steps import MOST_LINES as MOST_STEP_LINES
 from auditkit.probing.reproduce_steps import NoScriptError, step_script, too_long
-from auditkit.probing.worker.feeding import guesses
+from auditkit.worker.feed import guesses
 
 MOST_LINES = 12
 _LONGEST_LINE = 100

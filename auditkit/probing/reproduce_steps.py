@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditkit.model.runs.run import ProbeResult, TargetReading
-from auditkit.probing.worker.feeding import guesses
-from auditkit.probing.worker.steps import roles
+from auditkit.worker.feed import guesses
+from auditkit.worker.steps import roles
 
 MOST_LINES = 30
 _LONGEST_CALL = 84

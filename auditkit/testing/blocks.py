@@ -74,9 +74,9 @@ class no_sync(_Block):
         self._found: list[Any] = []
 
     def _measure(self, entered: contextlib.ExitStack) -> None:
-        from auditkit.probing.worker.base.frames import SourceRoots
-        from auditkit.probing.worker.instruments.syncs import counting_syncs
-        from auditkit.probing.worker.steps.host import on_host
+        from auditkit.worker.base.frames import SourceRoots
+        from auditkit.worker.measure.syncs import counting_syncs
+        from auditkit.worker.steps.host import on_host
 
         roots = SourceRoots(str(self._root))
         self._found = entered.enter_context(counting_syncs(self._device, roots, of_block=True))
@@ -127,8 +127,8 @@ class no_allocation(_Block):
 
     @contextlib.contextmanager
     def _recording(self, size: int) -> Iterator[None]:
-        from auditkit.probing.worker.base.frames import SourceRoots
-        from auditkit.probing.worker.instruments.memory import recording_peak
+        from auditkit.worker.base.frames import SourceRoots
+        from auditkit.worker.measure.memory import recording_peak
 
         with recording_peak(self._device, SourceRoots(str(self._root))) as found:
             yield

@@ -11,7 +11,7 @@ from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
-from auditkit.probing.hosts.catalog import load_catalog, probe_named, read_probe, select
+from auditkit.probing.engine.catalog import load_catalog, probe_named, read_probe, select
 from auditkit.testing import growth as laws
 from auditkit.testing.failures import (
     GuardFailed,

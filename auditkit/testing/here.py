@@ -15,12 +15,12 @@ from typing import Any, cast
 
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.protocol import Hello, LoadedBy, decode
-from auditkit.probing.hosts.protocol import Job as Request
-from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Job, Session
-from auditkit.probing.worker.process.messages import strict
+from auditkit.probing.engine.protocol import Hello, LoadedBy, decode
+from auditkit.probing.engine.protocol import Job as Request
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.engine.session import Job, Session
 from auditkit.testing.failures import GuardUnavailable
+from auditkit.worker.serve.messages import strict
 
 __tracebackhide__ = True  # pytest shows the test's own line
 
@@ -69,7 +69,7 @@ class Here(Session):
 
 def _run(request: dict[str, Any], of_all: dict[str, Any], job: Job, loaded: Any) -> None:
     """Do what a worker's child does; `job` takes the messages."""
-    from auditkit.probing.worker import jobs
+    from auditkit.worker import jobs
 
     class Messages:
         def send(self, message: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ def has_cuda() -> bool:
     Import torch's compiler, too: any optimizer's constructor does, and in a guard's block that import would see the
     functions of torch that the guard replaces. A failed one leaves `torch._dynamo` half loaded for the whole process.
     """
-    from auditkit.probing.worker.process.loading import LoadError, import_torch
+    from auditkit.worker.serve.loading import LoadError, import_torch
 
     # The profiler's own start and stop lines would stand in what pytest shows of a failing test.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
@@ -107,7 +107,7 @@ def has_cuda() -> bool:
         raise GuardUnavailable(f"{error.message} ({error.hint})" if error.hint else error.message) from None
     import torch
 
-    from auditkit.probing.worker.base.torch_internals import import_first
+    from auditkit.worker.base.torch_internals import import_first
 
     import_first("torch._dynamo")
     return torch.cuda.is_available()
@@ -122,8 +122,8 @@ def undisturbed(roots: Any) -> Iterator[None]:
     has_cuda()
     import torch
 
-    from auditkit.probing.worker.simulated.import_time import Modules
-    from auditkit.probing.worker.simulated.tensor import State
+    from auditkit.worker.simulated.import_time import Modules
+    from auditkit.worker.simulated.tensor import State
 
     threads, numbers, nvml = torch.get_num_threads(), random.getstate(), os.environ.get(_NVML)
     modules, devices = State.modules, State.device_count
@@ -143,8 +143,8 @@ def undisturbed(roots: Any) -> Iterator[None]:
 @functools.cache
 def reads_its_toy(instrument: str, device: str) -> None:
     """Raise GuardUnavailable if an instrument misreads its toy in this process."""
-    from auditkit.probing.worker.base.frames import SourceRoots
-    from auditkit.probing.worker.instruments.selfcheck import SelfCheckError, check
+    from auditkit.worker.base.frames import SourceRoots
+    from auditkit.worker.measure.selfcheck import SelfCheckError, check
 
     try:
         check(instrument, device, SourceRoots(os.sep))

@@ -18,9 +18,9 @@ from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.runner import run_target
-from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Job, Session
+from auditkit.probing.engine.runner import run_target
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.engine.session import Job, Session
 from auditkit.testing.failures import GuardUnavailable, lines_of
 from auditkit.testing.here import Here, has_cuda
 
@@ -101,9 +101,9 @@ class Subject:
 
     def _loaded(self) -> Any:
         """Return the target bound as the worker binds it; a bound method is called on its own object."""
-        from auditkit.probing.worker.base.frames import SourceRoots
-        from auditkit.probing.worker.feeding.caller import Caller
-        from auditkit.probing.worker.targets import LoadedTarget, outside_package
+        from auditkit.worker.base.frames import SourceRoots
+        from auditkit.worker.feed.caller import Caller
+        from auditkit.worker.targets import LoadedTarget, outside_package
 
         owner, method = _owner(self._function)
         caller = Caller(self._function, owner, method, dict(self.target.arguments), self._finish)

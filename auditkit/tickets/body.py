@@ -18,8 +18,8 @@ from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert, inert_line, shortened
 from auditkit.model.ticket import UNKNOWN, Box, Ticket, agent_code
 from auditkit.model.units import format_value
-from auditkit.rendering import markdown
-from auditkit.rendering.deciding import case_text, deciding
+from auditkit.tickets import markdown
+from auditkit.tickets.deciding import case_text, deciding
 from auditkit.tickets.document import FIX, REPRODUCE, Document, wrapped
 from auditkit.tickets.front_matter import LONGEST_LINE
 from auditkit.tickets.spellings import CATEGORY_OF

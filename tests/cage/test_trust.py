@@ -17,9 +17,9 @@ import typer
 
 from auditkit import sandbox
 from auditkit.errors import BadInputError, ExitCode
-from auditkit.probing.checkouts.checkout import parse_checkout
-from auditkit.workflows.fixes.bench import Bench
-from auditkit.workflows.fixes.file_change import FileChange
+from auditkit.probing.checkout.checkout import parse_checkout
+from auditkit.probing.fix.file_change import FileChange
+from auditkit.trials.bench import Bench
 from tests.application import app
 from tests.probing_helpers import OVERFLOW
 from tests.project_files import ROOT

@@ -13,10 +13,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from auditkit.workflows.sweep.folder import Answer, ResultsFolder
+from auditkit.sweep.folder import Answer, ResultsFolder
 from tests.application import app
-from tests.exporters.exported_runs import RUNS
 from tests.filing_helpers import ROOT, put, ticket_text
+from tests.reports.exported_runs import RUNS
 from tests.sweep_helpers import job, plan
 from tests.verify_helpers import LOOP, NAIVE, git
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.hosts.catalog import read_probe
+from auditkit.probing.engine.catalog import read_probe
 from tests.project_files import auditkit, run_program
 
 pytestmark = pytest.mark.acceptance

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.application import app
-from tests.exporters.exported_runs import ERROR, RUNS, WORST, result, run_of
 from tests.filing_helpers import put, ticket_text
+from tests.reports.exported_runs import ERROR, RUNS, WORST, result, run_of
 from tests.source_helpers import write
 
 pytestmark = pytest.mark.process

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.cli.sweep import expected_end, line_of
-from auditkit.workflows.sweep.driver import Event
+from auditkit.sweep.driver import Event
 from tests.sweep_helpers import auditkit, job, plan, repository
 
 

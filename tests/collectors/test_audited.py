@@ -15,9 +15,9 @@ import pytest
 
 from auditkit.model.enums import Contract, DeviceChoice, Outcome, Takes
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, select
-from auditkit.probing.hosts.runner import run_target
-from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.engine.catalog import load_catalog, select
+from auditkit.probing.engine.runner import run_target
+from auditkit.probing.engine.sandbox import Setting
 from tests.probes.specimens import PROBES
 from tests.probing_helpers import (
     ACCURACY,

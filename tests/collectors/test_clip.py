@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from auditkit.collectors import clip_gradients, collect_gradients
-from auditkit.probing.worker.base.frames import SourceRoots
-from auditkit.probing.worker.instruments.launches import count_launches
-from auditkit.probing.worker.instruments.syncs import count_syncs
-from auditkit.probing.worker.simulated.device import simulated_cuda
-from auditkit.probing.worker.simulated.tensor import to_simulated
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.measure.launches import count_launches
+from auditkit.worker.measure.syncs import count_syncs
+from auditkit.worker.simulated.device import simulated_cuda
+from auditkit.worker.simulated.tensor import to_simulated
 from tests.collectors.oracle import relative_error
 from tests.collectors.test_memory import CPU_PEAK_BYTES, peak_bytes
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from auditkit.collectors import GradientIsolationMonitor, collect_dual_gradients, collect_gradients
-from auditkit.probing.worker.simulated.device import simulated_cuda
-from auditkit.probing.worker.simulated.tensor import to_simulated
+from auditkit.worker.simulated.device import simulated_cuda
+from auditkit.worker.simulated.tensor import to_simulated
 from tests.collectors.pretend_cuda import PretendCuda
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from auditkit.config.config import read_config
 from auditkit.model.enums import DeviceChoice, Outcome
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, select
-from auditkit.probing.hosts.runner import run_target
-from auditkit.probing.hosts.sandbox import Setting
-from auditkit.store.config.config import read_config
+from auditkit.probing.engine.catalog import load_catalog, select
+from auditkit.probing.engine.runner import run_target
+from auditkit.probing.engine.sandbox import Setting
 
 pytestmark = pytest.mark.gpu
 

@@ -13,13 +13,13 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, ClassVar
 
+import auditkit.rules
+import auditkit.workflows
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import auditkit.model
-import auditkit.rules
-import auditkit.workflows
 from auditkit.model.codec import ABSENT, Record, encode
 from auditkit.model.revisions.changes import Changes
 from auditkit.model.revisions.comparison import AnswerContrast, Comparison, Contrast, FigureChange

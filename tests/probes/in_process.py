@@ -13,19 +13,19 @@ from auditkit.model.enums import Contract, DeviceChoice
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, load_module, select
-from auditkit.probing.hosts.results import TargetRun
-from auditkit.probing.hosts.runner import device_for, run_target
-from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.worker.base.frames import SourceRoots
-from auditkit.probing.worker.base.refusals import NotApplicable, TargetRaised
-from auditkit.probing.worker.context.context import Context
-from auditkit.probing.worker.feeding.caller import Caller
-from auditkit.probing.worker.feeding.search import find_plan
-from auditkit.probing.worker.process.loading import load, owner_class
-from auditkit.probing.worker.steps import search as step_search
-from auditkit.probing.worker.targets import LoadedTarget
+from auditkit.probing.engine.catalog import load_catalog, load_module, select
+from auditkit.probing.engine.results import TargetRun
+from auditkit.probing.engine.runner import device_for, run_target
+from auditkit.probing.engine.sandbox import Setting
 from auditkit.testing.here import Here
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.base.refusals import NotApplicable, TargetRaised
+from auditkit.worker.context.context import Context
+from auditkit.worker.feed.caller import Caller
+from auditkit.worker.feed.search import find_plan
+from auditkit.worker.serve.loading import load, owner_class
+from auditkit.worker.steps import search as step_search
+from auditkit.worker.targets import LoadedTarget
 from tests.probing_helpers import SMALL_MEMORY
 
 ROOTS = SourceRoots(str(Path(__file__).parent))

@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.results import TargetRun
+from auditkit.probing.engine.results import TargetRun
 from tests.bundled_audit import bundled_audit
 from tests.probes.in_process import Answer, ask_all
 from tests.probing_helpers import (

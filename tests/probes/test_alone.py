@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 from auditkit.cli.probe import app
-from auditkit.probing.worker.process.probe_files import load_probe
+from auditkit.worker.serve.probe_files import load_probe
 from tests.project_files import ROOT, Ended
 
 FILES = sorted((ROOT / "probes").glob("*.py"))

@@ -15,7 +15,7 @@ from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, DeviceChoice, Outcome, Reason
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, load_module, read_probe
+from auditkit.probing.engine.catalog import load_catalog, load_module, read_probe
 from tests.probes import spectral_specimens
 from tests.probes.in_process import ask_all
 from tests.probes.specimens import (

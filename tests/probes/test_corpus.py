@@ -11,7 +11,7 @@ import torch
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Takes
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.probing.engine.catalog import load_catalog
 from tests.probes.corpus_experiments import CORPUS, EXPERIMENTS, NOT_TRIED, TARGET_ROWS, VERDICTS
 from tests.probing_helpers import by_probe, run_probes
 from tests.source_helpers import LOOP, findings, read

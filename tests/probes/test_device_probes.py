@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from auditkit.model.runs.run import ProbeResult
-from auditkit.probing.hosts.catalog import load_catalog, load_module
+from auditkit.probing.engine.catalog import load_catalog, load_module
 from tests.probes.in_process import run_here
 from tests.probes.specimens import SPECIMEN, target_of
 from tests.probing_helpers import (

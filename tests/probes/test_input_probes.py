@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from auditkit.model.runs.run import ProbeResult
-from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.worker.base.frames import SourceRoots
 from tests.probes.in_process import Answer, ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of
 from tests.probing_helpers import EMPTY, GENERATOR, MISSING, RATIO, TARGETS, load_target, values

@@ -11,7 +11,7 @@ import pytest
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
-from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.worker.base.frames import SourceRoots
 from tests.filing_helpers import put
 from tests.probes.in_process import Answer, ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of

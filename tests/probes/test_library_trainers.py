@@ -10,8 +10,8 @@ import pytest
 
 from auditkit.model.enums import Contract
 from auditkit.model.runs.target import Target
-from auditkit.probing.discovery.search import discover
-from auditkit.probing.worker.base.refusals import CannotFeedError
+from auditkit.probing.find.search import discover
+from auditkit.worker.base.refusals import CannotFeedError
 from tests.probes.in_process import ask_all
 from tests.probing_helpers import ACCUMULATION, LIMIT_MISSED, LOST, MISSES, STEPS, TARGETS, WAITS
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from auditkit.probing.worker.gradients.gradients import GradientHolder
+from auditkit.worker.gradients.gradients import GradientHolder
 from tests.probes.in_process import Answer, ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of
 from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, MUTATES, OVERFLOW, RETAINED, values

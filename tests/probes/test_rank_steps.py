@@ -9,8 +9,8 @@ import pytest
 
 from auditkit.model.enums import Contract
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, load_module
-from auditkit.probing.worker.instruments.ranks import why_not
+from auditkit.probing.engine.catalog import load_catalog, load_module
+from auditkit.worker.measure.ranks import why_not
 from tests.probes.in_process import Answer, ask_all
 from tests.probes.test_sharding_probes import row
 from tests.probing_helpers import PER_RANK, STEPS

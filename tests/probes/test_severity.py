@@ -11,7 +11,7 @@ import pytest
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.severity import Breaks, Occurs, in_words, meant, severity_of
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, load_module
+from auditkit.probing.engine.catalog import load_catalog, load_module
 from tests.probing_helpers import TARGETS, by_probe, run_probes
 from tests.project_files import ROOT
 

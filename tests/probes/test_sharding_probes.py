@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import torch
 
+from auditkit.audit.audit import AuditRequest, audit
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, load_module
-from auditkit.probing.worker.gradients import sharded
-from auditkit.probing.worker.instruments.ranks import RanksFailed, run_ranks, why_not
-from auditkit.workflows.audit.audit import AuditRequest, audit
-from auditkit.workflows.audit.run_options import RunOptions
+from auditkit.probing.engine.catalog import load_catalog, load_module
+from auditkit.probing.run.run_options import RunOptions
+from auditkit.worker.gradients import sharded
+from auditkit.worker.measure.ranks import RanksFailed, run_ranks, why_not
 from tests.probes.in_process import Answer, ask_all
 from tests.probes.specimens import DEAR, NEEDS_GPU, PROBES
 from tests.probes.spectral_specimens import ONE_PROCESS, SPECIMEN
@@ -391,7 +391,7 @@ def test_code_that_knows_nothing_of_shards_is_not_asked_even_by_name() -> None:
     ],
 )
 def test_code_that_deals_with_shards_is_told_from_remarks(code: str, shards: str, tmp_path: Path) -> None:
-    from auditkit.probing.worker.context.rank_calls import _DTENSORS, _OWN_SHARDS, _mentions
+    from auditkit.worker.context.rank_calls import _DTENSORS, _OWN_SHARDS, _mentions
 
     (tmp_path / "norms.py").write_text(code)
     patterns = {"torch's": _DTENSORS, "its own": _OWN_SHARDS}

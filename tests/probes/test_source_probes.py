@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.schemas import schema
-from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.probing.engine.catalog import load_catalog
 from tests.probing_helpers import HEALTH, LAUNCHES, OVERFLOW, SYNCS, UNDERFLOW, outcomes, run_probes
 from tests.project_files import ROOT, run_program
 from tests.source_helpers import (

@@ -16,15 +16,15 @@ import torch
 from auditkit.model.enums import Contract
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.probing.worker.answers.shards import owned_keys
-from auditkit.probing.worker.base.frames import SourceRoots
-from auditkit.probing.worker.base.refusals import CannotFeedError
-from auditkit.probing.worker.context.context import Context
-from auditkit.probing.worker.feeding.caller import Caller
-from auditkit.probing.worker.feeding.search import find_plan
-from auditkit.probing.worker.gradients import matrices
-from auditkit.probing.worker.gradients.forms import ShardCase
+from auditkit.probing.engine.catalog import load_catalog
+from auditkit.worker.answers.shards import owned_keys
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.base.refusals import CannotFeedError
+from auditkit.worker.context.context import Context
+from auditkit.worker.feed.caller import Caller
+from auditkit.worker.feed.search import find_plan
+from auditkit.worker.gradients import matrices
+from auditkit.worker.gradients.forms import ShardCase
 from tests.probes.in_process import ROOTS, Answer, _ask, ask, ask_all
 from tests.probes.spectral_specimens import ONE_PROCESS, REPRODUCED, SOUND, SPECIMEN, TARGETS, asked_here
 from tests.probing_helpers import ALIGNMENT, BATCH, ECHO, LOW_PRECISION, MATRICES, OFF_DEVICE, OVERFLOW, SHARDS

@@ -9,8 +9,8 @@ import pytest
 
 from auditkit.model.enums import Contract, Evidence, Outcome, Severity
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.probing.worker.base.refusals import CannotFeedError
+from auditkit.probing.engine.catalog import load_catalog
+from auditkit.worker.base.refusals import CannotFeedError
 from tests.probes.in_process import Answer, ask_all
 from tests.probing_helpers import (
     ACCUMULATION,

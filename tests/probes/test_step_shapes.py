@@ -6,7 +6,7 @@ import pytest
 
 from auditkit.model.enums import Contract
 from auditkit.model.runs.target import Target
-from auditkit.probing.worker.base.refusals import CannotFeedError
+from auditkit.worker.base.refusals import CannotFeedError
 from tests.probes.in_process import ask_all
 from tests.probing_helpers import (
     ACCUMULATION,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.probing.worker.feeding.caller import Caller
-from auditkit.probing.worker.feeding.promises import sync_promise
+from auditkit.worker.feed.caller import Caller
+from auditkit.worker.feed.promises import sync_promise
 from tests.probes.in_process import ask, ask_caller
 from tests.probing_helpers import ASYNC, SYNCS
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from auditkit.audit.audit import specimen_dir
+from auditkit.audit.reproductions import with_reproductions
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import Environment, Finding, ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, select
-from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.engine.catalog import load_catalog, select
+from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.reproduce import MOST_LINES, NoReproduction, Reproduction, reproduction
-from auditkit.workflows.audit.audit import specimen_dir
-from auditkit.workflows.audit.measurement import Progress, Questions, measure
-from auditkit.workflows.audit.reproductions import with_reproductions
+from auditkit.probing.run.measurement import Progress, Questions, measure
 
 pytestmark = pytest.mark.process
 PLACE = Environment("", "", False, "", "", "", "")

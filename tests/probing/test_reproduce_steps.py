@@ -11,13 +11,13 @@ from auditkit.assets import bundled_dir
 from auditkit.model.enums import Contract, Outcome
 from auditkit.model.runs.run import Environment, ProbeResult, TargetReading
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, select
-from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.engine.catalog import load_catalog, select
+from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.reproduce import NoReproduction, Reproduction, reproduction
 from auditkit.probing.reproduce_steps import MOST_LINES, step_script
-from auditkit.probing.worker.feeding import guesses
-from auditkit.probing.worker.steps import roles
-from auditkit.workflows.audit.measurement import Progress, Questions, measure
+from auditkit.probing.run.measurement import Progress, Questions, measure
+from auditkit.worker.feed import guesses
+from auditkit.worker.steps import roles
 
 pytestmark = pytest.mark.process
 FOLDER = bundled_dir("probes") / "specimens" / "training_steps"

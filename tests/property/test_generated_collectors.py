@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.probing.hosts.catalog import load_catalog, load_module
-from auditkit.probing.worker.base.frames import SourceRoots
-from auditkit.probing.worker.base.refusals import NotApplicable, TargetRaised
-from auditkit.probing.worker.context.context import Context
-from auditkit.probing.worker.feeding.caller import Caller
-from auditkit.probing.worker.feeding.search import find_plan
+from auditkit.probing.engine.catalog import load_catalog, load_module
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.base.refusals import NotApplicable, TargetRaised
+from auditkit.worker.context.context import Context
+from auditkit.worker.feed.caller import Caller
+from auditkit.worker.feed.search import find_plan
 from tests.probing_helpers import (
     ACCURACY,
     ASYNC,

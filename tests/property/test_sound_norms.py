@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditkit.probing.hosts.catalog import load_catalog, load_module
-from auditkit.probing.worker.base.frames import SourceRoots
-from auditkit.probing.worker.context.context import Context
-from auditkit.probing.worker.feeding.caller import Caller
-from auditkit.probing.worker.feeding.search import find_plan
+from auditkit.probing.engine.catalog import load_catalog, load_module
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.context.context import Context
+from auditkit.worker.feed.caller import Caller
+from auditkit.worker.feed.search import find_plan
 from tests.probing_helpers import HEALTH, OVERFLOW, UNDERFLOW
 
 PROBES = {name: load_module(load_catalog()[name]) for name in (OVERFLOW, UNDERFLOW, HEALTH)}

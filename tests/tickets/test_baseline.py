@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from auditkit.audit.audit import exit_code
 from auditkit.errors import ExitCode
 from auditkit.model.enums import Contract, Outcome, Reason, Severity
 from auditkit.model.runs.baseline import Baseline, Tracked
@@ -16,8 +17,7 @@ from auditkit.model.runs.run import Arm, ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from auditkit.model.ticket import Status, Ticket
 from auditkit.tickets.baseline import baseline_of, only_new
-from auditkit.workflows.audit.audit import exit_code
-from tests.exporters.exported_runs import ENVIRONMENT, ERROR, result
+from tests.reports.exported_runs import ENVIRONMENT, ERROR, result
 
 FOUND = result()
 EMPTY = Baseline("tickets")

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from auditkit.audit.audit import AuditRequest, audit
 from auditkit.errors import BadInputError, ExitCode
+from auditkit.probing.run.run_options import RunOptions
 from auditkit.tickets.lifecycle import Place, missing_for_fixed
 from auditkit.tickets.store import TicketFolder
-from auditkit.workflows.audit.audit import AuditRequest, audit
-from auditkit.workflows.audit.run_options import RunOptions
-from auditkit.workflows.verification.verify import Verification, VerifyRequest, apply_fix, verify_commit, verify_patch
+from auditkit.trials.verify import Verification, VerifyRequest, apply_fix, verify_commit, verify_patch
 from tests.filing_helpers import put
 from tests.probing_helpers import LAUNCHES
 from tests.verify_helpers import LOOP, LOOP_PRINT, NAIVE, WRONG, commit, git

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from auditkit.cli.runs.causes import Cause, causes_of, tickets_of
 
 if TYPE_CHECKING:
+    from auditkit.audit.audit import AuditRequest
     from auditkit.model.runs.probe import ProbeInfo
     from auditkit.model.runs.run import ProbeResult, Run
-    from auditkit.workflows.audit.audit import AuditRequest
 
 _MOST = 3
 _LONGEST_REMEDY = 110
@@ -118,7 +118,7 @@ def beside_tickets(run: Run) -> Iterator[str]:
 
 def nothing_audited(run: Run) -> list[str]:
     """That no collector gave any answer, in plain words, and why; nothing where one did."""
-    from auditkit.workflows.audit.audit import load_failures
+    from auditkit.audit.audit import load_failures
 
     failures = [] if run.matrix else load_failures(run)
     if not failures:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from auditkit.model.runs.run import ProbeResult
     from auditkit.model.runs.target import Target
-    from auditkit.workflows.audit.measurement import Progress
+    from auditkit.probing.run.measurement import Progress
 
 _WIDTH = 80
 _MOST_FINDINGS = 8
@@ -30,7 +30,7 @@ def progress(findings: bool = False, in_pipe: bool = False, said: list[str] | No
     `findings` names what was reproduced as soon as it is, but for what is minor, and says each note; these are added
     to `said`. A terminal forgets the findings when the block ends: the report of the run has them all.
     """
-    from auditkit.workflows.audit.measurement import Progress
+    from auditkit.probing.run.measurement import Progress
 
     if sys.stderr.isatty():
         with _live(findings, said if said is not None else []) as told:
@@ -43,7 +43,7 @@ def progress(findings: bool = False, in_pipe: bool = False, said: list[str] | No
 
 def _plain(said: list[str]) -> Progress:
     """A line for each note, when a target begins and when something was reproduced, each at once."""
-    from auditkit.workflows.audit.measurement import Progress
+    from auditkit.probing.run.measurement import Progress
 
     begun: dict[str, None] = {}
     known: list[Target] = []
@@ -90,7 +90,7 @@ def _live(findings: bool, said: list[str]) -> Iterator[Progress]:
 
     from auditkit.model.runs.target import short_target
     from auditkit.model.text import inert
-    from auditkit.workflows.audit.measurement import Progress
+    from auditkit.probing.run.measurement import Progress
 
     console = Console(stderr=True, highlight=False)
     line = LiveLine(_MOST_FINDINGS if findings else 0)

@@ -26,9 +26,9 @@ from auditkit.cli.runs.matrix_report import difference_lines, matrix_lines
 from auditkit.cli.runs.progress import progress
 
 if TYPE_CHECKING:
+    from auditkit.audit.audit import AuditRequest
     from auditkit.cli.options import ResultOptions
     from auditkit.model.runs.run import ProbeResult, Run
-    from auditkit.workflows.audit.audit import AuditRequest
 
 _QUIET = ("not reproduced", "not applicable")
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
@@ -65,14 +65,14 @@ def run_and_finish(
     `files` are written when it is printed, by their formats, and the whole run to `save`. With `requires_steps`, a
     training step that was found and not checked ends it with exit code 3.
     """
+    from auditkit.audit.audit import audit, exit_code, load_failures, specimen_dir
+    from auditkit.audit.baseline import only_new
     from auditkit.cli.options import FIRST
     from auditkit.model.runs.candidates import unchecked_steps
-    from auditkit.workflows.audit.audit import audit, exit_code, load_failures, specimen_dir
-    from auditkit.workflows.audit.baseline import only_new
 
     lowest = shown.lowest()
     if save is not None:
-        from auditkit.workflows.reports.export import check_outputs
+        from auditkit.reports.export import check_outputs
 
         check_outputs({"save": save, **(files or {})})
     said: list[str] = []
@@ -94,7 +94,7 @@ def run_and_finish(
             continue
         complain_fitted(f"note: auditkit ran the code of {checkout}; auditkit --cage COMMAND runs it in a sandbox")
     if save is not None:
-        from auditkit.workflows.reports.export import save_run
+        from auditkit.reports.export import save_run
 
         brief = save_run(run, save)
     if shown.as_json:
@@ -103,8 +103,8 @@ def run_and_finish(
         for line in page_lines(only_new(run), request, View(shown.verbose, named, terminal_width()), wants_tickets):
             _say_line(line)
     if files:
-        from auditkit.workflows.configuration import catalog_of
-        from auditkit.workflows.reports.export import write_outputs
+        from auditkit.probing.run.configuration import catalog_of
+        from auditkit.reports.export import write_outputs
 
         write_outputs(run, files, catalog_of(request.config))
         complain(f"wrote {', '.join(map(str, files.values()))}")
@@ -130,7 +130,7 @@ def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool 
 
 def _head(run: Run, view: View) -> Iterator[str]:
     from auditkit.model.runs.candidates import not_checked
-    from auditkit.workflows.audit.found_candidates import configured_lines, summary_lines, table
+    from auditkit.probing.run.found_candidates import configured_lines, summary_lines, table
 
     missed = not_checked(run.candidates)
     yield from [missed] if missed else []
@@ -247,7 +247,7 @@ def _quiet_lines(results: Sequence[ProbeResult], named: bool) -> Iterator[str]:
 
 def _ending(run: Run, request: AuditRequest, view: View) -> Iterator[Iterable[str]]:
     """What to do first, and how many findings there are."""
-    from auditkit.workflows.configuration import catalog_of
+    from auditkit.probing.run.configuration import catalog_of
 
     missing = nothing_audited(run)
     if not (missing or view.named):

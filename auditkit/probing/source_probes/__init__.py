@@ -1,1 +1,1 @@
-"""Source probes: questions that reading a checkout answers, without running any of it."""
+"""Probes that read the source of a checkout and run none of it."""

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from auditkit.model.enums import Evidence
-from auditkit.probing.source_code.facts import ModuleFacts
-from auditkit.probing.source_code.index import SourceIndex
-from auditkit.probing.source_code.links import Links
-from auditkit.probing.source_code.modules import Module, SourceProblem
+from auditkit.probing.source.facts import ModuleFacts
+from auditkit.probing.source.index import SourceIndex
+from auditkit.probing.source.links import Links
+from auditkit.probing.source.modules import Module, SourceProblem
 from auditkit.probing.source_probes import style
 from auditkit.probing.source_probes.tensor_flow.module_reads import HAS_TENSORS, FunctionReads, ModuleReads
 

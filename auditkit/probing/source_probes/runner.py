@@ -14,13 +14,13 @@ from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.run import SOURCE_DEVICE, ProbeResult
-from auditkit.probing.hosts.catalog import load_module
-from auditkit.probing.hosts.judgement import JudgingFailedError, stdout_is_stderr
-from auditkit.probing.hosts.results import Asked
-from auditkit.probing.source_code.excerpts import cut_excerpt
-from auditkit.probing.source_code.facts import ModuleFacts
-from auditkit.probing.source_code.index import SourceIndex
-from auditkit.probing.source_code.python_files import garbage_collection_paused
+from auditkit.probing.engine.catalog import load_module
+from auditkit.probing.engine.judgement import JudgingFailedError, stdout_is_stderr
+from auditkit.probing.engine.results import Asked
+from auditkit.probing.source.excerpts import cut_excerpt
+from auditkit.probing.source.facts import ModuleFacts
+from auditkit.probing.source.index import SourceIndex
+from auditkit.probing.source.python_files import garbage_collection_paused
 from auditkit.probing.source_probes.context import NotApplicable, SourceContext
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from auditkit.probing.discovery.answers import consumed_keys
-from auditkit.probing.discovery.candidates import collects_by_itself
-from auditkit.probing.source_code.facts import Definition, ModuleFacts, Signature
-from auditkit.probing.source_code.links import Links
-from auditkit.probing.source_code.modules import (
+from auditkit.probing.find.answers import consumed_keys
+from auditkit.probing.find.candidates import collects_by_itself
+from auditkit.probing.source.facts import Definition, ModuleFacts, Signature
+from auditkit.probing.source.links import Links
+from auditkit.probing.source.modules import (
     Function,
     FunctionNode,
     Module,
@@ -24,7 +24,7 @@ from auditkit.probing.source_code.modules import (
     targets_of,
     text_in,
 )
-from auditkit.probing.source_code.walking import FIELDS, children, walk
+from auditkit.probing.source.walking import FIELDS, children, walk
 
 if TYPE_CHECKING:
     from auditkit.probing.source_probes.context import SourceContext

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from auditkit.audit.audit import AuditRequest, exit_code
 from auditkit.cli.runs.report import View, page_lines
 from auditkit.errors import ExitCode
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity, Takes
@@ -18,7 +19,6 @@ from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import SOURCE_DEVICE, Environment, NoTarget, ProbeResult, Run, TargetReading, fingerprint
 from auditkit.model.runs.severity import Breaks, Occurs, in_words
 from auditkit.model.runs.target import Target
-from auditkit.workflows.audit.audit import AuditRequest, exit_code
 
 OVERFLOW, SPARSE, PEAK = "norm_overflows_on_finite_grads", "fails_on_sparse_grads", "peak_memory_grows_with_params"
 FILE = "src/trainer/telemetry/gradient_statistics.py"

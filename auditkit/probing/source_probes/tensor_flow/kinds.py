@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from auditkit.probing.source_code.modules import dotted_name, is_constant
+from auditkit.probing.source.modules import dotted_name, is_constant
 
 Kind = Any
 """TENSOR, HOST, NONE, MODULE, GROUP, or ("items", kind), ("row", kinds), ("table", kind); None: not known."""

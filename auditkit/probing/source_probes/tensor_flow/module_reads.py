@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditkit.probing.source_code.modules import (
+from auditkit.probing.source.modules import (
     Class,
     Function,
     FunctionNode,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from auditkit.probing.source_code.modules import (
+from auditkit.probing.source.modules import (
     Function,
     FunctionNode,
     changed_by,
@@ -17,7 +17,7 @@ from auditkit.probing.source_code.modules import (
     is_constant,
     text_in,
 )
-from auditkit.probing.source_code.walking import walk
+from auditkit.probing.source.walking import walk
 from auditkit.probing.source_probes.tensor_flow import kinds as torch_kinds
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     GROUP,

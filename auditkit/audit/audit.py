@@ -1,0 +1,349 @@
+"""The main job: from a checkout to a judged run, and from its findings to tickets."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from auditkit.assets import bundled_dir
+from auditkit.audit.baseline import Known
+from auditkit.audit.filing import Paperwork, Root, file_run, without_fix, without_ticket
+from auditkit.audit.matrix import combine
+from auditkit.audit.reproductions import with_reproductions
+from auditkit.config.config import Config
+from auditkit.config.config_file import config_in
+from auditkit.errors import AuditkitError, BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
+from auditkit.files import ensure_writable
+from auditkit.model.enums import Outcome, Reason, Severity
+from auditkit.model.runs.candidates import unchecked_steps
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
+from auditkit.model.runs.target import Target, split_call
+from auditkit.model.ticket import agent_code
+from auditkit.probing.checkout.checkout import OpenCheckout, apart_from, import_roots, open_checkout, parse_checkout
+from auditkit.probing.checkout.copies import name_some, written_since
+from auditkit.probing.engine.catalog import select
+from auditkit.probing.engine.fork_servers import KeptWorkers
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.fix.file_change import prefix_of
+from auditkit.probing.run.configuration import catalog_of
+from auditkit.probing.run.found_targets import FoundTargets, find_targets, notes_on_imports
+from auditkit.probing.run.measurement import Progress, Questions, environment_of, measure, run_id
+from auditkit.probing.run.run_options import RunOptions
+from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read_source
+from auditkit.probing.source.files import LeftOut
+from auditkit.probing.source.likeness.causes import with_causes
+from auditkit.probing.source.modules import source_files
+from auditkit.probing.source.python_files import PythonFiles
+from auditkit.reports.findings import standings_of
+from auditkit.tickets.baseline import baseline_of, only_new
+from auditkit.tickets.lifecycle import Place
+from auditkit.tickets.store import TicketFolder
+from auditkit.trials.fix_trials import Scene
+from auditkit.trials.no_fix import NO_LIBCST, NO_TARGET, NOT_ASKED
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """What to audit and where findings go; None takes the configuration's word, then the default.
+
+    `arms` are the options of each column of the table, alike but for interpreter and device. `tickets` of None
+    files nothing. `command` is what the user typed, for the next command that the screen proposes. `whole_source` lets
+    source
+    probes ask about every module, not only about those that deal with gradients. `style` also asks the probes of
+    style, whose findings get no ticket unless their probe was named. For `fix_time_s` seconds at most fixes are
+    searched for: of what will have a new ticket, or of all that would without a folder. `known` are tickets that the
+    findings are compared with; nothing is filed then.
+    """
+
+    checkout: str
+    arms: tuple[RunOptions, ...] = (RunOptions(),)
+    targets: tuple[Target, ...] = ()
+    probes: tuple[str, ...] = ()
+    tickets: Path | None = None
+    batch: int | None = None
+    agent: str | None = None
+    label: str | None = None
+    whole_source: bool = False
+    style: bool = False
+    fix_time_s: float = 0.0
+    known: Known | None = None
+    command: str = ""
+
+    @property
+    def config(self) -> Config:
+        """The configuration, which all arms share."""
+        return self.arms[0].config
+
+
+def specimen_dir() -> Path:
+    """The bundled specimen, which `auditkit audit` without an argument audits."""
+    return bundled_dir("probes") / "specimens" / "gradient_monitoring"
+
+
+def is_about_specimen(calls: Sequence[str], here: Path = Path()) -> bool:
+    """Whether `auditkit audit` without a checkout means the bundled specimen, and not the folder `here`.
+
+    That is where no target is named, or one of the specimen in a folder without Python files. Raises BadInputError
+    where neither has the target.
+    """
+    if not calls:
+        return True
+    if config_in(here) is not None or next(source_files(here), None) is not None:
+        return False
+    specimen = PythonFiles(specimen_dir(), import_roots(specimen_dir()))
+    unknown = next((call for call in calls if specimen.file_of(split_call(call)[0]) is None), None)
+    if unknown is not None:
+        hint = f"name the checkout: auditkit audit CHECKOUT --target {unknown}"
+        raise BadInputError(f"this folder has no Python files, so nothing of it is {unknown}", hint)
+    return True
+
+
+def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
+    """Run the probes on every target of the checkout, judge them, and file a ticket for each finding.
+
+    Source probes read the checkout after that, and answer where it has no target, too. Raises
+    BadInputError, NothingMeasuredError or StoreConflictError before anything is measured, where that can
+    be known. A target that cannot be loaded is an `error` result, not an exception.
+    """
+    progress = progress or Progress()
+    probes = select(catalog_of(request.config), request.probes, request.style or request.config.style)
+    repository = TicketFolder(request.tickets) if request.tickets is not None else None
+    if repository is not None:
+        ensure_writable(repository.folder)
+    asked = [probe for probe in probes if probe.scope == "target"]
+    # A run of source probes alone starts no interpreter, and runs nothing.
+    spec, options = parse_checkout(request.checkout), request.arms[0]
+    if request.label == BUNDLED:
+        options = replace(options, in_place=True)  # it is ours and writes nothing
+    with KeptWorkers() as kept, options.open(spec) if asked else open_checkout(spec) as opened:
+        since_ns = time.time_ns()
+        opened = apart_from(opened, request.tickets)
+        place = environment_of(request.label or request.checkout, opened)
+        arms = _distinct(request.arms, opened) if asked else ()
+        settings = [replace(arm.setting(opened), kept=kept) for arm in arms]
+        left_out = LeftOut(opened.path, request.config.exclude)
+        found = _targets(request, opened, settings, progress, left_out) if asked else FoundTargets()
+        read = _source_questions(request, probes, found.asked)
+        run = _measured(Questions(found.asked, asked, place, found.found_count), settings, progress)
+        answers = read_source(read, opened, progress)
+        if found.failure is not None and not answers.are_any:
+            raise found.failure
+        results = with_causes((*run.results, *answers.results), opened.path)
+        passed_over = [] if asked or request.targets else left_out.sentences()
+        written = _written(opened, since_ns, bool(asked))
+        notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
+        missing = _no_target(found.failure)
+        run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
+        run = replace(run, discovery_off=bool(asked) and not (request.targets or request.config.discover))
+        mistyped = _not_imported(run) if request.targets else ""
+        paperwork = replace(_paperwork(request, probes), read=functools.partial(Place(opened.path).source, ""))
+        if settings and not mistyped:
+            run = _with_fixes(run, request, repository, opened, paperwork, progress)
+            if repository is not None:
+                run = with_reproductions(run, without_ticket(run, repository, paperwork), settings[0])
+    if request.known is not None:
+        return _beside_tickets(run, request.known, request, paperwork)
+    if repository is None:
+        return run
+    if mistyped:
+        return replace(run, notes=(*notes, f"no ticket was filed: {mistyped} cannot be imported"))
+    return file_run(run, repository, paperwork)
+
+
+def _beside_tickets(run: Run, known: Known, request: AuditRequest, paperwork: Paperwork) -> Run:
+    """The run with what the tickets say of its findings."""
+    asked_in_part = request.targets or request.config.exclude
+    probes = None if asked_in_part else paperwork.probes
+    baseline = baseline_of(run, known.tickets, known.baseline, paperwork.ticket_from, probes)
+    run = replace(run, baseline=baseline, notes=(*run.notes, *known.notes))
+    standings = standings_of(run)
+    results = (replace(each, ticket=standings[each.fingerprint].ticket) for each in run.results)
+    return replace(run, results=tuple(results))
+
+
+def _with_fixes(
+    run: Run,
+    request: AuditRequest,
+    repository: TicketFolder | None,
+    opened: OpenCheckout,
+    paperwork: Paperwork,
+    progress: Progress,
+) -> Run:
+    """The run with the fixes that were searched for: of what will have a new ticket, or of all without a folder."""
+    has_libcst = importlib.util.find_spec("libcst") is not None
+    if not (request.fix_time_s and run.targets and has_libcst):
+        why = NOT_ASKED if not request.fix_time_s else NO_TARGET if has_libcst else NO_LIBCST
+        untried = without_ticket(run, repository, paperwork) if repository is not None else ()
+        return replace(run, no_fix={one.result.fingerprint: why.told for group in untried for one in group})
+    from auditkit.trials.fix_search import with_fixes  # its libcst is in the extra `audit`
+
+    spec = parse_checkout(request.checkout)
+    stable = [probe for probe in select(catalog_of(request.config), ()) if probe.scope == "target"]
+    asked = {probe.id: probe for probe in (*paperwork.probes.values(), *stable) if probe.scope == "target"}
+    labels = [arm.label for arm in run.matrix] or [""]
+    scene = Scene(
+        spec=spec,
+        opened=opened,
+        arms=dict(zip(labels, _distinct(request.arms, opened), strict=True)),
+        probes=tuple(asked.values()),
+        prefix="" if request.label == BUNDLED else prefix_of(spec),
+    )
+    return with_fixes(run, without_fix(run, repository, paperwork), scene, request.fix_time_s, progress)
+
+
+def _no_target(failure: AuditkitError | None) -> NoTarget | None:
+    if failure is None:
+        return None
+    return NoTarget(failure.message, failure.hint or "", isinstance(failure, TargetNotLoadedError))
+
+
+def _not_imported(run: Run) -> str:
+    """The first target that no arm could import: perhaps a slip of the pen. "" where there is none."""
+    results = [result for arm in ([arm.run for arm in run.matrix] or [run]) for result in arm.results]
+    failed = [result.target for result in results if result.reason is Reason.IMPORT_ERROR]
+    # What needs a device that is not here says so without an import.
+    silent = (Reason.IMPORT_ERROR, Reason.NO_DEVICE)
+    loaded = {result.target for result in results if not result.is_of_source and result.reason not in silent}
+    return next((target for target in failed if target not in loaded), "")
+
+
+def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[str, ...]:
+    """A note on the files that the audited code left in the checkout, or would have left there."""
+    names = written_since(opened.path, since_ns) if something_ran else []
+    where = "the copy that was audited, which is gone" if opened.copied[0] or opened.at_revision else "the checkout"
+    return (f"the audited code wrote {name_some(names)} into {where}",) if names else ()
+
+
+def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
+    spec, config = parse_checkout(request.checkout), request.config
+    agent = request.agent or config.agent
+    root = Root.of(spec) if request.label is None else Root(Path.cwd())
+    files = {Path(name): root.path(name) for name in request.probes if name.endswith(".py")}
+    return Paperwork(
+        probes={probe.id: probe for probe in probes},
+        batch=next(batch for batch in (request.batch, config.batch, 1) if batch is not None),
+        agent=agent_code(agent, config.agents) if agent else None,
+        source=root.path(spec.directory),
+        asked_as={probe.id: files[Path(probe.path)] for probe in probes if Path(probe.path) in files},
+        options=_config_words(config, spec.directory, root),
+        agents=config.agents,
+        root=root,
+        asked_by_name=bool(request.probes),
+    )
+
+
+def _config_words(config: Config, directory: Path, root: Root) -> tuple[str, ...]:
+    """The option that names the configuration, unless it is the checkout's own, which is read anyway."""
+    own = config_in(directory)
+    if config.path is None or (own is not None and own.samefile(config.path)):
+        return ()
+    return ("--config", root.path(config.path))
+
+
+def _distinct(arms: Sequence[RunOptions], opened: OpenCheckout) -> list[RunOptions]:
+    """The arms without those that come to the same interpreter and device as one before."""
+    made = [(arm.setting(opened), arm) for arm in arms]
+    return list({(setting.interpreter, setting.device): arm for setting, arm in made}.values())
+
+
+def _targets(
+    request: AuditRequest, opened: OpenCheckout, settings: Sequence[Setting], progress: Progress, left_out: LeftOut
+) -> FoundTargets:
+    """Those that the command line names; else those of auditkit.yaml, and with them those that discovery finds."""
+    config = request.config
+    named = request.targets or config.targets
+    if request.targets or not config.discover:
+        calls = [target.call for target in named]
+        files = PythonFiles(opened.path, import_roots(opened.path, config.import_roots))
+        notes = notes_on_imports(files, calls, progress.noted)
+        return FoundTargets(tuple(named), notes=tuple(notes))
+    first, *others = settings
+    told = (progress.trying, others, progress.noted)
+    return find_targets(
+        opened, first, config.import_roots, *told, left_out=left_out, libraries=True, configured=config.targets
+    )
+
+
+def _measured(questions: Questions, settings: Sequence[Setting], progress: Progress) -> Run:
+    """What the probes said of the targets, in one run over all arms."""
+    if not questions.targets:
+        return Run(run_id(), questions.place, ())
+    progress.targets_known(questions.targets, len(questions.probes) * len(settings))
+    runs = [measure(questions, setting, progress) for setting in settings]
+    return runs[0] if len(runs) == 1 else combine(runs, [setting.device for setting in settings])
+
+
+def _source_questions(request: AuditRequest, probes: Sequence[ProbeInfo], targets: Sequence[Target]) -> SourceQuestions:
+    """Targets named on the command line are the question; else the whole checkout or what deals with gradients."""
+    scope = SourceScope.WHOLE if request.whole_source else SourceScope.GRADIENTS
+    read = [probe for probe in probes if probe.scope == "source"]
+    named = request.targets or [*request.config.targets, *targets]
+    return SourceQuestions(read, SourceScope.TARGETS if request.targets else scope, named, request.arms[0])
+
+
+_EXIT_ORDER = (ExitCode.FINDINGS, ExitCode.TARGET_NOT_LOADED, ExitCode.NOTHING_MEASURED, ExitCode.OK)
+
+
+def exit_code(run: Run, fail_on: Severity = Severity.P4, requires_steps: bool = False) -> ExitCode:
+    """What a finished run says to the shell. An error or a missing device is never a pass.
+
+    Where targets were asked about and none was found, or none could be loaded, that is it, whatever reading the
+    source found. Else findings at or above `fail_on` come first; then a target that could not be loaded; then any
+    probe that ended in an error, or a run in which nothing was measured. Of several arms, the one counts whose code
+    comes first in that order. With a baseline only new findings count. With `requires_steps`, a training step that was
+    found and not checked comes before everything.
+    """
+    if requires_steps and unchecked_steps(run.candidates):
+        return ExitCode.NOTHING_MEASURED
+    run = only_new(run)
+    if run.matrix:
+        read = tuple(result for result in run.results if result.is_of_source)
+        arms = [replace(arm.run, results=(*arm.run.results, *read)) for arm in run.matrix]
+        return min((exit_code(arm, fail_on) for arm in arms), key=_EXIT_ORDER.index)
+    failure = _load_failure(run)
+    if failure is not None and (run.no_target is not None or isinstance(failure, TargetNotLoadedError)):
+        return failure.exit_code
+    if any(result.severity and result.severity.at_least(fail_on) for result in run.results):
+        return ExitCode.FINDINGS
+    if not all(result.loaded for result in run.results):
+        return ExitCode.TARGET_NOT_LOADED
+    has_error = any(result.outcome is Outcome.ERROR for result in run.results)
+    return ExitCode.NOTHING_MEASURED if has_error or failure is not None else ExitCode.OK
+
+
+def _about_targets(run: Run) -> list[ProbeResult]:
+    """The results of probes that were asked about targets; those of the source where none were."""
+    return [result for result in run.results if not result.is_of_source] or list(run.results)
+
+
+def _has_answer(run: Run) -> bool:
+    return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in _about_targets(run))
+
+
+def load_failures(run: Run) -> list[AuditkitError]:
+    """What to complain of: of a run, and of each arm, in which nothing could be loaded or measured."""
+    if run.matrix:
+        failures = [(arm.label, _load_failure(arm.run)) for arm in run.matrix]
+        return [type(failure)(f"{label}: {failure.message}") for label, failure in failures if failure]
+    failure = _load_failure(run)
+    return [failure] if failure else []
+
+
+def _load_failure(run: Run) -> AuditkitError | None:
+    if run.no_target is not None:
+        error = TargetNotLoadedError if run.no_target.is_import else NothingMeasuredError
+        return error(run.no_target.message, run.no_target.hint)
+    results = _about_targets(run)
+    if not results:
+        return NothingMeasuredError("no probe ran")
+    if _has_answer(run):
+        return None
+    unloaded = next((result for result in results if not result.loaded), None)
+    if unloaded is not None:
+        return TargetNotLoadedError(unloaded.message)
+    return NothingMeasuredError(f"nothing was measured: {results[0].message}")

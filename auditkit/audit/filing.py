@@ -1,0 +1,189 @@
+"""From a judged run to its tickets: one for each cause, the worst first, linked where they are about the same code."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.grouping import group_by_cause
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import Finding, ProbeResult, Run
+from auditkit.model.runs.target import Target
+from auditkit.model.ticket import AGENT_NAMES
+from auditkit.probing.checkout import git
+from auditkit.probing.checkout.checkout import CheckoutSpec, parse_checkout
+from auditkit.tickets.filing import Filed, FilingOptions, file_findings
+from auditkit.tickets.store import TicketFolder
+from auditkit.trials.no_fix import was_not_searched
+
+_PATH_OPTIONS = frozenset((
+    "--tickets", "--config", "--sarif", "--junit", "--gitlab", "--csv", "--html", "--summary", "--output",
+))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Root:
+    """Where a ticket's commands are run from: the top of the checkout's repository, else the checkout itself.
+
+    Whoever reads the ticket has the repository, and not the machine on which it was written.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, checkout: CheckoutSpec) -> Root:
+        """That of a checkout."""
+        repository = git.find_repository(checkout.directory)
+        is_in_tree = repository is not None and repository.has_work_tree
+        return cls(repository.top if repository is not None and is_in_tree else checkout.directory.resolve())
+
+    def path(self, path: str | Path) -> str:
+        """The way to a file or folder from there. Its own name is not resolved: an interpreter is a link."""
+        place = Path(path).expanduser().absolute()
+        return os.path.relpath(place.parent.resolve() / place.name, self.folder)
+
+    def command(self, typed: str, checkout: str) -> str:
+        """What the user typed, with every path as it is from there; `checkout` is the one that was meant."""
+        words = shlex.split(typed)
+        return shlex.join(self._words(words, checkout)) if words else ""
+
+    def _words(self, words: Sequence[str], checkout: str) -> Iterator[str]:
+        for before, word in zip(["", *words], words, strict=False):
+            option, equals, value = word.partition("=")
+            if word.startswith("--") and equals:
+                yield f"{option}={self._value(option, value, checkout)}"
+            else:
+                yield self._value(before, word, checkout)
+
+    def _value(self, option: str, value: str, checkout: str) -> str:
+        if value == checkout and (os.sep in value or option == "--checkout" or not option.startswith("--")):
+            spec = parse_checkout(value)
+            return self.path(spec.directory) + f"@{spec.revision}" * bool(spec.revision)
+        is_path = option in _PATH_OPTIONS or os.path.isabs(value) or (os.sep in value and os.path.exists(value))
+        return self.path(value) if is_path else value
+
+
+@dataclass(frozen=True)
+class Paperwork:
+    """What new tickets say beside the finding: batch, agent's code (None: the probe's), and how the user called it.
+
+    `root` is where commands are run from, and `source` the checkout's directory there, without a revision. `asked_as`
+    names the probes that were given as files, `options` are words for the command that checks a finding again; `agents`
+    are agents' names by code. `asked_by_name` means that the user named the probes: then a finding of P4 gets a ticket
+    of its own, too. `read` returns a file of the audited revision.
+    """
+
+    probes: Mapping[str, ProbeInfo]
+    batch: int
+    agent: str | None
+    source: str
+    asked_as: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
+    root: Root = field(default_factory=lambda: Root(Path.cwd()))
+    asked_by_name: bool = False
+    read: Callable[[str], str | None] = lambda _: None
+
+    @property
+    def ticket_from(self) -> Severity:
+        """The least severity that is worth a new ticket."""
+        return Severity.P4 if self.asked_by_name else Severity.P3
+
+
+def file_run(run: Run, folder: TicketFolder, paperwork: Paperwork) -> Run:
+    """Return the run with its findings' tickets; auditkit closes no ticket.
+
+    A finding of P4 that nobody asked for by name has a ticket only if it shares the cause of a worse one; see
+    docs/design/grouping.md. Raises StoreConflictError if the folder is locked or cannot be written.
+    """
+    options = FilingOptions(paperwork.batch, paperwork.agent, paperwork.agents, paperwork.ticket_from, paperwork.read)
+    absent = {result.fingerprint: result for result in run.results if result.outcome is Outcome.NOT_REPRODUCED}
+    groups = findings_by_cause(run, paperwork)
+    done, notes = file_findings(folder, groups, absent, options, run.environment)
+    results = tuple(_with_ticket(result, done.get(result.fingerprint)) for result in run.results)
+    return replace(run, results=results, notes=(*run.notes, *notes))
+
+
+def findings_by_cause(run: Run, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
+    """The findings that may have tickets, those of one cause together, the worst first."""
+    # Nobody can mend here what torch's own function does, and nobody watches it here.
+    torchs = {reading.target.call for reading in run.targets if reading.target.places}
+    found = [one for one in run.results if one.outcome is Outcome.REPRODUCED and one.target not in torchs]
+    return group_by_cause(_finding(run, result, paperwork) for result in found)
+
+
+def without_ticket(run: Run, folder: TicketFolder | None, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
+    """Return the findings by cause that will get a new ticket."""
+    least = paperwork.ticket_from
+    groups = [
+        group
+        for group in findings_by_cause(run, paperwork)
+        if group[0].severity.at_least(least) and not any(one.result.owner for one in group)
+    ]
+    if folder is None or not folder.folder.is_dir():
+        return groups
+    held = {held for ticket in folder.listing().tickets for held in ticket.findings}
+    return [group for group in groups if not held.intersection(one.result.fingerprint for one in group)]
+
+
+def without_fix(run: Run, folder: TicketFolder | None, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
+    """Return the findings by cause that need a fix: those of new tickets, and of open ones nobody looked for yet."""
+    new = without_ticket(run, folder, paperwork)
+    if folder is None or not folder.folder.is_dir():
+        return new
+    groups = findings_by_cause(run, paperwork)
+    found = {one.result.fingerprint for group in groups for one in group}
+    untried: set[str] = set()
+    for ticket in folder.listing().tickets:
+        if ticket.status.is_finished or found.isdisjoint(ticket.findings):
+            continue
+        evidence = folder.evidence(ticket.id)
+        if evidence is not None and not evidence.fixes:
+            untried |= {name for name, why in evidence.no_fix.items() if was_not_searched(why)}
+    return [*new, *(group for group in groups if untried.intersection(one.result.fingerprint for one in group))]
+
+
+def _with_ticket(result: ProbeResult, filed: Filed | None) -> ProbeResult:
+    if result.outcome is not Outcome.REPRODUCED or filed is None:
+        return result
+    return replace(result, ticket=filed.id, ticket_action=filed.action.value)
+
+
+def _finding(run: Run, result: ProbeResult, paperwork: Paperwork) -> Finding:
+    return Finding(
+        probe=paperwork.probes[result.probe],
+        result=result,
+        environment=run.environment_of(result),
+        run_id=run.id,
+        target=_target(run, result),
+        source=paperwork.source,
+        asked_as=paperwork.asked_as.get(result.probe, ""),
+        options=(*paperwork.options, *_arm_words(run, result, paperwork.root)),
+        fix=next((fix for fix in run.fixes if result.fingerprint in fix.mends), None),
+        no_fix=run.no_fix.get(result.fingerprint, ""),
+        reproduction=run.scripts.get(result.fingerprint, ""),
+        no_reproduction=run.no_script.get(result.fingerprint, ""),
+    )
+
+
+def _arm_words(run: Run, result: ProbeResult, root: Root) -> list[str]:
+    """The options that ask in the arm whose figures the ticket shows, where there are several."""
+    words = []
+    if len({arm.environment.interpreter for arm in result.arms}) > 1:
+        words += ["--python", root.path(run.environment_of(result).interpreter)]
+    if len({arm.device for arm in result.arms}) > 1:
+        words += ["--device", result.device]
+    return words
+
+
+def _target(run: Run, result: ProbeResult) -> Target | None:
+    """The target that was asked; where one function is several of them, the fingerprint says which."""
+    same = [reading.target for reading in run.targets if reading.target.call == result.target]
+    ordinal = re.search(r"#(\d+)$", result.fingerprint)
+    number = int(ordinal[1]) if ordinal else 0
+    return same[number] if number < len(same) else None

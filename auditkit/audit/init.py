@@ -1,0 +1,133 @@
+"""Find the collectors of a checkout and write an auditkit.yaml that says what was inferred."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from auditkit.config.config import is_in_workspace
+from auditkit.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
+from auditkit.config.config_file import CONFIG_NAME
+from auditkit.errors import BadInputError
+from auditkit.files import create_file
+from auditkit.model.codec import Record
+from auditkit.model.runs.candidates import FoundCandidate
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkout.checkout import CheckoutSpec, parse_checkout
+from auditkit.probing.engine.trials import Trial
+from auditkit.probing.run.found_candidates import candidate_of
+from auditkit.probing.run.found_targets import FoundTargets, find_targets, name_target
+from auditkit.probing.run.run_options import RunOptions
+from auditkit.probing.source.files import LeftOut
+
+_UNTRIED = {"works": False, "takes": None, "finish": None, "setup": None, "message": "left out"}
+
+
+@dataclass(frozen=True)
+class Initialised(Record, keys="path"):
+    """The file that was written, and what it holds; `checkout` where that lies outside what the file may name."""
+
+    schema_version: ClassVar[int] = 1
+
+    path: Path
+    found: FoundTargets
+    checkout: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The file and every candidate: what trying it showed, as it is told of a run, too."""
+        tried = [trial.to_json() | candidate_of(trial).to_json() for trial in self.found.trials]
+        left_out = [_UNTRIED | each.to_json() for each in self.found.candidates if each.excluded]
+        return super().to_json() | {"candidates": [*tried, *left_out]}
+
+    @property
+    def audit_words(self) -> str:
+        """What follows `auditkit audit` to read the file."""
+        return shlex.join([*filter(None, [self.checkout]), "--config", str(self.path)])
+
+
+def init(
+    checkout: str,
+    python: str | None = None,
+    output: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+    in_place: bool = False,
+    exclude: Sequence[str] = (),
+) -> Initialised:
+    """Write `auditkit.yaml` in the checkout's folder, or at `output`. An existing file is never replaced.
+
+    Raises BadInputError where the file exists, NothingMeasuredError where no collector can be fed.
+    """
+    spec = parse_checkout(checkout)
+    path = output or spec.directory / CONFIG_NAME
+    if path.exists():
+        raise BadInputError(f"{path} exists already", "edit it, or name another file: --output FILE")
+    options = RunOptions(python=python, in_place=in_place)
+    with options.open(spec) as opened:
+        setting = options.setting(opened)
+        left_out = LeftOut(opened.path, exclude)
+        found = find_targets(opened, setting, progress=progress, left_out=left_out, libraries=True)
+    if found.failure is not None:
+        raise found.failure
+    at = str(spec.directory) + _revision(spec)
+    inside = is_in_workspace(path.parent, spec.directory)
+    draft = ConfigDraft(
+        checkout=_written(spec, path.parent) if inside else None,
+        elsewhere="" if inside else shlex.join([at, "--config", path.name]),
+        python=_relative(Path(python), path.parent) if python and os.sep in python else python,
+        batch=1,
+        exclude=tuple(exclude),
+        targets=tuple(_drafts([trial for trial in found.trials if trial.works])),
+        unfed=tuple(_unfed(each) for each in found.candidates if not each.fed),
+    )
+    create_file(path, render_config(draft).encode("utf-8"))
+    return Initialised(path, found, "" if inside else at)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return os.path.relpath(os.path.abspath(path), os.path.abspath(folder))
+
+
+def _written(spec: CheckoutSpec, folder: Path) -> str | None:
+    """The checkout as a file in `folder` names it; None for that folder, as it lies."""
+    if spec.directory != folder.resolve():
+        return _relative(spec.directory, folder) + _revision(spec)
+    return f"../{spec.directory.name}{_revision(spec)}" if spec.revision else None
+
+
+def _revision(spec: CheckoutSpec) -> str:
+    return f"@{spec.revision}" if spec.revision else ""
+
+
+def _unfed(found: FoundCandidate) -> UnfedCandidate:
+    answers = [f"it answers with: {found.try_it}"] if found.try_it else []
+    why = f"left out: {found.excluded}" if found.excluded else found.why_not
+    return UnfedCandidate(found.call, (why, *answers))
+
+
+def _drafts(trials: Sequence[Trial]) -> Iterator[DraftTarget]:
+    """Each target under a name of its own: with its arguments' names, and a number where that is not enough."""
+    calls = list(dict.fromkeys(trial.target.call for trial in trials))
+    taken: set[str] = set()
+    for trial in trials:
+        target = name_target(trial.target, calls)
+        suffix = "".join(f"-{str(name).replace('_', '-')}" for name in trial.target.arguments)
+        names = (target.name, target.name + suffix, *(f"{target.name}{suffix}-{n}" for n in range(2, len(trials) + 2)))
+        name = next(each for each in names if each not in taken)
+        taken.add(name)
+        yield _draft(trial, replace(target, name=name))
+
+
+def _draft(trial: Trial, target: Target) -> DraftTarget:
+    """The target with what was seen in its source and learnt by trying."""
+    assert trial.plan is not None
+    roles = ", ".join(f"{role}: {entry['path'] or 'the answer'}" for role, entry in trial.plan["roles"].items())
+    learnt = (
+        f"{trial.candidate.file}:{trial.candidate.line}",
+        *trial.candidate.evidence,
+        f"returns {trial.plan['answer_kind']}; {roles or 'no field that a probe can judge'}",
+    )
+    return DraftTarget(target, learnt)

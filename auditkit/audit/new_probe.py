@@ -1,0 +1,96 @@
+"""Write a probe of the user's own: a file that runs at once, its two specimens, and its test."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditkit.assets import bundled_dir
+from auditkit.config.config import read_config
+from auditkit.config.config_file import config_near
+from auditkit.errors import BadInputError
+from auditkit.files import create_files
+from auditkit.probing.engine.catalog import load_catalog
+
+DEFAULT_FOLDER = Path("probes")
+_CLAIM = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class NewProbe:
+    """The files that were written, the probe first, and what to do with them next."""
+
+    claim: str
+    files: tuple[Path, ...]
+    next_steps: tuple[str, ...]
+
+
+def new_probe(claim: str, folder: Path | None = None, config: Path | None = None) -> NewProbe:
+    """Write `CLAIM.py`, `specimens/CLAIM/` and `tests/test_CLAIM.py` into a folder of probes: all or none.
+
+    The folder is the named one, the first that `probes_dir` of the configuration names (default: the
+    current folder's auditkit.yaml), or `probes`. Raises BadInputError for a claim that is no name, or
+    that is taken, and for a file that is there already; StoreConflictError where nothing can be written.
+    """
+    _check_name(claim)
+    path = config or config_near()
+    configured = read_config(path, is_named=config is not None).probes_dir if path else ()
+    if folder is None:
+        folder = _relative(configured[0]) if configured else DEFAULT_FOLDER
+    _check_free(claim, configured)
+    texts = {
+        folder / f"{claim}.py": "probe/probe.py.txt",
+        folder / "specimens" / claim / "defective.py": "probe/defective.py.txt",
+        folder / "specimens" / claim / "sound.py": "probe/sound.py.txt",
+        folder / "tests" / f"test_{claim}.py": "probe/test.py.txt",
+    }
+    title = claim.replace("_", " ").capitalize()
+    templates = bundled_dir("templates")
+    contents = {
+        file: (templates / name).read_text("utf-8").replace("@claim@", claim).replace("@title@", title).encode()
+        for file, name in texts.items()
+    }
+    taken = next((file for file in contents if file.exists()), None)
+    if taken is not None:
+        raise BadInputError(f"{taken} exists already; nothing was written", "choose another claim, or --dir")
+    create_files(contents)
+    return NewProbe(claim, tuple(texts), _next_steps(claim, tuple(texts), path, configured))
+
+
+def _check_name(claim: str) -> None:
+    if _CLAIM.fullmatch(claim):
+        return
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", claim)
+    words = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_0123456789")
+    hint = f"did you mean {words}?" if words else "name the defect that it would prove: norm_is_cut_off"
+    raise BadInputError(f"'{claim}' is no name for a probe: lower-case words joined by underscores", hint)
+
+
+def _check_free(claim: str, configured: tuple[Path, ...]) -> None:
+    known = load_catalog(path for path in configured if path.is_dir())
+    if claim in known:
+        raise BadInputError(f"there is a probe {claim} already: {known[claim].path}", "auditkit probe show explains it")
+
+
+def _relative(folder: Path) -> Path:
+    """The folder as a user in the current one would write it."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder
+
+
+def _next_steps(
+    claim: str, files: tuple[Path, ...], config: Path | None, configured: tuple[Path, ...]
+) -> tuple[str, ...]:
+    probe, *_, test = files
+    if any(probe.parent.resolve() == path.resolve() for path in configured):
+        run = f'auditkit audit --probe {claim}; the lifecycle "stable" runs it with every audit'
+    else:
+        name = f"probes_dir: {probe.parent}"
+        run = f"auditkit probe run {probe} --target package.module:function; "
+        run += f"by its name, once {config or 'auditkit.yaml'} says {name}"
+    return (
+        f"write your question into measure and judge of {probe}, and what it is about into its specimens",
+        f"test it: python -m pytest {test}",
+        f"run it: {run}",
+    )

@@ -1,0 +1,1 @@
+"""Find, read and write auditkit.yaml."""

@@ -1,1 +1,0 @@
-"""From the model to formats that other machines read: pure functions."""

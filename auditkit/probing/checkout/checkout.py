@@ -1,0 +1,300 @@
+"""The code under audit: a directory, or one revision of it, with its Python interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from auditkit.errors import BadInputError, nearest_names
+from auditkit.model.text import counted
+from auditkit.probing.checkout import git
+from auditkit.probing.checkout.reading import read_file, read_text
+from auditkit.probing.checkout.scratch import scratch_directory
+
+_SOURCE_FOLDERS = ("src", "lib", "python")
+_ENVIRONMENTS = (".venv", "venv")
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class CheckoutSpec:
+    """`DIR` or `DIR@REV` as the user wrote it (`text`), taken apart; `revision` is "" without one."""
+
+    text: str
+    directory: Path
+    revision: str
+
+    @property
+    def folder(self) -> str:
+        """The directory as the user wrote it."""
+        return self.text.removesuffix(f"@{self.revision}") if self.revision else self.text
+
+    def at(self, revision: str) -> CheckoutSpec:
+        """The same directory at another revision; as it is for ""."""
+        return CheckoutSpec(f"{self.folder}@{revision}", self.directory, revision) if revision else self
+
+
+@dataclass(frozen=True)
+class OpenCheckout:
+    """A checkout that can be read and imported from while its `open_checkout` block runs.
+
+    `path` is where the files lie, `source` the directory that the user named (the same one unless
+    `at_revision`), `label` the text that named it, `revision` the full commit or "" outside git,
+    `dirty` whether the files differ from that commit, `interpreter` the Python that runs them, and
+    `notes` what the user may want to know about these choices. `copied` names the folder that holds a copy and the
+    one that was copied; without a copy they are "". `replaced` are the lines that stand for a block, by its call, where
+    a fix was put into its place, with the names that are its answer.
+    """
+
+    path: Path
+    source: Path
+    label: str
+    revision: str
+    dirty: bool
+    at_revision: bool
+    interpreter: Path
+    notes: tuple[str, ...] = ()
+    copied: tuple[str, str] = ("", "")
+    replaced: Mapping[str, tuple[tuple[int, int], tuple[str, ...]]] = field(default_factory=dict)
+
+
+def parse_checkout(text: str | Path) -> CheckoutSpec:
+    """Take `DIR` or `DIR@REV` apart; an existing directory with the whole text wins.
+
+    Of several possible splits the one with the longest existing directory is meant, so that `@` may
+    stand in the directory's name as well as in the revision (`repo@HEAD@{1}`).
+
+    Raises BadInputError where no such directory exists or the revision is empty.
+    """
+    text = str(text)
+    whole = Path(text).expanduser()
+    if text and whole.is_dir():
+        return CheckoutSpec(text, _absolute(whole), "")
+    for at in reversed([index for index, character in enumerate(text) if character == "@" and index > 0]):
+        directory, revision = Path(text[:at]).expanduser(), text[at + 1 :]
+        if not directory.is_dir():
+            continue
+        if not revision:
+            raise BadInputError(f"no revision after the @ of {text!r}", f"name one: {text}HEAD")
+        return CheckoutSpec(text, _absolute(directory), revision)
+    raise BadInputError(*_no_directory(text))
+
+
+def cited_file(checkout: Path, written: str) -> Path | None:
+    """The file of a checkout that a ticket's path means: without the folders of another machine at its start."""
+    parts = [part for part in written.strip("`* ").split("/") if part not in ("", ".", "..")]
+    tails = (checkout.joinpath(*parts[start:]) for start in range(len(parts)))
+    return next((path for path in tails if path.is_file()), None)
+
+
+def _no_directory(text: str) -> tuple[str, str]:
+    path = Path(text).expanduser()
+    if path.is_file():
+        return f"{text} is a file, not a directory", f"name the folder that holds it: {path.parent}"
+    if text.startswith("@"):
+        return f"no directory before the @ of {text!r}", f"name it: .{text}"
+    named = Path(text.partition("@")[0] if not path.parent.is_dir() else text)
+    siblings = [entry.name for entry in named.parent.iterdir()] if named.parent.is_dir() else []
+    nearest = nearest_names(named.name.partition("@")[0], siblings)
+    if nearest:
+        return f"no such directory: {text}", f"did you mean {' or '.join(nearest)}?"
+    return f"no such directory: {text}", "a checkout is a directory, or DIR@REVISION of a git repository"
+
+
+@contextlib.contextmanager
+def open_checkout(checkout: str | Path | CheckoutSpec, python: str | Path | None = None) -> Iterator[OpenCheckout]:
+    """The files of a checkout, ready to read and to import from, with the interpreter to use.
+
+    With a revision the files lie in a git worktree in a temporary directory, removed at the end of the
+    block. The audited repository is only ever read; see docs/design/checkouts.md.
+
+    Raises BadInputError for a directory, revision or interpreter that is not there.
+    """
+    spec = checkout if isinstance(checkout, CheckoutSpec) else parse_checkout(checkout)
+    interpreter, notes = choose_interpreter(spec.directory, python)
+    if spec.revision:
+        with _at_revision(spec, interpreter) as opened:
+            yield replace(opened, notes=opened.notes + notes)
+    else:
+        yield replace(_as_it_lies(spec, interpreter), notes=notes)
+
+
+def apart_from(opened: OpenCheckout, tickets: Path | None) -> OpenCheckout:
+    """Return the checkout; changes in the folder of tickets do not make it dirty."""
+    repository = git.find_repository(opened.source) if opened.dirty and tickets is not None else None
+    return replace(opened, dirty=git.is_dirty(repository, tickets)) if repository is not None else opened
+
+
+def _as_it_lies(spec: CheckoutSpec, interpreter: Path) -> OpenCheckout:
+    repository = git.find_repository(spec.directory)
+    if repository is not None and not repository.has_work_tree:
+        raise BadInputError(
+            f"{spec.text} is a git repository without files of its own",
+            f"name a revision to check out: {spec.text}@HEAD",
+        )
+    revision = git.current_revision(repository) if repository else ""
+    dirty = bool(repository and revision and git.is_dirty(repository))
+    return OpenCheckout(spec.directory, spec.directory, spec.text, revision, dirty, False, interpreter)
+
+
+@contextlib.contextmanager
+def _at_revision(spec: CheckoutSpec, interpreter: Path) -> Iterator[OpenCheckout]:
+    repository = _repository_of(spec)
+    commit = git.resolve_revision(repository, spec.revision)
+    with scratch_directory() as scratch:
+        # The tree keeps the directory's own name: it shows in tracebacks.
+        tree = scratch / "tree" / (spec.directory.name.removesuffix(".git") or "checkout")
+        tree.parent.mkdir()
+        missing = git.check_out(repository, commit, scratch / "repository.git", tree)
+        path = tree / repository.prefix
+        if not path.is_dir():
+            raise BadInputError(
+                f"{spec.revision} has no directory {repository.prefix}",
+                "it came later or had another name then: name the repository's top, or an earlier folder",
+            )
+        notes = _gaps(tree, path)
+        if missing:
+            named = ", ".join(missing[:_NAMED]) + " and others" * (len(missing) > _NAMED)
+            notes += (f"this partial clone lacks {counted(len(missing), 'file')}: {named}",)
+        yield OpenCheckout(path, spec.directory, spec.text, commit, False, True, interpreter, notes)
+
+
+def _repository_of(spec: CheckoutSpec) -> git.Repository:
+    if not git.git_is_installed():
+        raise BadInputError(
+            f"git is not installed, so {spec.text} cannot be checked out",
+            "install git, or name a directory without @REVISION",
+        )
+    repository = git.find_repository(spec.directory)
+    if repository is None:
+        raise BadInputError(
+            f"{spec.directory} is not in a git repository, so it has no revision {spec.revision!r}",
+            f"name the directory alone: {spec.text[: -len(spec.revision) - 1]}",
+        )
+    return repository
+
+
+def _gaps(tree: Path, path: Path) -> tuple[str, ...]:
+    """What a worktree lacks although the commit names it: submodules are not checked out."""
+    names = sorted(
+        line.partition("=")[2].strip()
+        for line in read_text(tree / ".gitmodules").splitlines()
+        if line.partition("=")[0].strip() == "path"
+    )
+    inside = [name for name in names if (tree / name).is_relative_to(path)]
+    return (f"submodules are not checked out at a revision: {', '.join(inside)}",) if inside else ()
+
+
+def choose_interpreter(directory: Path, python: str | Path | None = None) -> tuple[Path, tuple[str, ...]]:
+    """The interpreter for a checkout, and notes on the choice.
+
+    `python` (a path, or a command found on PATH) if given; otherwise that of `.venv` or `venv` in
+    `directory`; otherwise, for an installed package, the one that it is installed for; otherwise the running one.
+
+    Raises BadInputError where `python` is not there or cannot be executed.
+    """
+    if python is not None:
+        return _named_interpreter(str(python)), ()
+    notes: list[str] = []
+    for environment in _ENVIRONMENTS:
+        candidate = directory / environment / "bin" / "python"
+        if _is_executable(candidate):
+            return candidate, tuple(notes)
+        if os.path.lexists(candidate):
+            notes.append(f"{candidate} cannot be executed, so it was passed over")
+    owner = _installed_for(directory)
+    if owner is not None:
+        asked = f"{directory} is installed for {owner}, which was asked"
+        return owner, (*notes, asked) if owner.parent != Path(sys.executable).parent else tuple(notes)
+    return Path(sys.executable), tuple(notes)
+
+
+def _installed_for(directory: Path) -> Path | None:
+    """The interpreter whose site-packages a folder lies in: `PREFIX/lib/python3.12/site-packages/package`."""
+    for place in (directory, *directory.parents):
+        python = place.parent.parent.parent / "bin" / "python"
+        if place.name in ("site-packages", "dist-packages") and _is_executable(python):
+            return python
+    return None
+
+
+def _named_interpreter(python: str) -> Path:
+    if os.sep not in python and not python.startswith("~"):
+        found = shutil.which(python)
+        if found:
+            return _absolute(Path(found))
+    path = _absolute(Path(python).expanduser())
+    if _is_executable(path):
+        return path
+    if (path / "bin" / "python").exists():
+        raise BadInputError(f"{python} is a directory", f"name the interpreter in it: {path}/bin/python")
+    if path.is_file():
+        raise BadInputError(f"{python} cannot be executed", f"chmod +x {path}, or name another interpreter")
+    raise BadInputError(f"no such Python interpreter: {python}", "give the path of a python executable")
+
+
+def _is_executable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _absolute(path: Path) -> Path:
+    """Absolute, but with symbolic links kept: a virtual environment's python is one, and must stay it."""
+    return Path(os.path.abspath(path))
+
+
+def import_roots(path: Path, configured: Sequence[str | Path] = ()) -> tuple[Path, ...]:
+    """The directories to import a checkout's modules from.
+
+    `configured` ones (relative to `path`) are taken as they are. By default: the checkout, and its
+    `src`, `lib` and `python` where they hold Python code that is not imported as `src.module`. Inside a
+    package (`path` holds an `__init__.py`), the directory above the outermost package.
+
+    Raises BadInputError where a configured one does not exist.
+    """
+    if configured:
+        return tuple(_configured_root(path, Path(root)) for root in configured)
+    top = path
+    while (top / "__init__.py").is_file() and top.parent != top:
+        top = top.parent
+    if top != path:
+        return (top,)
+    folders = (path / name for name in _SOURCE_FOLDERS)
+    return (path, *(folder for folder in folders if _holds_python(folder)))
+
+
+def _configured_root(path: Path, root: Path) -> Path:
+    absolute = _absolute(path / root)
+    if absolute.is_dir():
+        return absolute
+    folders = [entry.name for entry in path.iterdir() if entry.is_dir()]
+    nearest = nearest_names(str(root), folders)
+    hint = f"did you mean {' or '.join(nearest)}?" if nearest else "import roots are folders of the checkout"
+    raise BadInputError(f"{path} has no import root {root}", hint)
+
+
+def _holds_python(folder: Path) -> bool:
+    if not folder.is_dir() or _is_imported_as_package(folder):
+        return False
+    for entry in folder.iterdir():
+        if entry.suffix == ".py" and entry.is_file() and entry.name != "__init__.py":
+            return True
+        # Either __init__.py or any module: a package may come without the former.
+        if entry.name.isidentifier() and entry.is_dir() and next(entry.glob("*.py"), None):
+            return True
+    return False
+
+
+def _is_imported_as_package(folder: Path) -> bool:
+    """Whether `src` is a package by name, not only by a stray `src/__init__.py` (real code has those)."""
+    if not (folder / "__init__.py").is_file():
+        return False
+    statement = re.compile(rb"^\s*(from|import)\s+" + re.escape(os.fsencode(folder.name)) + rb"\b", re.MULTILINE)
+    files = itertools.chain(folder.parent.glob("*.py"), folder.rglob("*.py"))
+    return any(statement.search(read_file(file) or b"") for file in files if file.is_file())

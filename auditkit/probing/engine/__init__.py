@@ -1,0 +1,1 @@
+"""The host's side of a measurement: start workers, read their messages, judge results."""

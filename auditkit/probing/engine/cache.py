@@ -1,0 +1,221 @@
+"""Results of earlier commands, kept under a digest that the host computes; nothing that a worker says is in it.
+
+The digest covers every file of the checkout that a run can read there, the interpreter's packages, the worker's code,
+the probe and its options, the environment and the machine. Entries are kept per checkout path, so one checkout never
+supplies the results of another. Failures are never kept, nor is anything of a run that changed the files of its
+checkout. A probe judges kept measurements again. In a sandbox there is no cache: code inside can forge every result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import platformdirs
+
+from auditkit import assets
+from auditkit.errors import AuditkitError
+from auditkit.files import write_below
+from auditkit.probing.checkout.copies import walk
+from auditkit.probing.engine.fork_servers import ENTRY
+from auditkit.probing.engine.protocol import Hello, LoadedBy, OfJob
+
+if TYPE_CHECKING:
+    from auditkit.probing.engine.protocol import Job, Request
+    from auditkit.probing.engine.sandbox import Setting
+
+_ROOT = b"{checkout}"
+_LARGEST_ENTRY_BYTES, _MOST_BYTES = 8 << 20, 64 << 20
+# A larger file is known by its size and times: reading it would take longer than the run.
+_LARGEST_FILE_BYTES = 64 << 20
+# What does not change the result of a job: its place in a list, where its probe is, what may be imported early.
+_NOT_PART = ("id", "path", "forms", "imports")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """The messages of one job, with what its session said before it."""
+
+    messages: list[OfJob]
+    loaded_by: LoadedBy
+    hello: Hello
+
+
+@dataclass(frozen=True)
+class ResultCache:
+    """The results kept for one checkout path in `folder`; `fresh` reads none and keeps new ones."""
+
+    folder: Path
+    version: str
+    fresh: bool = False
+
+
+def cache_for(checkout: Path, version: str, fresh: bool) -> tuple[ResultCache | None, bool]:
+    """The cache of a checkout path, and whether this is the first command that asks for it.
+
+    None if the folder cannot be the user's alone, or is inside the checkout, which could then bring results itself.
+    """
+    top = Path(platformdirs.user_cache_dir("auditkit")) / "results"
+    real = os.path.realpath(checkout)
+    folder = top / _digest(real)[:16]
+    try:
+        is_new = not folder.is_dir()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = os.lstat(folder)
+    except OSError:
+        return None, True
+    is_own = found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if os.path.realpath(top).startswith(os.path.join(real, "")) or not is_own:
+        return None, True
+    return ResultCache(folder, version, fresh), is_new
+
+
+class SessionCache:
+    """The results for the jobs of one request, before it runs; new ones are kept when it has ended."""
+
+    def __init__(self, cache: ResultCache, setting: Setting, request: Request, environment: Mapping[str, str]) -> None:
+        self._cache = cache
+        copy, original = setting.copied
+        self._root, self._shown = (
+            json.dumps(name or str(setting.checkout))[1:-1].encode() for name in (copy, original)
+        )
+        self._top = Path(copy or setting.checkout)
+        self._files = _files_digest(self._top)
+        self._new: dict[str, Entry] = {}
+        named = ("modules", "blocks", "checkout", "import_roots", "auto_device", "rungs")
+        self._of_all = [
+            cache.version, _code_digest(), setting.interpreter, _packages(setting.interpreter), self._files,
+            dict(environment), _machine(), *(dict(request)[name] for name in named),
+        ]  # fmt: skip
+
+    def recall(self, job: Job) -> Entry | None:
+        """What a job said in an earlier command over the same bytes; None for a damaged entry, too."""
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            if self._cache.fresh:
+                return None
+            path = self._cache.folder / self._name(job)
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(handle, "rb") as file:
+                digest, _, data = file.read(_LARGEST_ENTRY_BYTES).partition(b"\n")
+            if digest == _digest(data).encode("ascii"):
+                return msgspec.json.decode(data.replace(_ROOT, self._shown), type=Entry)
+        return None
+
+    def keep(self, job: Job, entry: Entry) -> None:
+        """Note what a job said, for `close`."""
+        self._new[self._name(job)] = entry
+
+    def close(self) -> None:
+        """Write the new results, unless the files of the checkout changed while they were measured."""
+        if not self._new or _files_digest(self._top) != self._files:
+            return
+        _delete_oldest(self._cache.folder.parent)
+        for name, entry in self._new.items():
+            data = msgspec.json.encode(entry).replace(self._shown, _ROOT)
+            if len(data) < _LARGEST_ENTRY_BYTES:
+                with contextlib.suppress(AuditkitError):  # a full disk costs only the cache
+                    write_below(self._cache.folder, name, _digest(data).encode("ascii") + b"\n" + data)
+
+    def _name(self, job: Job) -> str:
+        """The digest of all that a result depends on, with the same name for the checkout in every copy of it."""
+        asked: dict[str, Any] = {key: value for key, value in job.items() if key not in _NOT_PART}
+        if "path" in job:  # and the module that probes share
+            shared = str(assets.bundled_dir("probes") / "forms.py")
+            asked["probe"] = [job["id"], *map(_content, (job["path"], shared))]
+        text = json.dumps([self._of_all, asked], sort_keys=True, default=vars).encode("utf-8")
+        return _digest(text.replace(self._root, _ROOT))
+
+
+def _files_digest(top: Path) -> str:
+    """A digest of every file below `top` but hidden folders and virtual environments, which no copy holds."""
+    return _digest(
+        [[name, _content(entry.path)] for entry, name in walk(top) if not entry.is_dir(follow_symlinks=False)]
+    )
+
+
+@functools.cache
+def _code_digest() -> str:
+    return _digest([[str(path), _content(str(path))] for path in sorted(ENTRY.parent.rglob("*.py"))])
+
+
+@functools.cache
+def _packages(interpreter: str) -> str:
+    """What an interpreter has installed, read from its folders: it is not started for that.
+
+    Covers its own version and that of each distribution, and the files of projects that are installed by their path.
+    """
+    real = os.path.realpath(interpreter)
+    prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(each)) for each in (os.path.abspath(interpreter), real))
+    told: list[Any] = [real, *map(_stamp, (real, *(os.path.join(prefix, "pyvenv.cfg") for prefix in prefixes)))]
+    for folder in (folder for prefix in prefixes for folder in sorted(Path(prefix).glob("lib*/python3*/*-packages"))):
+        for path in sorted(folder.iterdir()):
+            told.append([path.name, _stamp(os.path.join(path, "RECORD") if path.suffix == ".dist-info" else str(path))])
+            if path.suffix == ".pth" or path.name.startswith("__editable__"):
+                named = re.findall(r"(?m)^(/.+?)\s*$|['\"](/[^'\"\n]+)['\"]", path.read_text("utf-8", "replace"))
+                told += [_files_digest(Path(each)) for pair in named for each in pair if os.path.isdir(each)]
+    return _digest(told)
+
+
+@functools.cache
+def _machine() -> list[str]:
+    """Processor and graphics cards with their driver, as far as the kernel tells."""
+    files = [Path("/proc/driver/nvidia/version"), *sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))]
+    found = []
+    for file, lines in (
+        (Path("/proc/cpuinfo"), "model name|flags|CPU part|Features"),
+        *((each, "NVRM|Model") for each in files),
+    ):
+        with contextlib.suppress(OSError):
+            text = file.read_text(encoding="utf-8", errors="replace")
+            found += sorted(set(re.findall(rf"(?m)^(?:{lines}).*:.*$", text)))
+    return found
+
+
+def _stamp(path: str) -> list[int]:
+    """What changes with a file's content, and is read without it."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return []
+    return [found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def _content(path: str) -> Any:
+    """The digest of a file's bytes, a link's target, or the stamp of anything else."""
+    stamp = _stamp(path)
+    if stamp and stat.S_ISLNK(stamp[0]):
+        return os.readlink(path)
+    is_read = stamp and stat.S_ISREG(stamp[0]) and stamp[2] <= _LARGEST_FILE_BYTES
+    return _content_at(path, *stamp) if is_read else stamp
+
+
+@functools.lru_cache(maxsize=20_000)
+def _content_at(path: str, *_: int) -> str:
+    try:
+        return _digest(Path(path).read_bytes())
+    except OSError as error:
+        return f"unreadable: {error.errno}"
+
+
+def _digest(value: Any) -> str:
+    """Of bytes, or of a value as JSON."""
+    return hashlib.sha256(value if isinstance(value, bytes) else json.dumps(value).encode("utf-8")).hexdigest()
+
+
+def _delete_oldest(top: Path) -> None:
+    """Remove the entries that were written first, if all are too large together."""
+    held_bytes = 0
+    with contextlib.suppress(OSError):  # another auditkit renames its temporary files, or removes them
+        for path in sorted(top.glob("*/*"), key=os.path.getmtime, reverse=True):
+            held_bytes += path.stat().st_size
+            if held_bytes > _MOST_BYTES:
+                path.unlink()

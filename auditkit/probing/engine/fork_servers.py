@@ -1,0 +1,302 @@
+"""One server for each interpreter, which has torch imported, and the workers that it forks (`worker/server.py`).
+
+A fork costs milliseconds; importing torch, its compiler and its tensor subclasses costs 2 to 5 s.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from auditkit.probing.checkout import scratch
+from auditkit.probing.engine.protocol import Ended, Hello, Idle, Message, Request, decode
+from auditkit.processes import start_or_retry
+from auditkit.worker.serve.messages import MOST_OUTPUT_BYTES, Lines, new_token
+
+FLAGS = ("-I", "-B", "-u", "-X", "faulthandler")
+ENTRY = Path(__file__).parents[2] / "worker" / "entry.py"
+# Importing torch from a cold disk takes long.
+START_LIMIT_S = 120.0
+# What a worker, which keeps the limits itself, may take to end a child, to say so, or to end.
+GRACE_S = 5.0
+_TAIL_BYTES = 4096
+_PIECE_BYTES = 1 << 16
+# A target that finds the socket of its worker may go on for ever.
+_MOST_RESULT_BYTES = 256 << 20
+_SAY_NEEDS = ("instrument", "device", "imports")
+
+
+class Worker:
+    """A process that a server has forked: its messages, the end of what it printed, and how it ended.
+
+    `hello` is its first message; `status` its exit code, negative for a signal, once it has ended; `is_idle` says that
+    it waits for the next request. `timed_out` and `flooded` say that auditkit ends it, `server_ended` that it was lost.
+    """
+
+    def __init__(self, server: Server, results: socket.socket, output_fd: int, token: str) -> None:
+        self.server = server
+        self.hello: Hello | None = None
+        self.status: int | None = None
+        self.is_idle = self.timed_out = self.flooded = self.server_ended = False
+        self.output_tail = ""
+        self._socket, self._output_fd, self._lines = results, output_fd, Lines(token)
+        self._socket.settimeout(START_LIMIT_S)
+
+    def run(
+        self, request: Request, cancelled: threading.Event, copied: tuple[str, str] = ("", "")
+    ) -> Generator[Message]:
+        """Send a request; yield the messages until all its jobs have ended, the process ends or is silent too long.
+
+        What it says of the folder `copied[0]` is said of `copied[1]`.
+        """
+        self.is_idle = False
+        output_bytes = received_bytes = 0
+        limit_s = request["time_limit_s"]
+        longest_s = START_LIMIT_S + (len(request["jobs"]) + 5) * (limit_s + GRACE_S)
+        with contextlib.suppress(OSError):  # it ended before it read the request; its end says why
+            self._socket.sendall(json.dumps(request, default=vars).encode("utf-8") + b"\n")
+        began = last_message = time.monotonic()
+        with selectors.DefaultSelector() as pipes:
+            pipes.register(self._socket, selectors.EVENT_READ)
+            pipes.register(self._output_fd, selectors.EVENT_READ)
+            while not (self.is_idle or self.timed_out or self.flooded or cancelled.is_set()):
+                for key, _ in pipes.select(0.0 if self.status is not None else 0.25):
+                    if key.fileobj is self._socket:
+                        data = self._receive()
+                        received_bytes += len(data)
+                        yield from self._take(data, copied)
+                        last_message = time.monotonic()  # what the host does with a message is not the worker's time
+                    else:
+                        data = os.read(key.fd, _PIECE_BYTES)
+                        output_bytes += len(data)
+                        text = self.output_tail + data.decode("utf-8", "replace")
+                        self.output_tail = (text.replace(*copied) if copied[0] else text)[-_TAIL_BYTES:]
+                        self.flooded = output_bytes > MOST_OUTPUT_BYTES
+                    if not data:
+                        pipes.unregister(key.fileobj)
+                if self.status is not None and not _is_readable(self._output_fd, pipes):
+                    return
+                patience_s = limit_s + GRACE_S if self.hello is not None else max(limit_s, START_LIMIT_S)
+                now = time.monotonic()
+                is_late = now - last_message > patience_s or now - began > longest_s
+                self.timed_out = is_late or received_bytes > _MOST_RESULT_BYTES
+
+    def is_waiting(self) -> bool:
+        """Whether it still waits for a request; what it sends meanwhile is its end."""
+        return self.is_idle and not select.select([self._socket], [], [], 0)[0]
+
+    def end(self, patience_s: float = GRACE_S) -> None:
+        """Let it end by itself for so long, then have it end its family."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        self._await_end(patience_s)
+        if self.hello is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if self.status is None:
+                    os.kill(self.hello.pid, signal.SIGTERM)
+                    self._await_end(GRACE_S)
+                os.killpg(self.hello.pid, signal.SIGKILL)  # its guard is gone if a target killed it
+        self._socket.close()
+        os.close(self._output_fd)
+
+    def _await_end(self, patience_s: float) -> None:
+        deadline = time.monotonic() + patience_s
+        while self.status is None and select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            for _ in self._take(self._receive(), ("", "")):
+                pass
+
+    def _receive(self) -> bytes:
+        try:
+            return self._socket.recv(_PIECE_BYTES)
+        except OSError:
+            return b""
+
+    def _take(self, data: bytes, copied: tuple[str, str]) -> Iterator[Message]:
+        """Decode what was received, keep what concerns the process, and yield the rest."""
+        if not data and self.status is None:
+            self.status, self.server_ended = -signal.SIGKILL, True  # a server ends its workers with it
+        copy, original = (json.dumps(path)[1:-1].encode("ascii") for path in copied)
+        for line in self._lines.feed(data):
+            message = decode(line.replace(copy, original) if copy else line)
+            if isinstance(message, Ended):
+                self.status = message.status
+            elif isinstance(message, Idle):
+                self.is_idle = True
+            elif isinstance(message, Hello):
+                self.hello = self.hello or message  # the first one comes before anything of a target
+            else:
+                yield message
+
+
+def _is_readable(fd: int, pipes: selectors.BaseSelector) -> bool:
+    return fd in pipes.get_map() and bool(select.select([fd], [], [], 0)[0])
+
+
+@dataclass
+class Server:
+    """The server of one interpreter, started for its first worker and again if it has ended."""
+
+    interpreter: str
+    environment: Mapping[str, str]
+    _channel: socket.socket | None = None
+    _process: subprocess.Popen[bytes] | None = None
+    _scratch: tuple[Path, int] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def fork(self, jobs: Sequence[Mapping[str, Any]]) -> Worker:
+        """Start a worker; `jobs` say what is imported before the fork. Raises OSError if the interpreter cannot start.
+
+        If the server has ended, the worker has ended, too.
+        """
+        needs = [{name: job[name] for name in _SAY_NEEDS if name in job} for job in jobs]
+        needs = [need for number, need in enumerate(needs) if need not in needs[:number]]
+        token = new_token()
+        line = json.dumps({"token": token, "jobs": needs}).encode("ascii") + b"\n"
+        (ours, theirs), (output_read, output_write) = socket.socketpair(), os.pipe()
+        worker = Worker(self, ours, output_read, token)
+        try:
+            with self._lock, theirs:
+                for _ in range(2):
+                    try:
+                        socket.send_fds(self.start(), [line], [theirs.fileno(), output_write])
+                        break
+                    except (BrokenPipeError, ConnectionResetError):
+                        self.close()
+        except BaseException:
+            worker.end(0.0)
+            raise
+        finally:
+            os.close(output_write)
+        return worker
+
+    def start(self) -> socket.socket:
+        """Start the interpreter outside any checkout, in a session of its own, unless it runs; return its channel."""
+        if self._channel is None:
+            environment, (ours, theirs) = self.environment_of_workers(), socket.socketpair()
+            command = [self.interpreter, *FLAGS, str(ENTRY), str(theirs.fileno())]
+            with theirs, contextlib.ExitStack() as on_failure:
+                on_failure.enter_context(ours)
+                self._process = start_or_retry(
+                    lambda: subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/",
+                        env=environment, start_new_session=True, pass_fds=(theirs.fileno(),),
+                    )
+                )  # fmt: skip
+                on_failure.pop_all()
+            self._channel = ours
+        return self._channel
+
+    def why_ended(self) -> tuple[bool, int, str]:
+        """End a server that gave no worker: whether Python ran our code, its exit code, and what it printed."""
+        with self._lock:
+            channel, process = self._channel, self._process
+            if channel is None or process is None or process.stdout is None:
+                return False, -signal.SIGKILL, ""
+            has_begun = bool(select.select([channel], [], [], 0)[0] and channel.recv(1, socket.MSG_PEEK))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=1.0)
+            printed = (
+                os.read(process.stdout.fileno(), _PIECE_BYTES) if select.select([process.stdout], [], [], 0)[0] else b""
+            )
+            self.close()
+            return has_begun, process.returncode, printed.decode("utf-8", "replace")[-_TAIL_BYTES:]
+
+    def close(self) -> None:
+        """End the interpreter, and with it every worker that still runs."""
+        if self._channel is not None:
+            self._channel.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+        if self._scratch is not None:
+            scratch.remove_scratch(*self._scratch)
+        self._channel = self._process = self._scratch = None
+
+    def environment_of_workers(self) -> dict[str, str]:
+        """The environment of each worker, with a folder for temporary files that ends with this server.
+
+        The audited code leaves files there, and so does torch's compiler.
+        """
+        self._scratch = self._scratch or scratch.make_scratch()
+        folder = str(self._scratch[0])
+        return {**self.environment, "TMPDIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
+
+
+class KeptWorkers:
+    """Workers that have loaded modules and wait for the next request about them; all end with the block.
+
+    At most four wait, each holds what its module holds; the one that has waited longest ends first.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[tuple[object, Worker]] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> KeptWorkers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._idle:
+            self._idle.pop()[1].end()
+
+    def take(self, loaded: object) -> Worker | None:
+        """Return a worker that waits with these modules and is no longer kept; None if there is none."""
+        with self._lock:
+            found = next((one for one in self._idle if one[0] == loaded), None)
+            if found is None:
+                return None
+            self._idle.remove(found)
+        if found[1].is_waiting():
+            return found[1]
+        found[1].end()
+        return None
+
+    def keep(self, loaded: object, worker: Worker) -> None:
+        """Keep a worker that waits."""
+        with self._lock:
+            self._idle.append((loaded, worker))
+            surplus = self._idle.pop(0)[1] if len(self._idle) > 4 else None
+        if surplus is not None:
+            surplus.end()
+
+
+# A matrix has an interpreter for each of its arms, and each server takes 300 MB; two are in use at once.
+_MOST_SERVERS = 4
+_SERVERS: dict[tuple[str, tuple[tuple[str, str], ...]], Server] = {}
+_SERVERS_LOCK = threading.Lock()
+
+
+def server_for(interpreter: str, environment: Mapping[str, str]) -> Server:
+    """The one server of this interpreter in this environment; of too many, the one unused for longest ends."""
+    key = (interpreter, tuple(sorted(environment.items())))
+    with _SERVERS_LOCK:
+        server = _SERVERS.pop(key, None) or Server(interpreter, dict(environment))
+        while len(_SERVERS) >= _MOST_SERVERS:
+            _SERVERS.pop(next(iter(_SERVERS))).close()
+        return _SERVERS.setdefault(key, server)
+
+
+@atexit.register
+def end_servers() -> None:
+    """End every server; the next worker starts one again."""
+    with _SERVERS_LOCK:
+        while _SERVERS:
+            _SERVERS.popitem()[1].close()

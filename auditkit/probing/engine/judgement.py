@@ -1,0 +1,74 @@
+"""A probe's verdict on its measurements: judging runs its file."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.severity import Occurs, meant
+from auditkit.probing.engine.catalog import load_module
+
+_STDOUT = threading.Lock()
+
+
+@contextlib.contextmanager
+def stdout_is_stderr() -> Iterator[None]:
+    """Print on stderr what a probe's own code prints: stdout may hold a document.
+
+    One thread at a time: of two that overlap, the second would restore the first one's stderr for good.
+    """
+    with _STDOUT, contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+class JudgingFailedError(Exception):
+    """`judge` raised, or returned something that is no verdict."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a probe's `judge` says; what it leaves out is as its `PROBE` says. A severity outweighs the two words."""
+
+    outcome: Outcome
+    message: str
+    severity: Severity | None = None
+    breaks: str = ""
+    occurs: Occurs | None = None
+    law: str = ""
+
+
+def judge(probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping[str, Any]) -> Judgement:
+    """The probe's verdict. Raises JudgingFailedError."""
+    try:
+        with stdout_is_stderr():
+            said = load_module(probe).judge(measurements, policy)
+    except (Exception, SystemExit) as error:
+        raise JudgingFailedError(f"{type(error).__name__}: {error}") from error
+    return _verdict(said)
+
+
+def _verdict(said: Any) -> Judgement:
+    try:
+        severity, breaks, occurs = (said.get(name) for name in ("severity", "breaks", "occurs"))
+        if breaks:
+            meant(breaks, clips=False)
+        verdict = Judgement(
+            outcome=Outcome(said["outcome"]),
+            message=said["message"],
+            severity=Severity(severity) if severity else None,
+            breaks=breaks or "",
+            occurs=Occurs(occurs) if occurs else None,
+            law=said.get("law", ""),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise JudgingFailedError(f"no verdict, but {said!r}: {type(error).__name__}: {error}") from error
+    if not isinstance(verdict.message, str) or not verdict.message or not isinstance(verdict.law, str):
+        raise JudgingFailedError(f"a verdict needs a message as text: {said!r}")
+    return verdict

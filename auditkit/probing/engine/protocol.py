@@ -1,0 +1,266 @@
+"""What travels between the host and a worker: a request, then one message a line until the worker ends.
+
+`worker/serve/messages.py` is the other end. `decode` is the whole validation of a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
+
+from auditkit.model.enums import Evidence, Reason
+
+Plan = Mapping[str, Any]
+"""How a target is fed, found by the worker and sent back to it as it came. `PlanFields` are what the host reads."""
+
+
+class TorchCalls(TypedDict):
+    """torch's own functions that a target calls, with the arguments they got; the (file, line)s to blame for them."""
+
+    functions: Mapping[str, Mapping[str, Any]]
+    lines: Sequence[Sequence[Any]]
+
+
+# --- what the host sends ---
+
+
+class Job(TypedDict):
+    """A job for one child process; `kind` is `plan`, `probe` or `selfcheck`, which need what they need.
+
+    `plan` is one that is known already. `imports` are parts of torch that are imported before the process is forked.
+    """
+
+    id: str
+    kind: str
+    path: NotRequired[str]
+    forms: NotRequired[str]
+    instrument: NotRequired[str]
+    device: NotRequired[str]
+    devices: NotRequired[list[str]]
+    contracts: NotRequired[list[str]]
+    options: NotRequired[Mapping[str, Any]]
+    target: NotRequired[Mapping[str, Any] | None]
+    plan: NotRequired[Plan]
+    imports: NotRequired[list[str]]
+
+
+class BlockRequest(TypedDict):
+    """A block of a file: the `tree` of its function, and the `names` that the file has to define; or why not.
+
+    `name` is `function#statement`, without a function at module level.
+    """
+
+    file: str
+    name: str
+    names: NotRequired[list[str]]
+    tree: NotRequired[Any]
+    missing: NotRequired[str]
+
+
+class Request(TypedDict):
+    """One request to a worker: `modules` are loaded once, and then `jobs` run.
+
+    `is_audit` tells the jobs of one target from trials. `blocks` are the blocks among the targets, by their calls.
+    `auto_device` lets the worker take CUDA if it finds it. `rungs` are the ways to load a module that are tried in
+    turn; without them those that make sense for it.
+    """
+
+    is_audit: bool
+    modules: list[str]
+    checkout: str
+    import_roots: list[str]
+    jobs: list[Job]
+    blocks: Mapping[str, BlockRequest]
+    auto_device: bool
+    time_limit_s: float
+    rungs: list[str]
+
+
+# --- what the worker sends ---
+
+Scalar = int | float | str | bool | None
+
+
+class _Message(msgspec.Struct, tag_field="type"):
+    """A message; its tag is the value of `type`."""
+
+
+class Hello(_Message, tag="hello"):
+    """The worker of an interpreter with torch begins."""
+
+    pid: int
+    python: str
+    torch: str
+    executable: str
+    platform: str
+    cuda: bool
+
+
+class LoadedBy(msgspec.Struct, kw_only=True):
+    """By which rung a target was loaded, what stands in for something absent, and why not as its package."""
+
+    rung: str = ""
+    placeholders: tuple[str, ...] = ()
+    package_error: str = ""
+
+    def describe(self) -> list[str]:
+        """Half sentences on what differs from importing the target as it is; empty if nothing does."""
+        how = {
+            "file": "loaded without its package's __init__",
+            "cut_out": "cut out of its file, of which nothing else ran",
+        }
+        named = ", ".join(self.placeholders)
+        return [
+            *([how[self.rung]] if self.rung in how else []),
+            *([f"empty stand-ins were imported for what is not there: {named}"] if named else []),
+        ]
+
+
+class Loaded(LoadedBy, tag_field="type", tag="loaded"):
+    """The modules are loaded. `why` says why their process cannot be forked: then each job loads its target."""
+
+    why: str = ""
+
+
+class Failure(msgspec.Struct):
+    """Why there is no result; `missing` are the modules that the target imports and that are not installed."""
+
+    reason: Reason
+    message: str
+    hint: str = ""
+    missing: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """The message with its hint."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class LoadError(Failure, tag_field="type", tag="load_error"):
+    """torch or a target's module cannot be loaded."""
+
+
+class Failed(Failure, tag_field="type", tag="failed"):
+    """A job failed by its own words."""
+
+
+class Idle(_Message, tag="idle"):
+    """All jobs of the request have ended."""
+
+
+class Ended(_Message, tag="ended"):
+    """The worker has ended with an exit code; a negative one is a signal."""
+
+    status: int
+
+
+class Start(_Message, tag="start"):
+    job: str
+
+
+class Planned(LoadedBy, tag_field="type", tag="plan"):
+    plan: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        msgspec.convert(self.plan, PlanFields)
+
+
+class Measured(_Message, tag="measurement"):
+    name: str
+    value: Scalar | list[Scalar]
+    unit: str
+    case: dict[str, Scalar | list[Scalar]] = {}
+    evidence: Evidence = Evidence.MEASURED
+
+
+class Place(msgspec.Struct):
+    """A line; `folder` is where `file` lies, "" for the checkout."""
+
+    file: str
+    line: int
+    function: str
+    folder: str
+
+
+class Located(_Message, tag="location"):
+    location: Place | None
+
+
+class Noted(_Message, tag="note"):
+    text: str
+
+
+class Device(_Message, tag="device"):
+    name: str
+
+
+class Took(_Message, tag="took"):
+    seconds: float
+
+
+class Checked(_Message, tag="checked"):
+    """An instrument read its toy."""
+
+
+class NotApplicable(_Message, tag="not_applicable"):
+    """The probe does not apply to this target."""
+
+    message: str
+
+
+class Unavailable(_Message, tag="unavailable"):
+    """The probe cannot run on this machine."""
+
+    message: str
+    reason: Reason | None = None
+
+
+class End(_Message, tag="end"):
+    """The child of a job has ended; a `reason` says that it did not end by itself."""
+
+    output_bytes: int
+    reason: Reason | None = None
+    message: str = ""
+
+
+OfJob = (
+    Planned | Measured | Located | Noted | Device | Took | Checked | NotApplicable | Unavailable | Failed | LoadError
+    | End
+)  # fmt: skip
+Message = Hello | Loaded | Idle | Ended | Start | OfJob
+
+
+class _Feed(msgspec.Struct):
+    takes: str
+    setup: str | None
+
+
+class _Role(msgspec.Struct):
+    path: str
+
+
+class PlanFields(msgspec.Struct):
+    """The types of what the host reads of a plan."""
+
+    feed: _Feed
+    contract: str
+    answer_kind: str
+    fields: dict[str, str]
+    roles: dict[str, _Role]
+    clips: bool = False
+    filled: dict[str, Any] = {}
+    device: str = "cpu"
+    others: dict[str, Any] = {}
+    torch_calls: dict[str, Any] = {}
+
+
+_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+def decode(line: bytes) -> Message:
+    """Return the message in a line that a worker sent; for one that is no message a failure of the current job."""
+    try:
+        return _DECODER.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return Failed(reason=Reason.PROTOCOL, message=f"the worker sent a message that is none: {str(error)[:200]}")

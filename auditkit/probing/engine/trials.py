@@ -1,0 +1,229 @@
+"""Try candidates for real: which of them can be fed, how, and what they return."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from auditkit.model.codec import Record
+from auditkit.model.enums import ASKED_FOR, Contract, Reason, Takes
+from auditkit.model.runs.target import Target
+from auditkit.probing.engine import protocol
+from auditkit.probing.engine.fork_servers import KeptWorkers
+from auditkit.probing.engine.protocol import Failure, LoadedBy
+from auditkit.probing.engine.runner import in_parallel
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.engine.session import Job, Session, module_of
+from auditkit.probing.find.candidates import Candidate
+from auditkit.worker.serve.rungs import OF_BLOCKS
+from auditkit.worker.steps.roles import IMPORTED_BY_STEPS
+
+TRIAL_TIME_LIMIT_S = 30.0
+_WANTED = re.compile(r"--argument (?!NAME=)(\S+)=VALUE")
+_UNFIT = re.compile(r"nothing is known to fit (?:its arguments|what it reads:) ([\w, ]+)")
+_PLAIN_VALUES: tuple[Any, ...] = (None, 1.0, {})
+"""What a command line can give and what most often does: no group or logger, a limit, no settings."""
+_MOST_REMEDIED, _MOST_ARGUMENTS = 20, 3
+_PARALLEL_WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Trial(
+    Record,
+    keys="call=target.call works contract=target.contract takes=target.takes finish=target.finish setup=target.setup "
+    "message",
+):
+    """What trying a candidate showed: a target that works with its plan, or the reason why none does.
+
+    `missing` are the modules that it imports and nobody has; `remedy` are arguments that make it answer, which were
+    tried; `loaded_by` is how one that works was loaded.
+    """
+
+    candidate: Candidate
+    target: Target
+    plan: protocol.Plan | None = None
+    reason: Reason | None = None
+    message: str = ""
+    missing: tuple[str, ...] = ()
+    remedy: Mapping[str, Any] = field(default_factory=dict)
+    loaded_by: LoadedBy = field(default_factory=LoadedBy)
+
+    @property
+    def works(self) -> bool:
+        return self.plan is not None
+
+    @property
+    def may_be_guessed_again(self) -> bool:
+        """Whether another guess may do better: what cannot be loaded is loaded by none."""
+        return not (self.works or (self.reason is not None and self.reason.is_not_loaded))
+
+
+def try_candidates(
+    candidates: Sequence[Candidate],
+    setting: Setting,
+    progress: Callable[[str], None] | None = None,
+    imports: Sequence[str] = (),
+) -> list[Trial]:
+    """One trial for each candidate, in order; its other guesses are tried where the first one fails.
+
+    Nothing here judges: a trial only finds a way to feed the function that gives a result. Those of one package are
+    tried together, so that it is imported once, and so are all blocks; two packages at a time. `imports` are parts of
+    torch that several of their files need.
+    """
+    packages: dict[str, list[int]] = {}
+    for index, candidate in enumerate(candidates):
+        module = module_of(candidate.call)
+        package = module.partition(".")[0] if not module.endswith(".py") else module
+        packages.setdefault(OF_BLOCKS if module.endswith(OF_BLOCKS) else package, []).append(index)
+    with KeptWorkers() as kept:
+        limit_s = min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)
+        trials = _Trials(
+            candidates, replace(setting, time_limit_s=limit_s, kept=setting.kept or kept), progress, imports
+        )
+        in_parallel(trials.settle, packages.values(), _PARALLEL_WORKERS, setting.cancelled)
+    return [trials.done[index] for index in range(len(candidates))]
+
+
+class _Trials:
+    """The candidates of a checkout and what trying them showed; each call of `settle` is about one package."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        setting: Setting,
+        progress: Callable[[str], None] | None,
+        imports: Sequence[str],
+    ) -> None:
+        self._candidates, self._setting, self._progress = candidates, setting, progress
+        has_steps = any(each.contract_guess is Contract.TRAIN_STEP for each in candidates)
+        self._imports = [*imports, *([IMPORTED_BY_STEPS] if has_steps else [])]
+        self._loaded_together: dict[str, tuple[str, ...]] = {}
+        self._imported_for_each: set[str] = set()
+        self.done: dict[int, Trial] = {}
+
+    def settle(self, indices: Sequence[int]) -> None:
+        """Try some candidates of one package: as they were guessed, then in other ways, then with plain arguments."""
+        guesses = {index: _variants(self._candidates[index]) for index in indices}
+        for attempt in range(max(map(len, guesses.values()))):
+            waiting = [index for index in indices if index not in self.done or self.done[index].may_be_guessed_again]
+            asked = [(index, guesses[index][attempt]) for index in waiting if attempt < len(guesses[index])]
+            for index, trial in self._try(asked):
+                if trial.works or index not in self.done:
+                    self.done[index] = trial
+        cheap = (index for index in indices if module_of(guesses[index][0].call) not in self._imported_for_each)
+        self._remedy([index for index in cheap if index < _MOST_REMEDIED and _wanted(self.done[index])])
+
+    def _remedy(self, indices: Sequence[int]) -> None:
+        """Find plain values for the arguments that these want by their own words, one argument after the other."""
+        last = {index: (self.done[index], dict(self.done[index].target.arguments)) for index in indices}
+        for _ in range(_MOST_ARGUMENTS):
+            asked = [
+                (index, replace(self.done[index].target, arguments={**given, _wanted(trial): value}))
+                for index, (trial, given) in last.items()
+                for value in _PLAIN_VALUES
+            ]
+            last = {}
+            for index, trial in self._try(asked):
+                given = dict(trial.target.arguments)
+                if trial.works and not self.done[index].remedy:
+                    self.done[index] = replace(self.done[index], remedy=given)
+                elif index not in last and _wanted(trial) not in ("", *given):
+                    last[index] = (trial, given)
+            last = {index: tried for index, tried in last.items() if not self.done[index].remedy}
+
+    def _try(self, asked: Sequence[tuple[int, Target]]) -> list[tuple[int, Trial]]:
+        """A trial of each target, all of one package, with the number of its candidate."""
+        if not asked:
+            return []
+        jobs: list[protocol.Job] = []
+        for position, (index, target) in enumerate(asked):
+            order = [takes.value for takes in self._candidates[index].takes_guesses]
+            # The contract of a collector of gradients shows in its result; other contracts have to be named.
+            contract = target.contract.value if target.contract in ASKED_FOR else None
+            request = {**vars(target), "contract": contract, "takes_order": order}
+            jobs.append({"id": str(position), "kind": "plan", "target": request, "imports": self._imports})
+
+        def started(position: str) -> None:
+            if self._progress is not None:
+                self._progress(asked[int(position)][1].call)
+
+        settled = self._settle(jobs, started)
+        return [
+            (index, _trial(self._candidates[index], target, settled[position]))
+            for position, (index, target) in enumerate(asked)
+        ]
+
+    def _settle(self, jobs: Sequence[protocol.Job], started: Callable[[str], None]) -> dict[int, Job]:
+        """The trials by the number that is their id; what one way to load does not load is loaded in the next."""
+        settled: dict[int, Job] = {}
+        waiting, together = list(jobs), tuple(dict.fromkeys(map(_module_of_job, jobs)))
+        while waiting:
+            groups: dict[tuple[str, ...], list[protocol.Job]] = {}
+            for job in waiting:
+                module = _module_of_job(job)
+                groups.setdefault(self._loaded_together.get(module, together), []).append(job)
+            unloaded = []
+            for modules, of_group in groups.items():
+                found, is_refused = _run(self._setting, modules, of_group, started)
+                settled |= found
+                self._imported_for_each.update(modules if is_refused and len(modules) == 1 else ())
+                is_apart = is_refused and len(modules) > 1
+                failed = [job for job in of_group if is_apart or not _is_loaded(found[int(job["id"])])]
+                self._loaded_together |= {_module_of_job(job): modules for job in of_group if job not in failed}
+                unloaded += failed if len(modules) > 1 else []
+            is_progress = len(unloaded) < len(waiting)
+            together = tuple(dict.fromkeys(map(_module_of_job, unloaded)))
+            if not is_progress:
+                self._loaded_together |= {module: (module,) for module in together}
+            waiting = unloaded
+        return settled
+
+
+def _module_of_job(job: protocol.Job) -> str:
+    target = job["target"]
+    assert target is not None
+    return module_of(str(target["call"]))
+
+
+def _is_loaded(job: Job) -> bool:
+    return job.failure is None or not job.failure.reason.is_not_loaded
+
+
+def _run(
+    setting: Setting, modules: Sequence[str], jobs: Sequence[protocol.Job], started: Callable[[str], None]
+) -> tuple[dict[int, Job], bool]:
+    """The trials of some modules' targets, and whether importing them left nothing to fork; then one is tried so."""
+    session = Session(setting, jobs, modules=modules)
+    settled = {int(job.id): job for job in session.jobs(started)}
+    return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}, bool(
+        session.apart
+    )
+
+
+def _wanted(trial: Trial) -> str:
+    """The argument that a target lacks by what trying or reading it says; "" where that is not what stops it."""
+    if trial.reason is not Reason.CANNOT_FEED:
+        return ""
+    named = _WANTED.findall(trial.message)
+    read = (name for names in _UNFIT.findall("; ".join(trial.candidate.obstacles)) for name in names.split(", "))
+    return next((name for name in (*named, *read) if name not in trial.target.arguments), "")
+
+
+def _variants(candidate: Candidate) -> list[Target]:
+    """The target as guessed, then with each other finishing step, then without one; fed in any way."""
+    base = replace(candidate.as_target(), takes=None)
+    finishes: list[str | None] = [*candidate.finish_candidates, None]
+    return [replace(base, finish=finish) for finish in finishes]
+
+
+def _trial(candidate: Candidate, target: Target, job: Job) -> Trial:
+    plan = job.plan
+    if plan is None:
+        failure = job.failure or Failure(Reason.PROTOCOL, "the worker ended before it was tried")
+        # The report names what to install once for the whole checkout.
+        message = failure.message if failure.missing else failure.describe()
+        return Trial(candidate, target, None, failure.reason, message, failure.missing)
+    found = replace(target, takes=Takes(plan["feed"]["takes"]), contract=Contract(plan["contract"]))
+    return Trial(candidate, replace(found, setup=plan["feed"]["setup"] or found.setup), plan, loaded_by=job.loaded_by)

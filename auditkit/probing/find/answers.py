@@ -1,0 +1,114 @@
+"""What shape a function's result has, and which keys it holds: hints read from its source."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from auditkit.probing.find.gradient_flow import GradientFlow
+from auditkit.probing.find.gradient_names import is_about_figures, is_finite_check
+from auditkit.probing.source.modules import Class, Function, dotted_name, is_constant, targets_of, text_in
+
+
+def values_of(function: Function, value: ast.expr) -> list[ast.expr]:
+    """A returned expression, and what its name was given before."""
+    name = dotted_name(value)
+    given = [getattr(node, "value", None) for node in function.nodes if name in map(dotted_name, targets_of(node))]
+    return [value, *(item for item in given if name and isinstance(item, ast.expr))]
+
+
+def literal_keys(function: Function, value: ast.expr) -> list[str]:
+    """The text keys of a returned dict: written where it is returned, or stored under its name before."""
+    name = dotted_name(value)
+    dicts = [node for node in (*ast.walk(value), *values_of(function, value)[1:]) if isinstance(node, ast.Dict)]
+    keys = [text_in(item) for node in dicts for item in node.keys]
+    stored = (target for node in function.nodes for target in targets_of(node) if isinstance(target, ast.Subscript))
+    keys += [text_in(target.slice) for target in stored if name and dotted_name(target.value) == name]
+    return list(dict.fromkeys(filter(None, keys)))
+
+
+def consumed_keys(function: Function, name: str) -> list[str]:
+    """The text keys that a function demands of its parameter `name`: `stats["n"]`, not `stats.get("n")`."""
+    read = (node for node in function.nodes if isinstance(node, ast.Subscript) and dotted_name(node.value) == name)
+    return list(dict.fromkeys(filter(None, (text_in(node.slice) for node in read))))
+
+
+def returns_several(function: Function, value: ast.expr, record: Class | None) -> bool:
+    """Whether a returned expression is a mapping, a record or a sequence rather than one number."""
+    containers = ast.Dict | ast.DictComp | ast.Tuple | ast.List | ast.ListComp
+    made = values_of(function, value)
+    return record is not None or any(
+        isinstance(item, containers)
+        or (isinstance(item, ast.Call) and dotted_name(item.func).rpartition(".")[2] in ("dict", "list", "defaultdict"))
+        for item in made
+    )
+
+
+def annotated_scalar(function: Function) -> bool | None:
+    """Whether the return annotation says one number (True), several (False), or nothing clear (None)."""
+    if function.node.returns is None:
+        return None
+    annotation = ast.unparse(function.node.returns).strip("'\"")
+    words = set(re.findall(r"\w+", annotation))
+    if words and words <= {"float", "int", "bool", "None", "Tensor", "torch", "Optional", "Union", "typing"}:
+        return True
+    return False if words & {"dict", "Dict", "Mapping", "tuple", "Tuple", "list", "List"} else None
+
+
+def return_flags(function: Function) -> list[str]:
+    """Boolean parameters with default False under which the function returns something else."""
+    flags = [name for name, default in function.defaults.items() if is_constant(default, False)]
+    return [name for name in flags if any(_returns_under(node, name) for node in function.nodes)]
+
+
+def _returns_under(node: ast.AST, flag: str) -> bool:
+    """Whether a branch under the flag, or under its opposite, returns a value."""
+    test = node.test if isinstance(node, ast.If | ast.IfExp) else None
+    if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
+        test = node.value.test
+    elif not isinstance(node, ast.If) or not any(isinstance(item, ast.Return) and item.value for item in node.body):
+        return False
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    return test is not None and dotted_name(test.operand if isinstance(test, ast.UnaryOp) and negated else test) == flag
+
+
+def default_returns(function: Function) -> list[ast.expr]:
+    """What comes back with every flag at its default: the returned expressions but those under a flag."""
+    flagged = {
+        id(inner)
+        for flag in return_flags(function)
+        for node in function.nodes
+        if isinstance(node, ast.If) and dotted_name(node.test) == flag
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    returns = (node for node in function.nodes if isinstance(node, ast.Return) and id(node) not in flagged)
+    return [node.value for node in returns if node.value is not None]
+
+
+def flag_value(function: Function, flag: str) -> ast.expr | None:
+    """What comes back first with the flag set."""
+    for node in function.nodes:
+        if isinstance(node, ast.If) and dotted_name(node.test) == flag:
+            for item in node.body:
+                if isinstance(item, ast.Return):
+                    return item.value
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp) and _returns_under(node, flag):
+            return node.value.body
+    return None
+
+
+def tells_flags(function: Function, flow: GradientFlow) -> bool:
+    """Whether the result is a flag or a count of NaN, infinity or zeros, not a norm.
+
+    Every reduction is such a check, or the function's name says so: `check_overflow` by a norm.
+    """
+    kept = [re.sub(r"\W", "_", name).strip("_") for name in flow.stores]
+    return is_finite_check(function.name) or flow.tells_flags or (bool(kept) and all(map(is_finite_check, kept)))
+
+
+def stores_norm(flow: GradientFlow) -> bool:
+    """Whether what it keeps are norms, and nothing else of gradients."""
+    others = (is_finite_check(name) or is_about_figures(name.replace(".", "_")) for name in flow.reductions)
+    is_norm = any("norm" in name for name in flow.reductions)
+    return bool(flow.stores) and not flow.reports and not (is_norm and any(others))

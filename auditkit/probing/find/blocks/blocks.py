@@ -1,0 +1,207 @@
+"""Blocks: statements that compute a statistic of gradients, limit or check them, where no function can be called.
+
+Most trainers hold their norm or clip in the middle of a loop. A block is read as the function that its statements
+would be: what it reads becomes parameters, what is read behind it its answer.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from auditkit.errors import nearest_names
+from auditkit.model.runs.target import TRAINING_STEP, split_call
+from auditkit.probing.find.blocks.bodies import Body, function_of, handed_on_body, is_handed_over
+from auditkit.probing.find.blocks.marks import Scope, Suite, own_statements, suites_of
+from auditkit.probing.find.blocks.runs import Run, find_runs, handed_on
+from auditkit.probing.find.blocks.training_calls import TrainingCalls
+from auditkit.probing.find.blocks.training_loops import MAY_TRAIN, training_loops
+from auditkit.probing.fix.local_names import names_of
+from auditkit.probing.source.modules import Class, Function, FunctionNode, Module
+from auditkit.probing.source.python_files import PythonFiles
+
+_MOST_NAMED = 3
+_MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})
+_SETS_NAMES = re.compile(r"\b(exec|globals|setattr)\(")
+_OF_ALL_GRADIENTS = re.compile(r"norm|nan|inf|finite|overflow|clip")
+_MAY_HOLD_BLOCKS = re.compile(r"grad(?<!no_grad)(?<!requires_grad)(?<!enable_grad)(?<!zero_grad)(_norm)?\b")
+
+
+@dataclass(eq=False)
+class Block(Function):
+    """A run of statements as a function: `node` is the function that they make, with the file's own lines.
+
+    `qualified_name` is `function#statement`, without a function at module level. `holder` is the function around
+    it, None there; `statements` are those of the file, without the constants and imports that `node` begins with.
+    `names` are what the file's module has to define, `around` all functions that it is in.
+    """
+
+    holder: Function | None = None
+    around: tuple[FunctionNode, ...] = ()
+    statements: tuple[ast.stmt, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def call(self) -> str:
+        return f"{self.module.file}:{self.qualified_name}"
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """The first and the last line of its statements."""
+        return self.node.lineno, self.node.end_lineno or self.node.lineno
+
+    @property
+    def ends_its_function(self) -> bool:
+        """Whether its last statement is a `return` of the function around it."""
+        return isinstance(self.statements[-1], ast.Return)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of its function that are its result; none where it ends its function, or limits alone."""
+        answer = self.node.body[-1]
+        value = answer.value if isinstance(answer, ast.Return) and not self.ends_its_function else None
+        parts = value.values if isinstance(value, ast.Dict) else [value]
+        return tuple(ast.unparse(part) for part in parts if isinstance(part, ast.Name | ast.Attribute))
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is a training step, and no statistic of gradients."""
+        return self.qualified_name.partition("#")[2].partition(".")[0] == TRAINING_STEP
+
+    @property
+    def place(self) -> str:
+        """The qualified name of the function around it, "" at module level."""
+        return self.qualified_name.partition("#")[0]
+
+
+def blocks_of(module: Module) -> list[Block]:
+    """Every block of a file in its order; a second one of the same name in one function is `name.2`."""
+    return sorted([*blocks_of_gradients(module), *blocks_that_train(module)], key=lambda block: block.node.lineno)
+
+
+def blocks_of_gradients(module: Module) -> list[Block]:
+    """The blocks of a file that compute a statistic of gradients, limit or check them."""
+    if not _MAY_HOLD_BLOCKS.search("\n".join(module.lines)):
+        return []
+    return sorted((block for scope in _scopes(module) for block in _blocks_in(scope)), key=lambda one: one.node.lineno)
+
+
+def blocks_that_train(module: Module) -> list[Block]:
+    """The training steps of a file that are no functions."""
+    if not MAY_TRAIN.search("\n".join(module.lines)):
+        return []
+    calls, found = TrainingCalls(module), list[Block]()
+    for scope in _scopes(module):
+        loops = training_loops(scope, calls.inside(scope.owner))
+        found += _named(scope, ((run, TRAINING_STEP, body) for run, body in loops), is_handed_over)
+    return sorted(found, key=lambda one: one.node.lineno)
+
+
+def blocks_at(files: PythonFiles, path: str) -> list[Block]:
+    """The blocks of a file, named by its path below the checkout; none where it is not there or does not parse."""
+    name = files.names.get(files.path / path)
+    module = files.module_of(f"{name}:") if name is not None else None
+    return blocks_of(module) if isinstance(module, Module) and module.file == path else []
+
+
+def block_in_lines(module: Module, call: str, lines: tuple[int, int], outputs: Sequence[str]) -> Block | None:
+    """The statements of some lines as the block `call`, whatever they are; None where no whole statements are there."""
+    _, place, statement = split_call(call)
+    scope = next((one for one in _scopes(module) if one.qualified_name == place), None)
+    if scope is None:
+        return None
+    inside = [each for each in scope.places if lines[0] <= each.lineno and (each.end_lineno or 0) <= lines[1]]
+    if not inside:
+        return None
+    suite = scope.places[inside[0]].suite
+    places = [scope.places[each].index for each in inside if scope.places[each].suite is suite]
+    run = Run(suite, min(places), max(places))
+    return _block(scope, run, statement, Body(run, scope).answering(outputs))
+
+
+def function_or_block(files: PythonFiles, call: str) -> Function | None:
+    """What `call` names: a function of a module, or a block of a file; None where there is none of that name."""
+    file, _, statement = split_call(call)
+    if not statement:
+        return PythonFiles.function(files, call)
+    return next((block for block in blocks_at(files, file) if block.call == call), None)
+
+
+def nearest_blocks(module: Module, call: str) -> list[str]:
+    """The blocks of a file, those that are called most like `call` first."""
+    calls = [block.call for block in blocks_of(module)]
+    return list(dict.fromkeys((*nearest_names(call, calls), *calls)))[:_MOST_NAMED]
+
+
+def undefined_names(block: Block) -> list[str]:
+    """The names that a block reads and that neither its function nor its file sets, as far as reading tells."""
+    tree = block.module.tree
+    if any(item.name == "*" for item in block.module.imports) or _SETS_NAMES.search("\n".join(block.module.lines)):
+        return []
+    known = names_of(tree.body).stores | _MODULE_NAMES
+    declared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    return [name for name in block.names if name not in known | declared]
+
+
+def _scopes(module: Module) -> Iterator[Scope]:
+    top = Scope(module, module.tree.body)
+    yield top
+    yield from _scopes_inside(top, top, module.tree.body, "", None)
+
+
+def _scopes_inside(top: Scope, outer: Scope, body: Suite, prefix: str, owner: Class | None) -> Iterator[Scope]:
+    for node in body:
+        if isinstance(node, FunctionNode):
+            scope = Scope(top.module, node.body, prefix + node.name, node, owner, top, (*outer.functions, node))
+            yield scope
+            yield from _scopes_inside(top, scope, node.body, f"{scope.qualified_name}.", None)
+        elif isinstance(node, ast.ClassDef):
+            inside = top.module.classes.get(prefix + node.name)
+            yield from _scopes_inside(top, outer, node.body, f"{prefix}{node.name}.", inside)
+        else:
+            for suite in suites_of(node):
+                yield from _scopes_inside(top, outer, suite, prefix, owner)
+
+
+def _blocks_in(scope: Scope) -> Iterator[Block]:
+    """The blocks of one scope: first those that handle gradients, then what is done with their norms."""
+    if scope.function is not None and not _MAY_HOLD_BLOCKS.search(scope.function.text):
+        return
+    found: list[tuple[Run, str, list[ast.stmt]]] = []
+    taken = set[ast.stmt]()
+    for run in find_runs(scope):
+        taken.update(each for top in run.statements for each in own_statements(top))
+        made = Body(run, scope).made()
+        found += [(run, *made)] if made is not None else []
+    found += [(each.run, each.name, handed_on_body(each, scope)) for each in handed_on(scope, taken)]
+    # In an optimizer's `step` other names are figures of one tensor, for its update.
+    is_step = scope.node is not None and scope.node.name == "step"
+    yield from _named(scope, (each for each in found if not is_step or _OF_ALL_GRADIENTS.search(each[1])))
+
+
+def _named(
+    scope: Scope, found: Iterable[tuple[Run, str, list[ast.stmt]]], is_given: Callable[[str], bool] = lambda _: False
+) -> Iterator[Block]:
+    """The runs of one scope as blocks: a second one of the same name is `name.2`."""
+    counts = Counter[str]()
+    for run, name, body in found:
+        counts[name] += 1
+        yield _block(scope, run, f"{name}.{counts[name]}" if counts[name] > 1 else name, body, is_given)
+
+
+def _block(
+    scope: Scope, run: Run, statement: str, body: list[ast.stmt], is_given: Callable[[str], bool] = lambda _: False
+) -> Block:
+    node, names = function_of(run, scope, statement.partition(".")[0], body, is_given)
+    return Block(
+        scope.module,
+        f"{scope.qualified_name}#{statement}",
+        node,
+        holder=scope.function,
+        around=scope.functions,
+        statements=tuple(run.statements),
+        names=names,
+    )

@@ -1,0 +1,456 @@
+"""A run of statements as the function that it would be: its parameters, its statements, its result."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from auditkit.probing.find.blocks.marks import Scope, own_nodes, suites_of
+from auditkit.probing.find.blocks.runs import HandedOn, Run, is_calm, is_start, plain_stores
+from auditkit.probing.find.gradient_flow import STATISTICS
+from auditkit.probing.fix.local_names import names_of, parameters
+from auditkit.probing.source.modules import (
+    changed_by,
+    last_name,
+    text_in,
+)
+from auditkit.probing.source.statements import head_of
+from auditkit.worker.steps import roles
+
+CLIP = "clip_grad"
+"""The name of a block that limits gradients and computes no statistic that has one."""
+_SPEAKING = re.compile(r"norm|nan|inf|finite|overflow|stat|grad|health")
+_CHECKS = ("isnan", "isinf", "isfinite")
+RECORDED = "recorded_"
+"""How the names of results begin that the file does not set itself."""
+
+
+class Body:
+    """The statements of a run without what only reports, and with what returns its result."""
+
+    def __init__(self, run: Run, scope: Scope) -> None:
+        self._run, self._scope = run, scope
+        inside = {node for node in own_nodes(run.statements) if isinstance(node, ast.stmt)}
+        outside = [part for each in scope.places if each not in inside for part in head_of(each)]
+        self._read_behind = names_of(outside).loads
+        self._own = frozenset[str]().union(*(names_of(each).stores for each in inside if not suites_of(each)))
+        self._recorded: dict[str, None] = {}
+
+    def made(self) -> tuple[str, list[ast.stmt]] | None:
+        """The block's name and its statements; None where nothing comes of it."""
+        last = self._run.statements[-1]
+        if isinstance(last, ast.Return):
+            body = [kept for each in self._run.statements for kept in self._silent(each)]
+            return self._name_of(last), body
+        outputs = self._outputs()
+        is_limit = any(map(self._scope.limits, self._run.kernels))
+        body = []
+        for statement in self._run.statements:
+            records = self._holds_kernel(statement) and not outputs and not is_limit
+            body += self._with_records(statement, False) if records else self._silent(statement)
+        starts = [_at(self._run.statements[0], f"{name} = []") for name in self._recorded if name.endswith("s_")]
+        outputs = outputs or list(self._recorded)
+        named = [each for each in outputs if _SPEAKING.search(each)]
+        if is_limit and not named:
+            return CLIP, body  # its result is what it leaves in the gradients, not the factor
+        if not outputs:
+            return None
+        name = _plain((named or outputs)[-1])
+        return name if name.strip("_") else self._name_of(last), [*starts, *body, self._answer(outputs)]
+
+    def answering(self, outputs: Sequence[str]) -> list[ast.stmt]:
+        """All statements as they are kept, with these names as their result."""
+        body = [kept for each in self._run.statements for kept in self._silent(each)]
+        return [*body, self._answer(outputs)] if outputs else body
+
+    def _answer(self, outputs: Sequence[str]) -> ast.stmt:
+        if len(outputs) == 1:
+            text = outputs[0]
+        else:
+            text = "{" + ", ".join(f"{_plain(each)!r}: {each}" for each in outputs) + "}"
+        return _at(self._run.statements[-1], f"return {text}", at_end=True)
+
+    def _outputs(self) -> list[str]:
+        """The statistics that the run sets and somebody reads behind it; else the last one that it sets."""
+        found: dict[str, None] = {}
+        for statement in self._run.statements:
+            for name in self._results(statement):
+                found.pop(name, None)
+                found[name] = None
+        return [name for name in found if name in self._read_behind] or list(found)[-1:]
+
+    def _results(self, statement: ast.stmt) -> Iterator[str]:
+        """The statistics that a statement leaves: of a loop those that it adds up, or that are read behind it."""
+        is_loop = isinstance(statement, ast.For)
+        for node in own_nodes([statement]):
+            if not isinstance(node, ast.stmt) or suites_of(node):
+                continue
+            for name in sorted(self._stored(node)):
+                if self._scope.marks.marks.get(name) != STATISTICS:
+                    continue
+                adds_up = not plain_stores(node) or name in names_of(node).loads
+                if not is_loop or adds_up or name in self._read_behind:
+                    yield name
+
+    def _stored(self, node: ast.stmt) -> frozenset[str]:
+        """The names that a statement sets, or puts something into where the run has made them."""
+        roots = {_root(target) for target in changed_by(node) if isinstance(target, ast.Subscript)}
+        return names_of(node).stores | (frozenset(roots) & self._own)
+
+    def _is_foreign(self, node: ast.stmt) -> bool:
+        """Whether it puts something into what the run has not made: `metrics["norm"] = x`, `history.append(x)`."""
+        targets = changed_by(node)
+        if targets and all(isinstance(each, ast.Subscript) for each in targets):
+            return not {_root(each) for each in targets} <= self._made
+        is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        return is_call and bool(names_of(node).stores) and not names_of(node).stores <= self._made
+
+    @property
+    def _made(self) -> frozenset[str]:
+        """What the run itself assigns, or what an accumulator was set to before."""
+        return frozenset[str]().union(
+            *(plain_stores(each) for each in self._scope.places if each in self._run.statements or is_start(each))
+        )
+
+    # --- statements as they are kept ---
+
+    def _silent(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statement; of a report only the statistics that it reports."""
+        if self._scope.tells(statement) or self._is_foreign(statement):
+            told = [each for each in _told(statement) if self._scope.is_statistic(each)]
+            return [ast.copy_location(ast.Expr(each), each) for each in told]
+        if not suites_of(statement):
+            return [statement]
+        kept = with_suites(statement, self._silent)
+        if isinstance(kept, ast.If) and not self._scope.is_statistic(kept.test):
+            return [] if all(isinstance(each, ast.Pass) for each in (*kept.body, *kept.orelse)) else [kept]
+        return [kept]
+
+    def _with_records(self, statement: ast.stmt, in_loop: bool) -> list[ast.stmt]:
+        """The statement with its statistics recorded: by their names, in a loop as lists."""
+        if statement in self._run.kernels:
+            return self._record(statement, in_loop)
+        if not suites_of(statement):
+            return self._silent(statement)
+        if not self._holds_kernel(statement):
+            return self._silent(statement)
+        # `if p.grad is not None:` is about the loop's items; `if step % 100 == 0:` is about when to log.
+        is_when = isinstance(statement, ast.If) and not statement.orelse and not self._reads_own(statement.test)
+        if isinstance(statement, ast.If) and in_loop and is_when:
+            return [kept for each in statement.body for kept in self._with_records(each, in_loop)]
+        inside = in_loop or isinstance(statement, ast.For)
+        needed = set(names_of([each for each in own_nodes([statement]) if each in self._run.kernels]).loads)
+
+        def kept(each: ast.stmt) -> list[ast.stmt]:
+            return self._with_records(each, inside)
+
+        return [with_suites(statement, kept, lambda suite: self._needed_of(suite, needed))]
+
+    def _holds_kernel(self, statement: ast.stmt) -> bool:
+        return any(node in self._run.kernels for node in own_nodes([statement]))
+
+    def _reads_own(self, test: ast.expr) -> bool:
+        """Whether a condition reads what the run sets: the variable of its loop, `grad` after `grad = p.grad`."""
+        return not names_of(test).loads.isdisjoint(names_of(self._run.statements).stores)
+
+    def _needed_of(self, suite: Sequence[ast.stmt], needed: set[str]) -> list[ast.stmt]:
+        """The statements of a loop that its records need, or that skip one of its turns."""
+        kept: list[ast.stmt] = []
+        for statement in reversed(suite):
+            skips = any(isinstance(node, ast.Continue | ast.Break) for node in own_nodes([statement]))
+            if self._holds_kernel(statement) or skips or names_of(statement).stores & needed:
+                kept.append(statement)
+                needed |= names_of(statement).loads
+        return kept[::-1]
+
+    def _record(self, kernel: ast.stmt, in_loop: bool) -> list[ast.stmt]:
+        if isinstance(kernel, ast.If | ast.Assert):
+            name = self._note(self._name_of(kernel), in_loop)
+            test = ast.IfExp(self._about_statistics(kernel.test), ast.Constant(True), ast.Constant(False))
+            kept = [self._set(name, test, kernel, in_loop)]
+            raises = [each for each in getattr(kernel, "body", ()) if isinstance(each, ast.Raise)]
+            last = ast.parse(f"{name}[-1]" if in_loop else name, mode="eval").body
+            if isinstance(kernel, ast.Assert):
+                kept.append(_located(ast.Assert(last, kernel.msg), kernel))
+            elif raises:
+                kept.append(_located(ast.If(last, list(raises), []), kernel))
+            return kept
+        if plain_stores(kernel):
+            stored = sorted(plain_stores(kernel))
+            return [
+                kernel,
+                *(self._set(self._note(name, in_loop), ast.Name(name, ast.Load()), kernel, in_loop) for name in stored),
+            ]
+        told = [each for each in _told(kernel) if self._scope.is_statistic(each)]
+        return [self._set(self._note(self._name_of(kernel, each), in_loop), each, kernel, in_loop) for each in told]
+
+    def _about_statistics(self, test: ast.expr) -> ast.expr:
+        """Return `p.grad is not None and isnan(p.grad).any()` whole, `args.debug and isnan(norm)` without the flag."""
+        if not isinstance(test, ast.BoolOp):
+            return test
+        checked = _read_attributes(each for each in test.values if self._scope.is_statistic(each))
+        kept = [
+            each
+            for each in test.values
+            if self._scope.is_statistic(each) or self._reads_own(each) or _read_attributes([each]) & checked
+        ]
+        return ast.BoolOp(test.op, kept) if len(kept) > 1 else next(iter(kept), test)
+
+    def _note(self, name: str, in_loop: bool) -> str:
+        noted = f"{RECORDED}{name}{'s_' if in_loop else '_'}"
+        self._recorded.setdefault(noted)
+        return noted
+
+    def _set(self, name: str, value: ast.expr, kernel: ast.stmt, in_loop: bool) -> ast.stmt:
+        if not in_loop:
+            return _located(ast.Assign([ast.Name(name, ast.Store())], value), kernel)
+        append = ast.Attribute(ast.Name(name, ast.Load()), "append", ast.Load())
+        return _located(ast.Expr(ast.Call(append, [value], [])), kernel)
+
+    def _name_of(self, statement: ast.stmt, told: ast.expr | None = None) -> str:
+        """What a statement without a name computes: the word under which it is reported, else the reduction."""
+        for target in changed_by(statement):
+            if isinstance(target, ast.Attribute):
+                return target.attr
+            key = re.sub(r"\W+", "_", text_in(target.slice)) if isinstance(target, ast.Subscript) else ""
+            if key.isidentifier():
+                return key
+        if isinstance(statement, ast.Return) and statement.value is not None:
+            marks = self._scope.marks.marks
+            names = [each for each in sorted(names_of(statement.value).loads) if marks.get(each) == STATISTICS]
+            if names:
+                return names[0]
+        named = [name for name, value in _named_values(statement) if value is told]
+        if named:
+            return named[0]
+        calls = [node for node in ast.walk(told or statement) if node in self._scope.marks.flow.reduced]
+        names = [last_name(node.func) for node in calls if isinstance(node, ast.Call)]
+        return next((each for each in (*_CHECKS, *names) if each in names), "statistic").strip("_")
+
+
+def handed_on_body(found: HandedOn, scope: Scope) -> list[ast.stmt]:
+    """The statements of a norm that is handed on; up to a check its statements, then the result of the check."""
+    there, answer = found.run.statements[-1], ast.unparse(found.answer)
+    is_check = isinstance(found.answer, ast.Call | ast.BoolOp)
+    body = Body(Run(found.run.suite, found.run.first, found.run.last - is_check), scope).answering(())
+    if is_check:
+        name = f"{RECORDED}{found.name}_"
+        body, answer = [*body, _at(there, f"{name} = {answer}")], name
+    return [*body, _at(there, f"return {answer}", at_end=True)]
+
+
+def _read_attributes(expressions: Iterable[ast.expr]) -> frozenset[str]:
+    """The attributes that expressions read, and not the functions that they call: `head.weight.grad`."""
+    nodes = [node for each in expressions for node in ast.walk(each)]
+    called = {node.func for node in nodes if isinstance(node, ast.Call)}
+    return frozenset(ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute) and node not in called)
+
+
+def _plain(name: str) -> str:
+    """The name that was recorded."""
+    return re.sub(r"s?_$", "", name.removeprefix(RECORDED)) if name.startswith(RECORDED) else name
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _told(statement: ast.stmt) -> list[ast.expr]:
+    """The arguments of a statement's call, or what it assigns; of a text and of a mapping what is in them."""
+    value = getattr(statement, "value", None)
+    if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
+        return [part for each in (*value.args, *(item.value for item in value.keywords)) for part in _parts(each)]
+    return _parts(value) if isinstance(value, ast.expr) else []
+
+
+def _parts(value: ast.expr) -> list[ast.expr]:
+    inner: list[ast.expr]
+    match value:
+        case ast.JoinedStr(values=texts):
+            inner = [each.value for each in texts if isinstance(each, ast.FormattedValue)]
+        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="format"), args=args):
+            inner = args
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=right):
+            inner = [right]
+        case ast.Dict(values=inner) | ast.Tuple(elts=inner) | ast.List(elts=inner):
+            pass
+        case _:
+            return [value]
+    return [part for each in inner for part in _parts(each)]
+
+
+def _named_values(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """What a statement reports under a name: a keyword, or the text of a key."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.keyword) and node.arg:
+            yield node.arg, node.value
+        elif isinstance(node, ast.Dict):
+            keys = (re.sub(r"\W+", "_", text_in(key)) for key in node.keys)
+            yield from ((key, value) for key, value in zip(keys, node.values, strict=True) if key.isidentifier())
+
+
+def with_suites(
+    statement: ast.stmt,
+    change: Callable[[ast.stmt], list[ast.stmt]],
+    chosen: Callable[[Sequence[ast.stmt]], Sequence[ast.stmt]] = lambda suite: suite,
+) -> ast.stmt:
+    """A copy of a compound statement with the `chosen` statements in it changed; expressions are shared."""
+
+    def changed(holder: ast.AST) -> ast.AST:
+        made = copy.copy(holder)
+        for name in ("body", "orelse", "finalbody"):
+            suite = getattr(holder, name, None)
+            if isinstance(suite, list) and suite:
+                setattr(
+                    made, name, [kept for each in chosen(suite) for kept in change(each)] or [_at(suite[0], "pass")]
+                )
+        for name in ("handlers", "cases"):
+            if getattr(holder, name, None):
+                setattr(made, name, [changed(each) for each in getattr(holder, name)])
+        return made
+
+    made = changed(statement)
+    assert isinstance(made, ast.stmt)
+    return made
+
+
+def _located(made: ast.stmt, there: ast.stmt) -> ast.stmt:
+    return ast.fix_missing_locations(ast.copy_location(made, there))
+
+
+def _at(there: ast.stmt, text: str, at_end: bool = False) -> ast.stmt:
+    """A statement of our own on the line of one of the file's."""
+    made = ast.parse(text).body[0]
+    line = (there.end_lineno or there.lineno) if at_end else there.lineno
+    for node in ast.walk(made):
+        if isinstance(node, ast.stmt | ast.expr):
+            node.lineno = node.end_lineno = line
+            node.col_offset = node.end_col_offset = 0
+    return made
+
+
+_CHOSEN = frozenset((roles.ACCUMULATION, roles.LIMIT, roles.GIVES_BATCH, roles.GIVES_RATE))
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_LISTS = re.compile(r"parameters\(|param_groups|\.grad\b")
+
+
+def is_handed_over(name: str) -> bool:
+    """Whether it is an argument of a training step, whatever the script sets it to: its parts, what probes choose."""
+    guess = roles.known(name)
+    return roles.is_part(name) or (guess is not None and guess.value in _CHOSEN)
+
+
+def function_of(
+    run: Run, scope: Scope, name: str, body: list[ast.stmt], is_given: Callable[[str], bool] = lambda _: False
+) -> tuple[ast.FunctionDef, tuple[str, ...]]:
+    """The function `name` that statements make, and the names that its module has to define.
+
+    `is_given` says which names are parameters whatever the script sets them to.
+    """
+    known = _Known(run, scope, is_given)
+    starts = [
+        each for each in sorted(run.maybe_unset & names_of(body).loads) if not is_given(each) and known.start(each)
+    ]
+    prelude, inputs, names = known.sorted_out(list(dict.fromkeys([*reads_of(body), *starts])))
+    text = "\n".join(map(ast.unparse, body))
+    gives = r"\b{0}(\.\w+)*\.((named_)?parameters|param_groups)\b|\bin {0}\b"
+    inputs.sort(key=lambda each: re.search(gives.format(each), text) is None)
+    first, last = run.statements[0], run.statements[-1]
+    node = ast.FunctionDef(
+        name=name,
+        args=ast.arguments([], [ast.arg(each) for each in inputs], None, [], [], None, []),
+        body=[*prelude, *body],
+        decorator_list=[],
+        returns=None,
+        lineno=first.lineno,
+        col_offset=first.col_offset,
+        end_lineno=last.end_lineno,
+        end_col_offset=last.end_col_offset,
+    )
+    return ast.fix_missing_locations(node), names
+
+
+def reads_of(body: Sequence[ast.stmt]) -> list[str]:
+    """The names that some statements read before they set them, in their order."""
+    found: dict[str, None] = {}
+    _reads(body, set(), found)
+    return list(found)
+
+
+def _reads(body: Iterable[ast.stmt], known: set[str], found: dict[str, None]) -> None:
+    for statement in body:
+        heads = head_of(statement) if suites_of(statement) else (statement,)
+        targets = [statement.target] if isinstance(statement, ast.For) else []
+        for part in heads:
+            if part not in targets:
+                found.update(dict.fromkeys(sorted(names_of(part).loads - known)))
+        known |= names_of([*targets, *heads]).stores
+        for suite in suites_of(statement):
+            _reads(suite, known, found)
+
+
+class _Known:
+    """What the names that a block reads are: constants beside it, its module's, or what has to be given."""
+
+    def __init__(self, run: Run, scope: Scope, is_given: Callable[[str], bool]) -> None:
+        self._is_given = is_given
+        self._inside, self._scope = set(own_nodes(run.statements)), scope
+        self._top = (scope.top or scope).setters
+        self._given = frozenset[str]().union(*(parameters(each.args) for each in scope.functions))
+        self._locals = self._given.union(*(names_of(each.body).stores for each in scope.functions))
+
+    def sorted_out(self, names: Sequence[str]) -> tuple[list[ast.stmt], list[str], tuple[str, ...]]:
+        """The statements that go before the block, its parameters, and the names that its module defines."""
+        prelude: list[ast.stmt] = []
+        inputs, others = [], []
+        waiting = list(names)
+        for name in waiting:
+            setters = self._top.get(name, ())
+            is_imported = any(isinstance(each, ast.Import | ast.ImportFrom) for each in setters)
+            beside = [each for each in self._beside(name) if not isinstance(each, _DEFINITIONS)]
+            if self._is_given(name) and not is_imported and not hasattr(builtins, name):
+                inputs.append(name)
+            elif name in self._locals or (not self._scope.functions and beside):
+                start = self.start(name)
+                if start is None:
+                    inputs.append(name)
+                elif start not in prelude:
+                    prelude.append(start)
+                    waiting += [each for each in reads_of([start]) if each not in waiting]
+            elif not all(isinstance(each, _DEFINITIONS) or _is_made_of_constants(each) for each in setters):
+                inputs.append(name)  # a model, an optimizer: what the module makes while it runs
+            elif not hasattr(builtins, name):
+                others.append(name)
+        return sorted(prelude, key=lambda each: each.lineno), inputs, tuple(others)
+
+    def _beside(self, name: str) -> list[ast.stmt]:
+        """The statements beside the block that set a name."""
+        return [each for each in self._scope.setters.get(name, ()) if each not in self._inside]
+
+    def start(self, name: str) -> ast.stmt | None:
+        """The one statement beside the block that gives a name its constant, its parameters, or imports it."""
+        if name in self._given or name == "device":
+            return None
+        setting = self._beside(name)
+        plain = [each for each in setting if self._is_plain(each)]
+        is_one = len({ast.dump(each) for each in plain}) == 1 and len(plain) == len(setting)
+        return plain[0] if is_one else None
+
+    def _is_plain(self, statement: ast.stmt) -> bool:
+        if isinstance(statement, ast.Assign) and _LISTS.search(ast.unparse(statement.value)):
+            return is_calm(self._scope, statement.value)
+        return is_start(statement) or isinstance(statement, ast.Import | ast.ImportFrom)
+
+
+def _is_made_of_constants(statement: ast.stmt) -> bool:
+    """`count = 0`, `EPS = 1e-6 * 2`, `logger = logging.getLogger(__name__)`, `DTYPE = torch.float32`."""
+    value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if is_start(statement) or not isinstance(value, ast.expr):
+        return is_start(statement)
+    calls = [last_name(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return all(name in ("getLogger", "get_logger", "float", "int", "dtype", "TypeVar", "compile") for name in calls)

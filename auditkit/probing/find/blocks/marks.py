@@ -1,0 +1,239 @@
+"""Scopes (a function, a script): what their statements do with gradients: reduce, limit or report them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from auditkit.probing.find import vocabulary
+from auditkit.probing.find.gradient_flow import GRADIENTS, NOTHING, STATISTICS, Tracer
+from auditkit.probing.find.gradient_names import gets_gradients
+from auditkit.probing.fix.local_names import names_of
+from auditkit.probing.source.modules import (
+    Class,
+    Function,
+    FunctionNode,
+    Module,
+    changed_by,
+    dotted_name,
+    last_name,
+)
+from auditkit.probing.source.statements import head_of
+from auditkit.probing.source.walking import children, walk
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+Suite = list[ast.stmt]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a statement stands: its list of statements, its place in it, and the statement around (None: the scope)."""
+
+    suite: Suite
+    index: int
+    around: ast.stmt | None
+
+
+@dataclass(eq=False)
+class Scope:
+    """The body of a function, or of a module where `node` is None, and what its statements do with gradients.
+
+    `top` is the scope of the module; `functions` are those around the statements, the scope's own last.
+    """
+
+    module: Module
+    body: Suite
+    qualified_name: str = ""
+    node: FunctionNode | None = None
+    owner: Class | None = None
+    top: Scope | None = None
+    functions: tuple[FunctionNode, ...] = ()
+
+    @cached_property
+    def function(self) -> Function | None:
+        """The function of that name, also one inside another."""
+        return Function(self.module, self.qualified_name, self.node, self.owner) if self.node is not None else None
+
+    @cached_property
+    def places(self) -> dict[ast.stmt, Place]:
+        """Where each statement stands, in the order of the file."""
+        return dict(_places(self.body, None))
+
+    @cached_property
+    def setters(self) -> dict[str, list[ast.stmt]]:
+        """The statements that set each name themselves, in the order of the file."""
+        found: dict[str, list[ast.stmt]] = {}
+        for statement in self.places:
+            for name in names_of_one(statement):
+                found.setdefault(name, []).append(statement)
+        return found
+
+    @cached_property
+    def marks(self) -> Tracer:
+        """The gradients that the scope reads itself, followed through it."""
+        marks = _ParameterGradients(self.body)
+        marks.follow(self.body)
+        return marks
+
+    def around(self, statement: ast.stmt) -> Iterator[ast.stmt]:
+        """The statements around one, innermost first."""
+        outer = self.places[statement].around
+        while outer is not None:
+            yield outer
+            outer = self.places[outer].around
+
+    def is_statistic(self, expression: ast.expr) -> bool:
+        return self.marks.mark(expression) == STATISTICS
+
+    def reductions(self, statement: ast.stmt) -> list[ast.Call]:
+        """The calls that reduce gradients in the statement itself, not in those inside it."""
+        reduced = self.marks.flow.reduced
+        return [node for node in walk(head_of(statement)) if node in reduced] if reduced else []
+
+    def limits(self, statement: ast.stmt) -> bool:
+        """Whether the statement itself changes gradients in place as clipping does."""
+        match statement:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=method)) as call):
+                if method not in vocabulary.LIMITING_METHODS or not self._is_gradient(owner):
+                    return False
+                return method not in vocabulary.SCALING or any(map(self.is_limit, call.args))
+            case ast.AugAssign(target=target, op=ast.Mult() | ast.Div(), value=factor):
+                return self._is_gradient(target) and self.is_limit(factor)
+            case ast.Assign(targets=[target], value=ast.Call(func=called, args=args)) if _writes_gradient(target):
+                return last_name(called) in vocabulary.LIMITING_CALLS and any(map(self._is_gradient, (called, *args)))
+            case ast.Assign(targets=[target], value=ast.BinOp(left=value, op=ast.Mult() | ast.Div(), right=factor)) if (
+                _writes_gradient(target)
+            ):
+                return self._is_gradient(value) and self.is_limit(factor)
+        return False
+
+    def tells(self, statement: ast.stmt) -> bool:
+        """Whether it only reports something: `print(...)`, `writer.add_scalar(name, norm)`."""
+        if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+            return False
+        call, name = statement.value, last_name(statement.value.func)
+        is_collective = name.startswith("all_") or name.endswith("_") or name in ("reduce", "broadcast", "barrier")
+        if names_of(statement).stores or is_collective or "clip" in name:
+            return False
+        told = (*call.args, *(each.value for each in call.keywords))
+        return bool(vocabulary.TELLS.search(ast.unparse(call.func).lower())) or any(map(self.is_statistic, told))
+
+    def rewrites(self, statement: ast.stmt) -> bool:
+        """Whether the statement itself makes other gradients of them, and does not limit them."""
+        targets = changed_by(statement)
+        return any(map(_writes_gradient, targets)) and not self.limits(statement)
+
+    def _is_gradient(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            node = ast.Attribute(node.value, node.attr, ast.Load(), lineno=node.lineno, col_offset=node.col_offset)
+        return self.marks.mark(node) == GRADIENTS
+
+    def is_limit(self, factor: ast.expr) -> bool:
+        """Whether a factor, or a test, comes from a statistic or has the name of a limit."""
+        words = (ast.unparse(node) for node in ast.walk(factor) if isinstance(node, ast.Name | ast.Attribute))
+        return self.is_statistic(factor) or any(vocabulary.LIMIT_WORDS.search(word.lower()) for word in words)
+
+
+def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes of some statements in their order, without those of functions and classes that are defined in them."""
+    waiting = [*nodes]
+    waiting.reverse()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.AST):  # None for a missing key, a text in `global x`
+            yield node
+            if not isinstance(node, _DEFINITIONS):
+                waiting += children(node)[::-1]
+
+
+def own_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """A statement and those inside it."""
+    return (node for node in own_nodes([statement]) if isinstance(node, ast.stmt))
+
+
+def names_of_one(statement: ast.stmt) -> frozenset[str]:
+    """The names that a statement itself sets, without those that the statements inside it set."""
+    if isinstance(statement, FunctionNode | ast.ClassDef):
+        return frozenset((statement.name,))
+    return names_of(head_of(statement) if suites_of(statement) else statement).stores
+
+
+def _places(suite: Suite, around: ast.stmt | None) -> Iterator[tuple[ast.stmt, Place]]:
+    for index, statement in enumerate(suite):
+        yield statement, Place(suite, index, around)
+        if not isinstance(statement, FunctionNode | ast.ClassDef):
+            for inner in suites_of(statement):
+                yield from _places(inner, statement)
+
+
+def suites_of(statement: ast.stmt) -> list[Suite]:
+    """The lists of statements directly inside one."""
+    holders: list[ast.AST] = [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
+    lists = (getattr(holder, name, None) for holder in holders for name in ("body", "orelse", "finalbody"))
+    return [found for found in lists if isinstance(found, list) and found]
+
+
+def _writes_gradient(target: ast.expr) -> bool:
+    """`p.grad = ...` and `p.grad.data = ...`."""
+    inner = target.value if isinstance(target, ast.Attribute) and target.attr == "data" else target
+    return isinstance(inner, ast.Attribute) and inner.attr.endswith("grad")
+
+
+class _ParameterGradients(Tracer):
+    """Gradients of parameters that are gone through: `x.grad` of another variable is of an input, or of a test."""
+
+    def __init__(self, body: Suite) -> None:
+        super().__init__(lambda _call, _given: None, {}, set())
+        self._parameters: set[str] = set()
+        """The names that loops and comprehensions give to one parameter after another."""
+        for loop in own_nodes(body):
+            if isinstance(loop, ast.For | ast.comprehension):
+                over_parameters = vocabulary.OF_PARAMETERS.search(ast.unparse(loop.iter))
+                names = (node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name))
+                self._parameters.update(
+                    name for name in names if over_parameters or vocabulary.LOOP_PARAMETER.fullmatch(name)
+                )
+
+    def loop(self, target: ast.expr, source: ast.expr) -> None:
+        """What a loop goes through, not what its variable is called: `for grad in received` may be of anything."""
+        self.assign([target], self.mark(source))
+        self.note_attribute_name([target], source)
+
+    def attribute(self, node: ast.Attribute) -> int:
+        mark = super().attribute(node)
+        is_source = mark == GRADIENTS and not self.marks.get(dotted_name(node)) and not self.mark(node.value)
+        return NOTHING if is_source and not self._is_one_of_many(node.value) else mark
+
+    def call(self, node: ast.Call) -> int:
+        before = len(self.flow.reduced)
+        mark = super().call(node)
+        name = last_name(node.func)
+        if mark == GRADIENTS and gets_gradients(name) and node.args:
+            return NOTHING  # `predictor.get_gradients(instances)`: of inputs
+        if len(self.flow.reduced) > before and (
+            name in vocabulary.LIBRARY or any(map(self._compares_gradients, ast.walk(node)))
+        ):
+            self.flow.reduced.discard(node)
+        return mark
+
+    def _is_one_of_many(self, owner: ast.expr) -> bool:
+        while isinstance(owner, ast.Attribute | ast.Subscript):
+            owner = owner.value
+        if isinstance(owner, ast.Call):
+            return dotted_name(owner.func) == "next"
+        return isinstance(owner, ast.Name) and owner.id in self._parameters
+
+    def _compares_gradients(self, node: ast.AST) -> bool:
+        """`p.grad - q.grad` and `p.grad == expected` are a test, not a statistic; with a number they are none."""
+        match node:
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                parts = [left, right]
+                if GRADIENTS not in map(self.mark, parts):
+                    return False
+            case ast.Compare(left=left, ops=[ast.Eq(), *_], comparators=others):
+                parts = [left, *others]
+            case _:
+                return False
+        return not any(isinstance(part, ast.Constant) for part in parts)

@@ -1,0 +1,80 @@
+"""Calls that go backward or make an optimizer's step: themselves, or in helpers of the same module."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, replace
+
+from auditkit.probing.find import vocabulary
+from auditkit.probing.source.modules import Class, Function, Module, dotted_name
+
+
+def is_backward(call: ast.Call) -> bool:
+    """Whether it goes backward from a loss."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+
+
+def is_step(call: ast.Call) -> bool:
+    """Whether it is an optimizer's step, or a scaler's."""
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "step"
+        and vocabulary.STEPPED.fullmatch(ast.unparse(call.func.value)) is not None
+    )
+
+
+def is_handed_loss(function: Function) -> bool:
+    """Whether the caller computes the loss, so that the function is only a part of a training step."""
+    return any(vocabulary.LOSS.fullmatch(item.arg) for item in function.parameters)
+
+
+@dataclass
+class TrainingCalls:
+    """What the calls of one module do for a training step; `owner` is the class around them, which `self` stands for.
+
+    A helper that goes backward and steps is a training step of its own, unless the loss is an argument.
+    """
+
+    module: Module
+    owner: Class | None = None
+    _found: dict[str, tuple[bool, bool]] = field(default_factory=dict)
+
+    def inside(self, owner: Class | None) -> TrainingCalls:
+        """The calls inside another class of the module."""
+        return replace(self, owner=owner)
+
+    def is_backward(self, call: ast.Call) -> bool:
+        """Whether it goes backward from a loss, itself or in a helper."""
+        return is_backward(call) or self._in_helper(call)[0]
+
+    def is_step(self, call: ast.Call) -> bool:
+        """Whether it is an optimizer's step, or a scaler's, or makes one in a helper."""
+        return is_step(call) or self._in_helper(call)[1]
+
+    def is_any(self, call: ast.Call) -> bool:
+        return self.is_backward(call) or self.is_step(call)
+
+    def of(self, function: Function) -> tuple[bool, bool]:
+        """Whether a function goes backward, and whether it steps."""
+        name, within = function.qualified_name, self.inside(function.owner)
+        if name not in self._found:
+            self._found[name] = (False, False)  # where it calls itself
+            made = [node for node in function.nodes if isinstance(node, ast.Call)]
+            goes_backward = any(map(within.is_backward, made))
+            self._found[name] = (goes_backward, any(map(within.is_step, made)))
+        return self._found[name]
+
+    def helper(self, call: ast.Call) -> Function | None:
+        """The function of the module that is called: by its name, or as a method of `self`."""
+        name = dotted_name(call.func)
+        if name in self.module.functions:
+            return self.module.functions[name]
+        is_own = self.owner is not None and name.startswith("self.")
+        owners = [self.owner, *self.module.classes.values()] if is_own and self.owner is not None else []
+        return next((found for each in owners if (found := each.methods.get(name.removeprefix("self.")))), None)
+
+    def _in_helper(self, call: ast.Call) -> tuple[bool, bool]:
+        helper = self.helper(call)
+        found = self.of(helper) if helper is not None else (False, False)
+        is_whole = helper is not None and all(found) and not is_handed_loss(helper)
+        return (False, False) if is_whole else found

@@ -1,0 +1,447 @@
+"""From a function that returns statistics of gradients to a candidate target, with what speaks for it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from auditkit.model.enums import Contract, Takes
+from auditkit.model.runs.target import Target
+from auditkit.probing.find import answers, vocabulary
+from auditkit.probing.find.answers import consumed_keys
+from auditkit.probing.find.collector_calls import CollectorCalls, marked_parameters, may_read_gradients
+from auditkit.probing.find.feeding import Feeding, feeding, required_by_constructor, setup_method
+from auditkit.probing.find.gradient_flow import GradientFlow, trace
+from auditkit.probing.find.gradient_names import (
+    clips,
+    holds_gradients,
+    is_about_figures,
+    is_named_for_clipping,
+)
+from auditkit.probing.source.files import is_in_side_folder
+from auditkit.probing.source.modules import Class, Function, dotted_name
+
+_CHANGE_ALL = frozenset(f"_foreach_{name}" for name in vocabulary.CHANGES)
+_MAY_UPDATE = re.compile(rf"{'|'.join(vocabulary.CHANGES)}|[-+*/]=|\.data\b")
+_TRAINS = "it trains: it goes backward or calls an optimizer"
+_DIFFERENTIATES = "it differentiates: no optimizer sees these gradients"
+_NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A function that looks like a collector, and hints on how it is called, fed and read.
+
+    `call` is `module:qualified.name`. `takes_guesses` and `finish_candidates` are in order of likelihood, and
+    `setup_guess` names the method that is given the modules. `arguments` are extra keyword arguments, `evidence` what
+    auditkit saw, with lines, and `obstacles` why the function can probably not be fed. `covered_by` are the public
+    candidates that call this private one: auditkit audits it through them. `places` call a library's function;
+    `last_line` is a block's.
+    """
+
+    call: str
+    file: str
+    line: int
+    contract_guess: Contract
+    takes_guesses: tuple[Takes, ...] = ()
+    finish_candidates: tuple[str, ...] = ()
+    setup_guess: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    evidence: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    covered_by: tuple[str, ...] = ()
+    score: int = 0
+    places: tuple[str, ...] = ()
+    last_line: int | None = None
+
+    def as_target(self, name: str = "") -> Target:
+        """The target that the first guesses make."""
+        return Target(
+            call=self.call,
+            name=name,
+            contract=self.contract_guess,
+            takes=self.takes_guesses[0] if self.takes_guesses else None,
+            finish=self.finish_candidates[0] if self.finish_candidates else None,
+            setup=self.setup_guess,
+            arguments=self.arguments,
+            places=self.places,
+        )
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """A function that handles gradients and is no candidate, and why it is none."""
+
+    call: str
+    file: str
+    line: int
+    why: str
+
+
+class Candidates:
+    """Makes candidates of the collectors that were found in a checkout."""
+
+    def __init__(self, calls: CollectorCalls) -> None:
+        self.calls = calls
+        self.finishers = find_finishers(calls)
+        self.passed_over: list[PassedOver] = []
+        self.public_names = _public_names(calls)
+
+    def read(self) -> Iterator[Candidate]:
+        """Every candidate, and one more for each flag that makes it return something else.
+
+        `passed_over` then says of each function that handles gradients and is no candidate why it is none.
+        """
+        for function, flow in self.calls.joiners.items():
+            if flow.differentiates:
+                self._pass_over(function, _DIFFERENTIATES)
+        for function, flow in self.calls.collectors.items():
+            why = self._why_not(function, flow)
+            candidate = self._candidate(function, flow) if not why else None
+            if candidate is not None and candidate.obstacles:
+                is_near = flow.grad_reads or flow.reductions or flow.returns_statistics or flow.clips or flow.stores
+                why = "" if is_near else "it only logs what other functions compute"
+            if candidate is None or why:
+                self._pass_over(function, why)
+                continue
+            yield candidate
+            for flag in answers.return_flags(function):
+                yield self._variant(candidate, function, flag)
+
+    def _pass_over(self, function: Function, why: str) -> None:
+        self.passed_over.append(PassedOver(function.call, function.module.file, function.node.lineno, why))
+
+    def _why_not(self, function: Function, flow: GradientFlow) -> str:
+        """Why a function that returns or reports statistics of gradients is no candidate; "" for a candidate."""
+        why = why_excluded(function, flow)
+        if not why and self.calls.trains_through(function):
+            why = _TRAINS
+        # `self.bad = self.has_overflow()` in a private method puts the result of another function away.
+        if not why and _is_private(function):
+            tells = flow.returns_statistics or flow.clips or flow.reports or flow.reductions
+            why = "" if tells else "it only stores the result of another function"
+        return why
+
+    def _callers(self, function: Function) -> Iterator[str]:
+        """The public collectors that a private one is reached through, at any depth."""
+        if not _is_private(function) or function in self.public_names:
+            return
+        waiting, seen = [function], {function}
+        while waiting:
+            callee = waiting.pop()
+            for caller in self.calls.callers(callee):
+                if caller not in seen:
+                    seen.add(caller)
+                    waiting.append(caller)
+                    if not (_is_private(caller) or why_excluded(caller, self.calls.collectors[caller])):
+                        yield caller.call
+
+    def _candidate(self, function: Function, flow: GradientFlow) -> Candidate:
+        kinds_of, owner = self.calls.kinds_of, function.owner if function.is_bound else None
+        fed = feeding(function, {item.arg: kinds_of(function, item) for item in function.parameters})
+        constructor = self.calls.files.method(owner, "__init__") if owner is not None else None
+        given = {item.arg: kinds_of(constructor, item) for item in constructor.required} if constructor else {}
+        needs = required_by_constructor(owner, constructor) if owner is not None else ()
+        setup = setup_method(function, kinds_of) if owner is not None and not fed.groups else None
+        # An object that is made of modules alone watches them, and reports later.
+        watches = (
+            bool(given) and not _is_private(function) and all(kind[:1] == (Takes.MODULE,) for kind in given.values())
+        )
+        takes = fed.takes
+        if owner is not None and not fed.groups:
+            giver = setup or constructor
+            takes = kinds_of(giver, giver.required[0]) if giver and giver.required else ()
+        finishers, fits = pair(function, self.finishers, self.calls)
+        evidence = list(self._evidence(function, flow))
+        if setup is not None:
+            names = ", ".join(item.arg for item in setup.required)
+            evidence.append(f"{setup.name}({names}) at line {setup.node.lineno} hands it what it reads")
+        if needs:
+            evidence.append(f"making its object needs {', '.join(needs)}")
+        obstacles = []
+        if isinstance(function.node, ast.AsyncFunctionDef):
+            obstacles.append("it is a coroutine, which only an event loop can run")
+        if fed.missing:
+            obstacles.append(f"nothing is known to fit its arguments {', '.join(fed.missing)}")
+        unfit = [name for name in needs if not given.get(name)]
+        if unfit and owner is not None:
+            obstacles.append(f"making a {owner.qualified_name} needs {', '.join(unfit)}")
+        if not (fed.groups or fed.missing or setup or needs):
+            obstacles.append("no argument and no public method gives it a module, parameters or gradients")
+        candidate = Candidate(
+            call=self.public_names.get(function, function.call),
+            file=function.module.file,
+            line=function.node.lineno,
+            contract_guess=self._contract(function, flow, fed, setup is not None or watches),
+            takes_guesses=takes,
+            finish_candidates=tuple(item.call for item in finishers),
+            setup_guess=setup.name if setup else None,
+            evidence=(*evidence, *fits),
+            obstacles=tuple(obstacles),
+            covered_by=tuple(self._callers(function)),
+        )
+        return replace(candidate, score=self._score(function, flow, candidate))
+
+    def _variant(self, plain: Candidate, function: Function, flag: str) -> Candidate:
+        """The same function with a flag set under which it returns something else."""
+        value = answers.flag_value(function, flag)
+        several = value is not None and answers.returns_several(function, value, self._record(function, value))
+        contract = plain.contract_guess
+        if contract in (Contract.GRAD_NORM, Contract.GRAD_STATS):
+            contract = Contract.GRAD_STATS if several else Contract.GRAD_NORM
+        evidence = (*plain.evidence, f"returns something else with {flag}=True")
+        return replace(plain, arguments={**plain.arguments, flag: True}, contract_guess=contract, evidence=evidence)
+
+    def _contract(self, function: Function, flow: GradientFlow, fed: Feeding, holds_modules: bool) -> Contract:
+        if flow.clips:
+            return Contract.GRAD_STATS if self._returns_several(function, None) else Contract.GRAD_NORM
+        if fed.groups >= 2 and set(fed.takes) - {Takes.OPTIMIZER}:
+            return Contract.DUAL_STATS
+        if answers.tells_flags(function, flow) or is_about_figures(function.name):
+            return Contract.GRAD_STATS
+        if is_named_for_clipping(function.name) and not clips(function.name):
+            return Contract.GRAD_STATS  # `get_clip_coef`: what comes back is a factor, no norm
+        if holds_modules and not fed.groups:
+            return Contract.MONITOR
+        if "hook" in function.name and flow.stores and function.owner is not None:
+            return Contract.MONITOR
+        if not flow.returns:
+            return Contract.GRAD_NORM if answers.stores_norm(flow) else Contract.GRAD_STATS
+        return Contract.GRAD_STATS if self._returns_several(function, flow) else Contract.GRAD_NORM
+
+    def _returns_several(self, function: Function, flow: GradientFlow | None, depth: int = 0) -> bool:
+        """Whether several values come back, with every flag at its default."""
+        only_flags = flow is not None and answers.tells_flags(function, flow)
+        scalar = answers.annotated_scalar(function)
+        if scalar is not None:
+            return not scalar or only_flags
+        for value in answers.default_returns(function):
+            if answers.returns_several(function, value, self._record(function, value)):
+                return True
+            for helper in self.calls.returned_calls(function, value):
+                known = self.calls.collectors.get(helper)
+                if depth < 3 and self._returns_several(helper, known, depth + 1):
+                    return True
+        return only_flags
+
+    def _record(self, function: Function, value: ast.expr) -> Class | None:
+        """The class of the checkout whose instance a returned expression is."""
+        if not isinstance(value, ast.Call):
+            return None
+        made = self.calls.files.resolve(function.module, dotted_name(value.func))
+        return made if isinstance(made, Class) else None
+
+    def _evidence(self, function: Function, flow: GradientFlow) -> Iterator[str]:
+        for line in sorted(flow.grad_reads)[:3]:
+            yield f"reads .grad at line {line}"
+        for name, line in list(flow.reductions.items())[:4]:
+            yield f"calls {name} on gradients at line {line}"
+        for name, line in list(flow.helpers.items())[:2]:
+            yield f"calls {name} at line {line}, which returns statistics of gradients"
+        for name, line in list(flow.clips.items())[:2]:
+            yield f"limits gradients by {name} at line {line}"
+        for name, line in list(flow.stores.items())[:2]:
+            yield f"keeps statistics of gradients in {name} at line {line}"
+        for name, line in list(flow.reports.items())[:2]:
+            yield f"tells of them by {name} at line {line}"
+        keys = self.calls.produced_keys(function)
+        if keys:
+            yield f"returns the keys {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}"
+        if function in self.public_names:
+            yield f"is exported as {self.public_names[function]}"
+
+    def _score(self, function: Function, flow: GradientFlow, candidate: Candidate) -> int:
+        """Points for what speaks for a collector that can be measured; the order matters, not the number."""
+        score = 4 if candidate.takes_guesses and not candidate.obstacles else 0
+        score += 3 if flow.grad_reads else 0
+        score += 2 if flow.reductions or flow.helpers or flow.clips else 0
+        score += min(3, len(set(_NAME_WORDS.findall(function.qualified_name.lower()))))
+        score += 1 if candidate.finish_candidates or candidate.setup_guess else 0
+        score -= 4 if _is_private(function) and function not in self.public_names else 0
+        score -= 6 if candidate.obstacles else 0
+        score -= 2 if is_in_side_folder(function.module.file) else 0
+        score -= 2 if answers.tells_flags(function, flow) else 0
+        return score
+
+
+def collects_by_itself(function: Function) -> bool:
+    """Whether a function reads gradients and returns statistics of them, without those that it calls."""
+    if not may_read_gradients(function):
+        return False
+    flow = trace(function.node, marked_parameters(function), lambda _call, _given: None)
+    return flow.returns_statistics and not why_excluded(function, flow)
+
+
+def why_excluded(function: Function, flow: GradientFlow) -> str:
+    """Why a function with statistics is no collector: it is a part of training, or users do not call it by its name.
+
+    "" for a collector.
+    """
+    if function.name.startswith("__") and function.name.endswith("__") and function.name != "__call__":
+        return "Python calls it, not a user"
+    if function.decorators & vocabulary.NOT_CALLED:
+        return f"it is decorated with {', '.join(sorted(function.decorators & vocabulary.NOT_CALLED))}"
+    if vocabulary.AUTOGRAD.fullmatch(function.name) is not None and "hook" not in function.name:
+        return "it is a forward or backward pass"
+    if flow.trains:
+        return _TRAINS
+    if flow.differentiates:
+        return _DIFFERENTIATES
+    return "it updates parameters" if updates_parameters(function) else ""
+
+
+def updates_parameters(function: Function) -> bool:
+    """Whether a function changes parameters in place, as an optimizer does.
+
+    A parameter is what the function reads `.grad` of, or what is named for one: `p`, `params[i]`, `weight.data`.
+    """
+    if not _MAY_UPDATE.search(function.text):
+        return False
+    reads = (node for node in function.nodes if isinstance(node, ast.Attribute) and node.attr == "grad")
+    holders = {dotted_name(node.value) for node in reads} - {""}
+
+    def is_parameter(node: ast.expr) -> bool:
+        while isinstance(node, ast.Subscript | ast.Call) or (isinstance(node, ast.Attribute) and node.attr == "data"):
+            if isinstance(node, ast.Call):
+                if not isinstance(node.func, ast.Attribute) or not node.func.attr.endswith("_"):
+                    return False
+                node = node.func.value  # `p.mul_(decay).add_(update)`
+            else:
+                node = node.value
+        name = dotted_name(node)
+        return name in holders or vocabulary.PARAMETER.fullmatch(name.rpartition(".")[2]) is not None
+
+    def is_gradient(node: ast.AST) -> bool:
+        return isinstance(node, ast.expr) and holds_gradients(dotted_name(node).rpartition(".")[2])
+
+    for node in function.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in vocabulary.CHANGES:
+                # `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)`: gradients go into a tensor that holds none.
+                adds = any(map(is_gradient, args)) and not any(map(is_gradient, ast.walk(value)))
+                if is_parameter(value) or adds:
+                    return True
+            case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _CHANGE_ALL:
+                if is_parameter(first):
+                    return True
+            case ast.AugAssign(target=target) if dotted_name(target).removesuffix(".data") in holders:
+                return True
+            case ast.Assign(targets=targets):
+                data = (each for each in targets if isinstance(each, ast.Attribute) and each.attr == "data")
+                if any(map(is_parameter, data)):
+                    return True
+    return False
+
+
+def _is_private(function: Function) -> bool:
+    return any(part.startswith("_") for part in function.qualified_name.split("."))
+
+
+def _public_names(calls: CollectorCalls) -> dict[Function, str]:
+    """Private collectors that a package exports under a public name: `import _total as total`."""
+    found: dict[Function, str] = {}
+    for module in calls.files.modules.values():
+        for name, origin in module.origins.items():
+            if name.startswith("_") or not origin.rpartition(":")[2].startswith("_"):
+                continue
+            target = calls.files.resolve(module, name)
+            if isinstance(target, Function) and target in calls.collectors:
+                found.setdefault(target, f"{module.name}:{name}")
+    return found
+
+
+_READS_TO_HOST = re.compile(r"\.(item|tolist|cpu|numpy)\(")
+
+
+@dataclass(frozen=True)
+class Finisher:
+    """A function whose one argument is a result of a collector; `keys` are the text keys that it reads of it."""
+
+    function: Function
+    keys: tuple[str, ...]
+    is_named: bool
+    record: str
+
+
+def find_finishers(calls: CollectorCalls) -> list[Finisher]:
+    """The functions that could finish a collection: named so, or taking tensors of a mapping to the host."""
+    found = []
+    for function in calls.files.functions():
+        if function in calls.collectors or len(function.required) != 1 or function.name.startswith("__"):
+            continue
+        named = bool(vocabulary.FINISH_NAME.fullmatch(function.name.lstrip("_")))
+        if not named and not _READS_TO_HOST.search(function.text):
+            continue
+        item = function.required[0]
+        keys = tuple(consumed_keys(function, item.arg))
+        if named or keys:
+            found.append(Finisher(function, keys, named, _record(item.annotation)))
+    return found
+
+
+def pair(collector: Function, finishers: list[Finisher], calls: CollectorCalls) -> tuple[list[Function], list[str]]:
+    """The finishers that fit one collector, best first, by keys, type and name; and sentences on what fits."""
+    produced = set(calls.produced_keys(collector))
+    scored, evidence = [], []
+    for finisher in finishers:
+        function = finisher.function
+        if function is collector or (function.is_bound and function.owner is not collector.owner):
+            continue
+        if calls.calls(collector, function):
+            continue  # it finishes by itself
+        missing = [key for key in finisher.keys if key not in produced]
+        points, reason = _fit(collector, finisher, produced)
+        if points and not missing:
+            scored.append((points, function))
+            evidence.append(f"{function.call} finishes it: {reason}")
+        elif finisher.is_named and finisher.keys and len(missing) < len(finisher.keys):
+            evidence.append(f"{function.call} does not finish it alone: it also needs {', '.join(missing)}")
+    scored.sort(key=lambda entry: -entry[0])
+    return [function for _, function in scored], evidence
+
+
+def _fit(collector: Function, finisher: Finisher, produced: set[str]) -> tuple[int, str]:
+    """Points and the reason in words; 0 points where nothing speaks for the pair."""
+    points, reasons = 0, []
+    shared = [key for key in finisher.keys if key in produced]
+    if shared:
+        points += 3
+        reasons.append(f"it reads the keys {', '.join(shared[:4])}{', ...' if len(shared) > 4 else ''}")
+    if finisher.record and finisher.record == _record(collector.node.returns):
+        points += 2
+        reasons.append(f"it takes a {finisher.record}")
+    if points == 0 and not finisher.is_named:
+        return 0, ""
+    if re.search(rf"\b{re.escape(finisher.function.name)}\b", ast.get_docstring(collector.node) or ""):
+        points += 2
+        reasons.append("the docstring names it")
+    if finisher.is_named and _words(finisher.function.name) & _words(collector.name):
+        same = _subject(finisher.function.name) == _subject(collector.name)
+        # Shared words alone are too little: every name here has "grad" in it.
+        points += 1 if points or same else 0
+        reasons += ["the names match"] if same else []
+    return points, " and ".join(reasons) or "the names match"
+
+
+def _subject(name: str) -> str:
+    """`collect_norms_async` and `materialize_norms` are both about `norms`."""
+    stem = vocabulary.COLLECT_WORDS.sub("", name.lstrip("_").removesuffix("_async"))
+    match = vocabulary.FINISH_NAME.fullmatch(stem)
+    return (match.group(2) or "").strip("_") if match else stem
+
+
+def _words(name: str) -> set[str]:
+    return {word.removesuffix("s").replace("gradient", "grad") for word in _subject(name).split("_") if word}
+
+
+def _record(annotation: ast.expr | None) -> str:
+    """The class that an annotation names, where it is one of somebody's own."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        name = annotation.value
+    else:
+        name = dotted_name(annotation) if annotation is not None else ""
+    name = name.rpartition(".")[2]
+    return name if name[:1].isupper() and name not in ("Any", "Tensor", "Dict", "Mapping", "Optional") else ""

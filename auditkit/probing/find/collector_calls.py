@@ -1,0 +1,272 @@
+"""Which functions of a checkout tell statistics of gradients or limit them, directly or through one another."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from auditkit.model.enums import Takes
+from auditkit.probing.find import gradient_names as names
+from auditkit.probing.find import vocabulary
+from auditkit.probing.find.answers import literal_keys, values_of
+from auditkit.probing.find.feeding import gradient_parameters, parameter_kinds
+from auditkit.probing.find.gradient_flow import (
+    GRADIENTS,
+    NORM,
+    NOTHING,
+    STATISTICS,
+    GradientFlow,
+    HelperAnswer,
+    HelperMark,
+    trace,
+    trains,
+)
+from auditkit.probing.source.modules import Class, Function, dotted_name, instances_in, last_name
+from auditkit.probing.source.python_files import PythonFiles
+
+_MOST_ROUNDS = 4  # a collector called by a collector called by a collector, and one to spare
+_MOST_DEPTH = 3
+_READS = re.compile(
+    r"grad(?<!no_grad)(?<!requires_grad)(?<!enable_grad)(?<!zero_grad)(?<!set_grad)(?:ient)?s?"
+    r"(?!_fn\b|_scaler|_checkpoint|ient_checkpoint|_enabled)|backprops|clip_(?:func|fn)|clipper|global_norm"
+)
+_WORDS = ("grad", "backprops", "clip", "global_norm")  # a hundredth of the pattern's cost, and most have none
+_CALLED = re.compile(r"\b(\w+)\s*\(")
+_HOOKS = {"register_hook": 0, "register_comm_hook": 1}
+"""Which argument is the hook, and which of the hook's is a gradient, or a bucket of some."""
+_REGISTERS = re.compile(rf"\.({'|'.join(_HOOKS)})\(")
+_TRAINS = re.compile(rf"\.({'|'.join(vocabulary.TRAINING_METHODS)})\(")
+
+
+class CollectorCalls:
+    """The flows of a checkout's functions; `collectors` are those that tell statistics of gradients, or limit them.
+
+    `joiners` hand out gradients; who calls one holds gradients.
+    """
+
+    def __init__(self, files: PythonFiles) -> None:
+        self.files = files
+        self.collectors: dict[Function, GradientFlow] = {}
+        self.joiners: dict[Function, GradientFlow] = {}
+        self._known: set[Function] = set()
+        self._callers: dict[str, list[Function]] = defaultdict(list)
+        """By the last word of what they call."""
+        self._aliases: dict[str, set[str]] = defaultdict(set)
+        self._methods: dict[str, list[Function]] = defaultdict(list)
+        self._instances: dict[Function, dict[str, Class]] = {}
+        self._handed: dict[tuple[Function, frozenset[str]], HelperAnswer] = {}
+        self._named_helpers: dict[Function, GradientFlow] = {}
+        self._trains: dict[Function, bool] = {}
+        self._hooks: dict[Function, dict[str, int]] = {}
+        """The functions that are registered as hooks of gradients, with the parameter that holds one."""
+
+    def find(self) -> None:
+        """Fill `collectors` from the files that were parsed since: who reads gradients, then who calls those."""
+        new = [function for function in self.files.functions() if function not in self._known]
+        self._known.update(new)
+        for function in new:
+            if function.owner is not None:
+                self._methods[function.name].append(function)
+            for name in dict.fromkeys(_CALLED.findall(function.text)):
+                self._callers[name].append(function)
+        for module in self.files.modules.values():
+            for name, origin in module.origins.items():
+                self._aliases[origin.rpartition(":")[2]].add(name)
+        known = set(self._callers_of((*self.collectors, *self.joiners)))
+        self._note_hooks(new)
+        may_read = (each for each in new if each in known or each in self._hooks or may_read_gradients(each))
+        changed = self._keep(may_read)
+        for _ in range(_MOST_ROUNDS):
+            changed = self._keep(self._callers_of(changed))
+            if not changed:
+                break
+        for helper, flow in self._named_helpers.items():
+            self.collectors.setdefault(helper, flow)
+
+    def _note_hooks(self, functions: Iterable[Function]) -> None:
+        """`ddp.register_comm_hook(state, self.on_bucket)`, `p.register_hook(partial(watch, name))`."""
+        for function in functions:
+            nodes = function.nodes if _REGISTERS.search(function.text) else ()
+            for call in (node for node in nodes if isinstance(node, ast.Call)):
+                first = _HOOKS.get(last_name(call.func))
+                if first is None or len(call.args) <= first:
+                    continue
+                hook = call.args[first]
+                if isinstance(hook, ast.Call) and last_name(hook.func) == "partial" and hook.args:
+                    first += len(hook.args) - 1
+                    hook = hook.args[0]
+                found = self.callee(function, ast.Call(hook, [], []))
+                if found is not None and first < len(found.parameters):
+                    self._hooks[found] = {found.parameters[first].arg: GRADIENTS}
+
+    def names(self) -> set[str]:
+        """What collectors are called, and joiners that are named for it, also where modules import them."""
+        joiners = (function.name for function in self.joiners if names.speaks_of_gradients(function.name))
+        return self._imported_as({*joiners, *(each.name for each in self.collectors)} - vocabulary.PARTS_OF_TRAINING)
+
+    def _imported_as(self, names: set[str]) -> set[str]:
+        return names.union(*(self._aliases.get(name, ()) for name in names))
+
+    def _callers_of(self, functions: Iterable[Function]) -> dict[Function, None]:
+        """The functions that call something of these names, in an order that is the same every time."""
+        called = sorted(self._imported_as({function.name for function in functions} - vocabulary.PARTS_OF_TRAINING))
+        return dict.fromkeys(caller for name in called for caller in self._callers.get(name, ()))
+
+    def _keep(self, functions: Iterable[Function]) -> dict[Function, None]:
+        """Follow functions, and keep those that matter to others; those that were not kept before."""
+        found: dict[Function, None] = {}
+        for function in functions:
+            marked = marked_parameters(function) | self._hooks.get(function, {})
+            flow = trace(function.node, marked, self._helper_mark(function))
+            tells = flow.tells
+            if function in self._hooks:
+                # A hook returns gradients, compressed or scaled: only what it keeps or reports counts.
+                tells = bool(flow.stores or flow.reports) or bool(
+                    flow.clips and names.is_named_for_clipping(function.name)
+                )
+            if tells and not flow.differentiates:
+                if function not in self.collectors:
+                    found[function] = None
+                self.collectors[function] = flow
+            elif flow.brings(GRADIENTS) or flow.differentiates:
+                if function not in self.joiners:
+                    found[function] = None
+                self.joiners[function] = flow
+                self.collectors.pop(function, None)
+        return found
+
+    def _helper_mark(self, function: Function) -> HelperMark:
+        def mark(call: ast.Call, given: list[int]) -> HelperAnswer | None:
+            callee = self.callee(function, call) or self._by_name(call)
+            if callee is None or callee is function:
+                return None
+            if self.trains(callee):
+                return HelperAnswer(NOTHING, differentiates=names.gets_gradients(callee.name))
+            flow = self.collectors.get(callee) or self.joiners.get(callee)
+            known = _answer(callee, flow) if flow is not None else None
+            if (known is None or known.mark != STATISTICS) and GRADIENTS in given:
+                handed = self._handed_gradients(callee, call, given)
+                if handed is None:
+                    return known
+                if known is None:
+                    return handed
+                return HelperAnswer(max(handed.mark, known.mark), known.clips, reports=handed.reports)
+            return known
+
+        return mark
+
+    def _by_name(self, call: ast.Call) -> Function | None:
+        """The method that a call on an unknown object means, if its name is enough to recognize it."""
+        name = last_name(call.func)
+        is_known = name in vocabulary.REDUCTIONS or names.clips(name)  # `x.norm()` is a tensor's
+        if not isinstance(call.func, ast.Attribute) or is_known or not names.speaks_of_gradients(name):
+            return None
+        found = self._methods.get(name, [])
+        return next(
+            (each for each in found if each in self.collectors or each in self.joiners), next(iter(found), None)
+        )
+
+    def _handed_gradients(self, function: Function, call: ast.Call, given: list[int]) -> HelperAnswer | None:
+        """What a helper does that is called with gradients; a helper that is named for it is a collector of its own.
+
+        None where they go into `*args`, or into a method that forgot its `self`: then its name has to tell.
+        """
+        taken = [item.arg for item in function.parameters]
+        places = [*taken[: len(call.args)], *(item.arg for item in call.keywords)]
+        handed = frozenset(name for name, mark in zip(places, given, strict=False) if mark == GRADIENTS and name)
+        if not handed:
+            return None
+        if (function, handed) not in self._handed:
+            self._handed[function, handed] = HelperAnswer(NOTHING)  # a helper that calls itself
+            marked = marked_parameters(function) | dict.fromkeys(handed, GRADIENTS)
+            flow = trace(function.node, marked, self._helper_mark(function))
+            logs = flow.reports.keys() - {"raise", "assert"} and not flow.brings(GRADIENTS)
+            self._handed[function, handed] = replace(_answer(function, flow), reports=bool(logs))
+            if flow.tells and names.is_helper_of_collectors(function.name):
+                self._named_helpers[function] = flow
+        return self._handed[function, handed]
+
+    def callee(self, function: Function, call: ast.Call) -> Function | None:
+        """The function of the checkout that a call reaches; None if reading cannot resolve it."""
+        if function not in self._instances:
+            own = function.owner.methods.get("__init__") if function.owner is not None else None
+            self._instances[function] = instances_in((function, own), self.files.resolve)
+        return self.files.callee(function, call, self._instances[function])
+
+    def trains(self, function: Function) -> bool:
+        """Whether a function runs a part of training itself: a step, a backward pass."""
+        if function not in self._trains:
+            self._trains[function] = _TRAINS.search(function.text) is not None and trains(function.node)
+        return self._trains[function]
+
+    def trains_through(self, function: Function) -> bool:
+        """Whether a function trains itself, or by a method of its own object: a wrapper's `step` calls `_step`."""
+        called = (node for node in function.nodes if isinstance(node, ast.Call))
+        own = (node for node in called if dotted_name(node.func).startswith("self."))
+        return self.trains(function) or any(self.trains(each) for node in own if (each := self.callee(function, node)))
+
+    def callers(self, function: Function) -> list[Function]:
+        """The collectors that call a function."""
+        named = (
+            caller for caller in self._callers_of([function]) if caller in self.collectors and caller is not function
+        )
+        return sorted((caller for caller in named if self.calls(caller, function)), key=lambda caller: caller.call)
+
+    def calls(self, function: Function, other: Function) -> bool:
+        """Whether a function calls another one."""
+        if other.name not in function.text and not self._aliases.get(other.name):
+            return False
+        calls = (node for node in function.nodes if isinstance(node, ast.Call))
+        return any(self.callee(function, call) is other for call in calls)
+
+    def kinds_of(self, function: Function, item: ast.arg, depth: int = 0) -> tuple[Takes, ...]:
+        """How a parameter can be fed: by what the function does with it, or the helper that gets it."""
+        kinds = parameter_kinds(function, item, gradient_parameters(function))
+        if kinds or depth >= _MOST_DEPTH:
+            return kinds
+        for node in function.nodes:
+            if isinstance(node, ast.Call) and any(dotted_name(given) == item.arg for given in node.args):
+                callee = self.callee(function, node)
+                if callee is not None and callee is not function:
+                    place = next(i for i, given in enumerate(node.args) if dotted_name(given) == item.arg)
+                    if place < len(callee.parameters):
+                        return self.kinds_of(callee, callee.parameters[place], depth + 1)
+        return ()
+
+    def returned_calls(self, function: Function, value: ast.expr) -> list[Function]:
+        """The functions of the checkout whose result a returned expression is, by one name at most."""
+        calls = [item for item in values_of(function, value) if isinstance(item, ast.Call)]
+        return [found for call in calls if (found := self.callee(function, call)) and found is not function]
+
+    def produced_keys(self, function: Function, depth: int = 0) -> list[str]:
+        """The text keys of the mapping that a function returns, its helpers' included."""
+        keys: list[str] = []
+        for node in function.nodes:
+            if isinstance(node, ast.Return) and node.value is not None:
+                keys += literal_keys(function, node.value)
+                if depth < _MOST_DEPTH:
+                    for helper in self.returned_calls(function, node.value):
+                        keys += self.produced_keys(helper, depth + 1)
+        return list(dict.fromkeys(keys))
+
+
+def may_read_gradients(function: Function) -> bool:
+    """A cheap look before the flow is followed."""
+    text = function.text
+    is_likely = any(word in text for word in _WORDS) and _READS.search(text) is not None
+    return is_likely or bool(gradient_parameters(function))
+
+
+def marked_parameters(function: Function) -> dict[str, int]:
+    """What a function's parameters hold by their names."""
+    norms = {item.arg: NORM for item in function.parameters if names.holds_norm(item.arg)}
+    return norms | dict.fromkeys(gradient_parameters(function), GRADIENTS)
+
+
+def _answer(function: Function, flow: GradientFlow) -> HelperAnswer:
+    mark = max(flow.returns.values(), default=NOTHING)
+    flags = flow.tells_flags or names.is_finite_check(function.name)
+    return HelperAnswer(mark, bool(flow.clips), flags, flow.differentiates)

@@ -1,0 +1,276 @@
+"""Calls of libraries' own gradient functions: what is called, where, and with which literal arguments."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from auditkit.model.enums import Contract, Takes
+from auditkit.model.text import counted
+from auditkit.probing.find import gradient_names as names
+from auditkit.probing.find.candidates import Candidate
+from auditkit.probing.source.modules import Class, Module, dotted_name, last_name, targets_of
+from auditkit.probing.source.python_files import PythonFiles
+from auditkit.probing.source.walking import children, walk
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a method's name says: its contract, its first argument, and the only class that has it."""
+
+    contract: Contract
+    takes: tuple[Takes, ...] = ()
+    only_of: str = ""
+
+
+METHODS = {
+    "clip_grad_norm_": Method(Contract.GRAD_NORM, (Takes.PARAMETERS,)),
+    "clip_grad_value_": Method(Contract.GRAD_NORM, (Takes.PARAMETERS,)),
+    "clip_gradients": Method(Contract.GRAD_NORM, (Takes.MODULE, Takes.OPTIMIZER)),
+    "get_global_grad_norm": Method(Contract.GRAD_NORM, (), "deepspeed.runtime.engine:DeepSpeedEngine"),
+    "_check_inf_per_device": Method(Contract.GRAD_STATS, (Takes.OPTIMIZER,), "torch.amp.grad_scaler:GradScaler"),
+    "_unscale_grads_": Method(Contract.GRAD_STATS, (Takes.OPTIMIZER,)),
+    "watch": Method(Contract.MONITOR, (Takes.MODULE,)),
+}
+FUNCTION = Method(Contract.GRAD_NORM, (Takes.PARAMETERS, Takes.MODULE))
+"""What is known of a function of an imported package, whose name says that it clips or gives a norm of gradients."""
+_MOST_BASES = 8
+_SHARDED = "FullyShardedDataParallel"
+_KNOWN_AS = {
+    "accelerator.clip_grad_norm_": "accelerate:Accelerator",
+    "accelerator.clip_grad_value_": "accelerate:Accelerator",
+    "fabric.clip_gradients": "lightning:Fabric",
+}
+"""The usual names of a library's object, for code that does not show what the object is."""
+
+
+class LibraryMethods:
+    """Tells of the calls of one checkout which are methods of a library."""
+
+    def __init__(self, files: PythonFiles) -> None:
+        self._files = files
+        self._holders: dict[Module, dict[str, str]] = {}
+
+    def called(self, module: Module, call: ast.Call, inside: str) -> str:
+        """`accelerate:Accelerator.clip_grad_norm_` for a call of it; "" for what is no library's."""
+        name = last_name(call.func)
+        if name not in METHODS or not isinstance(call.func, ast.Attribute):
+            return self._function(module, dotted_name(call.func))
+        receiver = dotted_name(call.func.value)
+        if name == "watch":
+            is_wandb = "wandb" in module.origins.values() and not self._is_own(module, "wandb")
+            return "wandb:watch" if receiver != "self" and call.args and is_wandb else ""
+        is_super = isinstance(call.func.value, ast.Call) and dotted_name(call.func.value.func) == "super"
+        owner = module.named(inside.rpartition(".")[0]) if is_super or receiver == "self" else None
+        if isinstance(owner, Class):
+            is_own = receiver == "self" and self._files.method(owner, name) is not None
+            holder = "" if is_own else self._base(owner)
+        else:
+            holder = self._holder(module, receiver, name)
+        return f"{holder}.{name}" if holder else self._function(module, dotted_name(call.func))
+
+    def _function(self, module: Module, written: str) -> str:
+        """`timm.utils:dispatch_clip_grad` for a function of an imported package that no file here can be."""
+        package, _, name = module.full_name(written).rpartition(".")
+        top = package.partition(".")[0]
+        is_plain = package.replace(".", "").isidentifier() and package == package.lower()
+        is_own = not is_plain or top == "torch" or top in self._parts
+        is_known = names.clips(name) or names.gets_norm(name) or name == "grad_norm"
+        return "" if is_own or not is_known else f"{package}:{name}"
+
+    @cached_property
+    def _parts(self) -> frozenset[str]:
+        """The names of all folders and files of the checkout: a script may import any of them."""
+        return frozenset(part for file in self._files.names for part in file.with_suffix("").parts)
+
+    def _holder(self, module: Module, receiver: str, method: str) -> str:
+        """The class of a library whose instance a name is: made of it, or the only class that has the method."""
+        if module not in self._holders:
+            self._holders[module] = dict(self._made(module))
+        known = self._holders[module].get(receiver)
+        if known or not receiver:
+            return known or ""
+        only_of = METHODS[method].only_of
+        if only_of:
+            return "" if self._is_defined_here(only_of, method) else only_of
+        if module.origins.get(receiver.partition(".")[0]):
+            return ""
+        known_as = _KNOWN_AS.get(f"{receiver.rpartition('.')[2].strip('_')}.{method}", "")
+        if known_as:
+            return "" if self._is_defined_here(known_as, method) else known_as
+        sharded = (self._foreign(module, local) for local in module.origins if method == "clip_grad_norm_")
+        return next((each for each in sharded if each.endswith(_SHARDED)), "")
+
+    def _is_own(self, module: Module, package: str) -> bool:
+        """Whether an import of it reaches a file of the checkout, if only another one beside a script."""
+        top, file = package.partition(".")[0], self._files.path / module.file
+        own = {file.parent / f"{top}.py", file.parent / top / "__init__.py"} - {file}
+        return self._files.file_of(top) is not None or not self._files.names.keys().isdisjoint(own)
+
+    def _is_defined_here(self, known: str, method: str) -> bool:
+        """Whether the checkout is that library, or has a class of its own with that method."""
+        package = re.split("[.:]", known)[0]
+        methods = (function.name for function in self._files.functions() if function.owner is not None)
+        return self._files.file_of(package) is not None or method in methods
+
+    def _made(self, module: Module) -> Iterator[tuple[str, str]]:
+        """The names that are given an instance of a library's class, by an assignment or an annotation."""
+        for node in walk([module.tree]):
+            if isinstance(node, ast.arg) and node.annotation is not None:
+                yield node.arg, self._foreign(module, dotted_name(node.annotation))
+            value = getattr(node, "value", None)
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(value, ast.Call):
+                made = self._foreign(module, dotted_name(value.func))
+                yield from ((dotted_name(target), made) for target in targets_of(node))
+
+    def _base(self, owner: Class, depth: int = 0) -> str:
+        """The first base of a library that a class has, or one of its bases in the checkout."""
+        for base in map(dotted_name, owner.node.bases):
+            own = self._files.resolve(owner.module, base) if depth < _MOST_BASES else None
+            found = self._base(own, depth + 1) if isinstance(own, Class) else self._foreign(owner.module, base)
+            if found:
+                return found
+        return ""
+
+    def _foreign(self, module: Module, written: str) -> str:
+        """`package:Class` of a class that a module imports from what is not the checkout's; "" for others.
+
+        And for torch's Module: it is one of its heirs that has the method.
+        """
+        head, _, rest = written.partition(".")
+        package, _, name = module.origins.get(head, "").partition(":")
+        if not package or self._is_own(module, package) or module.full_name(written) == "torch.nn.Module":
+            return ""
+        *inner, last = [part for part in (*name.split("."), *rest.split(".")) if part] or [""]
+        return f"{'.'.join((package, *inner))}:{last}" if last[:1].isupper() else ""
+
+
+_MODULE = "torch.nn.utils"
+_NAMED = re.compile(rb"clip_\w*grad|grad_norm\(|get_total_norm|\.(" + "|".join(METHODS).encode() + rb")\(")
+_HOW = ("norm_type", "error_if_nonfinite", "foreach")
+_FUNCTIONS: dict[str, tuple[Takes, tuple[str, ...]]] = {
+    "clip_grad_norm_": (Takes.PARAMETERS, ("parameters", "max_norm", *_HOW)),
+    "clip_grad_value_": (Takes.PARAMETERS, ("parameters", "clip_value", "foreach")),
+    "get_total_norm": (Takes.GRADIENTS, ("tensors", *_HOW)),
+    "clip_grads_with_norm_": (Takes.PARAMETERS, ("parameters", "max_norm", "total_norm", "foreach")),
+}
+_DEPRECATED = {"clip_grad_norm": "clip_grad_norm_"}
+_DEFAULTS = {"norm_type": 2.0, "error_if_nonfinite": False, "foreach": None}
+_LIMITS = ("max_norm", "clip_value")
+_INFINITIES = frozenset(("math.inf", "torch.inf", "numpy.inf"))
+_MOST_HOPS = 3
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """One place that calls a library's function, `module:qualified.name`; `arguments` are those that are literal."""
+
+    function: str
+    file: str
+    line: int
+    inside: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def place(self) -> str:
+        """`train.py:312 in main`; a line at module level is in nothing."""
+        return f"{self.file}:{self.line}" + (f" in {self.inside}" if self.inside else "")
+
+    @property
+    def manner(self) -> dict[str, Any]:
+        """The arguments under which the function does something else than by default; a limit is none."""
+        given = {name: self.arguments.get(name, default) for name, default in _DEFAULTS.items()}
+        return {name: value for name, value in given.items() if value != _DEFAULTS[name]}
+
+
+def library_calls(files: PythonFiles) -> Iterator[LibraryCall]:
+    """Every call of a library's gradient function, in functions, methods and at module level, by any name."""
+    if files.file_of(_MODULE) is not None:
+        return  # it is torch itself that is read
+    methods = LibraryMethods(files)
+    for module in list(files.matching(_NAMED)):
+        for call, inside in _calls(module):
+            function = _torch_function(files, module, dotted_name(call.func))
+            literals = _literals(module, function, call) if function else {}
+            called = f"{_MODULE}:{function}" if function else methods.called(module, call, inside)
+            if called:
+                yield LibraryCall(called, module.file, call.lineno, inside, literals)
+
+
+def library_candidates(calls: Iterable[LibraryCall]) -> list[Candidate]:
+    """One for each function and each manner in which it is called, with the first literal limit of its places."""
+    groups: dict[tuple[str, str], list[LibraryCall]] = {}
+    for call in calls:
+        groups.setdefault((call.function, repr(call.manner)), []).append(call)
+    return [_candidate(group) for group in groups.values()]
+
+
+def _candidate(calls: list[LibraryCall]) -> Candidate:
+    first = calls[0]
+    limits = ({name: call.arguments[name] for name in _LIMITS if name in call.arguments} for call in calls)
+    places = tuple(call.place for call in calls)
+    package, _, name = first.function.partition(":")
+    torchs = Method(Contract.GRAD_NORM, (_FUNCTIONS[name][0],)) if package == _MODULE else None
+    known = torchs or METHODS.get(name.rpartition(".")[2], FUNCTION)
+    return Candidate(
+        call=first.function,
+        file=first.file,
+        line=first.line,
+        contract_guess=known.contract,
+        takes_guesses=known.takes,
+        arguments={**next(filter(None, limits), {}), **first.manner},
+        evidence=(f"called at {counted(len(places), 'place')}: {', '.join(places)}",),
+        places=places,
+    )
+
+
+def _calls(module: Module) -> list[tuple[ast.Call, str]]:
+    """Each call in the order of the file, with the qualified name of the function or class that it stands in."""
+    found: list[tuple[ast.Call, str]] = []
+    waiting: list[tuple[ast.AST, str]] = [(module.tree, "")]
+    while waiting:
+        node, inside = waiting.pop()
+        if isinstance(node, ast.Call):
+            found.append((node, inside))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inside = f"{inside}.{node.name}".lstrip(".")
+        waiting += [(child, inside) for child in children(node)]
+    return sorted(found, key=lambda each: each[0].lineno)
+
+
+def _torch_function(files: PythonFiles, module: Module, written: str, hops: int = 0) -> str:
+    """The function of `torch.nn.utils` that a dotted name in a module means, through imports; "" for none."""
+    head, _, rest = written.partition(".")
+    origin, _, name = module.origins.get(head, "").partition(":")
+    full = ".".join(part for part in (origin, name, rest) if part)
+    package, _, function = full.rpartition(".")
+    if package in (_MODULE, f"{_MODULE}.clip_grad"):
+        function = _DEPRECATED.get(function, function)
+        return function if function in _FUNCTIONS else ""
+    # `from .utils import clip_grad_norm_`, or `utils.clip_grad_norm_`, where utils imports it from torch.
+    holder, passed = (package, function) if full.startswith(f"{origin}.") else ("", "")
+    other = files.modules.get(holder)
+    if other is None or other is module or passed in other.own_names or hops == _MOST_HOPS:
+        return ""
+    return _torch_function(files, other, passed, hops + 1)
+
+
+def _literals(module: Module, function: str, call: ast.Call) -> dict[str, Any]:
+    names = _FUNCTIONS[function][1]
+    given = [*zip(names, call.args, strict=False), *((each.arg or "", each.value) for each in call.keywords)]
+    found = {name: _literal(module, node) for name, node in given if name in (*_LIMITS, *_HOW)}
+    return {name: value for name, value in found.items() if isinstance(value, bool | int | float)}
+
+
+def _literal(module: Module, node: ast.expr) -> Any:
+    """The number or flag that is written there, infinity in all its spellings; None for what is computed."""
+    if isinstance(node, ast.Constant):
+        return float("inf") if node.value == "inf" else node.value
+    if isinstance(node, ast.Call) and dotted_name(node.func) == "float" and len(node.args) == 1:
+        return float("inf") if _literal(module, node.args[0]) == float("inf") else None
+    is_infinity = isinstance(node, ast.Attribute | ast.Name) and module.full_name(dotted_name(node)) in _INFINITIES
+    return float("inf") if is_infinity else None

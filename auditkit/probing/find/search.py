@@ -1,0 +1,200 @@
+"""Find the gradient collectors of a checkout by reading its source; nothing of it is imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from auditkit.model.enums import Contract
+from auditkit.model.runs.target import split_call
+from auditkit.probing.checkout.checkout import import_roots
+from auditkit.probing.find import vocabulary
+from auditkit.probing.find.answers import returns_several
+from auditkit.probing.find.blocks.blocks import Block, blocks_of_gradients
+from auditkit.probing.find.candidates import Candidate, Candidates, PassedOver
+from auditkit.probing.find.collector_calls import CollectorCalls
+from auditkit.probing.find.feeding import feeding, parameter_kinds
+from auditkit.probing.find.gradient_names import is_finite_check
+from auditkit.probing.find.library_calls import LibraryCall, library_calls
+from auditkit.probing.find.training_steps import TOUCHES_STEPS, step_candidates
+from auditkit.probing.source.files import is_in_side_folder
+from auditkit.probing.source.modules import Function, SourceProblem, dotted_name
+from auditkit.probing.source.python_files import PythonFiles, garbage_collection_paused
+from auditkit.worker.gradients import slot_names
+
+_NAME_WORDS = re.compile(r"grad|norm|nan|finite|clip|stat")
+
+
+TOUCHES_SPECTRA = re.compile(rb"svds?\b|def \w*echo|def \w*(shard|partition|assign|owner)\w*\(")
+_SHARD_NAME = re.compile(r"shard|partition|assign|owner|owned", re.IGNORECASE)
+_SPECTRAL_SCORE = 5
+
+# Parsing costs a hundred times what a search does, and few files of a checkout touch gradients.
+TOUCHES_GRADIENTS = re.compile(
+    rb"grad(?<!no_grad)(?<!requires_grad)(?<!enable_grad)(?<!zero_grad)(?<!set_grad)s?"
+    rb"(?:_(?:data|sample|norm|list|buffer|flat|for|in|group|part|shard)\w*)?\b|gradients?\b[ _]*[:,)=\].]|"
+    rb"clip_\w*grad|get_total_norm|def materiali[sz]e|inf_or_nan|isfinite|isnan|backprops|register_(?:comm_)?hook\("
+)
+
+_STEPS = tuple(f"{mark}{name}" for name in (*vocabulary.PARTS_OF_TRAINING, "main") for mark in ".:")
+_MOST_EXAMPLES = 8
+"""Training loops of examples that are candidates: trying one takes a second, and some checkouts have a hundred."""
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What reading a checkout found: candidates, best first, and files that could not be read.
+
+    Only files that mention gradients, or a collector by name, are parsed; the others' syntax is not
+    looked at. `file_count` says how many there were in all. `library_calls` are functions of
+    torch's that the checkout calls. `files` are those that were read; `untried_loops` train in more examples.
+    `passed_over` are functions that handle gradients and are no candidates, with the reason of each.
+    """
+
+    files: PythonFiles = field(compare=False)
+    candidates: tuple[Candidate, ...]
+    problems: tuple[SourceProblem, ...]
+    file_count: int
+    library_calls: tuple[LibraryCall, ...] = ()
+    untried_loops: tuple[Candidate, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
+
+
+def discover(path: Path, configured_roots: Sequence[str | Path] = ()) -> Discovery:
+    """The gradient collectors under `path`, each with hints on how to call and feed it.
+
+    Hints, not verdicts: whether a candidate works is found out by trying it. Raises BadInputError where
+    a configured import root does not exist.
+    """
+    with garbage_collection_paused():
+        return _discover(PythonFiles(path, import_roots(path, configured_roots)))
+
+
+def _place(found: Candidate | PassedOver) -> tuple[str, str]:
+    """The file and the function of what was found."""
+    return found.file, split_call(found.call)[1]
+
+
+def _discover(files: PythonFiles) -> Discovery:
+    _parse(files, TOUCHES_GRADIENTS)
+    calls = CollectorCalls(files)
+    while True:
+        calls.find()
+        # Callers, and packages that export a collector, perhaps under another name.
+        names = b"|".join(sorted(re.escape(name.encode()) for name in calls.names()))
+        if not calls.collectors or not _parse(files, re.compile(rb"\b(" + names + rb")\b")):
+            break
+    _parse(files, TOUCHES_SPECTRA)
+    reader = Candidates(calls)
+    functions = [*reader.read(), *spectral_candidates(files)]
+    # A step is checked by its blocks where it has any: they run without the object that the whole method needs.
+    by_blocks = {_place(each) for each in functions if each.call.endswith(_STEPS)}
+    whole = [each for each in functions if _place(each) not in by_blocks]
+    blocks = list(block_candidates(files, whole))
+    held = {_place(each) for each in blocks} & by_blocks
+    candidates = [each for each in functions if _place(each) not in held] + blocks
+    _parse(files, TOUCHES_STEPS)
+    steps = list(step_candidates(files))
+    examples = [each for each in steps if each.last_line is not None and is_in_side_folder(each.file)]
+    untried = examples[_MOST_EXAMPLES:]
+    candidates += [each for each in steps if each not in untried]
+    ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
+    # What is checked as a training step, or in part as a block, is not passed over.
+    checked = {_place(each) for each in candidates}
+    passed = [each for each in reader.passed_over if _place(each) not in checked]
+    return Discovery(
+        files,
+        tuple(ordered),
+        tuple(files.problems),
+        files.read_count,
+        tuple(library_calls(files)),
+        tuple(untried),
+        tuple(sorted(passed, key=lambda each: (each.file, each.line))),
+    )
+
+
+def _parse(files: PythonFiles, pattern: re.Pattern[bytes]) -> bool:
+    """Parse the files that match; whether there were any that were not parsed before."""
+    before = len(files.modules)
+    deque(files.matching(pattern), maxlen=0)
+    return len(files.modules) > before
+
+
+def block_candidates(files: PythonFiles, functions: Iterable[Candidate]) -> Iterator[Candidate]:
+    """The blocks of the files that were parsed, but for those inside one of `functions`, which are checked whole."""
+    whole = {(candidate.file, candidate.line) for candidate in functions}
+    for module in files.modules.values():
+        for block in blocks_of_gradients(module):
+            if whole.isdisjoint((module.file, node.lineno) for node in block.around):
+                yield _block_candidate(block)
+
+
+def _block_candidate(block: Block) -> Candidate:
+    fed = feeding(block, {item.arg: parameter_kinds(block, item, []) for item in block.parameters})
+    first, last = block.statements[0].lineno, block.statements[-1].end_lineno
+    what = f"lines {first} to {last}" if last != first else f"line {first}"
+    missing = f"nothing is known to fit what it reads: {', '.join(fed.missing)}"
+    score = (4 if fed.groups and not fed.missing else 0) + min(3, len(set(_NAME_WORDS.findall(block.name)))) + 3
+    score -= (6 if fed.missing else 0) + (2 if is_in_side_folder(block.module.file) else 0)
+    returned = block.node.body[-1]
+    value = returned.value if isinstance(returned, ast.Return) else None
+    is_several = value is not None and (returns_several(block, value, None) or is_finite_check(block.name))
+    # `next(model.parameters()).grad.norm()` reads one gradient out of all.
+    calls = {dotted_name(node.func) for node in block.nodes if isinstance(node, ast.Call)}
+    is_of_one = "next" in calls and not any(isinstance(node, ast.For | ast.comprehension) for node in block.nodes)
+    return Candidate(
+        call=block.call,
+        file=block.module.file,
+        line=first,
+        contract_guess=Contract.GRAD_STATS if is_several or is_of_one else Contract.GRAD_NORM,
+        takes_guesses=fed.takes,
+        evidence=(f"{what} of {block.place or 'the script'}, which is no function that can be called",),
+        obstacles=(missing,) if fed.missing else (),
+        score=score,
+        last_line=last,
+    )
+
+
+def spectral_candidates(files: PythonFiles) -> Iterator[Candidate]:
+    """The public functions that decompose replica gradients, estimate echoes, or deal keys to ranks, by their names.
+
+    What each of them returns is found out by trying. A helper that decomposes one matrix (`safe_svd(tensor)`) is
+    checked through its caller.
+    """
+    for function in files.functions():
+        if function.owner is None and not function.name.startswith("_"):
+            contract = _spectral_contract(function)
+            if contract is not None:
+                slots = ", ".join(item.arg for item in function.required)
+                yield Candidate(
+                    call=function.call,
+                    file=function.module.file,
+                    line=function.node.lineno,
+                    contract_guess=contract,
+                    evidence=(f"its name and its arguments {slots} are those of {contract.value}",),
+                    score=_SPECTRAL_SCORE,
+                )
+
+
+def _spectral_contract(function: Function) -> Contract | None:
+    slots = [item.arg for item in function.required]
+    if _SHARD_NAME.search(function.name):
+        # Keys are several, or a number of them: a function that cuts one tensor, or its size, deals nothing out.
+        keys = [slot for slot in slots if slot_names.shard_kind(slot) == "keys"]
+        kinds = {slot_names.shard_kind(item.arg) for item in function.parameters}
+        are_keys = len(keys) == 1 and (keys[0].endswith("s") or slot_names.is_count(keys[0]))
+        if {"rank", "world_size"} <= kinds and are_keys:
+            return Contract.SHARD_PLAN
+    returned = [node.value for node in function.nodes if isinstance(node, ast.Return) and node.value is not None]
+    if not slot_names.looks_like_matrices(slots) or not returned:
+        return None
+    if "echo" in function.name.lower():
+        return Contract.SPECTRAL_ECHO
+    calls = [dotted_name(node.func).rpartition(".")[2] for node in function.nodes if isinstance(node, ast.Call)]
+    is_svd = "svds" in function.name.lower() or any("svd" in name and "svdvals" not in name for name in calls)
+    is_several = any(isinstance(value, ast.Tuple | ast.Dict | ast.Call) for value in returned)
+    return Contract.ALIGNED_SVD if is_svd and is_several else None

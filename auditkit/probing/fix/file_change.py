@@ -1,0 +1,42 @@
+"""A file with a change in it, and the unified diff of it that `git apply` takes."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from auditkit.probing.checkout import git
+from auditkit.probing.checkout.checkout import CheckoutSpec
+from auditkit.probing.fix.patches import CannotComplete
+
+_NO_NEWLINE = "\\ No newline at end of file\n"
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """The bytes of a file, named from the checkout, before and after a change."""
+
+    file: str
+    before: bytes
+    after: bytes
+
+    def difference(self, prefix: str = "") -> str:
+        """The unified diff, its paths below `prefix`, such as "sub/". Raises CannotComplete where it is no UTF-8."""
+        path = prefix + self.file
+        try:
+            before, after = (_lines(content.decode("utf-8")) for content in (self.before, self.after))
+        except UnicodeDecodeError:
+            raise CannotComplete("would change a file that is not UTF-8, which no ticket can show") from None
+        lines = difflib.unified_diff(before, after, f"a/{path}", f"b/{path}")
+        return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)
+
+
+def prefix_of(spec: CheckoutSpec) -> str:
+    """The path from the top of the repository to the checkout, such as `sub/`; "" at the top or without one."""
+    repository = git.find_repository(spec.directory)
+    return f"{repository.prefix}/" if repository is not None and repository.prefix else ""
+
+
+def _lines(text: str) -> list[str]:
+    parts = text.split("\n")
+    return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])

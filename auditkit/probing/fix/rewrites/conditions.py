@@ -1,0 +1,110 @@
+"""Change one expression: a view, a comparison that is false for NaN, a branch that waits for the device."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import libcst as cst
+
+from auditkit.probing.fix.rewrites.drafts import Unit
+from auditkit.probing.fix.rewrites.syntax import (
+    Pattern,
+    assigned,
+    calls,
+    dotted,
+    expression,
+    last_name,
+    names,
+    values_of,
+    with_value,
+)
+
+_TOO_LARGE = re.compile(r"explod|large|upper|high|max_norm|threshold", re.IGNORECASE)
+_SMALL = re.compile(r"vanish|small|lower|low\b|min", re.IGNORECASE)
+_REDUCTIONS = frozenset({"sum", "max", "min", "mean", "norm", "vector_norm", "any", "all", "count_nonzero"})
+
+
+class Reshape(Pattern):
+    """Replace `.view(-1)`, which needs contiguous memory, by `.reshape(-1)`."""
+
+    def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
+        match node:
+            case cst.Call(func=cst.Attribute(attr=cst.Name("view")), args=[cst.Arg(value=cst.UnaryOperation()), *_]):
+                return node.with_changes(func=node.func.with_changes(attr=cst.Name("reshape")))
+        return node
+
+
+class NanIsTooLarge(Pattern):
+    """Replace `norms > limit`, which is false for NaN, by `~(norms <= limit)`, which is true."""
+
+    def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
+        match node:
+            case cst.Call(func=cst.Attribute(value=cst.Comparison() as test, attr=cst.Name("sum")), args=[]):
+                if _is_too_large(test):
+                    return node.with_changes(func=node.func.with_changes(value=expression("(~{t})", t=_at_most(test))))
+            case cst.Call(
+                func=cst.Name("sum"), args=[cst.Arg(value=cst.GeneratorExp(for_in=each) as counted) as given]
+            ):
+                for condition in each.ifs:
+                    if isinstance(condition.test, cst.Comparison) and _is_too_large(condition.test):
+                        new = condition.with_changes(test=expression("not {t}", t=_at_most(condition.test)))
+                        each = each.with_changes(ifs=[new if one is condition else one for one in each.ifs])
+                return node.with_changes(args=[given.with_changes(value=counted.with_changes(for_in=each))])
+        return node
+
+
+def _is_too_large(test: cst.Comparison) -> bool:
+    match test.comparisons:
+        case [cst.ComparisonTarget(operator=cst.GreaterThan(), comparator=limit)]:
+            name = dotted(limit).rpartition(".")[2]
+            return bool(_TOO_LARGE.search(name)) and not _SMALL.search(name)
+    return False
+
+
+def _at_most(test: cst.Comparison) -> cst.Comparison:
+    (compared,) = test.comparisons
+    return test.with_changes(comparisons=[compared.with_changes(operator=cst.LessThanEqual())])
+
+
+class NotFinite(Pattern):
+    """Replace `isnan(x)` in code that looks for NaN alone by `~isfinite(x)`, which covers infinity."""
+
+    def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
+        if not isinstance(node.func, cst.Attribute) or last_name(node.func) != "isnan":
+            return node
+        if self.draft.mentions("isinf", "isfinite"):
+            return node
+        finite = node.with_changes(func=node.func.with_changes(attr=cst.Name("isfinite")))
+        return expression("(not {x})" if dotted(node.func) == "math.isnan" else "(~{x})", x=finite)
+
+
+class ChosenOnDevice(Pattern):
+    """Compute `if total > 0: share = share / total` by torch.where, without a branch."""
+
+    def leave_If(self, _: cst.If, node: cst.If) -> Any:
+        match node:
+            case cst.If(
+                test=cst.Comparison(left=cst.Name(tested), comparisons=[compared]) as test,
+                body=cst.IndentedBlock(body=[line]),
+                orelse=None,
+            ):
+                name, value = assigned(line)
+                is_order = not isinstance(compared.operator, cst.Equal | cst.NotEqual | cst.Is | cst.IsNot)
+                if value is not None and is_order and name in names(value).loads and _is_tensor(self.unit, tested):
+                    where = expression(f"{self.torch}.where({{test}}, {{value}}, {name})", test=test, value=value)
+                    return with_value(line, where).with_changes(leading_lines=node.leading_lines)
+        return node
+
+
+def _is_tensor(unit: Unit, name: str, depth: int = 2) -> bool:
+    """Whether a name is only set to reductions that are not read, and to values computed from such names."""
+
+    def is_on_device(value: cst.BaseExpression) -> bool:
+        if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+            return value.func.attr.value in _REDUCTIONS
+        is_computed = isinstance(value, cst.BinaryOperation) and depth and not any(calls(value))
+        return bool(is_computed) and any(_is_tensor(unit, one, depth - 1) for one in names(value).loads)
+
+    values = list(values_of(unit, name))
+    return bool(values) and all(map(is_on_device, values))

@@ -1,0 +1,247 @@
+"""A file in which some functions are being changed, as syntax trees that keep every blank and comment."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import keyword
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import libcst as cst
+
+from auditkit.probing.find.blocks.blocks import Block
+from auditkit.probing.fix.local_names import names_of, parameters
+from auditkit.probing.fix.patches import CannotComplete, FunctionFile
+from auditkit.probing.fix.rewrites.syntax import Listing, code, inside, parsed, swapped
+from auditkit.probing.source.modules import Function, top_level
+
+_LIMITS = (88, 100, 120)
+"""The customary line lengths."""
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A function that a rewrite may change: `node` is its definition; for a block, a definition made around it.
+
+    In the file its statements stand at `first` to before `end` of `suite`; `top` is the place of the statement of the
+    module that holds them.
+    """
+
+    function: Function
+    node: cst.FunctionDef
+    suite: cst.CSTNode
+    first: int
+    end: int
+    top: int
+
+    @property
+    def statements(self) -> Sequence[cst.CSTNode]:
+        """The changed statements of the file."""
+        return self.node.body.body if isinstance(self.function, Block) else [self.node]
+
+    @cached_property
+    def text(self) -> str:
+        return code(self.node)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The file `place` with `units` changed, the first of which is the target, and `helpers` defined above it."""
+
+    place: FunctionFile
+    module: cst.Module
+    units: tuple[Unit, ...]
+    helpers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, place: FunctionFile, functions: Sequence[Function]) -> Draft:
+        """Parse the file. Raises CannotComplete where libcst cannot parse it."""
+        try:
+            module = cst.parse_module(place.data)
+        except (cst.ParserSyntaxError, UnicodeError) as error:
+            raise CannotComplete(f"cannot be made: {place.file} cannot be parsed: {error}") from None
+        tree = place.function.module.tree
+        written = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+        written.sort(key=lambda node: (node.lineno, node.col_offset))
+        there = dict(zip(written, _statements(module), strict=True))
+        return cls(place, module, tuple(_unit(function, there) for function in functions))
+
+    @cached_property
+    def torch(self) -> str:
+        """The name that the file has for torch."""
+        imports = self.place.function.module.imports
+        return next((item.local for item in imports if item.module == "torch" and not item.name), "torch")
+
+    @cached_property
+    def indent(self) -> str:
+        return self.module.default_indent
+
+    def mentions(self, *words: str) -> bool:
+        """Return whether one of the functions has one of these words."""
+        return any(set(words) & set(_WORD.findall(unit.text)) for unit in self.units)
+
+    def fresh(self, name: str, unit: Unit) -> str:
+        """Return the name, or a similar one that neither the function nor its file uses."""
+        (definition,) = parsed(unit.node)
+        assert isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef)
+        found = [names_of(definition.body), names_of([definition, *self.place.function.module.tree.body])]
+        used = parameters(definition.args).union(*(one.loads | one.stores for one in found))
+        tried = [name, *(f"{name}_{number}" for number in range(2, 100))]
+        return next(one for one in tried if one not in used and not keyword.iskeyword(one))
+
+    def changed(self, visitor: Callable[[Draft, Unit], cst.CSTTransformer]) -> Draft:
+        """Return the draft with each function as a visitor changes it."""
+        return replace(self, units=tuple(self.visited(unit, visitor(self, unit)) for unit in self.units))
+
+    def visited(self, unit: Unit, visitor: cst.CSTTransformer) -> Unit:
+        node = unit.node.visit(visitor)
+        assert isinstance(node, cst.FunctionDef)
+        return replace(unit, node=node)
+
+    @cached_property
+    def data(self) -> bytes:
+        """The bytes of the file: those that no change concerns are the same."""
+        units = [self.visited(unit, _Layout(self.module.code, self.indent)) for unit in self.units]
+        module = self.module.visit(_Put(units))
+        assert isinstance(module, cst.Module)
+        body = list(module.body)
+        top = self.units[0].top if self.units else 0
+        for helper in reversed(self.helpers):
+            blank = [line for line in _leading(body[top]) if line.comment is None]
+            defined = cst.parse_statement(helper, module.config_for_parsing)
+            body.insert(top, defined.with_changes(leading_lines=blank))
+        if any(f"{self.torch}." in unit.text for unit in self.units) and self._needs_torch:
+            place = _first_import(body)
+            torch = cst.parse_statement("import torch", module.config_for_parsing)
+            body[place : place + 1] = [
+                torch.with_changes(leading_lines=_leading(body[place])), body[place].with_changes(leading_lines=[]),
+            ]  # fmt: skip
+        return module.with_changes(body=body).bytes
+
+    @property
+    def _needs_torch(self) -> bool:
+        return self.torch not in names_of(top_level(self.place.function.module.tree.body)).stores
+
+    @cached_property
+    def lines(self) -> list[int]:
+        """The lines of the file before the change that are changed, and those between which lines are added."""
+        changed = {line for first, last, _ in self._hunks for line in range(first + 1, last + 1)}
+        return sorted(
+            changed | {line for first, last, _ in self._hunks if first == last for line in (first, first + 1)}
+        )
+
+    @property
+    def places(self) -> list[int]:
+        """The first line of each change."""
+        return [first + (last > first) for first, last, _ in self._hunks]
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """How many lines the diff takes out and adds, and how many words it adds."""
+        added = [line for _, _, new in self._hunks for line in new]
+        taken = sum(last - first for first, last, _ in self._hunks)
+        return taken + len(added), sum(len(_WORD.findall(line)) for line in added)
+
+    @cached_property
+    def _hunks(self) -> list[tuple[int, int, list[str]]]:
+        before, after = (data.decode(self.module.encoding).split("\n") for data in (self.place.data, self.data))
+        matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+        return [(i, j, after[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
+
+
+class _Layout(cst.CSTTransformer):
+    """Gives the clauses of a comprehension lines of their own where a changed line is longer than those of the file."""
+
+    def __init__(self, before: str, indent: str) -> None:
+        super().__init__()
+        self._before = before
+        longest = max(map(len, before.split("\n")))
+        self._limit = next((limit for limit in _LIMITS if longest <= limit), _LIMITS[-1]) - len(indent)
+        self._indent = indent
+
+    def leave_SimpleStatementLine(
+        self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine:
+        lines = (line for line in code(node).split("\n") if line.strip() not in self._before)
+        longest = max(lines, key=len, default="")
+        listed = (one for one in inside(node) if isinstance(one, Listing))
+        found = next((one for one in listed if code(one.for_in) in longest), None)
+        if len(longest) <= self._limit or found is None:
+            return node
+        clause, text = found.for_in, longest.lstrip()
+        blanks = longest[: len(longest) - len(text)] + self._indent * (not text.startswith(code(found.elt)))
+        line = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(blanks))
+        ifs = [one.with_changes(whitespace_before=line) for one in clause.ifs]
+        return swapped(node, {clause: clause.with_changes(whitespace_before=line, ifs=ifs)})
+
+
+class _Put(cst.CSTTransformer):
+    """Puts the changed functions into the file."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        super().__init__()
+        self._units: defaultdict[int, list[Unit]] = defaultdict(list)
+        for unit in sorted(units, key=lambda one: one.first, reverse=True):
+            self._units[id(unit.suite)].append(unit)
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return not isinstance(node, cst.BaseExpression | cst.SimpleStatementLine | cst.BaseParenthesizableWhitespace)
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
+        for unit in self._units.get(id(original_node), ()):
+            body = list(updated_node.body)  # type: ignore[attr-defined]
+            body[unit.first : unit.end] = unit.statements
+            updated_node = updated_node.with_changes(body=body)
+        return updated_node
+
+
+_Place = tuple[cst.CSTNode, cst.CSTNode, int, int]
+
+
+def _statements(module: cst.Module) -> Iterator[_Place]:
+    """Every statement in the order of the text: its suite, its place there, and that of its holder in the module."""
+
+    def walk(node: cst.CSTNode, top: int) -> Iterator[_Place]:
+        for place, child in enumerate(node.body if isinstance(node, cst.Module | cst.IndentedBlock) else node.children):
+            at = place if node is module else top
+            if isinstance(child, cst.SimpleStatementLine):
+                yield from ((part, node, place, at) for part in child.body)
+            elif isinstance(child, cst.BaseCompoundStatement | cst.BaseSmallStatement):
+                yield child, node, place, at
+                yield from walk(child, at)
+            elif not isinstance(child, cst.BaseExpression):
+                yield from walk(child, at)
+
+    return walk(module, 0)
+
+
+def _unit(function: Function, there: dict[ast.stmt, _Place]) -> Unit:
+    if not isinstance(function, Block):
+        node, suite, first, top = there[function.node]
+        assert isinstance(node, cst.FunctionDef)
+        return Unit(function, node, suite, first, first + 1, top)
+    places = [there[statement] for statement in function.statements]
+    (_, suite, first, top), end = places[0], places[-1][2] + 1
+    body = cst.IndentedBlock(suite.body[first:end])  # type: ignore[attr-defined]
+    node = cst.FunctionDef(cst.Name(function.name), cst.Parameters(), body)
+    return Unit(function, node, suite, first, end, top)
+
+
+def _leading(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
+    return getattr(statement, "leading_lines", ())
+
+
+def _first_import(body: Sequence[cst.CSTNode]) -> int:
+    """The place of the module's first import of something else than the future."""
+    for place, statement in enumerate(body):
+        match statement:
+            case cst.SimpleStatementLine(body=[cst.ImportFrom(module=cst.Name("__future__")), *_]):
+                continue
+            case cst.SimpleStatementLine(body=[cst.Import() | cst.ImportFrom(), *_]):
+                return place
+    raise CannotComplete("needs torch, which the file does not import")

@@ -1,0 +1,168 @@
+"""What rewrites read of a syntax tree, and the transformer that each of them is."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import libcst as cst
+from libcst.helpers import parse_template_expression, parse_template_statement
+
+from auditkit.probing.fix.local_names import Names, names_of
+from auditkit.probing.source.modules import PARSER
+
+if TYPE_CHECKING:
+    from auditkit.probing.fix.rewrites.drafts import Draft, Unit
+
+_NO_FILE = cst.Module([])
+Line = cst.SimpleStatementLine | cst.If | cst.For
+Listing = cst.ListComp | cst.SetComp | cst.GeneratorExp
+_Node = TypeVar("_Node", bound=cst.CSTNode)
+
+
+class Pattern(cst.CSTTransformer):
+    """A change of one function's own statements: functions and classes inside it stay as they are."""
+
+    def __init__(self, draft: Draft, unit: Unit) -> None:
+        super().__init__()
+        self.draft = draft
+        self.unit = unit
+        self.torch = draft.torch
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
+        return node is self.unit.node
+
+    def visit_ClassDef(self, _: cst.ClassDef) -> bool:
+        return False
+
+    def leave_UnaryOperation(self, _: cst.UnaryOperation, node: cst.UnaryOperation) -> cst.BaseExpression:
+        """Put what a rewrite made of an operand into parentheses where it needs them."""
+        if isinstance(node.operator, cst.Not) and isinstance(node.expression, cst.BooleanOperation):
+            return node.with_changes(expression=bracketed(node.expression))
+        return node
+
+    def leave_BooleanOperation(self, _: cst.BooleanOperation, node: cst.BooleanOperation) -> cst.BaseExpression:
+        """The same for `or` inside `and`."""
+        if isinstance(node.operator, cst.And):
+            sides = [bracketed(side) if _is_or(side) else side for side in (node.left, node.right)]
+            return node.with_changes(left=sides[0], right=sides[1])
+        return node
+
+
+def _is_or(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.BooleanOperation) and isinstance(node.operator, cst.Or)
+
+
+def bracketed(node: cst.BaseExpression) -> cst.BaseExpression:
+    """The expression in parentheses, unless it is in some already."""
+    return node if node.lpar else node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def code(node: cst.CSTNode) -> str:
+    """The text of a node; that of a statement without the comments above it."""
+    return _NO_FILE.code_for_node(node)
+
+
+def parsed(*nodes: cst.CSTNode) -> list[ast.stmt]:
+    """The nodes as Python's own syntax trees."""
+    texts = (f"({code(node)})" if isinstance(node, cst.BaseExpression) else code(node) for node in nodes)
+    return _statements("\n".join(map(textwrap.dedent, texts)))
+
+
+def _statements(text: str) -> list[ast.stmt]:
+    with PARSER:
+        return ast.parse(text).body
+
+
+def names(*nodes: cst.CSTNode) -> Names:
+    """The plain names that some nodes read and set."""
+    return names_of(parsed(*nodes))
+
+
+def stores(target: cst.BaseExpression) -> frozenset[str]:
+    """The names that an assignment to a target sets."""
+    return names_of(_statements(f"{code(target)} = _")).stores
+
+
+def dotted(node: cst.CSTNode) -> str:
+    """`a.b.c` for names and attributes of names, "" for anything else."""
+    if isinstance(node, cst.Attribute):
+        owner = dotted(node.value)
+        return f"{owner}.{node.attr.value}" if owner else ""
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def last_name(node: cst.CSTNode) -> str:
+    """`isnan` for `torch.isnan` and for `(a + b).isnan`."""
+    return node.attr.value if isinstance(node, cst.Attribute) else dotted(node)
+
+
+def is_same(node: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+    return ast.dump(parsed(node)[0]) == ast.dump(parsed(other)[0])
+
+
+def inside(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The node and all that it holds, in the order of the text, without the functions and classes inside it."""
+    yield node
+    for child in node.children:
+        if not isinstance(child, cst.FunctionDef | cst.ClassDef):
+            yield from inside(child)
+
+
+def calls(node: cst.CSTNode) -> Iterator[cst.Call]:
+    return (one for one in inside(node) if isinstance(one, cst.Call))
+
+
+def expression(template: str, **parts: cst.BaseExpression | str) -> cst.BaseExpression:
+    """A new expression: `{x}` in the template stands for the part `x`."""
+    return parse_template_expression(template, **cast(Any, _nodes(parts)))
+
+
+def statement(template: str, **parts: cst.BaseExpression | str) -> Line:
+    """A new statement of one or more lines."""
+    return cast(Line, parse_template_statement(template, **cast(Any, _nodes(parts))))
+
+
+def _nodes(parts: dict[str, cst.BaseExpression | str]) -> dict[str, cst.BaseExpression]:
+    return {name: cst.parse_expression(part) if isinstance(part, str) else part for name, part in parts.items()}
+
+
+def assigned(node: cst.CSTNode) -> tuple[str, cst.BaseExpression | None]:
+    """The name and the value of `name = value` on a line of its own; no value for any other statement."""
+    match node:
+        case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name(name))], value=value)]):
+            return name, value
+    return "", None
+
+
+def with_value(line: Any, value: cst.BaseExpression) -> Any:
+    """The assignment on a line with another value; what is beside and above it stays."""
+    return line.with_changes(body=[line.body[0].with_changes(value=value)])
+
+
+def values_of(unit: Unit, name: str) -> Iterator[cst.BaseExpression]:
+    """What a function assigns to a name, also among several."""
+    for node in inside(unit.node):
+        match node:
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(target))], value=value) if target == name:
+                yield value
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Tuple(elements=targets))], value=cst.Tuple() as value):
+                pairs = zip(targets, value.elements, strict=False)
+                yield from (one.value for target, one in pairs if dotted(target.value) == name)
+
+
+def flattened(*lines: Iterable[cst.BaseStatement]) -> cst.FlattenSentinel[cst.BaseStatement]:
+    return cst.FlattenSentinel([line for group in lines for line in group])
+
+
+def swapped(node: _Node, new: Mapping[Any, Any]) -> _Node:
+    """The node with others in the place of some that it holds: nodes, several of them, or none."""
+    by_id = {id(one): other for one, other in new.items()}
+
+    class Swap(cst.CSTTransformer):
+        def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Any:
+            return by_id.get(id(original_node), updated_node)
+
+    return cast(_Node, node.visit(Swap()))

@@ -1,1 +1,0 @@
-"""The host's side of a measurement: workers started, their messages read, results judged."""

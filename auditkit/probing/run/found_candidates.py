@@ -1,0 +1,133 @@
+"""What reading a checkout found, told: for the run's JSON, for its first lines, and for a failure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from auditkit.model.codec import encode
+from auditkit.model.enums import Contract, Reason
+from auditkit.model.runs.candidates import FoundCandidate, by_reason, options_of
+from auditkit.model.runs.run import Run
+from auditkit.model.text import counted
+from auditkit.probing.engine.trials import Trial
+from auditkit.probing.find.candidates import Candidate
+from auditkit.probing.source.files import LeftOut
+
+_UNTRIED = re.compile(r"[:;] give [^:;]*--argument \S+=VALUE")
+_MOST_NAMED, _MOST_PLACES, _MOST_HINTS = 3, 2, 3
+_RUNGS = {"file": "by their file alone", "placeholders": "with placeholders for {}", "cut_out": "cut out of their file"}
+
+
+def told(trials: Sequence[Trial], excluded: Sequence[Candidate], left_out: LeftOut) -> tuple[FoundCandidate, ...]:
+    """Each candidate once, whichever of its ways to be called works; then those of files that are left out."""
+    best: dict[str, Trial] = {}
+    for trial in trials:
+        is_step = trial.target.contract is Contract.TRAIN_STEP
+        key = repr((trial.target.call, trial.target.arguments if trial.target.places else (), is_step))
+        if key not in best or (trial.works and not best[key].works):
+            best[key] = trial
+    out = (FoundCandidate(each.call, each.file, each.line, each.contract_guess) for each in excluded)
+    return (*map(candidate_of, best.values()), *(replace(each, excluded=left_out.place_of(each.file)) for each in out))
+
+
+def candidate_of(trial: Trial) -> FoundCandidate:
+    """What one trial showed of its candidate."""
+    found, target = trial.candidate, trial.target
+    plan: Mapping[str, Any] = {} if trial.plan is None else dict(trial.plan)
+    why_not = "" if trial.works else _UNTRIED.sub("", trial.message.removeprefix(f"{target.call}: "))
+    return FoundCandidate(
+        call=target.call,
+        file=found.file,
+        line=found.line,
+        contract=target.contract,
+        fed=trial.works,
+        rung=trial.loaded_by.rung,
+        placeholders=trial.loaded_by.placeholders,
+        filled={name: str(encode(value)) for name, value in plan.get("filled", {}).items()},
+        why_not=why_not,
+        reason=trial.reason,
+        try_it=options_of(replace(target, arguments=trial.remedy, takes=None, contract=None)) if trial.remedy else "",
+        places=target.places,
+    )
+
+
+def configured_lines(run: Run) -> Iterator[str]:
+    """How many targets auditkit.yaml names, and whether it switches discovery off."""
+    count = counted(sum(not each.found for each in run.targets), "target")
+    if run.discovery_off:
+        yield f"Discovery is off (discover: false): auditkit checked only the {count} of auditkit.yaml, no new code"
+    elif run.candidates and any(not each.found for each in run.targets):
+        yield f"{count} in auditkit.yaml; auditkit found more:"
+
+
+def summary_lines(candidates: Sequence[FoundCandidate]) -> Iterator[str]:
+    """How many were found and asked and in which way they were loaded; why the others were not, most names folded."""
+    known = [each for each in candidates if not each.excluded]
+    if not known:
+        yield from left_out_lines(candidates)
+        return
+    asked = [each for each in known if each.fed]
+    ways = ", ".join(_loaded(asked))
+    steps = sum(each.contract is Contract.TRAIN_STEP for each in known)
+    unread = sum(each.reason is Reason.NOT_PARSED for each in known)
+    kinds = ((len(known) - steps - unread, "collector"), (steps, "training step"))
+    counts = " and ".join(counted(count, kind) for count, kind in kinds if count) or "no collector"
+    yield f"{counts} found, {len(asked)} asked" + (f" ({ways})" if ways else "")
+    for each in known:
+        if each.places:
+            yield f"    {called(each)}"
+    yield from not_asked_lines(known)
+    yield from left_out_lines(candidates)
+
+
+def left_out_lines(candidates: Iterable[FoundCandidate]) -> Iterator[str]:
+    """How many functions discovery saw and left out for each reason or folder, in one line."""
+    counts = Counter(each.excluded for each in candidates if each.excluded)
+    if counts:
+        reasons = "; ".join(f"{count}: {reason}" for reason, count in counts.most_common())
+        yield f"    {counts.total()} left out (-v names each): {reasons}"
+
+
+def called(candidate: FoundCandidate) -> str:
+    """`torch.nn.utils.clip_grad_norm_: called at 7 places (train.py:312, ...)`."""
+    places = [place.partition(" in ")[0] for place in candidate.places]
+    listed = ", ".join([*places[:_MOST_PLACES], *(["..."] if places[_MOST_PLACES:] else [])])
+    return f"{candidate.call.replace(':', '.')}: called at {counted(len(places), 'place')} ({listed})"
+
+
+def not_asked_lines(candidates: Iterable[FoundCandidate]) -> Iterator[str]:
+    """Each reason once, with some of the candidates that it stopped; then what makes some of them answer."""
+    groups = by_reason(candidates)
+    for reason, stopped in groups.items():
+        if len(stopped) == 1:
+            yield f"    1 not asked: {stopped[0].call}: {stopped[0].why_not}"
+            continue
+        names = ", ".join(each.call for each in stopped[:_MOST_NAMED])
+        more = f" and {len(stopped) - _MOST_NAMED} more" if stopped[_MOST_NAMED:] else ""
+        yield f"    {len(stopped)} not asked, {reason}: {names}{more}"
+    hints = [each.try_it for stopped in groups.values() for each in stopped if each.try_it]
+    for hint in hints[:_MOST_HINTS]:
+        yield f"    one of them answers with: {hint}"
+
+
+def _loaded(asked: Sequence[FoundCandidate]) -> Iterator[str]:
+    """By each way to be loaded but the package itself how many were."""
+    for rung, count in Counter(each.rung for each in asked).items():
+        if rung in _RUNGS:
+            absent = sorted({name for each in asked if each.rung == rung for name in each.placeholders})
+            yield f"{count} {_RUNGS[rung].format(', '.join(absent))}"
+
+
+def table(candidates: Iterable[FoundCandidate]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """A row for each (what was found, whether it was fed, its rung, what was filled in), and a line on why not."""
+    yield ("found", "fed", "rung", "filled"), ""
+    for each in candidates:
+        filled = ", ".join(f"{name}={value}" for name, value in each.filled.items())
+        why = f"left out: {each.excluded}" if each.excluded else each.why_not
+        why += f"; it answers with: {each.try_it}" if each.try_it else ""
+        place = "" if each.places else f" at {each.file}:{each.line}"
+        yield (f"{each.call}{place}", "yes" if each.fed else "no", each.rung, filled), why

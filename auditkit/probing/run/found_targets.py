@@ -1,0 +1,273 @@
+"""Which targets a job is about: named on the command line, configured, or found in the checkout and tried."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError, nearest_names
+from auditkit.model.enums import Contract, Reason
+from auditkit.model.runs.candidates import FoundCandidate
+from auditkit.model.runs.target import Target, split_call
+from auditkit.model.text import counted
+from auditkit.probing.checkout.checkout import OpenCheckout, parse_checkout
+from auditkit.probing.checkout.git import find_repository
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.engine.trials import Trial, try_candidates
+from auditkit.probing.find.blocks.blocks import function_or_block
+from auditkit.probing.find.candidates import Candidate
+from auditkit.probing.find.library_calls import library_candidates
+from auditkit.probing.find.search import Discovery, discover
+from auditkit.probing.run.found_candidates import not_asked_lines, told
+from auditkit.probing.source.files import LeftOut
+from auditkit.probing.source.import_effects import dear_imports, import_effects
+from auditkit.probing.source.modules import Function, Module, SourceProblem, source_bytes
+from auditkit.probing.source.python_files import PythonFiles, garbage_collection_paused
+from auditkit.worker.serve.missing_modules import distributions
+
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class FoundTargets:
+    """The targets to audit: those that the user named, then the `found_count` that discovery found.
+
+    `failure` says why none can be fed; `likeliest` is then the collector that is asked all the same, so that every
+    probe has a result that says why there is no answer. `notes` are sentences on what was passed over; `candidates` is
+    all that was found, with how it was fed or why it was not.
+    """
+
+    targets: tuple[Target, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    notes: tuple[str, ...] = ()
+    failure: AuditkitError | None = None
+    likeliest: tuple[Target, ...] = ()
+    found_count: int = 0
+    candidates: tuple[FoundCandidate, ...] = ()
+
+    @property
+    def found(self) -> tuple[Target, ...]:
+        """The targets that discovery found."""
+        return self.targets[len(self.targets) - self.found_count :]
+
+    @property
+    def asked(self) -> tuple[Target, ...]:
+        """What the probes are asked about."""
+        return self.targets or self.likeliest
+
+
+def find_targets(
+    opened: OpenCheckout,
+    setting: Setting,
+    configured_roots: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+    others: Sequence[Setting] = (),
+    noted: Callable[[str], None] = lambda _: None,
+    *,
+    left_out: LeftOut | None = None,
+    libraries: bool = False,
+    configured: Sequence[Target] = (),
+) -> FoundTargets:
+    """Read the checkout for collectors and try each of them, also in the interpreters of `others`.
+
+    The result begins with the `configured` targets; discovery adds to them, and does not try them again.
+
+    A candidate that can be fed in one interpreter is a target in all. Of several ways to call one
+    function (a flag that returns more) the one with the richest answer is audited. `libraries` also asks torch's own
+    functions that the checkout calls; nothing in a file of `left_out` is asked. Where none can be fed, the
+    failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError where none can even be imported.
+    """
+    found = discover(opened.path, configured_roots)
+    left_out = left_out or LeftOut(opened.path)
+    called = library_candidates(call for call in found.library_calls if not left_out.place_of(call.file))
+    known = [*found.candidates, *(called if libraries else ())]
+    known = [each for each in known if not is_specimen(opened.path, each.file)]
+    own = Configured(configured, found.files)
+    candidates = [each for each in known if not (left_out.place_of(each.file) or own.has(each))]
+    calls = [*own.calls, *(each.call for each in candidates)]
+    effects, imports = notes_on_imports(found.files, calls, noted), dear_imports(found.files, calls)
+    interpreters = {each.interpreter: each for each in (setting, *others)}
+    everywhere = [try_candidates(candidates, each, progress, imports) for each in interpreters.values()]
+    # Of one candidate's trials in several interpreters: the first that works, else the first.
+    trials = tuple(next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True))
+    best: dict[str, Trial] = {}
+    for trial in trials:
+        # A library's function is asked in each manner in which it is called.
+        key = repr((trial.target.call, trial.target.arguments)) if trial.target.places else trial.target.call
+        key += " as a step" if trial.target.contract is Contract.TRAIN_STEP else ""
+        if trial.works and _richness(trial) > _richness(best.get(key)):
+            best[key] = trial
+    # A private helper is audited through its caller.
+    asked_anyway = {*best, *own.calls}
+    callers = {
+        key: [call for call in trial.candidate.covered_by if call in asked_anyway] for key, trial in best.items()
+    }
+    best = {key: trial for key, trial in best.items() if not callers[key]}
+    listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
+    listed = tuple(replace(each, why_not=_through(callers.get(each.call))) if each.fed else each for each in listed)
+    listed += tuple(_unread(problem) for problem in found.problems if not left_out.place_of(problem.path))
+    listed += tuple(map(_untried, (each for each in found.untried_loops if not left_out.place_of(each.file))))
+    listed += tuple(
+        FoundCandidate(each.call, each.file, each.line, excluded=each.why)
+        for each in found.passed_over
+        if not (left_out.place_of(each.file) or is_specimen(opened.path, each.file))
+    )
+    notes = left_out.sentences([each.file for each in known])
+    notes += _needed(trials, setting.interpreter)
+    if not best and not configured:
+        failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
+        likeliest = (_likeliest(trials).target,) if trials else ()
+        return FoundTargets((), trials, tuple(effects), failure, likeliest, len(likeliest), candidates=listed)
+    asked = list(dict.fromkeys([*own.calls, *(trial.target.call for trial in best.values())]))
+    targets = [name_target(trial.target, asked) for trial in best.values()]
+    return FoundTargets((*configured, *targets), trials, (*effects, *notes), found_count=len(best), candidates=listed)
+
+
+class Configured:
+    """The targets of auditkit.yaml, and which candidates of discovery they are."""
+
+    def __init__(self, targets: Sequence[Target], files: PythonFiles) -> None:
+        self.calls = [target.call for target in targets]
+        self._named = [(target, _function(files, target.call)) for target in targets]
+
+    def has(self, candidate: Candidate) -> bool:
+        """Whether auditkit.yaml names this candidate, by this or by another name of the same function.
+
+        A function that collects and trains is two candidates. Each manner of calling a library's function is one.
+        """
+        return any(
+            (target.contract is Contract.TRAIN_STEP) == (candidate.contract_guess is Contract.TRAIN_STEP)
+            and (not candidate.places or target.arguments == candidate.arguments)
+            and (target.call == candidate.call or (function is not None and _is_at(function, candidate)))
+            for target, function in self._named
+        )
+
+
+def _function(files: PythonFiles, call: str) -> Function | None:
+    """The function or block that a call names, also where its module imports the function from another one."""
+    found = function_or_block(files, call)
+    module = files.module_of(call)
+    if found is None and isinstance(module, Module):
+        handed_on = files.resolve(module, split_call(call)[1])
+        return handed_on if isinstance(handed_on, Function) else None
+    return found
+
+
+def _is_at(function: Function, candidate: Candidate) -> bool:
+    return (function.module.file, function.node.lineno) == (candidate.file, candidate.line)
+
+
+def notes_on_imports(files: PythonFiles, calls: Sequence[str], noted: Callable[[str], None]) -> list[str]:
+    """What the files of `calls` do when they are imported, beyond defining things; `noted` hears it at once."""
+    with garbage_collection_paused():
+        found = import_effects(files, calls)
+    notes = [effect.describe() for effect in found]
+    for note in notes:
+        noted(note)
+    return notes
+
+
+def is_specimen(checkout: Path, file: str) -> bool:
+    """Whether a file lies in a folder `specimens` beside probes: a defect that is there on purpose.
+
+    Not where the checkout itself is a specimen: then it is what was asked about.
+    """
+    folders = PurePosixPath(file).parts[:-1]
+    places = (checkout.joinpath(*folders[:depth]) for depth, name in enumerate(folders) if name == "specimens")
+    return any(map(_holds_probes, places))
+
+
+def _holds_probes(folder: Path) -> bool:
+    files = (path for path in folder.glob("*.py") if path.is_file())
+    return any(re.search(rb"^PROBE = \{", source_bytes(path), re.MULTILINE) for path in files)
+
+
+def _unread(problem: SourceProblem) -> FoundCandidate:
+    """A file that cannot be parsed: it may hold anything, so it is listed with what was not checked."""
+    why = f"line {problem.line}: {problem.message}"
+    return FoundCandidate(problem.path, problem.path, problem.line, why_not=why, reason=Reason.NOT_PARSED)
+
+
+def _through(callers: Sequence[str] | None) -> str:
+    return f"asked through {callers[0]}, which calls it" if callers else ""
+
+
+def _richness(trial: Trial | None) -> tuple[int, int]:
+    if trial is None or trial.plan is None:
+        return (-1, -1)
+    return len(trial.plan["roles"]), len(trial.plan["fields"])
+
+
+def name_target(target: Target, taken: Sequence[str]) -> Target:
+    """The target with a short name: the function's or statement's, with its place where two share one."""
+    short = _short_name(target.call)
+    shared = sum(_short_name(call) == short for call in taken) > 1
+    name = re.sub(r"[^\w.]+", ".", target.call) if shared else short
+    return replace(target, name=name.replace("_", "-").strip("-."))
+
+
+def _short_name(call: str) -> str:
+    _, qualified, statement = split_call(call)
+    return statement or qualified.rpartition(".")[2]
+
+
+def _untried(loop: Candidate) -> FoundCandidate:
+    """A training loop of the further examples, which only --target checks."""
+    why = "auditkit tries eight training loops of examples: --target checks another"
+    return FoundCandidate(loop.call, loop.file, loop.line, loop.contract_guess, why_not=why)
+
+
+def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
+    """What all candidates together import and nobody has, once."""
+    names = sorted({name for trial in trials for name in trial.missing}, key=str.lower)
+    if not names:
+        return []
+    return [f"this checkout needs: {', '.join(names)} ({interpreter} -m pip install {' '.join(distributions(names))})"]
+
+
+def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:
+    """Why there is no target, and what to do next."""
+    if not trials:
+        text = f"no gradient collector was found in {counted(found.file_count, 'Python file')}"
+        return NothingMeasuredError("\n  ".join([text, *notes]), _next_step(opened, found))
+    if {trial.reason for trial in trials} <= {Reason.NO_TORCH, Reason.NO_INTERPRETER}:
+        return TargetNotLoadedError(trials[0].message)
+    hint = f"say how one is called: --target {_likeliest(trials).target.call} --argument NAME=VALUE"
+    if all(map(_lacks_modules, trials)):
+        hint = "install what is missing, or name the interpreter that has it: --python VENV/bin/python"
+    if all(trial.reason and trial.reason.is_not_loaded for trial in trials):
+        return TargetNotLoadedError("\n  ".join(["no gradient collector could be imported:", *notes]))
+    return NothingMeasuredError("\n  ".join(["no gradient collector could be fed:", *notes]), hint)
+
+
+def _likeliest(trials: Sequence[Trial]) -> Trial:
+    """The first collector that lacks no module, so that to say how it is called may be enough; else the first."""
+    return next((trial for trial in trials if not _lacks_modules(trial)), trials[0])
+
+
+def _lacks_modules(trial: Trial) -> bool:
+    return bool(trial.missing) or (trial.reason is not None and trial.reason.is_not_loaded)
+
+
+def _next_step(opened: OpenCheckout, found: Discovery) -> str:
+    """A command that has an answer: about all of the repository, about the source alone, or of the specimen."""
+    named = "a collector that reading does not find is named with --target package.module:function"
+    repository = find_repository(opened.source)
+    if repository is not None and repository.prefix and discover(repository.top).candidates:
+        return f"the whole repository has some: auditkit audit {shlex.quote(str(repository.top))}; {named}"
+    if not found.file_count:
+        return f"an audit of the bundled specimen shows what is found: auditkit audit; {named}"
+    checkout = shlex.quote(opened.label)
+    return f"what needs no collector: auditkit probe run sync_in_loop --checkout {checkout}; {named}"
+
+
+def calls_like(name: str, checkout: str, roots: Sequence[str] = ()) -> list[str]:
+    """The collectors of a checkout, as it lies, that are called most like `name`, best first; else the likeliest."""
+    found = discover(parse_checkout(checkout).directory, roots)
+    calls = list(dict.fromkeys(candidate.call for candidate in found.candidates))
+    functions = {call.rpartition(":")[2]: call for call in reversed(calls)}
+    near = [functions[each] for each in nearest_names(name.rpartition(".")[2], functions)]
+    return list(dict.fromkeys((*near, *nearest_names(name, calls), *calls)))[:_MOST_NAMED]

@@ -1,0 +1,91 @@
+"""The part of an audit that only reads: source probes over the checkout's files, without any interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from auditkit.model.enums import Outcome
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkout.checkout import OpenCheckout
+from auditkit.probing.find.search import TOUCHES_GRADIENTS
+from auditkit.probing.run.found_targets import is_specimen
+from auditkit.probing.run.measurement import Progress
+from auditkit.probing.run.run_options import RunOptions
+from auditkit.probing.source.facts import ModuleFacts
+from auditkit.probing.source.files import LeftOut
+from auditkit.probing.source.index import SourceIndex
+from auditkit.probing.source_probes.runner import notes_of, run_source_probes
+
+
+class SourceScope(StrEnum):
+    """Which modules source probes ask about; what refers to them is looked for in the whole checkout."""
+
+    WHOLE = "whole"
+    GRADIENTS = "gradients"
+    TARGETS = "targets"
+
+
+@dataclass(frozen=True)
+class SourceQuestions:
+    """What source probes are asked, of which modules; `targets` are those whose modules belong to the question."""
+
+    probes: Sequence[ProbeInfo]
+    scope: SourceScope
+    targets: Sequence[Target]
+    options: RunOptions
+
+
+@dataclass(frozen=True)
+class SourceAnswers:
+    """The judged results, and what the reader of the run must know of the checkout's files."""
+
+    results: tuple[ProbeResult, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def are_any(self) -> bool:
+        """Whether some probe said yes or no."""
+        return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in self.results)
+
+
+def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Progress | None = None) -> SourceAnswers:
+    """Read the checkout and ask every source probe. Nothing of the checkout is imported or run."""
+    if not questions.probes:
+        return SourceAnswers()
+    progress, options = progress or Progress(), questions.options
+    index = SourceIndex(opened.path, options.config.import_roots)
+    wanted = _wanted(questions, index)
+    results = []
+    for result in run_source_probes(questions.probes, index, wanted, options.policy, progress.reading):
+        progress.finished(result)
+        results.append(result)
+    return SourceAnswers(tuple(results), notes_of(index))
+
+
+def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleFacts], bool]:
+    """Whether a module is one that the probes ask about."""
+    named = set(_places_of(questions.targets))
+    left_out = LeftOut(index.root, questions.options.config.exclude)
+
+    def wanted(module: ModuleFacts) -> bool:
+        if {module.name, module.file} & named and not is_specimen(index.root, module.file):
+            return True
+        if is_specimen(index.root, module.file) or left_out.place_of(module.file):
+            return False
+        if questions.scope is SourceScope.WHOLE:
+            return True
+        is_about = questions.scope is SourceScope.GRADIENTS
+        return is_about and TOUCHES_GRADIENTS.search(index.source_of(module)) is not None
+
+    return wanted
+
+
+def _places_of(targets: Iterable[Target]) -> Iterable[str]:
+    for target in targets:
+        yield target.call.partition(":")[0]
+        if target.finish:
+            yield target.finish.partition(":")[0]

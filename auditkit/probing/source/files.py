@@ -1,0 +1,183 @@
+"""Which files of a checkout are its own, and which of those auditkit checks: nothing vendored, built or archived."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from auditkit.model.text import counted
+from auditkit.probing.checkout import git
+from auditkit.probing.checkout.reading import read_file, read_text
+from auditkit.probing.source.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, files_below, is_foreign
+
+_ARCHIVES = re.compile(r"_?(archived?|archives|old|deprecated|obsolete|attic|graveyard)")
+
+_SIDE_FOLDERS = frozenset((
+    "scripts", "examples", "example", "benchmarks", "benchmark", "docs", "tools", "archive", "_archive", "old",
+    "notebooks", "demo", "demos", "experiments",
+))  # fmt: skip
+_DATED_FOLDER = re.compile(r"20\d\d(-?)(0[1-9]|1[0-2])\1([0-2]\d|3[01])(?!\d).*")
+"""`2024-10-10_Muon`, `20260430_adamh`: records that stay as they were on that day."""
+_TOOL_FILES = frozenset(("setup.py", "noxfile.py", "tasks.py", "fabfile.py", "dodo.py", "hubconf.py", "conf.py"))
+_SETTING_SUFFIXES = frozenset((".toml", ".cfg", ".ini", ".yaml", ".yml", ".json", ".ipynb", ".sh", ".bat", ".in"))
+_SETTING_NAMES = frozenset(("Makefile", "Dockerfile", "Justfile", "justfile"))
+_PROSE_SUFFIXES = frozenset((".md", ".rst", ".txt"))
+_SETUP_FILES = frozenset(("setup.py", "pyproject.toml", "setup.cfg"))
+_LICENCE = re.compile(r"(LICEN[SC]E|COPYING)(\..*)?", re.IGNORECASE)
+_COPYRIGHT = re.compile(rb"^.*copyright.*\d{4}.*$", re.IGNORECASE | re.MULTILINE)
+_MOST_NAMED = 4
+_LOCK_FILES = frozenset(("package-lock.json", "poetry.lock", "uv.lock", "pdm.lock", "Pipfile.lock"))
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file: `name` is relative to the checkout, with forward slashes.
+
+    `kind` is `python`, `settings` (what may name a function to be run: YAML, TOML, notebooks, scripts) or
+    `prose`. Test files name what they test; the code of side folders (examples, scripts, archives, records
+    with a date) uses the rest, and needs no tests.
+    """
+
+    path: Path
+    name: str
+    kind: str
+
+    @cached_property
+    def is_test(self) -> bool:
+        parts = PurePosixPath(self.name).parts
+        return not TEST_FOLDERS.isdisjoint(parts[:-1]) or TEST_FILE.fullmatch(parts[-1]) is not None
+
+    @cached_property
+    def is_side(self) -> bool:
+        return is_in_side_folder(self.name) or PurePosixPath(self.name).name in _TOOL_FILES
+
+
+def is_in_side_folder(file: str) -> bool:
+    """Whether a file lies among examples, scripts, archives or records with a date."""
+    return any(part in _SIDE_FOLDERS or _DATED_FOLDER.fullmatch(part) for part in file.split("/")[:-1])
+
+
+def list_files(root: Path) -> list[SourceFile]:
+    """The checkout's files in the order of their names, links left out.
+
+    In a git work tree: what is tracked, and what is neither tracked nor ignored. Elsewhere: what lies
+    there. In both cases without hidden, vendored, built and environment folders, and hidden Python files.
+    """
+    names = _listed_by_git(root)
+    if names is None:
+        names = [path.relative_to(root).as_posix() for path in files_below(root, is_foreign)]
+    found = (SourceFile(root / name, name, _kind(name.rpartition("/")[2])) for name in names)
+    own = (file for file in found if file.kind and not file.path.is_symlink() and file.path.is_file())
+    return sorted(own, key=lambda file: file.name)
+
+
+def _kind(name: str) -> str:
+    suffix = os.path.splitext(name)[1]
+    if suffix == ".py":
+        return "" if name.startswith(".") else "python"  # `.mutmut-config.py` is read by its tool
+    if name in _LOCK_FILES:
+        return ""
+    if suffix in _SETTING_SUFFIXES or name in _SETTING_NAMES:
+        return "settings"
+    return "prose" if suffix in _PROSE_SUFFIXES else ""
+
+
+def _listed_by_git(root: Path) -> list[str] | None:
+    """What git knows below `root`, None where git does not know the folder."""
+    repository = git.find_repository(root)
+    if repository is None or not repository.has_work_tree or not git.current_revision(repository):
+        return None
+    listed = git.run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
+    if listed.returncode != 0:
+        return None
+    foreign: dict[str, bool] = {}
+    names = dict.fromkeys(name for name in listed.stdout.split("\0") if name)
+    return [name for name in names if not _lies_in_foreign(root, name, foreign)]
+
+
+def _lies_in_foreign(root: Path, name: str, known: dict[str, bool]) -> bool:
+    folder = name.rpartition("/")[0]
+    if not folder:
+        return False
+    if folder not in known:
+        known[folder] = is_foreign(root / folder) or _lies_in_foreign(root, folder, known)
+    return known[folder]
+
+
+class LeftOut:
+    """The files of a checkout that auditkit does not check: vendored and archived ones, and those of `exclude`.
+
+    Each of `exclude` is a path below the checkout or a pattern of one, in which `*` stands for anything. A folder
+    is vendored that says so by its name, is a submodule, or has a setup file and somebody else's licence.
+    """
+
+    def __init__(self, root: Path, exclude: Sequence[str] = ()) -> None:
+        self._root = root
+        self._exclude = {pattern: pattern.removeprefix("./").rstrip("/") for pattern in exclude}
+        self._copyrights = _copyrights(root)
+        modules = read_text(root / ".gitmodules")
+        self._submodules = set(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", modules, re.MULTILINE))
+        self._folders: dict[str, tuple[str, str]] = {"": ("", "")}
+
+    def place_of(self, file: str) -> str:
+        """The outermost folder (or pattern) for which a file of the checkout is left out; "" where it is checked."""
+        return self._place(file)[0]
+
+    def sentences(self, collectors: Iterable[str] = ()) -> list[str]:
+        """What is left out and why, in one line; then each pattern that no Python file matches.
+
+        `collectors` are the files of what would have been asked.
+        """
+        below = files_below(self._root, lambda folder: folder.name not in VENDORED_FOLDERS and is_foreign(folder))
+        files = [path.relative_to(self._root).as_posix() for path in below if path.suffix == ".py"]
+        held = Counter(map(self.place_of, collectors))
+        told = []
+        for (place, why), count in sorted(Counter(map(self._place, files)).items()):
+            with_collectors = f", {counted(held[place], 'collector')}" if held[place] else ""
+            told += [f"{place} ({why}, {counted(count, 'file')}{with_collectors})"] if place else []
+        more = f" and {len(told) - _MOST_NAMED} more" if told[_MOST_NAMED:] else ""
+        listed = ", ".join(told[:_MOST_NAMED]) + more
+        idle = [each for each, path in self._exclude.items() if not any(_matches(file, path) for file in files)]
+        lines = [f"left out: {listed}; what lies there is asked with --target"] if told else []
+        return lines + [f"exclude {each!r}: no Python file matches" for each in idle]
+
+    def _place(self, file: str) -> tuple[str, str]:
+        """A folder that is left out, with a slash, or a pattern; and why."""
+        excluded = next((each for each, path in self._exclude.items() if _matches(file, path)), "")
+        return (excluded, "excluded") if excluded else self._folder(file.rpartition("/")[0])
+
+    def _folder(self, folder: str) -> tuple[str, str]:
+        if folder not in self._folders:
+            parent, _, name = folder.rpartition("/")
+            above = self._folder(parent)
+            why = "" if above[0] else self._why(folder)
+            # Records of many days are one place.
+            place = f"{parent}/20*/".lstrip("/") if _DATED_FOLDER.fullmatch(name) else f"{folder}/"
+            self._folders[folder] = (place, why) if why else above
+        return self._folders[folder]
+
+    def _why(self, folder: str) -> str:
+        """Why a folder is left out that lies in none that is; "" where it is not."""
+        name, path = folder.rpartition("/")[2], self._root / folder
+        # A copy can be installed by itself, and its licence names others than the checkout's does.
+        is_copy = bool(self._copyrights) and any((path / file).is_file() for file in _SETUP_FILES)
+        if name in VENDORED_FOLDERS or folder in self._submodules or (is_copy and _copyrights(path) - self._copyrights):
+            return "vendored"
+        return "archived" if _ARCHIVES.fullmatch(name) or _DATED_FOLDER.fullmatch(name) else ""
+
+
+def _matches(file: str, pattern: str) -> bool:
+    return any(fnmatch.fnmatchcase(path, pattern) for path in (file, *map(str, PurePosixPath(file).parents)))
+
+
+def _copyrights(folder: Path) -> frozenset[bytes]:
+    """The lines of a folder's licence that name its holders, without years."""
+    licences = [path for path in sorted(folder.iterdir()) if _LICENCE.fullmatch(path.name) and path.is_file()]
+    lines = (line for path in licences for line in _COPYRIGHT.findall(read_file(path) or b""))
+    return frozenset(re.sub(rb"[\W\d]+", b" ", line).strip() for line in lines)

@@ -1,0 +1,174 @@
+"""Find a function again at another revision: under its name, in another module, or by what its body says."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from auditkit.model.runs.target import split_call
+from auditkit.probing.find.blocks.blocks import Block, blocks_at, blocks_of, function_or_block
+from auditkit.probing.source.modules import Function, SourceProblem
+from auditkit.probing.source.python_files import PythonFiles
+
+LEAST_SIMILARITY = 0.6
+"""Of the tokens of two bodies: below it a function of another name is not taken for the same one."""
+LEAST_MOVED = 0.4
+"""The same for one of the same qualified name in another module: the name speaks for it, too."""
+_FEWEST_TOKENS = 12
+"""A body of fewer tokens (a getter, a stub) looks like a hundred others."""
+
+
+class AnchorState(StrEnum):
+    """How a function was found again: `changed` is the same name with another body."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    MOVED = "moved"
+    RENAMED = "renamed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A function as it stood: `call` is `module:qualified.name`, `digest` twelve hex digits of its body.
+
+    Comments, blank lines, the docstring and the signature's annotations do not change the digest; `tokens` are
+    what bodies are compared by. Of a block, `siblings` are the digests of the others in its function, which take over
+    its name where it goes.
+    """
+
+    call: str
+    file: str
+    digest: str
+    tokens: tuple[str, ...]
+    siblings: frozenset[str] = frozenset()
+
+    @property
+    def qualified_name(self) -> str:
+        return self.call.partition(":")[2]
+
+
+@dataclass(frozen=True)
+class FoundAgain:
+    """Where an anchor is now; `similarity` of the bodies, 0 to 1. `anchor` is None for a lost one."""
+
+    state: AnchorState
+    anchor: Anchor | None
+    similarity: float
+
+    @property
+    def call(self) -> str:
+        return self.anchor.call if self.anchor else ""
+
+    def describe(self) -> str:
+        """`renamed to package.module:name (body 87 % the same)`."""
+        if self.state in (AnchorState.SAME, AnchorState.LOST) or self.anchor is None:
+            return self.state.value
+        to = f" to {self.call}" if self.state is not AnchorState.CHANGED else ""
+        return f"{self.state.value}{to} (body {self.similarity:.0%} the same)"
+
+
+class AnchoredSource(PythonFiles):
+    """The functions and blocks of a checkout's own files, to be found again."""
+
+    def function(self, call: str) -> Function | None:
+        """The function, or the block as one, that `call` names; None where the checkout does not define it there."""
+        return function_or_block(self, call)
+
+    @property
+    def module_names(self) -> frozenset[str]:
+        """What its files are imported as."""
+        return frozenset(self.names.values())
+
+    def anchor(self, call: str) -> Anchor | None:
+        """The function that `call` names, None where the checkout does not define it in that module."""
+        found = self.function(call)
+        if isinstance(found, Block):
+            beside = [each for each in blocks_at(self, found.module.file) if each.place == found.place]
+            others = {_anchor(each).digest for each in beside if each.call != call}
+            return replace(_anchor(found), siblings=frozenset(others))
+        return _anchor(found) if found is not None else None
+
+    def problem(self, call: str) -> SourceProblem | None:
+        """Why the module of `call` cannot be read; None where it can, or is not there."""
+        parsed = self.module_of(call)
+        return parsed if isinstance(parsed, SourceProblem) else None
+
+    def find_again(self, old: Anchor) -> FoundAgain:
+        """Where `old` is in this checkout: by its name, then the same name elsewhere, then the most similar body."""
+        if split_call(old.call)[2]:
+            return self._block_again(old)
+        here = self.anchor(old.call)
+        if here is not None:
+            state = AnchorState.SAME if here.digest == old.digest else AnchorState.CHANGED
+            return FoundAgain(state, here, similarity(old, here))
+        word = old.qualified_name.rpartition(".")[2]
+        candidates = self._anchors(rf"\bdef\s+{re.escape(word)}\b")
+        named = [one for one in candidates if one.qualified_name == old.qualified_name]
+        best, state = _most_similar(old, named, LEAST_MOVED), AnchorState.MOVED
+        if best is None and len(old.tokens) >= _FEWEST_TOKENS:
+            best, state = _most_similar(old, self._anchors(r"\bdef\b"), LEAST_SIMILARITY), AnchorState.RENAMED
+        if best is None:
+            return FoundAgain(AnchorState.LOST, None, 0.0)
+        return FoundAgain(state, best, similarity(old, best))
+
+    def _block_again(self, old: Anchor) -> FoundAgain:
+        """A block with the same statements, then one of the same name, then the most similar, a function perhaps."""
+        file, function, _ = split_call(old.call)
+        here = sorted(map(_anchor, blocks_at(self, file)), key=lambda one: one.call != old.call)
+        same = next((one for one in here if one.digest == old.digest), None)
+        if same is not None:
+            return FoundAgain(AnchorState.SAME if same.call == old.call else AnchorState.RENAMED, same, 1.0)
+        named = next((one for one in here if one.call == old.call and one.digest not in old.siblings), None)
+        if named is not None:
+            return FoundAgain(AnchorState.CHANGED, named, similarity(old, named))
+        around = self.call_at(file, function)
+        others = [one for one in self._anchors(r"\bgrad\b") if one.call != around]
+        others += [_anchor(each) for module in self.matching(re.compile(rb"\bgrad\b")) for each in blocks_of(module)]
+        best = _most_similar(old, [one for one in others if one.digest not in old.siblings], LEAST_SIMILARITY)
+        if best is None or len(old.tokens) < _FEWEST_TOKENS:
+            return FoundAgain(AnchorState.LOST, None, 0.0)
+        state = AnchorState.MOVED if best.qualified_name == old.qualified_name else AnchorState.RENAMED
+        return FoundAgain(state, best, similarity(old, best))
+
+    def _anchors(self, pattern: str) -> Iterator[Anchor]:
+        for module in self.matching(re.compile(pattern.encode())):
+            yield from map(_anchor, module.defined())
+
+
+def similarity(one: Anchor, other: Anchor) -> float:
+    """How much of two bodies is the same, 0 to 1, token by token."""
+    return difflib.SequenceMatcher(None, one.tokens, other.tokens, autojunk=False).ratio()
+
+
+def _most_similar(old: Anchor, candidates: Iterator[Anchor] | Sequence[Anchor], least: float) -> Anchor | None:
+    best, best_score = None, least
+    for one in candidates:
+        matcher = difflib.SequenceMatcher(None, old.tokens, one.tokens, autojunk=False)
+        # The first two are upper bounds that cost little; most functions of a checkout end there.
+        if matcher.real_quick_ratio() < best_score or matcher.quick_ratio() < best_score:
+            continue
+        score = matcher.ratio()
+        if score > best_score or (best is None and score == best_score):
+            best, best_score = one, score
+    return best
+
+
+def _anchor(function: Function) -> Anchor:
+    text = _normalised(function)
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+    tokens = tuple(re.findall(r"\w+|[^\w\s]", text))
+    return Anchor(function.call, function.module.file, digest, tokens)
+
+
+def _normalised(function: Function) -> str:
+    """Parameters and body in one spelling: no comments, no docstring, no annotations of the signature."""
+    node = function.node
+    body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+    arguments = [argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)]
+    return "\n".join([",".join(arguments), *map(ast.unparse, body)])

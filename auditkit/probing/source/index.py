@@ -1,0 +1,163 @@
+"""A checkout as source: its files read once, the facts of each, and trees again for the instruments that need them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence, Set
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from auditkit.model.text import inert, inert_line
+from auditkit.probing.checkout.checkout import import_roots
+from auditkit.probing.source.facts import ModuleFacts, facts_of, load, parse
+from auditkit.probing.source.files import SourceFile, list_files
+from auditkit.probing.source.modules import Module, SourceProblem, source_bytes
+from auditkit.probing.source.python_files import garbage_collection_paused
+
+KEPT_TREE_SOURCE_BYTES = 12_000_000
+"""Trees take about 33 times their source: 400 MB are kept, and the rest is parsed again when it is needed."""
+
+_T = TypeVar("_T")
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+_LARGEST_TEXT_BYTES = 1_000_000
+
+
+class SourceIndex:
+    """What reading a checkout's files showed; nothing of them is imported or run.
+
+    `modules` are the files that parse, tests included, in the order of their names; `problems` those that
+    do not.
+    """
+
+    def __init__(self, root: Path, configured_roots: Sequence[str | Path] = ()) -> None:
+        self.root = root
+        self.import_roots = import_roots(root, configured_roots)
+        self._sources: dict[str, bytes] = {}
+        self._trees: dict[str, Module] = {}
+        self._kept_bytes = 0
+        self.files = list_files(root)
+        self.modules: list[ModuleFacts] = []
+        self.problems: list[SourceProblem] = []
+        with garbage_collection_paused():
+            for source in self.python_files:
+                self._read(source)
+        self.by_name = {module.name: module for module in reversed(self.modules)}
+        self.by_file = {module.file: module for module in self.modules}
+
+    @property
+    def python_files(self) -> list[SourceFile]:
+        return [source for source in self.files if source.kind == "python"]
+
+    def _read(self, source: SourceFile) -> None:
+        # Such a name fits no line of a ticket, and no import: two findings could look the same.
+        if inert_line(source.name) == source.name:
+            data = load(source)
+        else:
+            shown = inert(source.name).replace("\n", "\\n").replace("\t", "\\t")
+            why = "not read: its name holds a character that moves the cursor, or hides or turns text"
+            data = SourceProblem(shown, 1, why)
+        parsed = data if isinstance(data, SourceProblem) else parse(source, data, self.root, self.import_roots)
+        facts = parsed if isinstance(parsed, SourceProblem) else facts_of(source, parsed)
+        if isinstance(facts, SourceProblem):
+            self.problems.append(facts)
+            self._sources[source.name] = b"" if isinstance(data, SourceProblem) else data
+            return
+        assert isinstance(data, bytes)
+        assert isinstance(parsed, Module)
+        self.modules.append(facts)
+        self._sources[source.name] = data
+        if not source.is_test and self._kept_bytes + len(data) <= KEPT_TREE_SOURCE_BYTES:
+            self._kept_bytes += len(data)
+            self._trees[source.name] = parsed
+        else:
+            self.let_go(parsed)
+
+    @property
+    def package(self) -> str:
+        """The one top-level package of the checkout's own code, or "source" where there are several or none."""
+        own = (module for module in self.modules if not (module.is_test or module.source.is_side))
+        names = {module.name.partition(".")[0] for module in own if "." in module.name}
+        return names.pop() if len(names) == 1 else "source"
+
+    @cached_property
+    def has_tests(self) -> bool:
+        return any(source.is_test for source in self.python_files)
+
+    def source_of(self, module: ModuleFacts) -> bytes:
+        """The bytes of the file, for a search before it is parsed again."""
+        return self._sources[module.file]
+
+    def tree_of(self, module: ModuleFacts) -> Module:
+        """The parsed module with its functions and classes."""
+        kept = self._trees.get(module.file)
+        if kept is not None:
+            return kept
+        again = parse(module.source, self._sources[module.file], self.root, self.import_roots)
+        assert isinstance(again, Module), "it parsed before, from the same bytes"
+        return again
+
+    def read_tree(self, module: ModuleFacts, read: Callable[[Module], _T]) -> _T:
+        """What `read` says of the module's tree, which is let go of where it is not kept.
+
+        The answer must not hold the tree, its functions or its classes.
+        """
+        tree = self.tree_of(module)
+        try:
+            return read(tree)
+        finally:
+            self.let_go(tree)
+
+    def let_go(self, tree: Module) -> None:
+        """Break the cycles of a tree that is not kept: the collector of garbage is paused."""
+        if self._trees.get(tree.file) is not tree:
+            for owner in tree.classes.values():
+                owner.methods.clear()
+            tree.functions.clear()
+            tree.classes.clear()
+
+    def text_of(self, source: SourceFile) -> str:
+        """The text of a settings or prose file, "" for one that is large or cannot be read."""
+        return source_bytes(source.path, _LARGEST_TEXT_BYTES).decode("utf-8", "replace")
+
+    @cached_property
+    def unparsed_words(self) -> frozenset[str]:
+        """Every word of the files that do not parse: what they may name is taken as named."""
+        return frozenset().union(*(_words(self._sources.get(problem.path, b"")) for problem in self.problems))
+
+    @cached_property
+    def words_of_tests(self) -> frozenset[str]:
+        """Every word of the test files, comments and docstrings included."""
+        tests = (source.name for source in self.python_files if source.is_test)
+        return frozenset().union(*(_words(self._sources[name]) for name in tests))
+
+    @cached_property
+    def words_of_settings(self) -> dict[str, str]:
+        """For each word of YAML, TOML, notebooks and scripts the first file that holds it."""
+        return self._words_of("settings")
+
+    @cached_property
+    def words_of_prose(self) -> dict[str, str]:
+        """For each word of Markdown and text files the first file that holds it."""
+        return self._words_of("prose")
+
+    def own_code_by_word(self, wanted: Set[str]) -> dict[str, list[ModuleFacts]]:
+        """For each wanted word the modules, tests left out, that hold it. One pass, however many words."""
+        found: dict[str, list[ModuleFacts]] = {word: [] for word in wanted}
+        for module in self.modules:
+            if wanted and not module.is_test:
+                for word in wanted & _words(self._sources[module.file]):
+                    found[word].append(module)
+        return found
+
+    def _words_of(self, kind: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for source in self.files:
+            if source.kind == kind:
+                for word in _words(source_bytes(source.path, _LARGEST_TEXT_BYTES)):
+                    found.setdefault(word, source.name)
+        return found
+
+
+def _words(data: bytes) -> frozenset[str]:
+    return frozenset(word.decode("ascii", "replace") for word in set(_WORD.findall(data)))

@@ -1,0 +1,131 @@
+"""What an imported name stands for: the module that defines it, through re-exports, stars and script folders."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from auditkit.probing.source.modules import Import
+
+_MOST_STEPS = 6  # a name re-exported by three packages above each other, and some to spare
+
+Key = tuple[str, str]
+"""A name where it is defined: (module, name)."""
+
+
+class Importing(Protocol):
+    """A module that imports: parsed, or the facts of one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def imports(self) -> Sequence[Import]: ...
+
+    @property
+    def own_names(self) -> frozenset[str]: ...
+
+
+class Links:
+    """Resolves imported names among the modules of one checkout.
+
+    `is_partial` says that only some of its files were parsed: a package's own may be missing, and a module is
+    known by its whole name only.
+    """
+
+    def __init__(self, modules: Iterable[Importing], is_partial: bool = False) -> None:
+        self.modules = {module.name: module for module in modules}
+        self._defined = {name: module.own_names for name, module in self.modules.items()}
+        self._imported: dict[str, dict[str, list[Import]]] = {name: defaultdict(list) for name in self.modules}
+        for module in self.modules.values():
+            for item in module.imports:
+                if item.local:
+                    self._imported[module.name][item.local].append(item)
+        self._by_last: dict[str, list[str]] = defaultdict(list)
+        names = self.modules.keys()
+        self._packages: set[str] = set()
+        if is_partial:
+            self._packages = {name[:end] for name in names for end, letter in enumerate(name) if letter == "."} - names
+        for name in () if is_partial else names:
+            self._by_last[name.rpartition(".")[2]].append(name)
+        self._known: dict[Key, Key | None] = {}
+
+    def modules_called(self, written: str) -> list[str]:
+        """The modules that an import statement may mean by `written`.
+
+        A script that imports its neighbour (`from utils import x`) and a package below a folder that is
+        not on our list of import roots are found by the end of their names.
+        """
+        if written in self.modules:
+            return [written]
+        if not written:
+            return []
+        ending = "." + written
+        return [name for name in self._by_last[written.rpartition(".")[2]] if name.endswith(ending)]
+
+    def targets(self, item: Import) -> Iterator[Key]:
+        """What one import brings in: definitions, or (module, "") for a module; nothing for others' code."""
+        for module in self.modules_called(item.module):
+            if not item.name or item.name == "*":
+                yield module, item.name
+            elif (inner := f"{module}.{item.name}") in self.modules and item.name not in self._defined[module]:
+                yield inner, ""
+            elif (found := self.resolve(module, item.name)) is not None:
+                yield found
+        if item.name and not self.modules_called(item.module):
+            for module in self.modules_called(f"{item.module}.{item.name}"):  # a folder without __init__.py
+                yield module, ""
+
+    def resolve(self, module: str, name: str, steps: int = _MOST_STEPS) -> Key | None:
+        """Where `name` of `module` is defined; None where that is not in the checkout."""
+        key = (module, name)
+        if key not in self._known:
+            self._known[key] = None  # an import that leads back to itself
+            self._known[key] = self._resolve(module, name, steps)
+        return self._known[key]
+
+    def _resolve(self, module: str, name: str, steps: int) -> Key | None:
+        if name in self._defined[module]:
+            return module, name
+        imports = self._imported[module]
+        for item in (*imports.get(name, ()), *imports.get("*", ())) if steps else ():
+            for origin in self.modules_called(item.module) if item.name else ():
+                found = self.resolve(origin, name if item.name == "*" else item.name, steps - 1)
+                if found is not None:
+                    return found
+        return None
+
+    def dotted_targets(self, module: Importing, written: str) -> Iterator[tuple[str, str, str]]:
+        """(module, name, rest) for `a.b.c` in `module`, where `a` is imported: what it reaches, and what follows.
+
+        A name outside the checkout yields nothing.
+        """
+        head, _, rest = written.partition(".")
+        for item in self._imported[module.name].get(head, ()):
+            for origin, name in self.targets(item):
+                if name == "*":
+                    continue
+                yield from self._follow(origin, name, rest)
+            if rest and item.module in self._packages and not item.name:
+                yield from self._follow(item.module, "", rest)
+
+    def names_in(self, home: str, module: Importing, written: str) -> Iterator[str]:
+        """What `a.b.c` in `module` is called in the module `home`, where it reaches that."""
+        targets = self.dotted_targets(module, written)
+        return (f"{name}.{rest}" if rest else name for origin, name, rest in targets if origin == home)
+
+    def _follow(self, module: str, name: str, rest: str) -> Iterator[tuple[str, str, str]]:
+        if name or not rest:
+            yield module, name, rest
+            return
+        first, _, others = rest.partition(".")
+        inner = f"{module}.{first}"
+        is_open = inner in self._packages or (inner in self.modules and first not in self._defined.get(module, ()))
+        if others and is_open:
+            yield from self._follow(inner, "", others)
+        if module in self._packages or (others and is_open):
+            return
+        found = self.resolve(module, first)
+        if found is not None:
+            yield (*found, others)

@@ -1,0 +1,417 @@
+"""One Python file as it is parsed: its functions, classes and imports. Nothing of it is imported or run."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+import os
+import re
+import sys
+import threading
+import tokenize
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from auditkit.model.text import inert_line
+from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file, read_text
+
+TEST_FOLDERS = frozenset({"tests", "test"})
+VENDORED_FOLDERS = frozenset({
+    "third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "extern", "external",
+})  # fmt: skip
+_FOREIGN_FOLDERS = VENDORED_FOLDERS | {
+    "build", "dist", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__", "venv",
+    "env", "virtualenv",
+}  # fmt: skip
+TEST_FILE = re.compile(r"(test_.*|(.*_)?tests?|conftest)\.py")
+
+PARSER = threading.Lock()
+"""Two targets are looked at in two threads, and Python 3.11 fails with a SystemError where a collection of garbage lets
+another thread parse in the middle of `ast.parse` (github.com/python/cpython/issues/106905)."""
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_MOST_BASES = 8
+
+
+@dataclass(frozen=True)
+class SourceProblem:
+    """A file that could not be read as Python: `path` is relative to the checkout."""
+
+    path: str
+    line: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported name: `from module import name as local`; `name` is "" for `import module`, "*" for all."""
+
+    module: str
+    name: str
+    local: str
+    line: int
+
+
+def _decorators(node: FunctionNode | ast.ClassDef) -> frozenset[str]:
+    """The last words of decorators: `staticmethod`, `property`, `no_grad`."""
+    called = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
+    return frozenset(dotted_name(item).rpartition(".")[2] for item in called)
+
+
+@dataclass(eq=False)
+class Function:
+    """A function of the checkout that can be called by a name: at module level, or in a class."""
+
+    module: Module
+    qualified_name: str
+    node: FunctionNode
+    owner: Class | None = None
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def call(self) -> str:
+        return f"{self.module.name}:{self.qualified_name}"
+
+    @property
+    def decorators(self) -> frozenset[str]:
+        return _decorators(self.node)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of its body and signature; walked once, used often."""
+        return list(ast.walk(self.node))
+
+    @cached_property
+    def text(self) -> str:
+        """Its source lines, for a look that is cheaper than a walk."""
+        return "\n".join(self.module.lines[self.node.lineno - 1 : self.node.end_lineno])
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its first parameter is the instance."""
+        return self.owner is not None and not self.decorators & {"staticmethod", "classmethod"}
+
+    @property
+    def parameters(self) -> list[ast.arg]:
+        """The parameters that a caller gives, in order, without `self`, `*args` and `**kwargs`."""
+        arguments = self.node.args
+        listed = [*arguments.posonlyargs, *arguments.args]
+        if self.owner is not None and "staticmethod" not in self.decorators:
+            listed = listed[1:]
+        return [*listed, *arguments.kwonlyargs]
+
+    @property
+    def defaults(self) -> dict[str, ast.expr]:
+        """The default of every parameter that has one."""
+        arguments = self.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        found = dict(zip(reversed([item.arg for item in positional]), reversed(arguments.defaults), strict=False))
+        keyword = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        return found | {item.arg: default for item, default in keyword if default is not None}
+
+    @property
+    def required(self) -> list[ast.arg]:
+        """The parameters without a default."""
+        return [item for item in self.parameters if item.arg not in self.defaults]
+
+
+@dataclass(eq=False)
+class Class:
+    """A class of the checkout, with its methods by name."""
+
+    module: Module
+    qualified_name: str
+    node: ast.ClassDef
+    methods: dict[str, Function] = field(default_factory=dict)
+
+    @property
+    def decorators(self) -> frozenset[str]:
+        return _decorators(self.node)
+
+    @property
+    def fields(self) -> list[ast.AnnAssign]:
+        """Its annotated names in order: a dataclass's fields."""
+        return [item for item in self.node.body if isinstance(item, ast.AnnAssign)]
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed file: `file` relative to the checkout, `name` as an import statement writes it."""
+
+    file: str
+    name: str
+    tree: ast.Module
+    lines: list[str]
+    functions: dict[str, Function] = field(default_factory=dict)
+    classes: dict[str, Class] = field(default_factory=dict)
+    imports: tuple[Import, ...] = ()
+    """What it imports, at any depth, in the order of the file."""
+
+    @cached_property
+    def origins(self) -> dict[str, str]:
+        """What an imported name stands for: `package.module` or `package.module:name`."""
+        return {
+            item.local: f"{item.module}:{item.name}" if item.name else item.module
+            for item in self.imports
+            if item.local
+        }
+
+    @property
+    def own_names(self) -> frozenset[str]:
+        """The functions and classes that others can import."""
+        return frozenset([*self.functions, *(name for name in self.classes if "." not in name)])
+
+    def full_name(self, written: str) -> str:
+        """`torch.nn.functional.norm` for `F.norm`; "" for names that are not imported."""
+        head, _, rest = written.partition(".")
+        origin = self.origins.get(head, "").replace(":", ".")
+        return f"{origin}.{rest}" if origin and rest else origin
+
+    def named(self, qualified_name: str) -> Function | Class | None:
+        """Its function at module level, or its class, of that name."""
+        return self.functions.get(qualified_name) or self.classes.get(qualified_name)
+
+    def defined(self) -> Iterator[Function]:
+        """Its functions, then its methods, each in the order of the file."""
+        yield from self.functions.values()
+        for owner in self.classes.values():
+            yield from owner.methods.values()
+
+
+def method_of(
+    owner: Class | None, name: str, resolve: Callable[[Module, str], object], depth: int = 0
+) -> Function | None:
+    """The method of a class, or of the first of its bases that has one; `resolve` says what a base's name means."""
+    if owner is None or name in owner.methods or depth >= _MOST_BASES:
+        return owner.methods.get(name) if owner is not None else None
+    bases = (resolve(owner.module, dotted_name(base)) for base in owner.node.bases)
+    inherited = (method_of(base, name, resolve, depth + 1) for base in bases if isinstance(base, Class))
+    return next((found for found in inherited if found is not None), None)
+
+
+def instances_in(functions: Iterable[Function | None], resolve: Callable[[Module, str], object]) -> dict[str, Class]:
+    """The names that functions give an instance of a class to, `self.x` in `__init__` included."""
+    found: dict[str, Class] = {}
+    for function in filter(None, functions):
+        for node in statements(function.node.body):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                made = resolve(function.module, dotted_name(node.value.func))
+                if isinstance(made, Class):
+                    found |= {name: made for target in node.targets if (name := dotted_name(target))}
+    return found
+
+
+@functools.cache
+def is_written(root: Path, pattern: str) -> bool:
+    """Return whether a Python file of a checkout or of its tests matches a regular expression."""
+    wanted = re.compile(pattern)
+    return any(wanted.search(read_text(path)) for path in source_files(root, with_tests=True))
+
+
+def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
+    """The checkout's own Python files: no tests unless wanted, no hidden, vendored or generated folders.
+
+    Links are not followed: what they lead to inside the checkout has a name of its own, and what lies
+    outside is not part of it. A name that no line can show is not a module's.
+    """
+
+    def is_left_out(folder: Path) -> bool:
+        is_test = not with_tests and folder.name in TEST_FOLDERS
+        return is_test or is_foreign(folder) or inert_line(folder.name) != folder.name
+
+    for path in files_below(root, is_left_out):
+        is_test = not with_tests and TEST_FILE.fullmatch(path.name)
+        if path.suffix == ".py" and not is_test and inert_line(path.name) == path.name and not path.is_symlink():
+            yield path
+
+
+def files_below(root: Path, is_left_out: Callable[[Path], bool]) -> Iterator[Path]:
+    """Every file below a folder, without those of the folders that are left out, each folder's in order."""
+    for folder, subfolders, files in os.walk(root):
+        subfolders[:] = sorted(name for name in subfolders if not is_left_out(Path(folder, name)))
+        yield from (Path(folder, name) for name in sorted(files))
+
+
+def is_foreign(folder: Path) -> bool:
+    """Whether a folder holds what others wrote or a tool made: vendored, built, hidden, a virtual environment."""
+    return (
+        folder.name in _FOREIGN_FOLDERS
+        or folder.name.startswith(".")
+        or folder.name.endswith(".egg-info")
+        or (folder / "pyvenv.cfg").is_file()
+    )
+
+
+def module_name(path: Path, import_roots: Sequence[Path]) -> str | None:
+    """The name to import a file by, from the innermost import root; None where it has none."""
+    holding = [root for root in import_roots if path.is_relative_to(root)]
+    if not holding:
+        return None
+    innermost = max(holding, key=lambda root: len(root.parts))
+    parts = path.relative_to(innermost).with_suffix("").parts
+    if parts[-1] == "__init__":
+        parts = parts[:-1]
+    if not parts or parts[-1] == "__main__" or not all(part.isidentifier() for part in parts):
+        return None
+    return ".".join(parts)
+
+
+def parse_module(path: Path, source: bytes, root: Path, name: str) -> Module | SourceProblem:
+    """The parsed and indexed file, or why it cannot be parsed."""
+    file = path.relative_to(root).as_posix()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape in somebody's string is not our finding
+            # A byte that its encoding lacks is an error on import; ast.parse lets it pass in comments.
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+            lines = source.decode(encoding).splitlines()
+            with PARSER:
+                tree = ast.parse(source, filename=file)
+    except SyntaxError as error:
+        # What a newer Python has added is an error here, and the file's author must not be blamed for it.
+        message = f"{error.msg} (read as Python {sys.version_info.major}.{sys.version_info.minor})"
+        return SourceProblem(file, error.lineno or _line_of_null(source), message)
+    except UnicodeDecodeError as error:
+        return SourceProblem(file, source.count(b"\n", 0, error.start) + 1, f"not {error.encoding}: {error.reason}")
+    except (RecursionError, MemoryError):
+        return SourceProblem(file, 1, "nested too deeply to be parsed")
+    except ValueError as error:
+        return SourceProblem(file, _line_of_null(source), f"cannot be parsed: {error}")
+    module = Module(file, name, tree, lines)
+    _index(module, path.name == "__init__.py")
+    return module
+
+
+def _line_of_null(source: bytes) -> int:
+    """The line of the first null byte, which Python's error does not name; 1 without one."""
+    return source.count(b"\n", 0, max(source.find(b"\0"), 0)) + 1
+
+
+def _index(module: Module, is_package: bool) -> None:
+    for node in top_level(module.tree.body):
+        if isinstance(node, FunctionNode):
+            module.functions[node.name] = Function(module, node.name, node)
+        elif isinstance(node, ast.ClassDef):
+            _index_class(module, node, "")
+    module.imports = tuple(_imports(module, is_package))
+
+
+def _imports(module: Module, is_package: bool) -> Iterator[Import]:
+    for item in statements(module.tree.body):
+        if isinstance(item, ast.Import):
+            for alias in item.names:
+                top = alias.name.partition(".")[0]
+                yield Import(alias.name if alias.asname else top, "", alias.asname or top, item.lineno)
+                if not alias.asname and top != alias.name:
+                    # `import package.module` binds `package`, and makes `package.module` loaded.
+                    yield Import(alias.name, "", "", item.lineno)
+        elif isinstance(item, ast.ImportFrom):
+            origin = absolute_origin(module.name, item.module or "", item.level, is_package)
+            for alias in item.names:
+                yield Import(origin, alias.name, alias.asname or alias.name, item.lineno)
+
+
+def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run on import, looking into `if` and `try` around definitions."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If | ast.Try):
+            blocks = [statement.body, statement.orelse]
+            if isinstance(statement, ast.Try):
+                blocks += [statement.finalbody, *(handler.body for handler in statement.handlers)]
+            for block in blocks:
+                yield from top_level(block)
+
+
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements at any depth: functions import, too. Expressions hold none, so they are not walked."""
+    waiting: list[ast.AST] = [*body]
+    waiting.reverse()
+    while waiting:
+        statement = waiting.pop()
+        if isinstance(statement, ast.stmt):
+            yield statement
+        for name in _BLOCKS.get(type(statement), ()):
+            waiting += getattr(statement, name)[::-1]
+
+
+# The lists of statements, handlers and cases in each node that has one, the last of the file first.
+_BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in ("cases", "finalbody", "orelse", "handlers", "body") if name in kind._fields)
+    for kind in (
+        ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor, ast.While, ast.If, ast.With,
+        ast.AsyncWith, ast.Try, ast.TryStar, ast.Match, ast.ExceptHandler, ast.match_case,
+    )
+}  # fmt: skip
+
+
+def _index_class(module: Module, node: ast.ClassDef, prefix: str) -> None:
+    owner = Class(module, prefix + node.name, node)
+    module.classes[owner.qualified_name] = owner
+    for item in top_level(node.body):
+        if isinstance(item, FunctionNode):
+            owner.methods[item.name] = Function(module, f"{owner.qualified_name}.{item.name}", item, owner)
+        elif isinstance(item, ast.ClassDef):
+            _index_class(module, item, owner.qualified_name + ".")
+
+
+def absolute_origin(importer: str, module: str, level: int, is_package: bool) -> str:
+    """The module that `from ..module import` in the module `importer` names; `level` counts the leading dots."""
+    if not level:
+        return module
+    parts = importer.split(".")
+    kept = parts[: len(parts) - level + (1 if is_package else 0)]
+    return ".".join([*kept, module] if module else kept)
+
+
+def dotted_name(node: ast.expr) -> str:
+    """`a.b.c` for names and attributes of names, "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if parts and isinstance(node, ast.Name) else ""
+
+
+def last_name(node: ast.expr) -> str:
+    """The last word of what is called: `norm` of `torch.norm` and of `f(x).norm`."""
+    return node.attr if isinstance(node, ast.Attribute) else dotted_name(node)
+
+
+def targets_of(node: ast.AST) -> list[ast.expr]:
+    """What an assignment sets, with or without an annotation; nothing for anything else."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) else []
+
+
+def changed_by(node: ast.AST) -> list[ast.expr]:
+    """What an assignment sets or changes: also the target of `x += 1`; nothing for anything else."""
+    return [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
+
+
+def is_constant(node: ast.AST, value: object) -> bool:
+    """Whether a node is the literal `value`, of the same type: `0` is not `False`."""
+    return isinstance(node, ast.Constant) and type(node.value) is type(value) and node.value == value
+
+
+def text_in(node: ast.AST | None) -> str:
+    """The text of a literal, "" for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def source_bytes(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
+    """A file's bytes; none where it is generated (too large) or cannot be read."""
+    try:
+        return read_file(path, most) or b""
+    except OSError:
+        return b""

@@ -1,0 +1,146 @@
+"""The statement that holds a line, and the function around it: read from the source, never imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditkit.model.runs.cause import Statement
+from auditkit.probing.checkout.reading import lies_inside
+from auditkit.probing.source.modules import Module, parse_module, source_bytes
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_LOCALS = "<locals>"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a line belongs to.
+
+    `statement` is None for the line of a definition: it names a function, not what in it is wrong.
+    `function` is the qualified name as Python writes it, "" at module level; `node` and `parts` are the
+    statement's syntax and the expressions to blame in it.
+    """
+
+    module: Module
+    function: str
+    statement: Statement | None = None
+    node: ast.stmt | None = None
+    parts: tuple[ast.expr, ...] = ()
+
+
+class Sources:
+    """The files that findings about a checkout point at, each parsed once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._modules: dict[tuple[str, str], Module | None] = {}
+
+    def unit(self, file: str, line: int, folder: str = "") -> Unit | None:
+        """What `line` of `file`, below `folder` where it is none of the checkout's, belongs to; None if unreadable."""
+        if (folder, file) not in self._modules:
+            self._modules[folder, file] = self._parse(Path(folder) if folder else self._root, file)
+        module = self._modules[folder, file]
+        return unit_at(module, line) if module is not None and 1 <= line <= len(module.lines) else None
+
+    def _parse(self, root: Path, file: str) -> Module | None:
+        path = root / file
+        if not lies_inside(path, root):
+            return None
+        parsed = parse_module(path, source_bytes(path), root, file)
+        return parsed if isinstance(parsed, Module) else None
+
+
+def unit_at(module: Module, line: int) -> Unit:
+    """What `line` of a parsed file belongs to.
+
+    That is the innermost statement, of a loop or a condition only its head. Where the statement lists
+    things one to a line (elements of a list, a tuple, a set or a dict, or keyword arguments), it is the
+    one on that line: what is wrong with one of them is not wrong with the next.
+    """
+    node, function = _innermost(module.tree, line)
+    if node is None or isinstance(node, _DEFINITIONS):
+        return Unit(module, function)
+    parts = head_of(node)
+    first, last = extent(node)
+    element = _element(parts, line)
+    while element is not None:
+        parts, first, last = (element,), element.lineno, last_line(element)
+        element = _element(parts, line)
+    if not first <= line <= last:
+        return Unit(module, function)
+    return Unit(module, function, Statement(module.file, first, last), node, parts)
+
+
+def _innermost(tree: ast.Module, line: int) -> tuple[ast.stmt | None, str]:
+    """The innermost statement that holds `line`, and the qualified name of the definition around it."""
+    found: ast.stmt | None = None
+    path: list[str] = []
+    inside: ast.AST | None = tree
+    while inside is not None:
+        if isinstance(inside, ast.stmt):
+            found = inside
+        if isinstance(inside, _DEFINITIONS):
+            path += [inside.name] if isinstance(inside, ast.ClassDef) else [inside.name, _LOCALS]
+        inside = next((child for child in _blocks(inside) if first_line(child) <= line <= last_line(child)), None)
+    return found, ".".join(path).removesuffix(f".{_LOCALS}")
+
+
+def _blocks(node: ast.AST) -> Iterator[ast.AST]:
+    """Statements, and what holds statements, directly below a node."""
+    kinds = (ast.stmt, ast.excepthandler, ast.match_case)
+    return (child for child in ast.iter_child_nodes(node) if isinstance(child, kinds))
+
+
+def head_of(node: ast.stmt) -> tuple[ast.expr, ...]:
+    """The expressions of a statement itself, without those of the statements in it."""
+    found = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            found.append(child)
+        elif isinstance(child, ast.withitem):
+            found.append(child.context_expr)
+    return tuple(found)
+
+
+def extent(node: ast.stmt) -> tuple[int, int]:
+    """The first and the last line of a statement, without the statements in it."""
+    if not any(_blocks(node)):
+        return node.lineno, last_line(node)
+    return node.lineno, max([node.lineno, *map(last_line, head_of(node))])
+
+
+def _element(parts: Iterable[ast.expr], line: int) -> ast.expr | None:
+    """The one of several listed things that has `line`, and the lines around it, for itself."""
+    for part in parts:
+        for node in ast.walk(part):
+            listed = _listed(node)
+            holding = [item for item in listed if item.lineno <= line <= last_line(item)]
+            if len(listed) > 1 and len(holding) == 1 and isinstance(node, ast.expr) and holding[0].lineno > node.lineno:
+                return holding[0]
+    return None
+
+
+def _listed(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return node.elts
+    if isinstance(node, ast.Dict):
+        return node.values
+    return [keyword.value for keyword in node.keywords] if isinstance(node, ast.Call) else []
+
+
+def first_line(node: ast.AST) -> int:
+    """The first line of a statement with its decorators, of an `except` or of a `case`."""
+    if isinstance(node, ast.match_case):
+        return node.pattern.lineno
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    lines = [decorator.lineno for decorator in decorators]
+    return min([node.lineno, *lines]) if isinstance(node, ast.stmt | ast.excepthandler) else 0
+
+
+def last_line(node: ast.AST) -> int:
+    if isinstance(node, ast.match_case):
+        return last_line(node.body[-1])
+    return (node.end_lineno or node.lineno) if isinstance(node, ast.stmt | ast.expr | ast.excepthandler) else 0

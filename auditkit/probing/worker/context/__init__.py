@@ -1,1 +1,0 @@
-"""What a probe is handed: gradients, the target as calls, what a call costs, where it goes wrong, spectra, ranks."""

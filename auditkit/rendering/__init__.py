@@ -1,1 +1,0 @@
-"""Model to text and pictures."""

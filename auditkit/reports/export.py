@@ -1,0 +1,94 @@
+"""A run in the formats of other programs: SARIF, JUnit, GitLab's code quality, CSV; and as a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from auditkit import __version__
+from auditkit.errors import BadInputError
+from auditkit.files import ensure_writable, write_file
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import Run
+from auditkit.probing.checkout.checkout import parse_checkout
+from auditkit.probing.fix.file_change import prefix_of
+from auditkit.reports.brief import run_brief
+from auditkit.reports.causes import Sources
+from auditkit.reports.gitlab import run_gitlab
+from auditkit.reports.html.page import html_page
+from auditkit.reports.junit import run_junit
+from auditkit.reports.page import markdown_page
+from auditkit.reports.run_page import run_page
+from auditkit.reports.sarif import run_sarif
+from auditkit.reports.table import run_csv
+
+_Probes = Mapping[str, ProbeInfo]
+_FORMS: Mapping[str, Callable[[Run, _Probes, str], bytes]] = {
+    "sarif": lambda run, probes, prefix: json_text(run_sarif(run, probes, __version__, prefix)),
+    "junit": lambda run, _, prefix: run_junit(run, prefix),
+    "gitlab": lambda run, probes, prefix: json_text(run_gitlab(run, probes, prefix)),
+    "csv": lambda run, _, prefix: run_csv(run, prefix),
+    "html": lambda run, probes, prefix: html_page(run_page(Sources(run, probes, prefix=prefix))),
+    "summary": lambda run, probes, prefix: cut(markdown_page(run_page(Sources(run, probes, prefix=prefix)))),
+}
+MOST_BYTES = 900_000
+"""GitHub drops a job's summary of more than 1 MiB without a word."""
+
+
+def check_outputs(files: Mapping[str, Path], source: Path | None = None) -> None:
+    """Refuse what could not be written before anything is measured; `files` are by format, `source` is read.
+
+    Raises BadInputError for what is no file of its own and for one file twice, StoreConflictError where it cannot be
+    written.
+    """
+    taken = {source.resolve(): "the run itself"} if source is not None else {}
+    for form, file in files.items():
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            what = "link" if file.is_symlink() else "folder" if file.is_dir() else "device"
+            raise BadInputError(f"{file} is a {what}", f"name a file: --{form} FILE")
+        other = taken.setdefault(file.resolve(), f"--{form}")
+        if other != f"--{form}":
+            raise BadInputError(f"--{form} {file}: that is the file of {other}", "name another file")
+        ensure_writable(file.parent)
+
+
+def save_run(run: Run, file: Path) -> dict[str, Any]:
+    """Write the whole run, in place of what was there, and tell it in few words. Raises StoreConflictError."""
+    write_file(file, json_text(run.to_json()))
+    return run_brief(run, file)
+
+
+def write_outputs(run: Run, files: Mapping[str, Path], probes: _Probes) -> None:
+    """Write the run in every format that `files` names, in place of what was there, each whole or not at all.
+
+    Nothing is written where a format cannot be made. Raises StoreConflictError where a file cannot be written.
+    """
+    prefix = _prefix(run.environment.checkout)
+    made = {file: _FORMS[form](run, probes, prefix) for form, file in files.items()}
+    for file, data in made.items():
+        write_file(file, data)
+
+
+def cut(document: bytes, most_bytes: int = MOST_BYTES) -> bytes:
+    """The lines of a document that fit; the last one says how many do not."""
+    if len(document) <= most_bytes:
+        return document
+    kept = document[: most_bytes - 200].rpartition(b"\n")[0]
+    left = document.count(b"\n") - kept.count(b"\n") - 1
+    said = f"**Left out: {left} more lines.** `auditkit export RUN.json --csv FILE` has every result."
+    return kept + b"\n\n" + said.encode() + b"\n"
+
+
+def json_text(document: Any) -> bytes:
+    """Strict JSON in pure ASCII, in which no text can reach a terminal raw."""
+    return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode("ascii")
+
+
+def _prefix(checkout: str) -> str:
+    """The way from the top of its repository to the checkout; "" where that is not here."""
+    try:
+        return prefix_of(parse_checkout(checkout))
+    except BadInputError:
+        return ""

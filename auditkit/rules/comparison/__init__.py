@@ -1,1 +1,0 @@
-"""What follows from two runs: what changed, what was traded, what was met."""

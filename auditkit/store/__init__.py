@@ -1,1 +1,0 @@
-"""Where tickets live: bytes in, bytes out."""

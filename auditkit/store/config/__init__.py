@@ -1,1 +1,0 @@
-"""auditkit.yaml: found, read and written."""

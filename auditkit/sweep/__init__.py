@@ -1,0 +1,1 @@
+"""A sweep: many checkouts, revisions, torch versions and devices as jobs on an engine."""

@@ -1,0 +1,125 @@
+"""What a target answers, with a fix and without one: every probe's word, and the answers to the same gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from auditkit.assets import bundled_dir
+from auditkit.model.enums import Outcome
+from auditkit.model.revisions.trial import Judgement
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult, Run, TargetReading
+from auditkit.model.runs.target import Target
+from auditkit.probing.engine.catalog import read_probe
+from auditkit.trials.right_answers import SPARSE, changed_answers, told
+from auditkit.trials.trade import costs_of, judge
+
+_WRONG_OF_SPARSE = (SPARSE, Outcome.REPRODUCED)
+ANSWERS = "_answers"
+"""The question that records a target's answers; it judges nothing and is in no list of probes."""
+
+
+def answers_probe() -> ProbeInfo:
+    """The question for the target's answers."""
+    return read_probe(bundled_dir("probes") / f"{ANSWERS}.py")
+
+
+def without_answers(run: Run) -> Run:
+    """The run without that question, which is about no defect."""
+    return replace(run, results=tuple(one for one in run.results if one.probe != ANSWERS))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What `target` was asked: each probe's result, its answers, the field of each role, the ids of all questions."""
+
+    target: Target
+    results: tuple[ProbeResult, ...] = ()
+    recorded: tuple[Measurement, ...] = ()
+    roles: tuple[tuple[str, str], ...] = ()
+    asked: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, run: Run, target: Target) -> Answers:
+        """Those of a run about one target."""
+        return cls.given(run.results, target, run.targets[0] if run.targets else None)
+
+    @classmethod
+    def given(cls, results: Sequence[ProbeResult], target: Target, reading: TargetReading | None = None) -> Answers:
+        """Those of one target; without a `reading` the roles of its fields are not known."""
+        return cls(
+            reading.target if reading is not None else target,
+            tuple(one for one in results if one.probe != ANSWERS),
+            tuple(measured for one in results if one.probe == ANSWERS for measured in one.measurements),
+            tuple(reading.roles.items()) if reading is not None else (),
+            frozenset(one.probe for one in results),
+        )
+
+    def and_(self, other: Answers) -> Answers:
+        """These with what `other` was asked besides."""
+        results = (*self.results, *(one for one in other.results if one.probe not in self.asked))
+        recorded = self.recorded or other.recorded
+        return replace(self, results=results, recorded=recorded, asked=self.asked | other.asked)
+
+    @property
+    def are_comparable(self) -> bool:
+        """Whether there are answers to compare: a contract without numbers has none."""
+        return any(one.name in ("answer", "left_norm") for one in self.recorded)
+
+    def gone(self, probes: Collection[str]) -> frozenset[str]:
+        """Those of `probes` that do not reproduce here."""
+        quiet = {one.probe for one in self.results if one.outcome is Outcome.NOT_REPRODUCED}
+        return frozenset(probe for probe in probes if probe in quiet)
+
+
+def judged(findings: Sequence[str], base: Answers, arm: Answers) -> Judgement:
+    """The verdict on what `arm` answers in the place of `base`; `findings` are the probes that it is to mend."""
+    return judge(findings, base.results, arm.results, _lost(base, arm), _changed(findings, base, arm.recorded))
+
+
+def costs(base: Answers, arm: Answers) -> list[str]:
+    """What got worse for a target that the change was not made for; what it mends there as well was not right."""
+    reproduced = {one.probe for one in base.results if one.outcome is Outcome.REPRODUCED}
+    mended = sorted(arm.gone(reproduced))
+    return costs_of(base.results, arm.results, _lost(base, arm), _changed(mended, base, arm.recorded))
+
+
+def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> str:
+    """What is wrong with one answer in the place of the base's, "" where nothing is: then the others decide.
+
+    `findings` are the probes that the change is to mend.
+    """
+    if result.probe in findings:
+        if result.outcome is Outcome.NOT_REPRODUCED:
+            return ""
+        silent = "" if result.outcome is Outcome.REPRODUCED else f", which had no answer: {result.message}"
+        return f"left {result.probe}{silent}"
+    if result.probe == ANSWERS:
+        return _changed_for(findings, base, result.measurements)
+    return next((f"is a trade: {cost}" for cost in costs_of(base.results, [result])), "")
+
+
+def first_problem(findings: Collection[str], base: Answers, arm: Answers) -> str:
+    """The first that is wrong with what was asked in the place of the base, "" where nothing is."""
+    found = filter(None, (problem(findings, base, result) for result in arm.results))
+    return next(found, _changed_for(findings, base, arm.recorded) if ANSWERS in arm.asked else "")
+
+
+def _changed_for(findings: Collection[str], base: Answers, recorded: Sequence[Measurement]) -> str:
+    # What another target gets wrong may change, although the change was not made for it.
+    wrong = findings or [one.probe for one in base.results if one.outcome is Outcome.REPRODUCED]
+    changed = _changed(wrong, base, recorded)
+    return f"changed a right answer: {changed[0]}" if changed else ""
+
+
+def _lost(base: Answers, arm: Answers) -> list[str]:
+    # Without a plan there is no answer at all, and the results say why.
+    return sorted({role for role, _ in base.roles} - {role for role, _ in arm.roles}) if arm.roles else []
+
+
+def _changed(findings: Collection[str], base: Answers, recorded: Sequence[Measurement]) -> list[str]:
+    # Of sparse gradients a clipping function scales a copy of the values: what it leaves is wrong for every ticket.
+    wrong = {*findings, *(one.probe for one in base.results if (one.probe, one.outcome) == _WRONG_OF_SPARSE)}
+    return [told(one) for one in changed_answers(base.recorded, recorded, dict(base.roles), wrong)]

@@ -1,0 +1,114 @@
+"""A unified diff as a ticket shows it, applied to the files of a checkout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from auditkit.probing.fix.file_change import FileChange
+from auditkit.probing.fix.patches import CannotComplete, text_of
+
+DIFF = frozenset({"diff", "patch"})
+_FILE = re.compile(r"^\+\+\+ (?:b/)?([^\t\n]+)")
+_HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
+
+
+@dataclass(frozen=True)
+class _Hunk:
+    """Lines of a diff with their marks, from about line `first` (1-based) of a file."""
+
+    first: int
+    lines: tuple[str, ...]
+
+    @property
+    def old(self) -> list[str]:
+        """The lines that the file has."""
+        return [line[1:] for line in self.lines if line[0] != "+"]
+
+    def without_context(self) -> _Hunk:
+        """Return the hunk from its first to its last changed line."""
+        changed = [number for number, line in enumerate(self.lines) if line[0] != " "]
+        return _Hunk(self.first + changed[0], self.lines[changed[0] : changed[-1] + 1])
+
+
+def changes_of(diff: str, checkout: Path, prefix: str = "") -> list[FileChange]:
+    """What the diff makes of the checkout's files; its paths begin with `prefix`, the way from the repository's top.
+
+    Lines may have moved, and others may have changed around them; their ends are the file's own. Raises
+    CannotComplete where the text is no diff, names a file that is not there, or shows lines that are not in it.
+    """
+    changes = [_changed(file, hunks, checkout) for file, hunks in _hunks_by_file(diff, prefix).items()]
+    if not changes:
+        raise CannotComplete("is no unified diff")
+    return changes
+
+
+def _hunks_by_file(diff: str, prefix: str) -> dict[str, list[_Hunk]]:
+    found: dict[str, list[_Hunk]] = {}
+    file, lines = "", diff.replace("\r\n", "\n").split("\n")
+    for number, line in enumerate(lines):
+        if named := _FILE.match(line):
+            file = named[1].strip().removeprefix(prefix)
+            found[file] = []
+        elif (begins := _HUNK.match(line)) and file:
+            hunk = _Hunk(int(begins[1]), tuple(_body(lines[number + 1 :])))
+            found[file] += [hunk] if any(line[0] != " " for line in hunk.lines) else []
+    return {file: hunks for file, hunks in found.items() if hunks}
+
+
+def _body(lines: Sequence[str]) -> Iterator[str]:
+    """The lines of one hunk; an editor may have taken the blank from an empty line of context."""
+    for number, line in enumerate(lines):
+        is_last = not any(rest.strip() for rest in lines[number:])
+        if is_last or line.startswith(("@@", "diff ", "--- ")):
+            return
+        if line[:1] in (" ", "+", "-", ""):
+            yield line or " "
+
+
+def _changed(file: str, hunks: Sequence[_Hunk], checkout: Path) -> FileChange:
+    path = checkout / file
+    if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts or not path.is_file():
+        raise CannotComplete(f"changes {file}, which is not there")
+    before = path.read_bytes()
+    try:
+        text, encoding, end = text_of(before)
+    except (SyntaxError, UnicodeError) as error:
+        raise CannotComplete(f"changes {file}, which cannot be read: {error}") from None
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    lines = text.removeprefix(mark).split("\n")
+    moved = 0
+    for hunk in hunks:
+        bare = [line.removesuffix("\r") for line in lines]
+        place = _place(hunk, bare, max(hunk.first - 1 + moved, 0))
+        if place is None:
+            # Another diff of this function may have changed the lines around: the changed ones alone have to be there.
+            hunk = hunk.without_context()
+            place = _place(hunk, bare, max(hunk.first - 1 + moved, 0)) if _is_only(hunk.old, bare) else None
+        if place is None:
+            raise CannotComplete(f"does not apply any more: {file} has other lines at {hunk.first}")
+        new, there = [], iter(lines[place : place + len(hunk.old)])
+        for line in hunk.lines:
+            own = next(there) if line[0] != "+" else line[1:] + end.removesuffix("\n")
+            new += [own] if line[0] != "-" else []
+        lines[place : place + len(hunk.old)] = new
+        moved = place - (hunk.first - 1) + len(new) - len(hunk.old)
+    # What follows the last newline is no whole line.
+    lines[-1] = lines[-1].removesuffix("\r")
+    return FileChange(file, before, (mark + "\n".join(lines)).encode(encoding))
+
+
+def _is_only(old: list[str], lines: list[str]) -> bool:
+    """Return whether the file has these lines once; a hunk that only adds lines has none to find."""
+    return bool(old) and sum(lines[n : n + len(old)] == old for n in range(len(lines) - len(old) + 1)) == 1
+
+
+def _place(hunk: _Hunk, lines: list[str], expected: int) -> int | None:
+    """Where the hunk's lines stand, the nearest to where they are expected."""
+    last = len(lines) - len(hunk.old)
+    for place in sorted(range(last + 1), key=lambda place: abs(place - expected)):
+        if lines[place : place + len(hunk.old)] == hunk.old:
+            return place
+    return None

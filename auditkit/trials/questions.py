@@ -1,0 +1,219 @@
+"""The probes that a ticket is about, with their targets, and what each reports of one version of the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from auditkit.config.config import Config
+from auditkit.errors import BadInputError
+from auditkit.model.enums import Outcome
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult, fingerprint
+from auditkit.model.runs.target import Target, split_call
+from auditkit.model.ticket import Evidence, Ticket
+from auditkit.probing.checkout.checkout import OpenCheckout, cited_file
+from auditkit.probing.find.blocks.blocks import blocks_of
+from auditkit.probing.run.measurement import Progress, ask
+from auditkit.probing.run.run_options import RunOptions
+from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read_source
+from auditkit.probing.source.history.anchors import AnchoredSource, AnchorState
+from auditkit.probing.source.likeness.causes import with_causes
+from auditkit.probing.source.modules import Module, module_name, parse_module, source_bytes
+
+_NAME = re.compile(r"[A-Za-z_#][\w.#]*")
+_ORDINAL = re.compile(r"#\d+$")
+# Words of probes' ids that every ticket about a collector may use.
+_COMMON = frozenset((
+    "norm", "grads", "gradients", "tensors", "params", "after", "call", "with", "input", "inputs", "result", "type",
+    "looks", "under", "runs", "work", "other",
+))  # fmt: skip
+_SHORTEST, _STEM = 4, 6
+
+
+@dataclass(frozen=True)
+class Question:
+    """One probe and one target. A probe that reads source never calls `target`; it is only a name."""
+
+    probe: ProbeInfo
+    target: Target
+    fingerprint: str
+
+
+def questions_of(
+    ticket: Ticket, evidence: Evidence | None, config: Config, catalog: Mapping[str, ProbeInfo]
+) -> tuple[Question, ...]:
+    """Return a question for each finding of the ticket. Raises BadInputError for a probe that is not installed."""
+    configured = {target.call: target for target in config.targets}
+    found = []
+    for name in ticket.findings:
+        probe, _, rest = name.partition("/")
+        call = _ORDINAL.sub("", rest.partition("/")[2])
+        if probe not in catalog and call.startswith("run:"):
+            hint = "auditkit run --tickets DIR -- COMMAND watches it again"
+            raise BadInputError(f"{ticket.id}: {probe} is a law of a training run, and no probe", hint)
+        if probe not in catalog:
+            hint = "auditkit probe list shows all; --config names an auditkit.yaml with more"
+            raise BadInputError(f"{ticket.id}: there is no probe {probe!r}", hint)
+        result = evidence.result_of(name) if evidence is not None else None
+        words = result.get("target_words", ()) if result is not None else ()
+        target = configured.get(call) or Target.from_command_words(words) or Target(call)
+        found.append(Question(catalog[probe], target, name))
+    return tuple(found)
+
+
+def questions_of_boxes(ticket: Ticket, target: Target, catalog: Mapping[str, ProbeInfo]) -> tuple[Question, ...]:
+    """Return a question for each box of a probe, for a ticket that people wrote and no audit filed."""
+    probes = dict.fromkeys(box.probe for box in ticket.boxes if box.probe in catalog)
+    return tuple(Question(catalog[probe], target, fingerprint(probe, target.call)) for probe in probes)
+
+
+def located_target(ticket: Ticket, checkout: Path, roots: Sequence[Path], config: Config) -> Target:
+    """Return the function that `location` and `function` name, as a target of `checkout`.
+
+    A path of another machine is matched by its longest tail that exists. Raises BadInputError if there is none.
+    """
+    names = [found[0].rstrip(".") for text in ticket.function.split(",") if (found := _NAME.search(text))]
+    for place in ticket.places:
+        file = cited_file(checkout, place.file)
+        if file is None or (module := _module(file, checkout, roots)) is None:
+            continue
+        for name in names:
+            for function in (*module.defined(), *blocks_of(module)):
+                if f".{function.qualified_name}".endswith(f".{name}"):
+                    configured = (target for target in config.targets if target.call == function.call)
+                    return next(configured, Target(function.call))
+    where = f"{ticket.location or 'no location'}, {ticket.function or 'no function'}"
+    raise BadInputError(
+        f"{ticket.id}: the checkout has no such function ({where})", "--target package.module:function names it"
+    )
+
+
+def _module(file: Path, checkout: Path, roots: Sequence[Path]) -> Module | None:
+    name = module_name(file, roots) if file.suffix == ".py" else None
+    parsed = parse_module(file, source_bytes(file), checkout, name) if name else None
+    return parsed if isinstance(parsed, Module) else None
+
+
+def probes_in_words(
+    ticket: Ticket, text: str, reproduced: Sequence[str], catalog: Mapping[str, ProbeInfo]
+) -> tuple[str, ...]:
+    """Return the reproduced probes that a ticket without findings is about.
+
+    They are those of whose ids the title, else the text, has the most words; all of them if it has none.
+    """
+    for words in (ticket.title, text):
+        stems = {word[:_STEM] for word in re.findall(r"[a-z]+", words.casefold()) if len(word) >= _SHORTEST}
+        named = {probe: _words_in(probe, stems) for probe in reproduced if probe in catalog}
+        most = max(named.values(), default=0)
+        if most:
+            return tuple(probe for probe, count in named.items() if count == most)
+    return tuple(reproduced)
+
+
+def _words_in(probe: str, stems: set[str]) -> int:
+    own = (word for word in probe.split("_") if len(word) >= _SHORTEST and word not in _COMMON)
+    return sum(word[:_STEM] in stems for word in own)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of one probe; `note` says where auditkit found its target, if not under the target's own name."""
+
+    result: ProbeResult
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Checkable:
+    """One version of the code: its open checkout, its functions, and how probes run there."""
+
+    opened: OpenCheckout
+    source: AnchoredSource
+    options: RunOptions
+
+
+def results_at(
+    code: Checkable, questions: Sequence[Question], other: Checkable | None, progress: Progress
+) -> dict[str, Found]:
+    """Return the result of every question by fingerprint.
+
+    A function that is not defined there under its name is found by its body in `other`, the version that has it. A lost
+    one is an error, and no pass. Raises BadInputError as `ask` does.
+    """
+    of_targets: dict[tuple[str, ...], list[Question]] = {}
+    for question in questions:
+        if question.probe.scope == "target":
+            of_targets.setdefault(tuple(question.target.command_words()), []).append(question)
+    found: dict[str, Found] = {}
+    for asked in of_targets.values():
+        target = asked[0].target
+        call, note = _call_at(target.call, code.source, other.source if other else None)
+        if not call:
+            found |= {one.fingerprint: Found(_no_result(one, Outcome.ERROR, note), note) for one in asked}
+            continue
+        run = ask(code.options, code.opened, [replace(target, call=call)], [one.probe for one in asked], progress)
+        results = {result.probe: result for result in with_causes(run.results, code.opened.path)}
+        for one in asked:
+            result = replace(results[one.probe.id], fingerprint=one.fingerprint, target=target.call)
+            found[one.fingerprint] = Found(result, note)
+    return found | _read([one for one in questions if one.probe.scope != "target"], code, progress)
+
+
+def _call_at(call: str, here: AnchoredSource, other: AnchoredSource | None) -> tuple[str, str]:
+    """Return what to call here, and a note; "" for a function that is lost."""
+    is_block = bool(split_call(call)[2])
+    old = other.anchor(call) if other is not None and (is_block or here.anchor(call) is None) else None
+    if old is None:
+        return call, ""  # It is here, or it is no function of the source: only calling it tells.
+    again = here.find_again(old)
+    if again.state is AnchorState.LOST:
+        return "", f"{call} is gone, and no {'block' if is_block else 'function'} is like it"
+    return again.call, f"{call} was {again.describe()}" if again.call != call else ""
+
+
+def _no_result(question: Question, outcome: Outcome, message: str) -> ProbeResult:
+    return ProbeResult(
+        probe=question.probe.id,
+        probe_version=question.probe.version,
+        target=question.target.call,
+        outcome=outcome,
+        message=message,
+        fingerprint=question.fingerprint,
+    )
+
+
+def _read(questions: Sequence[Question], code: Checkable, progress: Progress) -> dict[str, Found]:
+    """Return the results of source probes; each names what it found in the whole source, not what is sound."""
+    if not questions:
+        return {}
+    probes = list({one.probe.id: one.probe for one in questions}.values())
+    asked = SourceQuestions(probes, SourceScope.WHOLE, targets=(), options=code.options)
+    results = with_causes(read_source(asked, code.opened, progress).results, code.opened.path)
+    return {one.fingerprint: Found(_of_subject(one, results, code.source.module_names)) for one in questions}
+
+
+def _of_subject(question: Question, results: Sequence[ProbeResult], modules: frozenset[str]) -> ProbeResult:
+    """Return the finding, or that there is none if the subject's module was read."""
+    own = [result for result in results if result.probe == question.probe.id]
+    module = question.target.call.partition(":")[0]
+    file = module.replace(".", "/")
+    for result in own:
+        if result.fingerprint == question.fingerprint:
+            return result
+    for result in own:
+        name = result.target.removesuffix(".py").removesuffix("/__init__")
+        is_about = name == result.target or file == name or name.endswith(f"/{file}")
+        if result.outcome is Outcome.ERROR and is_about:
+            return replace(result, fingerprint=question.fingerprint, target=question.target.call)
+    if not any(name == module or name.startswith(f"{module}.") for name in modules):
+        return _no_result(question, Outcome.NOT_APPLICABLE, f"there is no module {module} any more")
+    read = next((one for one in own if one.outcome is not Outcome.ERROR), None)
+    if read is None:
+        return _no_result(question, Outcome.ERROR, own[0].message if own else "the probe reported nothing")
+    if read.outcome is Outcome.REPRODUCED:
+        none = _no_result(question, Outcome.NOT_REPRODUCED, f"it is not among what the probe finds in {module}")
+        return replace(none, device=read.device, evidence=read.evidence)
+    return replace(read, fingerprint=question.fingerprint, target=question.target.call)

@@ -1,0 +1,147 @@
+"""Which target of the base is which of the head: by qualified name, else by what its body says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from auditkit.config.config import Config
+from auditkit.model.revisions.comparison import MatchState, TargetMatch
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkout.checkout import OpenCheckout
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.run.found_targets import FoundTargets, find_targets
+from auditkit.probing.source.files import LeftOut
+from auditkit.probing.source.history.anchors import AnchoredSource, AnchorState, FoundAgain
+from auditkit.probing.source.history.function_history import text_of
+
+
+@dataclass(frozen=True)
+class Side:
+    """One revision: its files, how probes run there, and its functions."""
+
+    opened: OpenCheckout
+    setting: Setting
+    source: AnchoredSource
+
+
+@dataclass(frozen=True)
+class TargetPair:
+    """A target as it is asked at each revision; None where it is not there."""
+
+    match: TargetMatch
+    base: Target | None
+    head: Target | None
+
+
+def pair_named(targets: Sequence[Target], base: Side, head: Side) -> list[TargetPair]:
+    """Targets that somebody named, by their name at either revision, found again at the other one."""
+    return [_pair_named(target, base, head) for target in targets]
+
+
+def pair_found(
+    base: Side, head: Side, config: Config, trying: Callable[[str], None]
+) -> tuple[list[TargetPair], list[str]]:
+    """What discovery finds at each revision beside the targets of auditkit.yaml, matched; and its notes.
+
+    A target of one revision whose function the other one has, although it was not found there, is asked
+    there all the same. Raises what discovery raised at the head where neither revision has a target.
+    """
+    older, newer = (_found(side, config, trying) for side in (base, head))
+    ours, theirs, our_notes, their_notes = older.found, newer.found, older.notes, newer.notes
+    if not ours and newer.failure is not None:
+        raise newer.failure
+    pairs, taken = [], set()
+    by_call = {target.call: target for target in theirs}
+    for target in ours:
+        pair = _pair(target, by_call, base, head)
+        pairs.append(pair)
+        taken.add(pair.match.head)
+    pairs += [_pair_back(target, base, head) for target in theirs if target.call not in taken]
+    notes = [f"base: {note}" for note in our_notes if note not in their_notes]
+    notes += [f"head: {note}" for note in their_notes if note not in our_notes]
+    return pairs, notes + [note for note in our_notes if note in their_notes]
+
+
+def _found(side: Side, config: Config, trying: Callable[[str], None]) -> FoundTargets:
+    left_out = LeftOut(side.opened.path, config.exclude)
+    return find_targets(
+        side.opened, side.setting, config.import_roots, trying, left_out=left_out, configured=config.targets
+    )
+
+
+def _find(call: str, here: Side, there: Side) -> FoundAgain | None:
+    """The function of `here` at the other revision; None where `here` has none, LOST where the other has none.
+
+    A function that both revisions have under its own name is no other one renamed, however alike they are.
+    """
+    anchor = here.source.anchor(call)
+    if anchor is None:
+        return None
+    found = there.source.find_again(anchor)
+    is_other = found.state in (AnchorState.MOVED, AnchorState.RENAMED) and here.source.anchor(found.call) is not None
+    return FoundAgain(AnchorState.LOST, None, 0.0) if is_other else found
+
+
+def _pair_named(target: Target, base: Side, head: Side) -> TargetPair:
+    found = _find(target.call, base, head)
+    if found is not None:
+        if found.state is not AnchorState.LOST:
+            return _made(target, _as_found(target, found, base, head), found, base, head)
+        if head.source.anchor(target.call) is None:
+            return TargetPair(_match(target.call, "", MatchState.REMOVED, 0.0, base, head), target, None)
+    there = head.source.anchor(target.call)
+    if there is None:
+        # An instance's method, or a name that another module hands on: only importing it can tell.
+        return TargetPair(_match(target.call, target.call, MatchState.UNREAD, 0.0, base, head), target, target)
+    return _pair_back(target, base, head)
+
+
+def _pair(target: Target, by_call: dict[str, Target], base: Side, head: Side) -> TargetPair:
+    found = _find(target.call, base, head)
+    if found is None or found.state is AnchorState.LOST:
+        return TargetPair(_match(target.call, "", MatchState.REMOVED, 0.0, base, head), target, None)
+    after = by_call.get(found.call) or _as_found(target, found, base, head)
+    return _made(target, after, found, base, head)
+
+
+def _pair_back(target: Target, base: Side, head: Side) -> TargetPair:
+    """A target of the head, looked for at the base."""
+    found = _find(target.call, head, base)
+    if found is None or found.state is AnchorState.LOST:
+        return TargetPair(_match("", target.call, MatchState.ADDED, 0.0, base, head), None, target)
+    return _made(_as_found(target, found, head, base), target, found, base, head)
+
+
+def _made(before: Target, after: Target, found: FoundAgain, base: Side, head: Side) -> TargetPair:
+    state = MatchState(found.state.value)
+    return TargetPair(_match(before.call, after.call, state, found.similarity, base, head), before, after)
+
+
+def _as_found(target: Target, found: FoundAgain, here: Side, there: Side) -> Target:
+    """The same request under the names of the other revision; the step that finishes it is looked for, too."""
+    finish = target.finish
+    if finish is not None and (anchor := here.source.anchor(finish)) is not None:
+        finish = there.source.find_again(anchor).call or finish
+    return replace(target, call=found.call, finish=finish)
+
+
+def _match(before: str, after: str, state: MatchState, similarity: float, base: Side, head: Side) -> TargetMatch:
+    texts = [
+        text_of(found) if (found := side.source.function(call)) is not None else None
+        for side, call in ((base, before), (head, after))
+    ]
+    return TargetMatch(before, after, state, similarity, texts[0], texts[1])
+
+
+def names_of(pairs: Sequence[TargetPair]) -> dict[str, str]:
+    """From a name at the base to the one at the head, of targets and of their modules."""
+    renamed = dict(_renamed(pairs))
+    return {before: after for before, after in renamed.items() if before != after}
+
+
+def _renamed(pairs: Sequence[TargetPair]) -> Iterator[tuple[str, str]]:
+    for pair in pairs:
+        if pair.base is not None and pair.head is not None:
+            yield pair.base.call.partition(":")[0], pair.head.call.partition(":")[0]
+            yield pair.base.call, pair.head.call

@@ -1,0 +1,533 @@
+"""Verify a ticket: its probes on the broken code and on the fix, red first, and what that proves."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from auditkit.errors import BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
+from auditkit.files import write_file
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.revisions.trial import FixVerdict, Judgement
+from auditkit.model.runs.run import Run
+from auditkit.model.runs.target import Target
+from auditkit.model.ticket import Evidence, Ticket
+from auditkit.probing.checkout import git
+from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, apart_from, parse_checkout
+from auditkit.probing.engine.catalog import select
+from auditkit.probing.fix.file_change import FileChange, prefix_of
+from auditkit.probing.fix.patches import CannotComplete, FunctionFile, find_function, patch
+from auditkit.probing.run.configuration import catalog_of
+from auditkit.probing.run.measurement import Progress, ask
+from auditkit.probing.run.run_options import RunOptions
+from auditkit.probing.source.history.anchors import AnchoredSource
+from auditkit.tickets.document import FIX, Document
+from auditkit.tickets.lifecycle import today
+from auditkit.tickets.store import TicketFolder
+from auditkit.trials.answers import Answers, answers_probe, judged, without_answers
+from auditkit.trials.bench import Bench
+from auditkit.trials.diff_block import DIFF, changes_of
+from auditkit.trials.questions import (
+    Checkable,
+    Found,
+    Question,
+    located_target,
+    probes_in_words,
+    questions_of,
+    questions_of_boxes,
+    results_at,
+)
+from auditkit.trials.trade import does_not_run
+
+RECOMMENDED = (FIX, "Recommended Fix", "Suggested Fix", "Proposed Fix", "Recommendation")
+"""The sections whose code is the recommended fix, in new and in imported tickets."""
+_PYTHON = frozenset({"python", "py", "python3"})
+_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+-]+)\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
+
+
+class State(StrEnum):
+    """What the two runs of one finding prove, the worst first."""
+
+    REPRODUCED = "reproduced"
+    NOT_MEASURED = "not_measured"
+    VACUOUS = "vacuous"
+    PROVEN = "proven"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One finding before and after the fix; `reason` is what the probe reported."""
+
+    fingerprint: str
+    state: State
+    before: str
+    after: str
+    reason: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        return {"state": self.state.value, "before": self.before, "after": self.after, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class FixCode:
+    """Code that may fix a ticket: where it is, its text, and whether it is a diff or a Python function."""
+
+    name: str
+    text: str
+    is_diff: bool
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What one code did for one target: its judgement, the diff that was run, and what auditkit added to it."""
+
+    code: FixCode
+    target: str
+    judgement: Judgement
+    difference: str = ""
+    added: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "arm": self.code.name,
+            "target": self.target,
+            "judgement": self.judgement.to_json(),
+            "completion": list(self.added),
+            "difference": self.difference,
+        }
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result for one ticket: `verdict` is `proven`, `reproduced`, `vacuous` or `not_measured`; for a patch or the
+    recommended code `sufficient`, `insufficient`, `trades ...` or `does not run`.
+
+    `base` and `fix` are revisions; `arms` what a patch or a block did; `ticked` the boxes that are proven.
+    """
+
+    ticket: str
+    verdict: str
+    base: str
+    fix: str
+    is_dirty: bool
+    findings: tuple[Checked, ...]
+    reason: str = ""
+    arms: tuple[Attempt, ...] = ()
+    ticked: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def difference(self) -> str:
+        """The diffs that were run."""
+        return "\n".join(dict.fromkeys(arm.difference for arm in self.arms if arm.difference))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document that `ticket verify --json` prints."""
+        return {
+            "schema_version": 1,
+            "ticket": self.ticket,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "base": self.base,
+            "fix": self.fix,
+            "dirty": self.is_dirty,
+            "findings": {one.fingerprint: one.to_json() for one in self.findings},
+            "arms": [arm.to_json() for arm in self.arms],
+            "ticked": list(self.ticked),
+            "notes": list(self.notes),
+            "difference": self.difference,
+        }
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 if the fix is proven, 3 if nothing could be measured, else 1."""
+        if self.verdict in (State.PROVEN, FixVerdict.SUFFICIENT):
+            return ExitCode.OK
+        is_silent = self.verdict in (State.NOT_MEASURED, FixVerdict.DOES_NOT_RUN)
+        return ExitCode.NOTHING_MEASURED if is_silent else ExitCode.FINDINGS
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """Which ticket on which checkout (`DIR` or `DIR@REV`).
+
+    `at` is the revision of the fix, "" for the files as they are; `base` that of the broken code, "" for the revision
+    at which the ticket's findings reproduced. `target` replaces the ticket's own; `probes` are run beside its findings.
+    """
+
+    ticket: str
+    checkout: str
+    options: RunOptions
+    at: str = ""
+    base: str = ""
+    target: Target | None = None
+    probes: tuple[str, ...] = ()
+    progress: Progress = field(default_factory=Progress)
+
+    def spec(self) -> CheckoutSpec:
+        """Return the checkout with the fix. Raises BadInputError if two revisions are named."""
+        spec = parse_checkout(self.checkout)
+        if spec.revision and self.at:
+            raise BadInputError(f"--at {self.at} and --checkout {self.checkout} both name a revision", "use one")
+        return spec.at(self.at)
+
+    def located(self, ticket: Ticket, opened: OpenCheckout) -> Target:
+        """Return the function that the ticket names."""
+        return located_target(ticket, opened.path, self.options.import_roots(opened), self.options.config)
+
+    def questions(self, ticket: Ticket, evidence: Evidence | None) -> tuple[Question, ...]:
+        """Return a question for each finding of the ticket."""
+        return questions_of(ticket, evidence, self.options.config, catalog_of(self.options.config))
+
+
+# A commit.
+
+
+def verify_commit(folder: TicketFolder, request: VerifyRequest) -> Verification:
+    """Run the ticket's findings at the broken revision and at the fix; write the proof and tick the proven boxes.
+
+    Raises BadInputError for a ticket without findings or boxes of probes, and for revisions that do not exist.
+    """
+    document, spec, options = folder.read(request.ticket), request.spec(), request.options
+    ticket, evidence = document.ticket, folder.evidence(document.ticket.id)
+    with contextlib.ExitStack() as stack:
+
+        def code_at(revision: str) -> Checkable:
+            opened = stack.enter_context(options.open(spec.at(revision)))
+            opened = replace(apart_from(opened, folder.folder), label=spec.folder)
+            return Checkable(opened, AnchoredSource(opened.path, options.import_roots(opened)), options)
+
+        fixed = code_at("")
+        questions = _questions(ticket, evidence, request, fixed.opened)
+        base = _base(ticket, evidence, request, spec, fixed.opened)
+        broken = code_at(base) if base else None
+        after = results_at(fixed, questions, broken, request.progress)
+        before = results_at(broken, questions, fixed, request.progress) if broken is not None else {}
+        head, is_dirty = fixed.opened.revision, fixed.opened.dirty
+    findings = tuple(_checked(one, before.get(one.fingerprint), after[one.fingerprint]) for one in questions)
+    names = [one.fingerprint for one in findings]
+    decisive = evidence.judging(names) if evidence is not None else names
+    worst = min((one.state for one in findings if one.fingerprint in decisive), key=list(State).index)
+    found = Verification(
+        ticket.id,
+        worst.value,
+        base,
+        head,
+        is_dirty,
+        findings,
+        reason=next((one.reason for one in findings if one.state is worst), ""),
+        notes=tuple(dict.fromkeys(one.note for one in (*before.values(), *after.values()) if one.note)),
+    )
+    return _written(folder, found, questions)
+
+
+def _questions(
+    ticket: Ticket, evidence: Evidence | None, request: VerifyRequest, opened: OpenCheckout
+) -> tuple[Question, ...]:
+    questions = request.questions(ticket, evidence)
+    if not questions:
+        target = request.target or request.located(ticket, opened)
+        questions = questions_of_boxes(ticket, target, catalog_of(request.options.config))
+    if not questions:
+        hint = "add a box `- [ ] probe: CLAIM` below Verification; `auditkit probe list` shows the probes"
+        raise BadInputError(f"{ticket.id} has no finding and no box of a probe", hint)
+    return tuple(replace(one, target=request.target or one.target) for one in questions)
+
+
+def _base(
+    ticket: Ticket, evidence: Evidence | None, request: VerifyRequest, spec: CheckoutSpec, fix: OpenCheckout
+) -> str:
+    """Return the revision of the broken code; "" if there is none besides the fix itself."""
+    repository = git.find_repository(spec.directory)
+    if repository is None:
+        return ""
+    if request.base:
+        return git.resolve_revision(repository, request.base)
+    revisions = [str(one["run"].get("revision", "")) for one in evidence.results] if evidence is not None else []
+    commits = [f"{one.commit}^" for one in ticket.resolutions if one.commit]
+    own = [f"{fix.revision}^"] if fix.revision and not fix.dirty else [fix.revision]
+    known = (git.first_known(repository, [name]) for name in (*revisions, *commits, *own) if name)
+    return next((name for name in known if name and (name != fix.revision or fix.dirty)), "")
+
+
+def _checked(question: Question, before: Found | None, after: Found) -> Checked:
+    """Return what the outcomes prove: `proven` only if the probe reproduced before the fix and does not after it."""
+    then, now = before.result.outcome if before is not None else None, after.result.outcome
+    words = then.value if then is not None else "not_run"
+    if now is Outcome.REPRODUCED:
+        state, reason = State.REPRODUCED, after.result.message
+    elif now is not Outcome.NOT_REPRODUCED:
+        state, reason = State.NOT_MEASURED, f"{now.value} at the fix: {after.result.message}"
+    elif before is None:
+        state, reason = State.NOT_MEASURED, "no revision of the broken code is known: --base REV names it"
+    elif then is Outcome.REPRODUCED:
+        state, reason = State.PROVEN, f"before: {before.result.message}; after: {after.result.message}"
+    elif then is Outcome.NOT_REPRODUCED:
+        state, reason = State.VACUOUS, f"it does not reproduce before the fix either: {before.result.message}"
+    else:
+        state, reason = State.NOT_MEASURED, f"{words} before the fix: {before.result.message}"
+    return Checked(question.fingerprint, state, words, now.value, reason)
+
+
+def _written(folder: TicketFolder, found: Verification, questions: Sequence[Question]) -> Verification:
+    """Write the proof into the evidence file, and tick the boxes of proven probes (untick reproduced ones)."""
+    states: dict[str, set[State]] = {}
+    for question, checked in zip(questions, found.findings, strict=True):
+        states.setdefault(question.probe.id, set()).add(checked.state)
+    proof = {
+        "base": found.base,
+        "fix": found.fix,
+        "dirty": found.is_dirty,
+        "date": today(),
+        "findings": {one.fingerprint: one.to_json() for one in found.findings},
+    }
+    with folder.writing():
+        before = folder.read(found.ticket)
+        known = {box: states.get(box.probe, set()) for box in before.ticket.boxes}
+        proven = [box for box, its in known.items() if its == {State.PROVEN}]
+        failed = [box for box, its in known.items() if State.REPRODUCED in its]
+        folder.save(before.with_ticks({box.line: box in proven for box in (*proven, *failed)}), before)
+        evidence = folder.evidence(found.ticket) or Evidence(ticket=found.ticket)
+        folder.save_evidence(msgspec.structs.replace(evidence, proof=proof))
+    return replace(found, ticked=tuple(box.text for box in proven))
+
+
+# A patch, or the code that the ticket recommends.
+
+
+def verify_patch(folder: TicketFolder, request: VerifyRequest, file: Path | None = None) -> Verification:
+    """Run the checkout with a patch (None: with the ticket's recommended code) in a copy; write nothing.
+
+    Raises BadInputError if there is no code to try, TargetNotLoadedError if the base cannot be loaded, and
+    NothingMeasuredError if no finding of the ticket reproduces there.
+    """
+    document = folder.read(request.ticket)
+    evidence = folder.evidence(document.ticket.id)
+    codes = [_code_in(file)] if file is not None else recommended(document, evidence)
+    spec = request.spec()
+    with request.options.open(spec) as opened:
+        bases = [
+            _measured_base(document, evidence, request, opened, target, codes)
+            for target in _targets(document, evidence, request, opened)
+        ]
+    tried = [(base, _attempt(code, base, request, spec)) for base in bases for code in codes]
+    worst = min((one.judgement for _, one in tried), key=lambda one: _WORST.index(one.verdict))
+    findings = {
+        f"{probe}/1/{base.target.call}": _after(attempt.judgement, probe)
+        for base, attempt in reversed(tried)
+        for probe in base.findings
+    }
+    environment = bases[0].run.environment
+    return Verification(
+        ticket=document.ticket.id,
+        verdict=worst.text,
+        base=environment.revision,
+        fix="",
+        is_dirty=environment.dirty,
+        findings=tuple(
+            Checked(name, State.PROVEN if after == Outcome.NOT_REPRODUCED else State.REPRODUCED, "reproduced", after)
+            for name, after in findings.items()
+        ),
+        reason=worst.reason,
+        arms=tuple(attempt for _, attempt in tried),
+    )
+
+
+_WORST = (FixVerdict.INSUFFICIENT, FixVerdict.TRADES, FixVerdict.DOES_NOT_RUN, FixVerdict.SUFFICIENT)
+
+
+def _after(judgement: Judgement, probe: str) -> str:
+    if judgement.verdict is FixVerdict.SUFFICIENT:
+        return Outcome.NOT_REPRODUCED.value
+    return next((one.arm.value for one in judgement.changes if one.probe == probe), Outcome.ERROR.value)
+
+
+def _code_in(path: Path) -> FixCode:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path} cannot be read: {error}", "--patch names a diff or a Python file") from None
+    return FixCode(path.name, text, any(line.startswith(("+++ ", "@@ ")) for line in text.split("\n")))
+
+
+def codes_of(document: Document, sections: Sequence[str]) -> list[FixCode]:
+    """Return the fenced Python and diffs of the named sections, in the order of the file."""
+    names, found = {name.casefold() for name in sections}, []
+    for section in document.sections:
+        if section.title.casefold() in names:
+            text = "\n".join(document.lines[section.first : section.end]) + "\n"
+            blocks = [match for match in _FENCED.finditer(text) if match[2].casefold() in _PYTHON | DIFF]
+            found += [
+                FixCode(f"{section.title}, block {number}", textwrap.dedent(match[3]), match[2].casefold() in DIFF)
+                for number, match in enumerate(blocks, 1)
+            ]
+    return found
+
+
+def recommended(document: Document, evidence: Evidence | None) -> list[FixCode]:
+    """Return the code that the ticket recommends: the blocks of its section Fix, else the diffs of its evidence."""
+    codes = codes_of(document, RECOMMENDED)
+    if not codes and evidence is not None:
+        diffs = filter(None, (str(fix.get("difference", "")) for fix in evidence.fixes))
+        codes = [FixCode(f"{FIX}, block {number}", text, True) for number, text in enumerate(diffs, 1)]
+    if not codes:
+        hint = "show the fix in a block that begins with ```diff or ```python, or use --patch FILE"
+        raise BadInputError(f"{document.ticket.id} recommends no code", hint)
+    return codes
+
+
+def _targets(
+    document: Document, evidence: Evidence | None, request: VerifyRequest, opened: OpenCheckout
+) -> list[Target]:
+    if request.target is not None:
+        return [request.target]
+    called = {
+        one.target.call: one.target
+        for one in request.questions(document.ticket, evidence)
+        if one.probe.scope == "target"
+    }
+    return list(called.values()) or [request.located(document.ticket, opened)]
+
+
+@dataclass(frozen=True)
+class _Base:
+    """The broken code of one target: the function that Python code replaces, and what every probe measured there."""
+
+    place: FunctionFile
+    target: Target
+    findings: tuple[str, ...]
+    run: Run
+    answers: Answers
+
+
+def _measured_base(
+    document: Document,
+    evidence: Evidence | None,
+    request: VerifyRequest,
+    opened: OpenCheckout,
+    target: Target,
+    codes: Sequence[FixCode],
+) -> _Base:
+    """Measure the base for one target: every stable probe, and the target's results, which must stay the same."""
+    questions = request.questions(document.ticket, evidence)
+    bound = [one.probe for one in questions if one.target.call == target.call and one.probe.scope == "target"]
+    chosen = [*select(dict(catalog_of(request.options.config)), request.probes), *bound]
+    probes = list({probe.id: probe for probe in chosen if probe.scope == "target"}.values())
+    request.progress.targets_known([target], len(probes) * (1 + len(codes)))
+    run = ask(request.options, opened, [target], [*probes, answers_probe()], request.progress)
+    failed = next((result for result in run.results if not result.loaded), None)
+    if failed is not None:
+        raise TargetNotLoadedError(f"the broken code cannot be loaded: {failed.message}", "--checkout DIR@REV")
+    answers, run = Answers.of(run, target), without_answers(run)
+    findings = _judging(document, [one.id for one in bound], run, request)
+    place = _place(document.ticket, request, opened, run.targets[0].target, codes)
+    return _Base(place, run.targets[0].target, findings, run, answers)
+
+
+def _judging(document: Document, bound: Sequence[str], base: Run, request: VerifyRequest) -> tuple[str, ...]:
+    """Return the probes that judge the fix: each reproduces on the broken code. P4 findings beside worse may stay."""
+    red = [one for one in base.results if one.outcome is Outcome.REPRODUCED]
+    own = [one for one in red if one.probe in bound]
+    grave = [one for one in own if one.severity is not Severity.P4] or own
+    found = tuple(dict.fromkeys(one.probe for one in grave))
+    if not bound:
+        catalog = catalog_of(request.options.config)
+        found = probes_in_words(document.ticket, document.text, [one.probe for one in red], catalog)
+    if not found:
+        names, checkout = ", ".join(bound) or "no probe", base.environment.checkout
+        raise NothingMeasuredError(
+            f"{document.ticket.id}: {names} does not reproduce at {checkout}",
+            "--checkout DIR@REV names the revision that has the defect",
+        )
+    return found
+
+
+def _place(
+    ticket: Ticket, request: VerifyRequest, opened: OpenCheckout, target: Target, codes: Sequence[FixCode]
+) -> FunctionFile:
+    """Return the function that a block replaces: the target, or the one that the ticket names and a block defines."""
+    calls = [target.call]
+    with contextlib.suppress(BadInputError):
+        calls.append(request.located(ticket, opened).call)
+    roots = request.options.import_roots(opened)
+    found = [one for call in dict.fromkeys(calls) if (one := find_function(opened.path, roots, call)) is not None]
+    if not found:
+        raise BadInputError(
+            f"{ticket.id}: {opened.label} defines no function {target.call}", "--target MODULE:FUNCTION"
+        )
+    defined = {name for code in codes for name in re.findall(r"\bdef\s+(\w+)", code.text)}
+    return next((one for one in found if one.function.name in defined), found[0])
+
+
+def _attempt(code: FixCode, base: _Base, request: VerifyRequest, spec: CheckoutSpec) -> Attempt:
+    """Run one code in a copy and judge it."""
+    options, checkout = request.options, base.run.environment.checkout
+    difference, added = code.text, tuple[str, ...]()
+    try:
+        with Bench.open(spec, options.interpreter) as bench, contextlib.ExitStack() as stack:
+            if code.is_diff:
+                changes = changes_of(code.text, bench.opened.path, prefix_of(spec))
+            else:
+                patched = patch(code.text, base.place)
+                changes = [FileChange(patched.file, base.place.data, patched.data)]
+                difference, added = patched.difference, patched.notes
+            opened = bench.opened
+            for change in changes:
+                opened = stack.enter_context(bench.holding(change))
+            probes = [catalog_of(options.config)[name] for name in dict.fromkeys(one.probe for one in base.run.results)]
+            label = f"{checkout} with {code.name}"
+            run = ask(options, opened, [base.target], [*probes, answers_probe()], request.progress, label)
+    except CannotComplete as error:
+        return Attempt(code, base.target.call, does_not_run(f"the block {error}"))
+    judgement = judged(base.findings, base.answers, Answers.of(run, base.target))
+    return Attempt(code, base.target.call, judgement, difference, added)
+
+
+# `ticket fix`.
+
+
+def apply_fix(folder: TicketFolder, request: VerifyRequest) -> tuple[Verification, tuple[str, ...]]:
+    """Run the recommended diff again, and write it into the checkout's files if it is sufficient.
+
+    Return the verification and the changed files. Raises BadInputError for a checkout at a revision, and for files
+    that git does not track or that have uncommitted changes.
+    """
+    document = folder.read(request.ticket)
+    diffs = [one for one in recommended(document, folder.evidence(document.ticket.id)) if one.is_diff]
+    if not diffs:
+        raise BadInputError(f"{document.ticket.id} recommends no diff", "only a diff can be applied")
+    spec = parse_checkout(request.checkout)
+    try:
+        changes = changes_of(diffs[0].text, spec.directory, prefix_of(spec))
+    except CannotComplete as error:
+        raise BadInputError(f"{document.ticket.id}: the diff {error}", "audit again for a new one") from None
+    _check_work_tree(spec, changes)
+    found = verify_patch(folder, request)
+    if found.verdict != FixVerdict.SUFFICIENT:
+        return found, ()
+    for change in changes:
+        path = spec.directory / change.file
+        if path.read_bytes() != change.before:
+            raise BadInputError(f"{path} changed while the fix ran; nothing was applied")
+        write_file(path, change.after)
+    return found, tuple(change.file for change in changes)
+
+
+def _check_work_tree(spec: CheckoutSpec, changes: Sequence[FileChange]) -> None:
+    """Refuse files that git could not restore."""
+    if spec.revision:
+        raise BadInputError(f"--apply changes files, and {spec.text} is a revision", f"name {spec.folder}")
+    for change in changes:
+        path = spec.directory / change.file
+        if git.run_git(spec.directory, "ls-files", "--error-unmatch", "--", change.file).returncode != 0:
+            raise BadInputError(f"git does not track {path}, so it is not changed", "git add and git commit it first")
+        if git.run_git(spec.directory, "diff", "--quiet", "HEAD", "--", change.file).returncode != 0:
+            raise BadInputError(f"{path} has uncommitted changes, so it is not changed", "commit or stash them first")

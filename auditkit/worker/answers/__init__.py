@@ -1,0 +1,1 @@
+"""Read what a target returned: numbers by path, structure, the meaning of fields, factors and shares."""

@@ -1,0 +1,1 @@
+"""Find a way to call a target with gradients, and call it."""

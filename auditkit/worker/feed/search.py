@@ -1,0 +1,205 @@
+"""Find out by trying how a target is fed; what its result means is read elsewhere, see `reading.py`."""
+
+import contextlib
+import inspect
+import re
+import traceback
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+import torch
+
+from ..answers.answers import flatten, kind_of
+from ..base.refusals import CannotFeedError, CannotReadError
+from ..base.torch_internals import raise_if_out_of_memory
+from ..serve import placeholders
+from ..serve.placeholders import PlaceholderTouched
+from ..simulated.device import on_device
+from . import groups, spectral_search
+from .caller import Caller, file_of
+from .plan import MADE, Feed, Plan
+from .reading import Trial, plan_of
+from .stub import Stub, UnknownValueError, no_value
+from .surroundings import Surroundings
+from .ways import possible_feeds
+
+_MOST_REMEDIES = 24
+_NAMES_A_DEVICE = re.compile(r"cuda|nvidia|device|gpu|accelerator", re.IGNORECASE)
+_SECOND_GROUP = ([None], [torch.ones(2, 3)])
+SAME = "its answer is the same for other gradients"
+
+
+def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) -> Plan:
+    """Return the plan on the host; where there is none and an error names CUDA, the plan on a device.
+
+    The device is a real one, or the simulated one. Raises what the search on the host raises where neither has a plan.
+    """
+    try:
+        return find_plan(caller, request)
+    except MemoryError:
+        raise
+    except Exception as error:
+        text = " ".join((str(error), *getattr(error, "attempts", ())))
+        is_bare = "AssertionError" in text and "cuda" in file_of(caller.function).lower()
+        if not (is_bare or _NAMES_A_DEVICE.search(text)):
+            raise
+        on_host = error
+    device = "cuda" if has_cuda else "simulated"
+    try:
+        with on_device(device):
+            return find_plan(caller.on(device), request)._replace(device=device)
+    except Exception:
+        raise on_host from None
+
+
+def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
+    """Try every way to feed the target until one gives a result that depends on the gradients, or limits them.
+
+    A collector of tensors also takes parameters, whose values are zeros: a result that stays the same for other
+    gradients is none. Where nobody named a contract, what is no collector of gradients may be one of spectra.
+    Raises CannotFeedError with why each attempt failed, CannotReadError where `returns` names no field.
+    """
+    caller.refuse_unknown_arguments()
+    caller.is_searched = True
+    placeholders.forget()  # what loading touched is none of the target's doing
+    try:
+        if request.get("contract") in spectral_search.CONTRACTS:
+            return spectral_search.find(caller, request)
+        return _find_gradient_plan(caller, request)
+    except (CannotFeedError, CannotReadError):
+        if request.get("contract"):
+            raise
+        other = None
+        with contextlib.suppress(Exception, PlaceholderTouched):  # its constructor may raise anything
+            other = spectral_search.guess(caller, request)
+        if other is None:
+            raise
+        return other
+    finally:
+        caller.is_searched, caller.around = False, Surroundings({}, ())
+        groups.leave()
+
+
+def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
+    """Search again with the module as before the first call, where each result was the same: it may keep the first."""
+    try:
+        return _try_feeds(caller, request)
+    except CannotFeedError as error:
+        if caller.starts_fresh or not any(SAME in said for said in error.attempts):
+            raise
+        caller.starts_fresh = True
+        try:
+            return _try_feeds(caller, request)
+        except (CannotFeedError, CannotReadError):
+            caller.starts_fresh = False
+            raise error from None
+
+
+def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
+    obstacles = _Obstacles()
+    closed: Set[Any] = set()
+    for feed in possible_feeds(caller, request, obstacles.add):
+        way = (feed.setup, feed.paths)
+        if way in closed:
+            continue
+        groups.leave()  # a group that one way was given would be missing from the plan of the next
+        for second in _SECOND_GROUP if len(feed.setup_slots or feed.slots) == 2 else _SECOND_GROUP[:1]:
+            try:
+                trial, answer = _first_result(Trial(caller, feed, second))
+                plan = plan_of(trial, answer, request)
+            except (CannotReadError, MemoryError):
+                raise
+            except (Exception, PlaceholderTouched) as error:
+                raise_if_out_of_memory(error)
+                placeholders.forget()  # another way may do without
+                for path in list(caller.around.unexplained())[:1]:
+                    obstacles.add(no_value(path))
+                obstacles.add(error, _describe(feed))
+                if feed.setup is None and caller.needs_instance() and not _was_called(caller, error):
+                    closed.add(way)  # its constructor gets the same arguments again
+                continue
+            if plan is not None:
+                return plan
+            obstacles.add_silence(answer, _describe(feed))
+    raise obstacles.reason()
+
+
+def _was_called(caller: Caller, error: BaseException) -> bool:
+    """Whether the target itself ran before this was raised."""
+    code = getattr(inspect.unwrap(caller.function), "__code__", None)
+    raised = [error, *([error.__cause__] if error.__cause__ is not None else [])]
+    return any(frame.f_code is code for each in raised for frame, _ in traceback.walk_tb(each.__traceback__))
+
+
+def _first_result(trial: Trial) -> Tuple[Trial, Any]:
+    """Return the trial that makes what the target reads before its call, and the result.
+
+    Raises what the target does.
+    """
+    for _ in range(_MOST_REMEDIES):
+        raised, path, wrong = None, "", []
+        try:
+            answer = trial.result()
+        except Exception as error:
+            raised = error
+            try:
+                path = trial.caller.around.remedy(error)
+            except UnknownValueError as unknown:
+                raised = unknown
+            if not path or path in trial.feed.paths:
+                path, wrong = "", trial.caller.around.explained_wrongly(error)
+        around, paths = trial.caller.around, trial.feed.paths
+        is_of_a_value = isinstance(raised, (UnknownValueError, AttributeError, TypeError, type(None)))
+        if around.waiting and is_of_a_value and not wrong:
+            raise no_value(next(iter(around.waiting))) from raised
+        if raised is not None and not (path or wrong):
+            raise raised
+        if not wrong:
+            read = (each for each in around.read if "." in each and each not in paths)
+            paths = (*paths, *read, *filter(None, [path]))
+        trial = trial.with_feed(by_use={**around.by_use, **dict.fromkeys(wrong, "")}, paths=paths)
+        if raised is None:
+            placeholders.raise_if_touched()  # the target may have caught it
+            if isinstance(answer, Stub):
+                raise no_value(vars(answer)["_path"])
+            return trial, answer
+    raise CannotFeedError("it reads more than {} things that have to be made up".format(_MOST_REMEDIES))
+
+
+def _describe(feed: Feed) -> str:
+    how = feed.takes if feed.container == "list" else "{} ({})".format(feed.takes, feed.container)
+    return how if feed.setup != MADE else "an object made without __init__ and {}".format(how)
+
+
+class _Obstacles:
+    """Why the ways to feed a target failed; `reason` is the one that says most."""
+
+    def __init__(self) -> None:
+        self._said: List[Tuple[int, str]] = []
+        self._unread = ""
+        self._touched: Optional[PlaceholderTouched] = None
+
+    def add(self, error: BaseException, how: str = "") -> None:
+        """Record what was raised by the target fed in this way, by its constructor, or by us."""
+        if isinstance(error, PlaceholderTouched):
+            self._touched = error if how or self._touched is None else self._touched
+        elif isinstance(error, CannotFeedError):
+            self._said.append((0 if isinstance(error, UnknownValueError) else 2, str(error)))
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            text = " ".join(str(error).split())[:160] or "at line {}".format(frames[-1].lineno if frames else 0)
+            where = "called with {} it".format(how) if how else "its constructor"
+            self._said.append((1 if how else 3, "{} raises {}: {}".format(where, type(error).__name__, text)))
+
+    def add_silence(self, answer: Any, how: str) -> None:
+        """Record a result that does not follow the gradients."""
+        self._said.append((1, "called with {} {}".format(how, "it returns None" if answer is None else SAME)))
+        self._unread = self._unread or ("" if answer is None or flatten(answer) else kind_of(answer))
+
+    def reason(self) -> BaseException:
+        """Return one reason; an absent module that was used, where no value could be given instead."""
+        if self._touched is not None and all(rank > 0 for rank, _ in self._said):
+            return self._touched
+        if self._unread:
+            return CannotReadError("its answer ({}) holds no single number".format(self._unread))
+        best = min(self._said, key=lambda said: said[0], default=(0, "there is no way to feed it"))
+        return CannotFeedError(best[1], tuple(text for _, text in self._said))

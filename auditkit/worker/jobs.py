@@ -1,0 +1,158 @@
+"""What a child does, which may be lost: find a plan, run one probe, or check an instrument."""
+
+import os
+import time
+from typing import Any, Dict
+
+from .base.frames import SourceRoots
+from .serve import cut_out, ladder, loading, placeholders, torch_functions
+from .serve.messages import Writer
+from .serve.probe_files import load_probe
+from .targets import LoadedTarget, load_target
+
+
+def run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
+    """Load the target of a job and run it."""
+    import torch
+
+    torch.set_num_threads(1)
+    if job["kind"] == "selfcheck":
+        _send_selfcheck(results, job, request)
+        return
+    try:
+        loaded = load_target(results, job["target"], request)
+    except OSError as error:
+        text = "the machine cannot start another process: {}".format(error.strerror)
+        results.send({"type": "failed", "reason": "no_memory", "message": text})
+        return
+    if loaded is not None:
+        run_job(job, request, results, loaded)
+    # A trial is followed by others; what one probe imports, no other may need.
+    modules = [] if request["is_audit"] else loading.dear_imports()
+    results.send({"type": "imported", "modules": modules, "parsed": cut_out.parsed_files()})
+
+
+def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:
+    """Check that an instrument reads its known toy on a device, for `auditkit doctor`."""
+    from .measure.selfcheck import SelfCheckError, check
+
+    try:
+        if job["device"] == "cuda":
+            _first_cuda_use(results)
+        check(job["instrument"], job["device"], SourceRoots(request["checkout"]))
+    except SelfCheckError as error:
+        results.send({"type": "failed", "reason": "self_check", "message": str(error)})
+        return
+    results.send({"type": "checked"})
+
+
+def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loaded: LoadedTarget) -> None:
+    """One job in a process that may be lost: find the plan, or run one probe."""
+    import torch
+
+    # One thread: sums and temporaries do not depend on the machine's cores, and nothing waits for a busy one.
+    torch.set_num_threads(1)
+    started = time.monotonic()
+    if job["kind"] == "plan":
+        _send_plan(results, job["target"], request["auto_device"], loaded)
+    else:
+        _send_probe(results, job, request, loaded)
+        replaced = torch_functions.describe_replaced()
+        if replaced:
+            results.send({"type": "note", "text": replaced})
+    results.send({"type": "took", "seconds": time.monotonic() - started})
+
+
+def _send_plan(results: Writer, target: Dict[str, Any], auto_device: bool, loaded: LoadedTarget) -> None:
+    from .base.refusals import CannotFeedError, CannotReadError
+    from .context.torch_calls import torch_calls
+    from .feed.search import find_plan_anywhere
+    from .steps import search as step_search
+
+    try:
+        if target.get("contract") == step_search.CONTRACT:
+            plan, found = step_search.find_plan(loaded.caller, target, loaded.roots), {}
+        else:
+            plan = find_plan_anywhere(loaded.caller, target, auto_device and cuda_was_found())
+            found = torch_calls(plan, loaded.caller, loaded.roots)
+    except (CannotFeedError, CannotReadError) as error:
+        reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
+        results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(target["call"], error)})
+        return
+    except placeholders.PlaceholderTouched as error:
+        _send_touched(results, error.path)
+        return
+    results.send({"type": "plan", "plan": plan._replace(torch_calls=found).to_json(), **ladder.described()})
+
+
+def _send_touched(results: Writer, path: str) -> None:
+    """What the target used of something absent."""
+    results.send({"type": "failed", "reason": "placeholder", **loading.absence(path)})
+
+
+def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget) -> None:
+    from .base.refusals import CannotFeedError, NotApplicable, TargetRaised, Unavailable
+    from .context.context import Context
+    from .feed.plan import Plan
+    from .measure.ranks import RanksFailed
+    from .measure.selfcheck import SelfCheckError, check
+
+    plan = Plan.from_json(job["plan"])
+    device = _device(job, plan, request["auto_device"])
+    if device == "cpu" and plan.device != "cpu":
+        elsewhere = "ask with --device auto" if "simulated" in job["devices"] else "this probe needs a GPU for it"
+        text = "the target runs with CUDA alone: {}".format(elsewhere)
+        results.send({"type": "unavailable", "reason": "no_device", "message": text})
+        return
+    why_not = plan.why_not_asked(job["instrument"])
+    if why_not:
+        results.send({"type": "not_applicable", "message": why_not})
+        return
+    context = Context(plan, loaded.caller, device, loaded.roots, job["options"])
+    placeholders.forget()
+    try:
+        if device == "cuda" and job["instrument"] != "ranks":  # ranks use CUDA, and are forked before
+            _first_cuda_use(results)
+        check(job["instrument"], device, loaded.roots)
+        for message in load_probe(job["path"], job["forms"]).measure(context):
+            results.send(message)
+        placeholders.raise_if_touched()  # the target may have caught it
+    except NotApplicable as reason:
+        results.send({"type": "not_applicable", "message": str(reason)})
+    except Unavailable as error:
+        results.send({"type": "unavailable", "reason": error.reason, "message": str(error)})
+    except SelfCheckError as error:
+        results.send({"type": "failed", "reason": "self_check", "message": str(error)})
+    except RanksFailed as error:
+        results.send({"type": "failed", "reason": error.reason, "message": str(error)})
+    except placeholders.PlaceholderTouched as error:
+        _send_touched(results, error.path)
+    except CannotFeedError as error:
+        results.send({"type": "failed", "reason": "cannot_feed", "message": str(error)})
+    except TargetRaised as error:
+        results.send(context.location(error.site))
+        results.send({"type": "failed", "reason": "exception", "message": "the target raises {}".format(error)})
+
+
+def _device(job: Dict[str, Any], plan: Any, is_auto: bool) -> str:
+    """The device of a probe: `auto` takes CUDA if there is one, and the simulated device for what needs a device."""
+    if is_auto and cuda_was_found() and "cuda" in job["devices"]:
+        return "cuda"
+    needs_device = is_auto and plan.device != "cpu" and job["device"] == "cpu"
+    return "simulated" if needs_device and "simulated" in job["devices"] else str(job["device"])
+
+
+def _first_cuda_use(results: Writer) -> None:
+    """Initialise CUDA in this child and say which device it is: warm-up before any count."""
+    import torch
+
+    torch.ones(1, device="cuda").add_(1).item()
+    results.send({"type": "device", "name": torch.cuda.get_device_name()})
+
+
+def cuda_was_found() -> bool:
+    """Whether NVML finds a CUDA device: torch.cuda itself would initialise CUDA before the fork."""
+    import torch
+
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    return bool(torch.cuda.is_available())

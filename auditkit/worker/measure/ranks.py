@@ -1,0 +1,202 @@
+"""Real ranks: forked processes that form a process group, over gloo or NCCL.
+
+Each rank has what `torchrun` gives it: RANK, WORLD_SIZE, LOCAL_RANK and a default process group; they meet in
+a file. All of them are one group of processes, which is killed at the end.
+"""
+
+import contextlib
+import datetime
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import torch
+import torch.distributed as dist
+
+from ..serve import families, placeholders
+from ..serve.messages import Lines, Writer, new_token, objects
+from .selfcheck import expect
+
+_PIECE_BYTES = 1 << 16
+# How long the others may go on after one rank has ended with an error: they may be waiting for it.
+_PATIENCE_S = 3.0
+Message = Dict[str, Any]
+Body = Callable[[int], Iterator[Message]]
+
+
+class RanksFailed(Exception):
+    """A rank was not done in time (`reason` timeout), or its process ended itself (exit)."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def run_ranks(world_size: int, body: Body, limit_s: float, device: str = "cpu") -> List[List[Message]]:
+    """Return what `body(rank)` yields in each of `world_size` processes, by rank: values that JSON holds.
+
+    If a rank's body raises, its last message is `{"rank_raised": text}`, and the others get a few seconds to end.
+    Raises RanksFailed if a rank is not done within `limit_s`, or ends itself. No process is left in any case.
+    """
+    folder = tempfile.mkdtemp(prefix="ranks-")
+    ranks: List[_Rank] = []
+    try:
+        for number in range(world_size):
+            ranks.append(_Rank(number, world_size, body, folder, limit_s, device, ranks))
+        _collect(ranks, limit_s)
+        placeholders.raise_if_said(rank.messages[-1].get("rank_raised", "") for rank in ranks if rank.messages)
+    finally:
+        for rank in ranks:
+            rank.end()
+        shutil.rmtree(folder, ignore_errors=True)
+    return [rank.messages for rank in ranks]
+
+
+def _collect(ranks: List["_Rank"], limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    waiting = {rank.results_fd: rank for rank in ranks}
+    while waiting and time.monotonic() < deadline:
+        readable, _, _ = select.select(list(waiting), [], [], 0.1)
+        for fd in readable:
+            is_open = waiting[fd].read()
+            if (not is_open or waiting[fd].finished) and not waiting.pop(fd).is_well():
+                deadline = min(deadline, time.monotonic() + _PATIENCE_S)
+    late = list(waiting.values())
+    for rank in ranks:
+        if rank.ended_itself:
+            text = "the process of rank {} of {} ended itself (sys.exit, os._exit or a crash)"
+            raise RanksFailed("exit", text.format(rank.number, len(ranks)))
+    if late and all(rank.is_well() for rank in ranks if rank not in late):
+        done = max(len(rank.messages) for rank in ranks)
+        text = "rank {} of {} did not answer within {:g} s (after {} answers of others); every rank was ended"
+        raise RanksFailed("timeout", text.format(late[0].number, len(ranks), limit_s, done))
+    for rank in late:
+        rank.messages.append({"rank_raised": "waited for a rank that had ended"})
+
+
+class _Rank:
+    """One forked rank, its pipe, and its messages."""
+
+    def __init__(
+        self, number: int, world_size: int, body: Body, folder: str, limit_s: float, device: str, elder: List["_Rank"]
+    ) -> None:
+        self.number = number
+        self.messages: List[Message] = []
+        self.finished = self.ended_itself = False
+        self.results_fd, results_write = os.pipe()
+        self._lines = Lines(token := new_token())
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = families.fork()
+        if self.pid == 0:
+            for rank in elder:
+                os.close(rank.results_fd)
+            writer = Writer(results_write, token)
+            _be_rank(number, world_size, body, folder, limit_s, device, elder[0].pid if elder else 0, writer)
+        os.close(results_write)
+        self.group = elder[0].pid if elder else self.pid
+        with contextlib.suppress(OSError):  # the rank does the same, and may come first
+            os.setpgid(self.pid, self.group)
+
+    def read(self) -> bool:
+        """Read one piece of its messages; return False at its end."""
+        data = os.read(self.results_fd, _PIECE_BYTES)
+        for message in objects(self._lines.feed(data)):
+            if "done" in message:
+                self.finished = True
+            else:
+                self.messages.append(message)
+        if not data and not self.finished and not self._has_raised():
+            self.ended_itself = True
+        return bool(data)
+
+    def is_well(self) -> bool:
+        """Whether it ran to the end without an error."""
+        return self.finished and not self._has_raised()
+
+    def _has_raised(self) -> bool:
+        return bool(self.messages) and "rank_raised" in self.messages[-1]
+
+    def end(self) -> None:
+        """Kill the whole group, and take this process's status."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.group, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+        os.close(self.results_fd)
+
+
+def _be_rank(
+    number: int, world_size: int, body: Body, folder: str, limit_s: float, device: str, group: int, writer: Writer
+) -> None:
+    """Run the body in this process, which never leaves this function."""
+    try:
+        with contextlib.suppress(OSError):
+            os.setpgid(0, group)
+        families.die_with_parent()
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # libraries print about their connections
+        for descriptor in (1, 2):
+            os.dup2(nowhere, descriptor)
+        _join(number, world_size, folder, limit_s, device)
+        for message in body(number):
+            writer.send(message)
+        writer.send({"done": True})
+        while True:  # others may still be connecting or waiting: leaving now would break their connections
+            signal.pause()
+    except BaseException as error:
+        text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:300])
+        writer.send({"rank_raised": text})
+    finally:
+        os._exit(0)  # an ordinary exit would wait for a collective that is under way
+
+
+def _join(number: int, world_size: int, folder: str, limit_s: float, device: str) -> None:
+    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, and waiting for them hangs
+    environment = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
+    os.environ.update({name: str(value) for name, value in environment.items()})
+    with contextlib.suppress(OSError):  # gloo reads the same folder, which a sandbox does not show
+        if "lo" in os.listdir("/sys/class/net"):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    if device == "cuda":
+        torch.cuda.set_device(number)
+    dist.init_process_group(
+        backend="nccl" if device == "cuda" else "gloo",
+        store=dist.FileStore(  # type: ignore[attr-defined]
+            os.path.join(folder, "store"), world_size
+        ),
+        rank=number,
+        world_size=world_size,
+        timeout=datetime.timedelta(seconds=2 * limit_s),  # the limit itself is kept from outside
+    )
+    dist.barrier()
+
+
+def why_not(device: str, world_size: int) -> Optional[str]:
+    """Return why so many ranks cannot run on a device, without initializing CUDA; None if they can."""
+    if not dist.is_available():
+        return "this torch has no torch.distributed"
+    if device == "cuda":
+        found = torch.cuda.device_count()
+        if found < world_size or not dist.is_nccl_available():
+            return "NCCL wants a GPU for each of {} ranks, and {} are here".format(world_size, found)
+        return None
+    return None if dist.is_gloo_available() else "this torch has no gloo"
+
+
+def self_check(device: str, roots: Any) -> None:
+    """Two ranks add 1 and 2."""
+
+    def total(rank: int) -> Iterator[Message]:
+        number = torch.tensor([rank + 1.0])
+        dist.all_reduce(number)
+        yield {"sum": number.item()}
+
+    if why_not("cpu", 2) is None:
+        expect("process group", run_ranks(2, total, 30.0), [[{"sum": 3.0}]] * 2, "the sum of 1 and 2 over two ranks")

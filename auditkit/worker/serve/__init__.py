@@ -1,0 +1,1 @@
+"""Processes of the worker: load modules, fork a child for each job, send messages."""

@@ -1,0 +1,1 @@
+"""The simulated CUDA device: values on the CPU behind a tensor that reports `cuda:0`."""

@@ -1,0 +1,304 @@
+"""What the probes of training steps measure: each result is numbers, and the loop's line that they are about."""
+
+import ast
+import functools
+import itertools
+import linecache
+import os
+import re
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import torch
+from torch.amp import grad_scaler
+
+from ..base.frames import Site, most_common
+from ..base.refusals import NotApplicable, TargetRaised
+from ..feed.stub import raised_at
+from ..measure.syncs import count_syncs
+from . import readings
+from .adapters import adapter_of
+from .host import INITIAL_SCALE
+from .readings import SAME_SIZE, Accumulated, AfterNan, Limited, Line, Mixed, Moved, Owned, Scaled, Shares, effective
+from .runs import ALL, FIXED, OPTION, Run, StepRuns, source_of
+from .seam import Grads, Trace, added_up, cosine, norm_of
+from .toy_model import FROZEN, TOKEN_TASKS, Batch, ToyModel, joined, make_batches, true_gradient, uneven_counts
+from .values import NO_LIMIT, Case
+
+_MOST_ELEMENTS = 150_000
+_IGNORES = re.compile(
+    r"ignore|-100\b|pad(d|_|s\b)|attention_mask|num_items|\*\*\w|\blabels=|[\"']labels[\"']", re.IGNORECASE
+)
+_HAS_TO_WAIT = re.compile(r"isfinite|isnan|isinf|found_inf|scaler|\.step\(|one_hot\([^()]+,", re.IGNORECASE)
+_GUARDS = re.compile(
+    r"isfinite|isnan|isinf|\bnan\b|found_inf|error_if_nonfinite|inf_or_nan|overflow\w*\(", re.IGNORECASE
+)
+_LOGS = re.compile(r"logg(ing|er)|debug", re.IGNORECASE)
+
+
+class StepMeasures:
+    """One training step, run on batches whose gradients are known."""
+
+    def __init__(self, runs: StepRuns) -> None:
+        self._runs = runs
+        self.feed = runs.feed
+        self._adapter = adapter_of(runs.caller.owner)
+        self._is_module = self._adapter is not None and self._adapter.needs_object
+
+    # --- accumulation --------------------------------------------------------------------------------
+
+    @property
+    def weighs_targets(self) -> bool:
+        """Whether micro-batches may differ in targets, and the step shares the batches out.
+
+        They may if the step's own code names targets that are ignored or padded, or passes whole mappings on. The
+        trainer of a LightningModule shares its batches out.
+        """
+        if self.feed.task not in TOKEN_TASKS or self._is_module:
+            return False
+        return self._adapter is not None or any(
+            _IGNORES.search(source_of(code)) for code in self._runs.windows(1).trace.executed
+        )
+
+    def accumulated(self, count: int, is_uneven: bool = False) -> Accumulated:
+        """Return the step's gradient after `count` micro-batches. Raises NotApplicable for a step after every batch."""
+        ways = self.feed.accumulates
+        if not ways:
+            raise NotApplicable("it makes a step after every batch: it accumulates nothing")
+        if self._is_module and self._grows_with_its_batch():
+            raise NotApplicable(
+                "its loss is a sum over samples: whether one step has many batches is its trainer's choice"
+            )
+        count = self.feed.fixed_count if ways == FIXED else count
+        batches = make_batches(count, self.feed.task, uneven_counts(count) if is_uneven else None)
+        step = self._runs.first_step(batches, count)
+        found = effective(step)
+        reference = self._reference(joined(batches), found, is_uneven)
+        size = norm_of(reference)
+        site = most_common([micro.site for micro in step.micros]) or step.site
+        return Accumulated(count, size, norm_of(found) / size, cosine(found, reference), site)
+
+    def _grows_with_its_batch(self) -> bool:
+        batch = make_batches(1, self.feed.task)
+        one, two = self._one_step(batch), self._one_step([joined(batch * 2)])
+        return abs(norm_of(two) / norm_of(one) - 2) < SAME_SIZE
+
+    def _one_step(self, batch: Sequence[Batch]) -> Grads:
+        """Return the gradient of one batch. Raises NotApplicable if it is another one the next time."""
+        one, other = (effective(self._runs.first_step(batch, 1, seed=seed)) for seed in (0, 1))
+        if norm_of(one) and readings.distance(other, one) > SAME_SIZE:
+            raise NotApplicable("its gradient of one batch depends on random numbers")
+        return one
+
+    def _reference(self, whole: Batch, found: Grads, is_uneven: bool) -> Grads:
+        """Return the true gradient if the loss is a known one; else what the step itself makes of one batch."""
+        true = true_gradient(ToyModel(self.feed.returns), whole)
+        if self.feed.accumulates == FIXED:
+            if not is_uneven and not readings.is_mean_loss(found, true, self.feed.fixed_count):
+                raise NotApplicable(
+                    "its loss is none whose gradient is known, and its number of micro-batches is fixed"
+                )
+            return true
+        own = self._one_step([whole])
+        return true if readings.is_mean_loss(own, true) else own
+
+    def copies_error(self, counts: Sequence[int]) -> Tuple[Dict[int, float], Line]:
+        """Return the relative error of the gradient of N equal micro-batches against that of one, and the line."""
+        if self.feed.accumulates not in (OPTION, ALL):
+            raise NotApplicable("the number of its micro-batches cannot be chosen")
+        batch = make_batches(1, self.feed.task)
+        one = self._one_step(batch)
+        if sum(each.numel() for each in one.values()) > _MOST_ELEMENTS:
+            raise NotApplicable("its own model is too large for hundreds of micro-batches, each of which is kept")
+        found, site = {}, None
+        for count in counts:
+            step = self._runs.first_step(batch * count, count)
+            many = readings.unclipped(step) if cosine(step.grads, one) > 0 else effective(step)
+            own = {name: each for name, each in one.items() if name in many}  # what no optimizer has is not summed
+            found[count] = min(readings.distance(many, own, factor) for factor in (1.0, count, 1.0 / count))
+            site = most_common([micro.site for micro in step.micros]) or step.site
+        return found, site
+
+    # --- clipping ------------------------------------------------------------------------------------
+
+    def limited(self) -> List[Limited]:
+        """Return steps whose gradients are above the limit. Raises NotApplicable if the step sets none."""
+        usual = self._runs.windows(2)
+        found = self._runs.limit_that_clips(usual)
+        if found is None:
+            raise NotApplicable("it sets no limit to gradients")
+        limit, gain = found
+        if not self.feed.sets_limit:
+            usual = self._runs.windows(2, gain=0.01)
+        run = self._runs.windows(2, limit=limit if self.feed.sets_limit else NO_LIMIT, gain=gain)
+        clipped_at = most_common([clip.site for clip in run.trace.clips])
+        pairs = zip(run.trace.steps, usual.trace.steps, strict=False)
+        return [readings.limited(number, *pair, limit, clipped_at) for number, pair in enumerate(pairs)]
+
+    def scaled(self) -> Scaled:
+        """Return what the factor of a GradScaler does to clipping and to the step. Raises NotApplicable without one."""
+        try:
+            run = self._runs.windows(1, scales=True)
+        except TargetRaised as error:
+            cause = error.__cause__
+            # A GradScaler refuses the order of its calls.
+            if isinstance(cause, RuntimeError) and raised_at(cause)[0].f_code.co_filename == grad_scaler.__file__:
+                return Scaled(INITIAL_SCALE, None, 1.0, error.site, str(cause).split(".")[0])
+            # Not every operation exists in 16 bits on a host.
+            raise NotApplicable("with a scaler it raises on this host: {}".format(error)) from error
+        step = run.trace.steps[0]
+        if step.scale == 1.0:
+            raise NotApplicable("it scales no loss")
+        true = norm_of(added_up(step.micros)) / step.scale
+        clips = [clip for clip in step.clips if clip.before]
+        at_clip = norm_of(clips[-1].before) / true if clips and true else None
+        site = clips[-1].site if clips else step.site
+        return Scaled(step.scale, at_clip, norm_of(step.grads) / true if true else 0.0, site)
+
+    # --- parameters ----------------------------------------------------------------------------------
+
+    def owned(self) -> Owned:
+        """Return which parameters the optimizers hold, and which the models that ran have."""
+        trace = self._runs.windows(2).trace
+        ids = [id(each) for each in trace.held]
+        named = {place: name for place, (name, _) in trace.known.items()}
+        missing = [named[place] for place in trace.reached if place not in ids and trace.known[place][1].requires_grad]
+        stale = {named[id(one)] for one in trace.held if one.requires_grad and trace.ran and id(one) not in trace.ran}
+        twice = [named[place] for place in dict.fromkeys(ids) if self._is_held_twice(place, trace)]
+        site = most_common([trace.made_at.get(id(one)) for one in trace.optimizers]) or trace.steps[0].site
+        return Owned(sorted(missing), sorted(stale), sorted(twice), site)
+
+    @staticmethod
+    def _is_held_twice(place: int, trace: Trace) -> bool:
+        """Whether two groups have a parameter: of one optimizer, or of two that take turns.
+
+        A step that makes its optimizer for each call has several, one after the other.
+        """
+        holds = {
+            id(one): [id(each) for group in one.param_groups for each in group["params"]] for one in trace.optimizers
+        }
+        if any(held.count(place) > 1 for held in holds.values()):
+            return True
+        turns = [step.optimizer for step in trace.steps if place in holds.get(step.optimizer, ())]
+        return len([one for one, _ in itertools.groupby(turns)]) > len(set(turns))
+
+    def moved(self) -> List[Moved]:
+        """Return parameters that were frozen, or whose gradient was taken away, and that changed all the same."""
+        found: Dict[str, Moved] = {}
+        for step in self._runs.windows(3, decays=True).trace.steps:
+            added = added_up(step.micros)
+            for name, before in step.parameters_before.items():
+                after = step.parameters_after.get(name, before)
+                is_masked = name in added and name in step.grads and not bool(step.grads[name].any())
+                if (name == FROZEN or is_masked) and not torch.equal(before, after):
+                    change = float((after - before).abs().max())
+                    if name not in found or change > found[name].largest_change:
+                        found[name] = Moved(name, change, step.site)
+        return list(found.values())
+
+    # --- windows -------------------------------------------------------------------------------------
+
+    def shares(self) -> List[Shares]:
+        """Return what each of three steps is made of. Raises NotApplicable if no gradient stays where torch puts it."""
+        trace = self._runs.windows(3).trace
+        found = []
+        first = 0
+        for number, step in enumerate(trace.steps):
+            last = first + len(step.micros)
+            zeroed = [site for site, place in trace.zeros if first < place < last]
+            if step.micros and step.grads:
+                found.append(readings.shares(number, step, zeroed[0] if zeroed else None))
+            elif number and readings.is_again(step, trace.steps[number - 1]):
+                found.append(Shares(number, [], 1.0, None, step.site))
+            first = last
+        # No step has a gradient, although backward gave one to parameters that its optimizer holds.
+        reaches = not trace.reached.isdisjoint(map(id, trace.held))
+        if not found and reaches and not any(norm_of(step.grads) for step in trace.steps):
+            steps = enumerate(trace.steps)
+            found = [Shares(number, [0.0] * len(each.micros), 0.0, None, each.site) for number, each in steps]
+        if not found:
+            raise NotApplicable("what its backwards add is not in the gradients that its optimizer is handed")
+        return found
+
+    def left_over(self) -> Optional[Mixed]:
+        """Return the first steps after an epoch that ends within a group; None if a group cannot end so."""
+        ways = self.feed.accumulates
+        if ways not in (OPTION, FIXED) or self._adapter is not None:
+            return None
+        size = 4 if ways == OPTION else self.feed.fixed_count
+        batches = make_batches(size + size // 2, self.feed.task)
+        steps = self._runs.checked(Case(batches, accumulate=size, calls=2)).trace.steps
+        return readings.mixed("an epoch of {} batches".format(len(batches)), size, steps) if len(steps) > 1 else None
+
+    def after_nan(self) -> List[AfterNan]:
+        """Return the effects of a NaN in the second of four steps: in its first micro-batch, and in its last."""
+        usual = self._runs.windows(4, decays=True)
+        per_step = max(1, len(usual.trace.steps[0].micros))
+        if usual.trace.has_scaler:
+            # An enabled scaler looks for NaN; the host may lack what it needs.
+            scaled = self._runs.run(usual.values.case._replace(scales=True))
+            usual = usual if scaled.raised is not None or not scaled.trace.steps else scaled
+        return [self._after_nan(usual, per_step, index) for index in dict.fromkeys((per_step, 2 * per_step - 1))]
+
+    def _after_nan(self, usual: Run, per_step: int, index: int) -> AfterNan:
+        run = self._runs.run(usual.values.case._replace(poisoned=[index]))
+        if run.values.trained is not run.values.model and not run.values.drawn.inputs.is_floating_point():
+            raise NotApplicable("its model is its own, and takes token numbers, which cannot be NaN")
+        trace = run.trace
+        stops = run.raised is not None or run.is_ended
+        applied = [step for step in trace.steps if not step.is_finite]
+        moved = [step for step in applied if readings.moves(step)]
+        sites = [step.site for step in moved] or [step.site for step in trace.steps] or trace.skips
+        taken = run.values.loader.drawn == usual.values.loader.drawn
+        recovers = len(trace.steps) - len(applied) >= len(usual.trace.steps) - 1 or not taken or stops
+        return AfterNan(
+            is_guarded=trace.scale != 1.0 or any(_looks_for_nan(source_of(code)) for code in trace.executed),
+            stops=stops,
+            steps_applied=len(moved),
+            parameters=len(trace.known),
+            nan_parameters=sum(not bool(each.isfinite().all()) for _, each in trace.known.values()),
+            recovers=recovers,
+            mixed=readings.mixed("a NaN in the last micro-batch of a step", per_step, trace.steps),
+            site=most_common(sites),
+        )
+
+    # --- costs ---------------------------------------------------------------------------------------
+
+    def syncs(self, micro_batches: int) -> List[Line]:
+        """Return the lines of the loop that read a device while it takes so many batches, in one step if it can.
+
+        Lines that look for NaN, and steps themselves, have to: they are left out.
+        """
+        case = Case(make_batches(micro_batches, self.feed.task), accumulate=micro_batches)
+        self._runs.checked(case)  # a run that raises reads nothing
+        call = self._runs.ready(self._runs.values(case))
+        counted = count_syncs(call, "cpu", self._runs.roots)
+        return [site for site in counted.sites if site is not None and not _HAS_TO_WAIT.search(self._text(site))]
+
+    def _text(self, site: Site) -> str:
+        """Return the text of the shortest statement at a line, of a compound one its condition; "" for none."""
+        roots = self._runs.roots
+        lines = linecache.getlines(os.path.join(roots.folder(site.file) or roots.root, site.file))
+        statements = _statements("".join(lines))
+        around = [(last - first, text) for first, last, text in statements if first <= site.line <= last]
+        return min(around, default=(0, ""))[1]
+
+
+def _looks_for_nan(source: str) -> bool:
+    """Whether a function looks at what is not finite, other than for a log or a debugger."""
+    return any(_GUARDS.search(text) and not _LOGS.search(text) for _, _, text in _statements(source))
+
+
+@functools.lru_cache(maxsize=None)
+def _statements(source: str) -> List[Tuple[int, int, str]]:
+    """Return first and last line and text of everything that a statement evaluates by itself, without its body."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # a method whose text holds lines that begin further left
+        return []
+    found = []
+    for node in ast.walk(tree):
+        own = getattr(node, "test", getattr(node, "iter", None)) if hasattr(node, "body") else node
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.stmt) and isinstance(own, (ast.stmt, ast.expr)) and not is_text:
+            found.append((node.lineno, own.end_lineno or own.lineno, ast.unparse(own)))
+    return found

@@ -1,0 +1,147 @@
+"""What the names that a training step reads stand for: the model, the batches, how many of them, the limit.
+
+This file imports no torch: reading a checkout's source needs the same table.
+"""
+
+import functools
+import re
+from typing import Any, Optional, Tuple
+
+from ..feed import guesses
+from ..feed.guesses import Guess
+
+BATCHES = "batches of three samples"
+BATCH, INPUTS, TARGETS = "a batch of three samples", "its inputs", "its targets"
+CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
+ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe asks about"
+STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
+SAMPLES = "as many samples as a batch has"
+EPOCHS = "one epoch, or as many as the probe needs"
+SILENT = "an object whose methods do nothing"
+NO_CONTEXT = "a context that does nothing"
+MIXED = "mixed precision where a probe asks about its scaler"
+LAUNCHER = "an accelerator of one process that accumulates nothing"
+GIVES_RATE = "a function giving a learning rate of 0.001"
+GIVES_BATCH = "a function giving a batch of three samples"
+
+IMPORTED_BY_STEPS = "torch._dynamo"
+"""What torch imports at an optimizer's first step, in 2 s: before it `host.py` replaces what that looks at."""
+
+CLASSES = 11
+"""Classes, channels and words of the small model."""
+_SIZES = re.compile(r"(n|num|in|out)_?(classes|channels|chans|labels|features)|vocab(ulary)?_size|n_vocab")
+
+_WORD = r"(?:.*_)?"
+_BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
+    (re.compile(pattern), found)
+    for pattern, found in (
+        (
+            r"(.*_)?(grad(ient)?s?_)?accum(ulat\w+)?(_grad)?(_(steps?|rounds?|iters?|iterations?|batches|every|freq|count|num))?|"
+            r"iters_to_accumulate|update_freq|(num|n)_?micro_?batches|accumulate_grad_batches|"
+            r"(.*_)?accumulation_steps",
+            ACCUMULATION,
+        ),
+        (r"(use_)?(amp|fp16)(_enabled)?", MIXED),
+        (_WORD + r"device_type", guesses.DEVICE_NAME),
+        (r"(get|compute|cosine)_(\w+_)?(lr|learning_rate|momentum|weight_decay|wd)(_\w+)?", GIVES_RATE),
+        (r"_?(get|next|fetch|sample|load|draw)_\w*batch\w*", GIVES_BATCH),
+        (_WORD + r"(\w*loaders?|batches|data_?iter|iterator|dl|dataset|data|train_iter)", BATCHES),
+        (r"(micro_?)?batch(_data)?|data_batch|samples_and_targets", BATCH),
+        (r"x|xs|src|source|inputs?|images?|samples?|input_ids|features|tokens|(.*_)?(inputs?|images?)", INPUTS),
+        (r"y|ys|targets?|labels?|(.*_)?(targets?|labels?)", TARGETS),
+        (_WORD + r"(criterion|loss_fn|loss_func(tion)?|objective|loss_f|loss_module|criterions?)", CRITERION),
+        (_WORD + r"(scheduler|sched|lr_schedule|lr_scheduler)", SCHEDULER),
+        (
+            _WORD + r"(log|print|save|eval|checkpoint|ckpt|test|val|valid|report|sample|summary)_?\w*"
+            r"(interval|freq\w*|every\w*|steps?|iters?)",
+            RARELY,
+        ),
+        (r"(max|num|total|n)_?(train\w*_)?(steps|iters|iterations|updates|batches)(_per_epoch)?|"
+            r"(steps|iters|iterations)(_per_epoch)?", STEPS),
+        (_WORD + r"(epochs)", EPOCHS),
+        (_WORD + r"batch_size", SAMPLES),
+        (_WORD + r"(mixup\w*|(model_)?ema(_model)?|callbacks?|hooks?|swa\w*|teacher\w*|wandb\w*)", NOTHING),
+        (_WORD + r"(prof(iler)?|sampler|checkpoint(er|_client|_manager))", SILENT),
+        (_WORD + r"(autocast\w*|amp_context|amp_autocast|ctx|context)", NO_CONTEXT),
+        (_WORD + r"(accelerator|fabric)", LAUNCHER),
+        (r"(train(er)?_)?state", guesses.OBJECT),
+        (_WORD + r"(optimizer|optim|opt)", guesses.OPTIMIZER),
+        (_WORD + r"scaler", guesses.SCALER),
+    )
+)  # fmt: skip
+_BY_USE = (
+    (r"{0}\.(zero_grad\([^\n]*\n(?:.*\n)*?.*\b{0}\.step\(|param_groups)", guesses.OPTIMIZER),
+    (r"{0}\.(train\(|parameters\(|named_parameters\(|no_sync\()", guesses.MODULE),
+    (r"{0}\.(scale|unscale_)\(", guesses.SCALER),
+    (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b(?!\.)", BATCHES),
+)
+_PARTS = frozenset((
+    guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
+))  # fmt: skip
+TRAINERS = {
+    ("transformers", "Trainer"): "train",
+    ("lightning", "Trainer"): "fit",
+    ("pytorch_lightning", "Trainer"): "fit",
+    ("accelerate", "Accelerator"): "backward",
+    ("lightning", "LightningModule"): "training_step",
+    ("pytorch_lightning", "LightningModule"): "training_step",
+}
+"""Classes of libraries that train, or are trained, by package and name, with what is called; see `adapters.py`."""
+OF_TRAINERS = re.compile(
+    r"train|fit|backward|training_step|compute_loss|create_optimizer|optimizer_step|\w*training_loop|get_batch_samples|"
+    r"clip_grad\w*|accumulate"
+)
+"""Their methods that make a part of a step: who defines one changes what is trained."""
+_OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
+
+
+@functools.lru_cache(maxsize=None)
+def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
+    """What an argument or an attribute stands for; None where neither its name nor its use in `source` says it."""
+    word = name.strip("_").lower()
+    if guesses.is_limit(name) and "dict" not in annotation.lower():
+        return Guess(LIMIT)
+    if _SIZES.fullmatch(word):
+        return Guess(CLASSES)
+    carried = guesses.carrier(name, annotation)
+    if carried in (guesses.MODULE, guesses.MODULES, guesses.PARAMETERS, guesses.NAMED_PARAMETERS):
+        return Guess(carried)
+    for use, found in _BY_USE if source else ():
+        if re.search(r"\b" + use.format(re.escape(name)), source):
+            return Guess(found)
+    named = next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
+    if named == BATCHES and re.search(r"(range\(|[/%] ?){}\b".format(re.escape(name)), source):
+        return Guess(ACCUMULATION)
+    if named is not None:
+        return Guess(named)
+    guess = guesses.guess(name, annotation)
+    return Guess(CRITERION) if guess is not None and guess.value == guesses.LOSS else guess
+
+
+def is_part(name: str) -> bool:
+    """Whether a script makes it once, before its loop: the model, the optimizer, what computes the loss; no loss."""
+    guess = known(name)
+    return guess is not None and guess.value in _PARTS and re.fullmatch(r"\w*loss(es)?", name) is None
+
+
+def of_settings(name: str) -> Optional[Guess]:
+    """What an attribute of a configuration stands for, in which `TRAIN` and `data` are parts of it."""
+    section = guesses.in_configuration(name)
+    return section if section is not None and section.value == guesses.CONFIG else known(name)
+
+
+def is_one_batch(words: str) -> bool:
+    """Whether it is a part of one batch, so that the step is called once for each."""
+    return words in _OF_ONE_BATCH
+
+
+def drives_a_step(names: Tuple[str, ...], annotations: Tuple[str, ...], source: str) -> bool:
+    """Whether a function that goes backward and steps is handed what it trains and what it trains with."""
+    found = {
+        guess.value
+        for name, annotation in zip(names, annotations, strict=True)
+        for guess in [known(name, annotation, source)]
+        if guess is not None and isinstance(guess.value, str)
+    }
+    holds_batches = {guesses.CONFIG, guesses.OPTIMIZER} <= found
+    return guesses.MODULE in found and (holds_batches or bool(found & {BATCHES, BATCH, INPUTS, GIVES_BATCH}))

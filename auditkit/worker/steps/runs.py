@@ -1,0 +1,368 @@
+"""Run a training step on our model and batches, and record what reaches the optimizer."""
+
+import contextlib
+import functools
+import inspect
+import linecache
+import logging
+import math
+import re
+import textwrap
+import warnings
+from types import CodeType
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from ..base.frames import SourceRoots, chain
+from ..base.lines import is_deliberate
+from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised
+from ..base.torch_internals import import_first, raise_if_out_of_memory
+from ..feed import groups, guesses, uninitialized
+from ..feed.caller import Caller
+from ..feed.signatures import VARIADIC, annotation_text
+from ..feed.stub import raised_at
+from ..feed.uninitialized import SELF
+from ..serve import placeholders
+from . import roles
+from .adapters import adapter_of, part_of
+from .host import on_host
+from .readings import effective
+from .seam import Step, Trace, norm_of
+from .stubs import derive_from_stub, put_stub
+from .toy_model import Batch, ToyModel, make_batches, uneven_counts, widened
+from .values import Case, EnoughBatches, Values
+
+_MOST_RETRIES = 16
+_SAVES = re.compile(r"_?save(_\w+)?")
+_RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
+_MULTIPLIED = re.compile(r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
+_CONVOLVED = re.compile(r"input to conv2d, but got input of size: \[3, \d+\]")
+_CHANNELS = re.compile(r"expected input\[3, \d+, (\d+), \d+\] to have (\d+) channels")
+_OUT_OF_BOUNDS = re.compile(r"Target (\d+) is out of bounds")
+_SIDES = (28, 32, 64, 16, 8)
+"""Heights and widths of pictures that are tried in turn, MNIST's first."""
+_MOST_FEATURES = 1_000_000
+OPTION, ALL, FIXED = "option", "all", "fixed"
+"""How a step knows that it has enough micro-batches: an option, all that there are, or a number of its own."""
+
+
+class StepFeed(NamedTuple):
+    """How a training step is fed: what the model returns, the form of a batch, what the targets are.
+
+    `accumulates` is one of the words above, "" for a step after every batch; `fixed_count` is the step's own number.
+    `is_made`: its object is made without the constructor. `sets_limit`: it reads a limit of gradients.
+    """
+
+    returns: str
+    form: str
+    task: str
+    accumulates: str = ""
+    fixed_count: int = 1
+    is_made: bool = False
+    sets_limit: bool = False
+
+
+class Run(NamedTuple):
+    """What one run did: its trace, its values, and what it raised. `is_ended`: it ended its process."""
+
+    trace: Trace
+    values: Values
+    raised: Optional[TargetRaised] = None
+    is_ended: bool = False
+
+
+class StepRuns:
+    """One training step, which runs again and again, each time on a new model."""
+
+    def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
+        self.caller, self.feed, self.roots = caller, feed, roots
+        self._source = source_of(caller.function)
+        self._part = part_of(caller.owner, roots) if adapter_of(caller.owner) else None
+        self._globals: Dict[str, guesses.Guess] = {}
+        self._attributes: Dict[str, guesses.Guess] = {}
+        self._shape: Tuple[int, ...] = (roles.CLASSES,)
+        self._classes = roles.CLASSES
+        self.last: Values
+        import_first(roles.IMPORTED_BY_STEPS)
+
+    def run(self, case: Case) -> Run:
+        """Return one run, and in it what the step raises. Raises CannotFeedError for what no name explains."""
+        for _ in range(_MOST_RETRIES):
+            values, trace = self.values(case), Trace(self.roots, self._part)
+            try:
+                call = self.ready(values)
+                trace.watch(values.trained)
+                if values.trained is not values.model:  # a step may call its parts alone
+                    trace.ran.update(map(id, values.trained.parameters()))
+                with trace.recording():
+                    raised, is_ended = call()
+                placeholders.raise_if_touched()  # the step may have caught it
+            except placeholders.PlaceholderTouched as touched:
+                if not put_stub(touched.path):
+                    raise
+                continue
+            if raised is None or not self._fill(raised.__cause__, values):
+                values.read.update(self._globals)
+                return Run(trace, values, raised, is_ended)
+        raise CannotFeedError("it reads more than {} things that are not here".format(_MOST_RETRIES))
+
+    def checked(self, case: Case) -> Run:
+        """Return one run. Raises what the step raises, and NotApplicable if gradients and steps have no order."""
+        run = self.run(case)
+        if run.raised is not None:
+            raise run.raised
+        if any(step.closure_calls > 1 for step in run.trace.steps):
+            raise NotApplicable("its optimizer goes backward itself, more than once in a step, by a closure")
+        if any(step.is_inside_backward for step in run.trace.steps):
+            raise NotApplicable("its optimizers make their steps inside of backward, each of a part of the gradients")
+        return run
+
+    def case(self, steps: int, micro_batches: int = 4, is_uneven: bool = False, **options: Any) -> Case:
+        """Return a case of `steps` steps of so many micro-batches each, or of the step's own number if it has one."""
+        ways = self.feed.accumulates
+        per_step = micro_batches if ways in (OPTION, ALL) else self.feed.fixed_count
+        count = per_step if ways == ALL else per_step * steps
+        batches = make_batches(count, self.feed.task, uneven_counts(count) if is_uneven else None)
+        return Case(batches, accumulate=per_step, calls=steps if ways == ALL else 1, **options)
+
+    def windows(self, steps: int, micro_batches: int = 4, **options: Any) -> Run:
+        """Return a run of such a case. Raises as `checked` does, and NotApplicable if it makes no step."""
+        return self._with_steps(self.case(steps, micro_batches, **options))
+
+    def first_step(self, batches: Sequence[Batch], count: int, seed: int = 0) -> Step:
+        """Return the first step of a run on these micro-batches. Raises as `windows` does."""
+        return self._with_steps(Case(list(batches), accumulate=count, seed=seed)).trace.steps[0]
+
+    def _with_steps(self, case: Case) -> Run:
+        run = self.checked(case)
+        if not run.trace.steps:
+            raise NotApplicable("it makes no step of {} batches".format(len(case.batches)))
+        return run
+
+    def limit_that_clips(self, usual: Run, micro_batches: int = 4) -> Optional[Tuple[float, float]]:
+        """Return a limit and the gain of a model whose gradients are above it; None if the step sets no limit."""
+        norm, gain, clips = norm_of(effective(usual.trace.steps[0])), 1.0, usual.trace.clips
+        if self.feed.sets_limit:
+            return 0.1 * norm, gain
+        if not clips:
+            return None
+        limit = min((clip.limit for clip in clips if not clip.is_by_value), default=clips[0].limit)
+        while norm < 4 * limit and gain < 1e6:
+            gain *= 10
+            norm = norm_of(effective(self.windows(1, micro_batches, gain=gain).trace.steps[0]))
+        return limit, gain
+
+    def _fill(self, error: Optional[BaseException], values: Values) -> bool:
+        """Make up what the step lacked, if anything is known for it: then it runs again."""
+        if "init_process_group" in str(error) and not torch.distributed.is_initialized():
+            return groups.world() is not None  # it reduces over a group without asking whether there is any
+        return self._fill_global(error, values) or self._fill_attribute(error) or self._widen(error)
+
+    def _fill_attribute(self, error: Optional[BaseException]) -> bool:
+        """Give our model an attribute of the checkout's own: `model.n_classes`, `model.config`."""
+        if not isinstance(error, AttributeError) or not isinstance(error.obj, ToyModel):
+            return False
+        guess = roles.known(error.name or "")
+        if guess is None or not error.name or error.name in self._attributes:
+            return False
+        self._attributes[error.name] = guess
+        return True
+
+    def _fill_global(self, error: Optional[BaseException], values: Values) -> bool:
+        """Give a module the name that a script's last lines would make: `args`, `logger`, `device`."""
+        if not isinstance(error, NameError) or isinstance(error, UnboundLocalError) or not error.name:
+            return False
+        guess = roles.known(error.name)
+        if guess is None or error.name in self._globals:
+            return False
+        raised_at(error)[0].f_globals[error.name] = values.made(guess, error.name)
+        self._globals[error.name] = guess
+        return True
+
+    def _widen(self, error: Optional[BaseException]) -> bool:
+        """Give samples the features, or the form of pictures, that a step's own model takes."""
+        said = str(error) if isinstance(error, (RuntimeError, IndexError)) else ""
+        reshaped, multiplied = _RESHAPED.search(said), _MULTIPLIED.search(said)
+        channels, target = _CHANNELS.search(said), _OUT_OF_BOUNDS.search(said)
+        before, shape = (self._shape, self._classes), self._shape
+        if target is not None:
+            self._classes = min(self._classes, int(target.group(1)))
+        elif _CONVOLVED.search(said):
+            self._shape = (1, _SIDES[0], _SIDES[0])
+        elif channels is not None and int(channels.group(1)) == shape[0] and len(shape) == 3:
+            self._shape = (int(channels.group(2)), *shape[1:])
+        elif len(shape) == 3 and (multiplied or reshaped):
+            later = _SIDES[_SIDES.index(shape[1]) + 1 :][:1]
+            self._shape = (shape[0], *later * 2) if later else shape
+        elif multiplied is not None and int(multiplied.group(1)) == shape[0]:
+            self._shape = (int(multiplied.group(2)),)
+        elif reshaped is not None:
+            self._shape = (max(*shape, math.prod(map(int, reshaped.group(1).split(",")))),)
+        return (self._shape, self._classes) != before and math.prod(self._shape) <= _MOST_FEATURES
+
+    def values(self, case: Case) -> Values:
+        """Return new values for one run."""
+        case = case._replace(batches=widened(case.batches, self._shape, self._classes))
+        values = Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
+        for name, guess in self._attributes.items():
+            setattr(values.model, name, values.made(guess, "model." + name))
+            values.read["model." + name] = guess
+        self.last = values
+        return values
+
+    def ready(self, values: Values) -> Callable[[], Tuple[Optional[TargetRaised], bool]]:
+        """Return the run as a silent call on the host, which returns what the step raised and whether it exited."""
+        with _quiet_on_host(values.case):
+            bound = self.bound(values)
+
+        def call() -> Tuple[Optional[TargetRaised], bool]:
+            with _quiet_on_host(values.case):
+                try:
+                    for number in range(values.case.calls):
+                        if number and guesses.Guess(roles.EPOCHS) in values.read.values():
+                            break  # the first call had all epochs
+                        values.loader.passes = 0
+                        bound()
+                except EnoughBatches:
+                    pass
+                except SystemExit:
+                    return None, True
+                except Exception as error:
+                    raised = self._raised(error)
+                    raised.__cause__ = error
+                    return raised, False
+            return None, False
+
+        return call
+
+    def bound(self, values: Values) -> Callable[[], None]:
+        """Return the run as a call without arguments: the step once, once for every batch, or until it has them all."""
+        adapter = adapter_of(self.caller.owner)
+        if adapter is not None and adapter.needs_object:
+            derive_from_stub(self.caller.owner)  # type: ignore[arg-type]
+            torch.manual_seed(0)
+            values.trained = made = self._instance(values)
+            torch.manual_seed(values.case.seed)
+            return adapter.drive(made, values)
+        if adapter is not None:
+            return adapter.drive(self.caller.owner, values)
+        function = self._bound_function(values)
+        slots = self._slots(function, values)
+        by_batch = [name for name, guess in slots.items() if isinstance(guess, str) and roles.is_one_batch(guess)]
+        fixed = self._arguments({name: guess for name, guess in slots.items() if name not in by_batch}, values)
+
+        def once() -> None:
+            drawn = self._arguments({name: slots[name] for name in by_batch}, values)
+            answer = function(**fixed, **drawn)
+            # A generator has done nothing before its items are taken.
+            values.returned.append(list(answer) if inspect.isgenerator(answer) else answer)
+
+        def for_each_batch() -> None:
+            for item in values.loader:
+                values.batch = item
+                once()
+
+        def until_drawn() -> None:
+            if by_batch:  # the script has drawn one before its loop begins
+                values.batch = next(values.loader)
+            begun, before = values.loader.drawn, -1
+            while before < values.loader.drawn < begun + len(values.loader):
+                before = values.loader.drawn
+                once()
+
+        if is_block(self.caller.function) and not {roles.BATCHES, roles.GIVES_BATCH}.isdisjoint(slots.values()):
+            return until_drawn
+        return for_each_batch if by_batch else once
+
+    def _bound_function(self, values: Values) -> Callable[..., Any]:
+        names = getattr(self.caller.function, "__globals__", {})
+        names.update({name: values.scaler for name, each in names.items() if isinstance(each, torch.amp.GradScaler)})
+        if not self.caller.needs_instance():
+            return self.caller.function
+        return getattr(self._instance(values), self.caller.method)
+
+    def _instance(self, values: Values) -> Any:
+        owner: Any = self.caller.owner
+        if self.feed.is_made:
+            made = uninitialized.make(owner, values)
+            for name in filter(_SAVES.fullmatch, dir(owner)):
+                made.__dict__[name] = values.filled("{}.{}".format(SELF, name), guesses.Guess(roles.SILENT))
+            return made
+        return owner(**self._arguments(self._slots(owner, values), values))
+
+    def _slots(self, called: Callable[..., Any], values: Values) -> Dict[str, Any]:
+        """Return what each argument stands for: the required ones, and those that the case sets."""
+        asked = {roles.ACCUMULATION, roles.LIMIT, *([guesses.SCALER] if values.case.scales else [])}
+        found: Dict[str, Any] = {}
+        for name, parameter in inspect.signature(called).parameters.items():
+            if parameter.kind in VARIADIC:
+                continue
+            guess = roles.known(name, annotation_text(parameter.annotation), self._source)
+            is_open = parameter.default is parameter.empty
+            if not (is_open or name in self.caller.given or (guess is not None and guess.value in asked)):
+                continue
+            guess = guess or guesses.Guess(None)  # an argument that no name explains is often optional
+            found[name] = guess.value
+            if name not in self.caller.given:
+                values.read[name] = guess
+        return found
+
+    def _arguments(self, slots: Dict[str, Any], values: Values) -> Dict[str, Any]:
+        given = self.caller.given
+        return {
+            name: given[name] if name in given else values.made(guesses.Guess(words), name)
+            for name, words in slots.items()
+        }
+
+    def _raised(self, error: Exception) -> TargetRaised:
+        raise_if_out_of_memory(error)
+        for each in chain(error):
+            if isinstance(each, CannotFeedError):
+                raise each from error
+        return TargetRaised(error, self.roots.of_traceback(error.__traceback__), is_deliberate(error, self.roots))
+
+
+def is_block(function: Any) -> bool:
+    """Whether it was made of statements in the middle of a script or a function."""
+    return hasattr(function, "text")
+
+
+@functools.lru_cache(maxsize=None)
+def source_of(function: Any) -> str:
+    """Return the text of a function, or of a code object; "" if it has none.
+
+    `inspect.getsource` resolves the path of every loaded module, anew in each process.
+    """
+    if is_block(function):
+        return str(function.text)
+    code = getattr(inspect.unwrap(function), "__code__", function)
+    if not isinstance(code, CodeType):
+        return ""
+    lines = linecache.getlines(code.co_filename)
+    if code.co_name != "<module>":
+        lines = inspect.getblock(lines[code.co_firstlineno - 1 :])
+    return textwrap.dedent("".join(lines))
+
+
+@contextlib.contextmanager
+def _quiet_on_host(case: Case) -> Iterator[None]:
+    with on_host(case.scales), warnings.catch_warnings(), contextlib.redirect_stdout(None):
+        warnings.simplefilter("ignore")
+        told = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(told)
+
+
+@contextlib.contextmanager
+def left_alone() -> Iterator[None]:
+    """Restore process groups and random numbers afterwards."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+        groups.leave()

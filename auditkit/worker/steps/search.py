@@ -1,0 +1,135 @@
+"""Find out by trying how to feed a training step: until a run gives an optimizer a gradient."""
+
+import itertools
+import re
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+from ..base.frames import SourceRoots
+from ..base.refusals import CannotFeedError
+from ..feed.caller import Caller
+from ..feed.plan import Feed, Groups, Plan
+from . import roles
+from .adapters import adapter_of
+from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
+from .seam import added_up, norm_of
+from .toy_model import FORMS, NEXT_TOKENS, PIXELS, RETURNS, make_batches
+from .values import Case
+
+CONTRACT = "train_step"
+_BATCHES, _MOST_BATCHES = 4, 128
+_NAMES_TOKENS = re.compile(
+    r"ignore_index|input_ids|attention_mask|view\(-1|reshape\(-1|flatten\(0, ?1|token", re.IGNORECASE
+)
+_SHIFTS = re.compile(r"(labels|targets|input_ids|tokens|y)[\"']?\]?\[(\.\.\.|:), ?1:\]")
+_NAMES_PIXELS = re.compile(r"mask|segm|dice|n_classes|num_classes")
+_NAMES_ITEMS = re.compile(r"\*\*\w|\[[\"']\w+[\"']\]|\.items\(")
+
+
+def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Plan:
+    """Return the plan of the first way in which the step gives an optimizer a gradient of our model.
+
+    Raises CannotFeedError with the outcome of each attempt.
+    """
+    caller.refuse_unknown_arguments()
+    said: List[str] = []
+    with left_alone():
+        hopeless: Set[Tuple[Any, ...]] = set()
+        for feed in _feeds(caller):
+            way = (feed.is_made, feed.task, feed.form, feed.returns)
+            if not hopeless.isdisjoint(way[:length] for length in (1, 3)):
+                continue
+            runs = StepRuns(caller, feed, roots)
+            try:
+                run = runs.run(Case(make_batches(_BATCHES, feed.task), accumulate=1))
+            except CannotFeedError as error:
+                said.append(str(error))
+            except Exception as error:  # an object's constructor may raise anything
+                said.append("{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160]))
+            else:
+                if feed.task == "tokens" and any(_SHIFTS.search(source_of(code)) for code in run.trace.executed):
+                    feed = feed._replace(task=NEXT_TOKENS)
+                found = _with_accumulation(caller, feed, run, roots)
+                if found is not None:
+                    return _plan(found, run)
+                said.append(_why_not(run))
+            hopeless.add(way[: _mattered(runs)])
+    raise CannotFeedError(
+        "no way to feed it hands an optimizer a gradient: " + "; ".join(list(dict.fromkeys(said))[:6])
+    )
+
+
+def _mattered(runs: StepRuns) -> int:
+    """Return how much of a way its last run depended on: a run without batches or a result of the model ends early."""
+    values = runs.last
+    read = {guess.value for guess in values.read.values() if isinstance(guess.value, str)}
+    if not (values.loader.drawn or any(map(roles.is_one_batch, read))):
+        return 1
+    return 4 if values.model.calls or values.trained is not values.model else 3
+
+
+def _feeds(caller: Caller) -> Iterator[StepFeed]:
+    """Yield every combination; what the source names comes first."""
+    adapter = adapter_of(caller.owner)
+    if adapter is not None and not adapter.needs_object:
+        yield StepFeed(adapter.returns, "tuple", adapter.task)
+        return
+    source = source_of(caller.function)
+    tasks = ["samples", "tokens", "values"]
+    if _NAMES_TOKENS.search(source):
+        tasks = ["tokens", "samples", "values"]
+    tasks += [PIXELS] if _NAMES_PIXELS.search(source) else []
+    forms = sorted(FORMS, key=lambda form: form == "mapping", reverse=bool(_NAMES_ITEMS.search(source)))
+    ways = (False, True) if caller.needs_instance() and adapter is None else (False,)
+    for is_made, task, form, returns in itertools.product(ways, tasks, forms, RETURNS):
+        yield StepFeed(returns, form, task, is_made=is_made)
+
+
+def _why_not(run: Run) -> str:
+    if run.raised is not None:
+        return str(run.raised)
+    if not run.trace.steps:
+        taken = run.values.loader.drawn
+        return "no optimizer of torch's makes a step ({} batches were taken)".format(taken)
+    return "the optimizer is handed no gradient of the model"
+
+
+def _hands_over(run: Run) -> bool:
+    """Whether a step received some gradient, or backward made one that its optimizer does not know."""
+    return run.raised is None and any(norm_of(step.grads) > 0 or added_up(step.micros) for step in run.trace.steps)
+
+
+def _with_accumulation(caller: Caller, feed: StepFeed, run: Run, roots: SourceRoots) -> Optional[StepFeed]:
+    """Return the feed with the way in which the step accumulates; None if no number of batches makes it step."""
+    read = [guess.value for guess in run.values.read.values()]
+    feed = feed._replace(sets_limit=roles.LIMIT in read)
+    runs = StepRuns(caller, feed, roots)
+    if roles.ACCUMULATION in read and _hands_over(run):
+        told = runs.run(Case(make_batches(2 * _BATCHES, feed.task), accumulate=_BATCHES))
+        if _hands_over(told) and len(told.trace.steps) < len(run.trace.steps) * 2:
+            return feed._replace(accumulates=OPTION)
+    count = _BATCHES
+    while not _hands_over(run) and run.raised is None and run.trace.micros and count < _MOST_BATCHES:
+        count *= 2
+        run = runs.run(Case(make_batches(count, feed.task)))
+    if not _hands_over(run):
+        return None
+    first = len(run.trace.steps[0].micros)
+    if len(run.trace.steps) == 1 and first == count:
+        longer = runs.run(Case(make_batches(count + 2, feed.task)))
+        if len(longer.trace.steps) == 1 and len(longer.trace.steps[0].micros) == count + 2:
+            return feed._replace(accumulates=ALL)
+    return feed._replace(accumulates=FIXED if first > 1 else "", fixed_count=max(1, first))
+
+
+def _plan(feed: StepFeed, run: Run) -> Plan:
+    return Plan(
+        feed=Feed("module", "list", [], None, []),
+        groups=Groups.ONE,
+        contract=CONTRACT,
+        answer_kind="nothing",
+        fields={},
+        roles={},
+        health=[],
+        notes=[],
+        step=dict(feed._asdict()),
+    ).with_filled(run.values.read)

@@ -1,0 +1,231 @@
+"""What a training step receives in one run: made by the words of `roles.py`, each reported to the reader."""
+
+import contextlib
+import re
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+
+import torch
+
+from ..base.refusals import CannotFeedError
+from ..feed import groups, guesses
+from ..feed.guesses import Guess
+from ..feed.stub import Quiet, Recorder, Stub, no_value
+from . import roles
+from .host import INITIAL_SCALE
+from .stubs import Bar, Launcher
+from .toy_model import Batch, Criterion, ToyModel, batches_as
+
+NO_LIMIT = 1e9
+LEARNING_RATE = 1e-3
+_RARELY = 1_000_000
+_MOST_ROUNDS = _MOST_PASSES = 4
+
+
+class EnoughBatches(BaseException):
+    """The loop takes more batches than there are, again and again: the run ends here."""
+
+
+class Case(NamedTuple):
+    """One run: the batches, and what the model, the optimizer and the options are.
+
+    `accumulate` of 0 is all batches; `decays` is momentum and weight decay. `scales` enables every GradScaler, also an
+    optional one; otherwise all are disabled. `calls` is the number of epochs with these batches: by a number of epochs
+    that the step reads, else by calling it so often. `seed` is that of random numbers.
+    """
+
+    batches: List[Batch]
+    accumulate: int = 0
+    limit: float = NO_LIMIT
+    gain: float = 1.0
+    poisoned: List[int] = []  # noqa: RUF012
+    decays: bool = False
+    scales: bool = False
+    calls: int = 1
+    seed: int = 0
+
+
+class Loader:
+    """Batches as a loader, an iterator or a list has them; `drawn` counts those that were taken."""
+
+    def __init__(self, form: str, batches: List[Batch], source: str) -> None:
+        self.batches = list(batches)
+        self._form = form
+        # How many names the loop gives to the parts of a batch: `x, y, state = next(loader)`.
+        found = re.search(r"^ *\(?(\w+(?:, \w+)+)\)? = (?:next\(|\w+\.next_batch\()", source, re.MULTILINE)
+        self._width = len(found.group(1).split(", ")) if found is not None else 0
+        self.items = self._fresh()
+        self.drawn = self.passes = 0
+        self._rest: Iterator[Any] = iter(self.items)
+        self.dataset, self.batch_size, self.sampler = self.items, 3, Quiet({})
+        self.batch_sampler = self.sampler
+
+    def _fresh(self) -> List[Any]:
+        items = batches_as(self._form, self.batches)
+        return [(*each, *[None] * (self._width - len(each))) if isinstance(each, tuple) else each for each in items]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.drawn = max(1, self.drawn)
+        return self.items[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        self.passes += 1
+        if self.passes > _MOST_PASSES:
+            raise EnoughBatches
+        self.items = self._fresh()  # the epoch before may have taken parts out of its batches
+        self._rest = iter(self.items)
+        return self
+
+    def __next__(self) -> Any:
+        if not self.passes:  # an iterator that a script made before its loop gives batches for ever
+            self._rest = iter([self.items[self.drawn % len(self.items)]])
+            if self.drawn > _MOST_ROUNDS * len(self.items):
+                raise EnoughBatches
+        item = next(self._rest)
+        self.drawn += 1
+        return item
+
+    def next_batch(self, *_: Any, **__: Any) -> Any:
+        """Return the next item, as loaders that are no iterators do."""
+        return next(self)
+
+
+class _Group(Dict[str, Any]):
+    """A group of an optimizer with the entries of schedules beside torch's own; any other entry is None."""
+
+    def __missing__(self, name: str) -> Any:
+        word = str(name)
+        if word == "initial_lr":
+            return self["lr"]
+        return 1.0 if any(part in word for part in ("scale", "mult", "factor")) else None
+
+
+class Values(Recorder):
+    """The values of one run. `read` is all that auditkit made up, by the path that the step reads it by.
+
+    `returned` is what each call of the step returned, `trained` is our model or the checkout's own.
+    """
+
+    has_none = True
+
+    def __init__(self, given: Dict[str, Any], case: Case, returns: str, form: str, source: str = "") -> None:
+        super().__init__(given)
+        self.case, self.source = case, source
+        self.model = ToyModel(returns, case.gain, case.poisoned)
+        self.trained: torch.nn.Module = self.model
+        # The optimizer gets a frozen parameter, too, as in most programs.
+        momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
+        parameters = self.model.parameters()
+        self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
+        self.optimizer.param_groups = [_Group(group) for group in self.optimizer.param_groups]
+        self.loader = Loader(form, case.batches, source)
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE, enabled=case.scales)
+        self.batch: Any = None
+        self.returned: List[Any] = []
+        self._optimizer_name = ""
+
+    @property
+    def drawn(self) -> Batch:
+        """The batch that the loop took last."""
+        return self.case.batches[(self.loader.drawn - 1) % len(self.case.batches)]
+
+    @property
+    def module(self) -> ToyModel:
+        """The model, by the name that `uninitialized` uses."""
+        return self.model
+
+    def filled(self, path: str, found: Optional[Guess]) -> Any:
+        """Return the value that a step reads at a path; a name of something in a step outweighs `found`."""
+        if path in self.given:
+            return self.given[path]
+        if found is None or found.value != guesses.CONFIG:
+            found = roles.known(path.rpartition(".")[2]) or found
+        if found is None and path.startswith("self.") and path.count(".") == 1:
+            found = Guess(None)
+        if found is None:
+            raise no_value(path)
+        self.read[path] = found
+        return self.made(found, path)
+
+    def silences(self, name: str) -> bool:
+        """Whether a constructor would save or profile with it."""
+        return roles.known(name) == Guess(roles.SILENT)
+
+    def _refuse_a_second_optimizer(self, name: str) -> None:
+        """Two that hold the same parameters would step twice on one gradient, by auditkit's own doing."""
+        self._optimizer_name = self._optimizer_name or name
+        if name != self._optimizer_name:
+            text = "it takes several optimizers ({}, {}), and which parameters each has is not known"
+            raise CannotFeedError(text.format(self._optimizer_name, name))
+
+    def made(self, found: Guess, path: str) -> Any:
+        """Return what the words of a guess stand for in this run; a plain value as it is."""
+        if not isinstance(found.value, str) or found.value not in _MAKERS:
+            return found.value
+        if found.value == guesses.OPTIMIZER:
+            self._refuse_a_second_optimizer(path.rpartition(".")[2])
+        return _MAKERS[found.value](self, path)
+
+
+class _Schedule(torch.optim.lr_scheduler.LambdaLR):
+    """A constant rate; methods of other libraries' schedules do nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+
+def _object(values: Values, path: str) -> Any:
+    """A configuration or an object, in which what no name explains is None."""
+    return Stub(values, path, roles.of_settings)
+
+
+def _per_step(values: Values) -> int:
+    return values.case.accumulate or len(values.case.batches)
+
+
+_MAKERS: Dict[str, Callable[[Values, str], Any]] = {
+    guesses.MODULE: lambda values, _: values.model,
+    guesses.MODULES: lambda values, _: [values.model],
+    guesses.PARAMETERS: lambda values, _: list(values.model.parameters()),
+    guesses.NAMED_PARAMETERS: lambda values, _: list(values.model.named_parameters()),
+    guesses.OPTIMIZER: lambda values, _: values.optimizer,
+    guesses.OPTIMIZERS: lambda values, _: [values.optimizer],
+    guesses.PARAM_GROUPS: lambda values, _: values.optimizer.param_groups,
+    guesses.SCALER: lambda values, _: values.scaler,
+    guesses.DEVICE: lambda values, _: torch.device("cpu"),
+    guesses.DEVICE_NAME: lambda values, _: "cpu",
+    guesses.LOGGER: lambda values, _: Quiet({}),
+    guesses.CONFIG: _object,
+    guesses.OBJECT: _object,
+    guesses.GROUP: lambda values, _: groups.world(),
+    guesses.BACKEND: lambda values, _: groups.backend(),
+    guesses.MESH: lambda values, _: groups.mesh(),
+    guesses.GIVES_GROUP: lambda values, _: lambda *_, **__: groups.world(),
+    guesses.GIVES_ZERO: lambda values, _: lambda *_, **__: 0,
+    guesses.GIVES_ONE: lambda values, _: lambda *_, **__: 1,
+    guesses.SAME_VALUE: lambda values, _: lambda value=None, *_, **__: value,
+    guesses.CLIPS: lambda values, _: torch.nn.utils.clip_grad_norm_,
+    roles.BATCHES: lambda values, _: values.loader,
+    roles.LAUNCHER: lambda values, _: Launcher(),
+    roles.GIVES_RATE: lambda values, _: lambda *_, **__: LEARNING_RATE,
+    roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
+    roles.BATCH: lambda values, _: values.batch,
+    roles.INPUTS: lambda values, _: values.drawn.inputs,
+    roles.TARGETS: lambda values, _: values.drawn.targets,
+    roles.CRITERION: lambda values, _: Criterion(),
+    roles.SCHEDULER: lambda values, _: _Schedule(values.optimizer, lambda _: 1.0),
+    roles.ACCUMULATION: lambda values, _: _per_step(values),
+    roles.LIMIT: lambda values, _: values.case.limit,
+    roles.STEPS: lambda values, _: max(1, len(values.case.batches) // _per_step(values)),
+    roles.SAMPLES: lambda values, _: max(len(each.inputs) for each in values.case.batches),
+    roles.RARELY: lambda values, _: _RARELY,
+    roles.EPOCHS: lambda values, _: values.case.calls,
+    roles.MIXED: lambda values, _: values.case.scales,
+    roles.NOTHING: lambda values, _: None,
+    roles.SILENT: lambda values, _: Bar(),
+    roles.NO_CONTEXT: lambda values, _: contextlib.nullcontext(),
+}  # fmt: skip

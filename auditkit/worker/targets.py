@@ -1,0 +1,145 @@
+"""Load targets: their modules once for all jobs of a request, and in each job the function that its call names."""
+
+import contextlib
+import os
+import sys
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .base.frames import SourceRoots
+from .serve import blocks, ladder, loading, rungs
+from .serve.loading import LoadError
+from .serve.messages import Writer
+from .serve.rungs import OF_BLOCKS
+
+# Of this process: why modules are not loaded by the rung that loads others.
+_unloaded: Dict[str, LoadError] = {}
+
+
+class LoadedTarget(NamedTuple):
+    """The imported target: the caller that binds it, and which files count as the checkout's."""
+
+    caller: Any
+    roots: SourceRoots
+
+
+def load_modules(request: Dict[str, Any]) -> None:
+    """Load the modules of a request, with the targets of its jobs. It returns in a fork, which may be forked again.
+
+    Raises LoadError if no rung loads any of them, and one with the reason `apart` if jobs cannot be forked afterwards.
+    """
+    roots = request["import_roots"]
+    targets = [job["target"] for job in request["jobs"]]
+    loading.use_import_roots(roots, targets)
+    ways = {module: _ways(module, request) for module in request["modules"]}
+
+    def load() -> None:
+        threads_before = _native_threads()
+        for module in (each for each in ways if each not in _unloaded):
+            try:
+                if rungs.current() not in ways[module]:
+                    raise LoadError("import_error", "{} is loaded in another way".format(module.rstrip(OF_BLOCKS)))
+                loading.import_module(module.rstrip(OF_BLOCKS), "", roots)
+            except LoadError as error:
+                _unloaded[module] = error
+        if len(_unloaded) == len(ways):
+            raise next(iter(_unloaded.values()))
+        # What is cut out of a file is made when it is read: here, and not in every child.
+        calls = {target["call"] for target in targets}
+        for call in (each for each in calls if _module_of(each) not in _unloaded):
+            with contextlib.suppress(*([LoadError] if len(calls) > 1 else [])):
+                _bind(call, request)
+        refusal = _why_not_fork(threads_before)
+        if refusal:
+            raise LoadError(ladder.APART, refusal, is_final=True)
+
+    usual = [rung for rung in rungs.RUNGS if any(rung in its_ways for its_ways in ways.values())]
+    ladder.climb(load, [module.rstrip(OF_BLOCKS) for module in ways], roots, usual, float(request["time_limit_s"]))
+
+
+def why_unloaded(call: str) -> Optional[LoadError]:
+    """Return why the module that a target is in is not loaded."""
+    return _unloaded.get(_module_of(call))
+
+
+def load_target(results: Writer, target: Dict[str, Any], request: Dict[str, Any]) -> Optional[LoadedTarget]:
+    """Load a job's target in its own process; if that fails, send why and return None."""
+    from .feed.caller import Caller
+    from .simulated.import_time import Modules
+    from .simulated.tensor import State
+
+    roots, finish, finish_method = request["import_roots"], None, ""
+    place, module = target["call"].partition(":")[0], _module_of(target["call"])
+    try:
+        loading.use_import_roots(roots, [target])
+        function, owner, method = ladder.climb(
+            lambda: _bind(target["call"], request), [place], roots, _ways(module, request), request["time_limit_s"]
+        )
+        if target.get("finish"):
+            finish, finish_owner, named = _bind(target["finish"], request)
+            finish_method = named if finish_owner is not None and finish_owner is owner else ""
+    except LoadError as error:
+        send_load_error(results, error)
+        return None
+    caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, finish_method)
+    top = sys.modules[rungs.module_of(place, roots)[0].split(".")[0]]
+    source_roots = SourceRoots(request["checkout"], tuple(outside_package(top, request["checkout"])))
+    State.modules = Modules(lambda path: source_roots.relative(path) is not None)
+    return LoadedTarget(caller, source_roots)
+
+
+def outside_package(top: Any, checkout: str) -> List[str]:
+    """The folder of the target's own package, whose module `top` is, where it is installed and not of the checkout."""
+    paths = list(getattr(top, "__path__", [])) or [getattr(top, "__file__", "") or ""]
+    inside = os.path.realpath(checkout) + os.sep
+    found = [os.path.realpath(path) for path in paths if path]
+    return [path for path in found if not path.startswith(inside) or "site-packages" in path[len(inside) :]]
+
+
+def send_load_error(results: Writer, error: LoadError) -> None:
+    fields = {"reason": error.reason, "message": error.message, "hint": error.hint, "missing": list(error.missing)}
+    results.send({"type": "load_error", **fields})
+
+
+def _bind(call: str, request: Dict[str, Any]) -> Tuple[Any, Optional[type], str]:
+    """The function that a call names, or that its block makes; for a method also its class and name."""
+    roots = request["import_roots"]
+    if call in request["blocks"]:
+        return blocks.load(request["blocks"][call], roots), None, ""
+    function = loading.load(call, roots)
+    if isinstance(function, type) or not callable(function):
+        kind = "a class: name one of its methods" if isinstance(function, type) else "not callable"
+        raise LoadError("cannot_feed", "{} is {}".format(call, kind), is_final=True)
+    return (function, *loading.owner_class(call, roots))
+
+
+def _ways(module: str, request: Dict[str, Any]) -> Sequence[str]:
+    """The ways to load a module. What is around a block may train: only what the block needs is run."""
+    if module.endswith(OF_BLOCKS):
+        return rungs.RUNGS[-1:]
+    return request["rungs"] or rungs.ways(module, request["import_roots"])
+
+
+def _module_of(call: str) -> str:
+    place, _, qualified = call.partition(":")
+    return place + OF_BLOCKS if "#" in qualified else place
+
+
+def _native_threads() -> int:
+    """Threads of this process; 0 if the system does not tell."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 0
+
+
+def _why_not_fork(threads_before: int) -> str:
+    """Return why this process cannot be forked: CUDA and threads that an import started do not survive that."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        return "importing the target initialised CUDA"
+    if threading.active_count() > 1:
+        return "importing the target started threads"
+    started = _native_threads() > threads_before
+    return "importing the target started native threads (an OpenMP pool)" if started else ""

@@ -1,1 +1,0 @@
-"""From a checkout to judged results and filed findings."""

@@ -1,1 +1,0 @@
-"""A ticket's recommended fixes, tried in the target's place."""

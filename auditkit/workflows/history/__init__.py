@@ -1,1 +1,0 @@
-"""The same probes at several revisions: comparisons."""

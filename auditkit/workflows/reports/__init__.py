@@ -1,1 +1,0 @@
-"""The documents that people send around, from runs and tickets."""

@@ -1,1 +1,0 @@
-"""What runs the jobs of a sweep: processes of this machine, or a cluster that a team has already."""

@@ -1,0 +1,140 @@
+"""The audit as a function: exit codes as a table, ticket numbers, ordinals, and a second run."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from auditkit.audit.audit import AuditRequest, audit, exit_code, specimen_dir
+from auditkit.config.config import Config
+from auditkit.errors import BadInputError, ExitCode
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.runs.run import SOURCE_DEVICE, Environment, NoTarget, ProbeResult, Run
+from auditkit.model.runs.target import Target
+from auditkit.probing.run.measurement import Progress
+from auditkit.probing.run.run_options import RunOptions
+
+pytestmark = pytest.mark.process
+
+ENVIRONMENT = Environment("here", "", False, "3.11", "2.13", "cpu", "CPU")
+
+
+def _result(outcome: Outcome, severity: Severity | None = None, loaded: bool = True) -> ProbeResult:
+    return ProbeResult("p", 1, "m:f", outcome, "text", "p/1/m:f", severity=severity, loaded=loaded)
+
+
+FOUND = _result(Outcome.REPRODUCED, Severity.P2)
+SOUND = _result(Outcome.NOT_REPRODUCED)
+BROKEN = _result(Outcome.ERROR)
+UNLOADED = _result(Outcome.ERROR, loaded=False)
+MISSING = _result(Outcome.UNAVAILABLE)
+STRANGE = _result(Outcome.NOT_APPLICABLE)
+
+
+@pytest.mark.parametrize(
+    ("results", "fail_on", "code"),
+    [
+        ((SOUND,), Severity.P4, ExitCode.OK),
+        ((SOUND, STRANGE, MISSING), Severity.P4, ExitCode.OK),
+        ((FOUND, SOUND), Severity.P4, ExitCode.FINDINGS),
+        ((FOUND, SOUND), Severity.P2, ExitCode.FINDINGS),
+        ((FOUND, SOUND), Severity.P1, ExitCode.OK),
+        ((FOUND, BROKEN, UNLOADED), Severity.P4, ExitCode.FINDINGS),
+        ((SOUND, BROKEN), Severity.P4, ExitCode.NOTHING_MEASURED),
+        ((SOUND, UNLOADED), Severity.P4, ExitCode.TARGET_NOT_LOADED),
+        ((MISSING,), Severity.P4, ExitCode.NOTHING_MEASURED),
+        ((STRANGE,), Severity.P4, ExitCode.NOTHING_MEASURED),
+        ((), Severity.P4, ExitCode.NOTHING_MEASURED),
+    ],
+)
+def test_exit_codes(results: tuple[ProbeResult, ...], fail_on: Severity, code: ExitCode):
+    """Findings first, then what could not be loaded, then errors; an absence alone is never 0."""
+    assert exit_code(Run("id", ENVIRONMENT, results), fail_on) is code
+
+
+READ = replace(FOUND, device=SOURCE_DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("results", "no_target", "code"),
+    [
+        ((READ,), None, ExitCode.FINDINGS),
+        ((READ,), NoTarget("none was found"), ExitCode.NOTHING_MEASURED),
+        ((READ, BROKEN), NoTarget("none could be fed"), ExitCode.NOTHING_MEASURED),
+        ((READ, UNLOADED), NoTarget("none could be imported", is_import=True), ExitCode.TARGET_NOT_LOADED),
+        ((READ, UNLOADED, MISSING), None, ExitCode.TARGET_NOT_LOADED),
+        ((READ, UNLOADED, SOUND), None, ExitCode.FINDINGS),
+        ((READ, BROKEN), None, ExitCode.FINDINGS),
+        ((READ, STRANGE), None, ExitCode.FINDINGS),
+    ],
+)
+@pytest.mark.parametrize("fail_on", [Severity.P4, Severity.P0])
+def test_reading_the_source_hides_no_target_that_is_not_there(
+    results: tuple[ProbeResult, ...], no_target: NoTarget | None, code: ExitCode, fail_on: Severity
+):
+    """Nothing found is 3 and nothing importable 5, with findings in the source or without, at every severity."""
+    said = exit_code(Run("id", ENVIRONMENT, results, no_target=no_target), fail_on)
+    assert said is code or (code is ExitCode.FINDINGS and fail_on is Severity.P0)
+
+
+HERE = RunOptions(python=sys.executable)
+
+
+def _request(tickets: Path | None, **more: object) -> AuditRequest:
+    probes = ("norm_overflows_on_finite_grads", "launches_grow_with_tensors")
+    target = Target("gradmon.defective:squared_sum_norm", name="norm")
+    request = AuditRequest(str(specimen_dir()), (HERE,), (target,), probes, tickets=tickets)
+    return replace(request, **more)
+
+
+def test_tickets_are_numbered_worst_first_and_found_again(tmp_path: Path):
+    """P3 before P4 whatever the order of the probes, the configuration's severities; a second run changes no byte."""
+    tickets = tmp_path / "tickets"
+    here = replace(HERE, config=Config(severity={"launches_grow_with_tensors": Severity.P3}))
+    heard: list[ProbeResult] = []
+    first = audit(_request(tickets, batch=7, arms=(here,)), Progress(finished=heard.append))
+    assert [(r.probe, str(r.severity), r.ticket, r.ticket_action) for r in first.results] == [
+        ("norm_overflows_on_finite_grads", "P4", "B7-PT-02", "created"),
+        ("launches_grow_with_tensors", "P3", "B7-PT-01", "created"),
+    ]
+    assert {(one.fingerprint, one.severity) for one in heard} == {
+        (one.fingerprint, one.severity) for one in first.results
+    }
+    (ticket,) = tickets.rglob("B7-PT-01*.md")
+    assert "\nseverity: P3\n" in ticket.read_text(encoding="utf-8")
+    before = {path: path.read_bytes() for path in tickets.rglob("*.md")}
+    second = audit(_request(tickets, batch=7, arms=(here,)))
+    assert [result.ticket_action for result in second.results] == ["unchanged", "unchanged"]
+    assert {path: path.read_bytes() for path in tickets.rglob("*.md")} == before
+
+
+def test_one_function_as_two_targets_has_two_fingerprints(tmp_path: Path):
+    """The second gets an ordinal; one statement is one cause, so they share a ticket."""
+    target = Target("gradmon.defective:squared_sum_norm", name="a")
+    probes = ("norm_overflows_on_finite_grads",)
+    run = audit(_request(tmp_path / "tickets", targets=(target, replace(target, name="b")), probes=probes))
+    assert [result.fingerprint for result in run.results] == [
+        "norm_overflows_on_finite_grads/1/gradmon.defective:squared_sum_norm",
+        "norm_overflows_on_finite_grads/1/gradmon.defective:squared_sum_norm#1",
+    ]
+    assert [(result.ticket, result.ticket_action) for result in run.results] == [
+        ("B1-PT-01", "created"),
+        ("B1-PT-01", "joined"),
+    ]
+
+
+def test_a_threshold_of_the_configuration_is_judged_by():
+    """With a slope of 5 launches allowed, 3n is no finding."""
+    config = Config(policy={"launches_per_tensor": 5})
+    run = audit(_request(None, arms=(replace(HERE, config=config),), probes=("launches_grow_with_tensors",)))
+    assert [(result.outcome, result.law) for result in run.results] == [(Outcome.NOT_REPRODUCED, "3n")]
+
+
+def test_a_tickets_folder_that_cannot_be_written_fails_before_anything_runs(tmp_path: Path):
+    """The error comes at once; the probe's name being wrong is found earlier still."""
+    with pytest.raises(BadInputError, match="no probe is called 'norm_overflow'"):
+        audit(_request(tmp_path / "t", probes=("norm_overflow",)))
+    assert not (tmp_path / "t").exists()

@@ -1,0 +1,224 @@
+"""`audit --new-only`: the tickets in git are what was known before; a change cannot loosen its own check."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from auditkit.audit.baseline import base_at
+from tests.filing_helpers import put
+from tests.project_files import Ended, auditkit
+from tests.test_schema import document_of
+from tests.verify_helpers import LOOP, LOOP_PRINT, NAIVE, RIGHT, git
+
+pytestmark = pytest.mark.process
+
+OTHER = NAIVE.replace("total_norm", "other_norm")
+OTHER_PRINT = LOOP_PRINT.replace("total_norm", "other_norm")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one finding, its ticket, and a configuration; the package lies in a folder of its own."""
+    folder = tmp_path_factory.mktemp("base")
+    put(folder, "code/train/norms.py", NAIVE)
+    put(folder, "code/auditkit.yaml", "batch: 1\n")
+    git(folder, "init", "-q", "-b", "main")
+    assert ask(folder, "--tickets", "tickets", new_only=False).code == 1
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "base")
+    return folder
+
+
+@pytest.fixture
+def project(base: Path, tmp_path: Path) -> Path:
+    """A copy of it, to change."""
+    return shutil.copytree(base, tmp_path / "project")
+
+
+def ask(project: Path, *words: object, new_only: bool = True) -> Ended:
+    mode = ["--new-only"] if new_only else ["--no-fixes"]
+    return auditkit("audit", "code", "--probe", LOOP, *mode, *words, cwd=project)
+
+
+def last(ended: Ended) -> list[str]:
+    """The lines that speak of the tickets."""
+    return ended.stdout[ended.stdout.index(" known, ") - 2 :].strip().split("\n")
+
+
+def test_what_has_a_ticket_is_known_and_nothing_is_filed(project: Path) -> None:
+    (ticket,) = project.glob("tickets/B*.md")
+    before = ticket.read_bytes()
+    ended = ask(project)
+    assert (ended.code, last(ended)) == (0, ["1 known, 0 new, 0 gone, by the tickets in tickets"])
+    assert "norms.py:7" not in ended.stdout
+    assert (ticket.read_bytes(), git(project, "status", "--porcelain")) == (before, "")
+
+
+def test_a_finding_that_a_change_adds_is_new(project: Path) -> None:
+    put(project, "code/train/more.py", OTHER)
+    ended = ask(project, "--against", "HEAD", "--json", "--summary", "s.md")
+    assert ended.code == 1
+    baseline = document_of("run", ended)["baseline"]
+    assert [one["fingerprint"] for one in baseline["new"]] == [f"{LOOP}/1/train.more:other_norm"]
+    assert [one["ticket"] for one in baseline["known"]] == ["B1-PT-01"]
+    assert baseline["against"] == git(project, "rev-parse", "HEAD").strip()
+    summary = (project / "s.md").read_text("utf-8")
+    assert "1 new" in summary
+    # From the top of the repository, where a host looks for it.
+    assert "`code/train/more.py:" in summary
+
+
+def test_a_finding_that_a_change_removes_is_gone(project: Path) -> None:
+    put(project, "code/train/norms.py", RIGHT)
+    ended = ask(project)
+    assert ended.code == 0
+    head, gone = last(ended)
+    assert head.startswith("0 known, 0 new, 1 gone, ")
+    assert gone == f"    gone: {LOOP_PRINT}: not found in the source any more, B1-PT-01 is open"
+
+
+def test_a_fixed_one_that_comes_back_is_new_and_says_so(project: Path) -> None:
+    (ticket,) = project.glob("tickets/B*.md")
+    ticket.write_text(ticket.read_text("utf-8").replace("status: open", "status: fixed", 1), encoding="utf-8")
+    ended = ask(project)
+    assert ended.code == 1
+    assert f"    again: {LOOP_PRINT}: B1-PT-01 says fixed, and it reproduces again" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("code/auditkit.yaml", "exclude: [train]\n"),
+        ("code/auditkit.yaml", f"severity: {{{LOOP}: P4}}\n"),
+        ("code/auditkit.yaml", "tickets: elsewhere\n"),
+        ("code/auditkit.yaml", "tickets: [\n"),
+        ("tickets/B9-PT-01.md", "a ticket for its own finding"),
+    ],
+    ids=["exclude", "severity", "tickets", "not YAML", "own ticket"],
+)
+def test_a_change_cannot_hide_its_finding(project: Path, file: str, text: str) -> None:
+    """With --against the base's configuration and tickets are read, whatever the change says."""
+    put(project, "code/train/more.py", OTHER)
+    if file.endswith(".md"):
+        (known,) = project.glob("tickets/B*.md")
+        text = known.read_text("utf-8").replace("train.norms:total_norm", "train.more:other_norm")
+        put(project, "elsewhere/README.md", "")
+    put(project, file, text.replace("B1-PT-01", "B9-PT-01"))
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "change")
+    ended = ask(project, "--against", "HEAD~1", "--junit", "junit.xml")
+    assert ended.code == 1, ended.stderr
+    assert last(ended)[0].startswith("1 known, 1 new, 0 gone, ")
+    failures = ET.parse(project / "junit.xml").iter("failure")
+    assert [(each.text or "").split("\n")[0] for each in failures] == ["code/train/more.py:7"]
+
+
+def test_the_control_without_a_base_the_change_is_believed(project: Path) -> None:
+    put(project, "code/train/more.py", OTHER)
+    put(project, "code/auditkit.yaml", "exclude: [more.py, train/more.py]\n")
+    ended = ask(project)
+    assert (ended.code, last(ended)[0][:7]) == (0, "1 known")
+
+
+def test_a_tickets_folder_that_became_a_link_is_read_at_the_base(project: Path) -> None:
+    put(project, "code/train/more.py", OTHER)
+    (project / "tickets").rename(project / "moved")
+    (project / "tickets").symlink_to("moved")
+    assert ask(project, "--against", "HEAD").code == 1
+
+
+def test_the_base_has_no_configuration_and_no_tickets(project: Path) -> None:
+    """What a change brings along counts from the next one on; everything is new, which is said."""
+    git(project, "rm", "-rqf", "--cached", "tickets", "code/auditkit.yaml")
+    git(project, "commit", "-qm", "without")
+    put(project, "code/auditkit.yaml", "exclude: [train]\n")
+    ended = ask(project, "--against", "HEAD")
+    assert (ended.code, last(ended)[0][:20]) == (1, "0 known, 1 new, 0 go")
+    assert "there is no folder tickets at " in " ".join(ended.stderr.split())
+
+
+def test_probes_of_ones_own_are_those_of_the_base(project: Path) -> None:
+    """A change may break, or soften, the question itself."""
+    assert auditkit("probe", "new", "norm_is_cut_off", cwd=project / "code").code == 0
+    put(project, "code/auditkit.yaml", "tickets: ../tickets\nprobes_dir: probes\n")
+    named = ("--config", "code/auditkit.yaml")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "own probe")
+    put(project, "code/probes/norm_is_cut_off.py", "nothing\n")
+    assert ask(project, *named).code == 2
+    assert ask(project, *named, "--against", "HEAD").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--new-only", "--no-tickets"], "--new-only compares with tickets"),
+        (["--against", "HEAD"], "--against says what --new-only compares with"),
+        (["--new-only", "--against", "nothing"], "has no revision 'nothing'"),
+        (["--new-only", "--against=--help"], "has no revision '--help'"),
+        (["--new-only", "--sarif", "."], ". is a folder"),
+        (["--summary", "/dev/null"], "/dev/null is a device"),
+        (["--sarif", "x", "--csv", "./x"], "that is the file of --sarif"),
+        (["--csv", "code/train/norms.py/x.csv"], "is not a folder"),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_is_asked(project: Path, words: list[str], told: str) -> None:
+    ended = auditkit("audit", "code", "--probe", LOOP, *words, cwd=project)
+    assert ended.code in (2, 4)
+    assert told in " ".join(ended.stderr.split())
+    assert ended.stdout == ""
+
+
+def test_paths_that_the_base_names_mean_what_lies_here(project: Path) -> None:
+    """Checkout, interpreter and tickets; its own probes alone are those of then."""
+    put(project, "ci/auditkit.yaml", "checkout: ../code\npython: ../venv/bin/python\ntickets: ../tickets\n")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "configured")
+    put(project, "ci/auditkit.yaml", "nonsense: 1\n")
+    with base_at("HEAD", str(project / "ci")) as base:
+        config = base.configuration(project / "ci" / "auditkit.yaml", str(project / "ci"))
+    assert (config.checkout, config.python) == (str(project / "code"), str(project / "venv/bin/python"))
+    assert (config.tickets, config.path) == (project / "tickets", project / "ci/auditkit.yaml")
+
+
+def test_a_folder_outside_git_has_no_base(tmp_path: Path) -> None:
+    put(tmp_path, "code/train/norms.py", NAIVE)
+    ended = ask(tmp_path, "--against", "HEAD")
+    assert (ended.code, "has no git repository" in ended.stderr) == (2, True)
+
+
+def test_a_ticket_that_cannot_be_read_knows_nothing(project: Path) -> None:
+    (ticket,) = project.glob("tickets/B*.md")
+    ticket.write_bytes(b"\xff" + ticket.read_bytes())
+    ended = ask(project)
+    assert ended.code == 1
+    assert "not a valid ticket" in " ".join(ended.stderr.split())
+
+
+def test_a_saved_run_is_exported_as_it_was(project: Path) -> None:
+    """`export` of `audit --json` writes the same bytes as the audit's own options, and exits 0."""
+    put(project, "code/train/more.py", OTHER)
+    forms = ("sarif", "junit", "gitlab", "csv")
+    ended = ask(project, "--json", *(word for form in forms for word in (f"--{form}", f"a.{form}")))
+    assert ended.code == 1
+    put(project, "run.json", ended.stdout)
+    words = [word for form in forms for word in (f"--{form}", f"b.{form}")]
+    again = auditkit("export", "run.json", *words, cwd=project)
+    assert (again.code, again.stdout) == (0, "")
+    for form in forms:
+        assert (project / f"a.{form}").read_bytes() == (project / f"b.{form}").read_bytes()
+    assert json.loads((project / "a.gitlab").read_text())[0]["location"]["path"] == "code/train/more.py"
+
+
+def test_a_file_that_no_longer_parses_keeps_its_findings(project: Path) -> None:
+    """A syntax error hides a finding and does not remove it: auditkit did not check the file."""
+    put(project, "code/train/norms.py", NAIVE + "\ndef broken(:\n")
+    put(project, "code/train/right.py", RIGHT)
+    head, unasked = last(ask(project))
+    assert head.startswith("0 known, 0 new, 0 gone, 1 not asked, ")
+    assert "not checked: train/norms.py" in unasked

@@ -1,0 +1,115 @@
+"""`init` writes a file that `audit` takes, whatever the checkout, the interpreter and the place of the file are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.audit.audit import AuditRequest, audit
+from auditkit.audit.init import init
+from auditkit.config.config import read_config
+from auditkit.model.runs.run import Run
+from auditkit.probing.engine.catalog import load_catalog
+from auditkit.probing.run.configuration import checkout_of
+from auditkit.probing.run.run_options import RunOptions
+from tests.filing_helpers import put
+from tests.probing_helpers import OVERFLOW
+
+pytestmark = pytest.mark.process
+
+SOURCE = """\
+import torch
+
+def grad_norm(parameters):
+    return torch.stack([p.grad.norm() for p in parameters]).norm()
+
+def step(parameters, limit):
+    torch.nn.utils.clip_grad_norm_(parameters, limit)
+    torch.nn.utils.clip_grad_norm_(parameters, limit, norm_type=1)
+    torch.nn.utils.clip_grad_norm_(parameters, limit, norm_type=3)
+"""
+CALLS = ["stats:grad_norm", "stats:step", *["torch.nn.utils:clip_grad_norm_"] * 3]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "work" / "code"
+    put(folder, "stats.py", SOURCE)
+    git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"], ["tag", "v1"]):
+        subprocess.run([*git, *words], check=True, stdin=subprocess.DEVNULL, timeout=60)
+    return folder
+
+
+def audited(path: Path) -> Run:
+    """The run of `auditkit audit --config path`."""
+    config = read_config(path, load_catalog, is_named=True)
+    return audit(AuditRequest(checkout_of(None, config), (RunOptions(config),), probes=(OVERFLOW,)))
+
+
+def asked(run: Run) -> list[str]:
+    return [result.target for result in run.results if result.loaded]
+
+
+def test_the_checkout_as_it_lies(checkout: Path) -> None:
+    """Every target has a name of its own, and torch's own function stays torch's."""
+    run = audited(init(str(checkout)).path)
+    assert sorted(asked(run)) == CALLS
+    assert {reading.target.name for reading in run.targets} == {
+        "grad-norm", "step", "clip-grad-norm", "clip-grad-norm-norm-type", "clip-grad-norm-norm-type-2",
+    }  # fmt: skip
+    assert all(bool(one.owner) == one.target.startswith("torch.") for one in run.results if one.severity)
+
+
+BLOCK = """\
+def main(model):
+    total = 0.0
+    for p in model.parameters():
+        total += p.grad.norm() ** 2
+    total = total ** 0.5
+    print(total)
+"""
+
+
+def test_files_that_no_import_names_and_blocks(checkout: Path) -> None:
+    put(checkout, "my-trainer/train.py", SOURCE.partition("def step")[0])
+    put(checkout, "train.py", BLOCK)
+    path = init(str(checkout), exclude=["stats.py"]).path
+    run = audited(path)
+    assert sorted(asked(run)) == ["my-trainer/train.py:grad_norm", "train.py:main#total"]
+    assert {reading.target.name for reading in run.targets} == {"grad-norm", "total"}
+
+
+@pytest.mark.acceptance
+def test_an_interpreter_outside_the_workspace_that_a_script_stands_for(checkout: Path, tmp_path: Path) -> None:
+    python = tmp_path / "environment" / "python"
+    put(tmp_path, "environment/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    run = audited(init(str(checkout), python=str(python)).path)
+    assert (run.environment.interpreter, sorted(asked(run))) == (str(python), CALLS)
+
+
+@pytest.mark.parametrize("output", [pytest.param(None, marks=pytest.mark.acceptance), "audits/auditkit.yaml"])
+def test_a_revision_is_written_down(checkout: Path, output: str | None) -> None:
+    """Also in the checkout's own folder, where the file at that revision does not lie."""
+    put(checkout, "stats.py", "")
+    folder = checkout.parent
+    if output is not None:
+        (folder / output).parent.mkdir()
+    run = audited(init(f"{checkout}@v1", output=folder / output if output else None).path)
+    assert run.environment.checkout == f"{checkout}@v1"
+    assert sorted(asked(run)) == CALLS
+
+
+def test_a_file_far_from_the_checkout(checkout: Path, tmp_path: Path) -> None:
+    """It may not name what lies outside its workspace: the command that comes next does."""
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    done = init(str(checkout), output=tmp_path / "far" / "away" / "audit.yaml", exclude=["tools"])
+    named, option, path = done.audit_words.split()
+    assert (named, option, path) == (str(checkout), "--config", str(done.path))
+    assert f"auditkit audit {checkout} --config audit.yaml\n" in done.path.read_text(encoding="utf-8")
+    assert read_config(done.path).exclude == ("tools",)
+    assert Path(checkout_of(named, read_config(done.path)) or "") == checkout

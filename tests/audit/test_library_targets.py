@@ -1,0 +1,75 @@
+"""A checkout whose gradients only torch's own function touches: it is asked, once, and its findings are torch's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from auditkit.audit.audit import AuditRequest, audit, exit_code, is_about_specimen
+from auditkit.config.config import Config
+from auditkit.errors import BadInputError, ExitCode, NothingMeasuredError
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.runs.run import Run
+from auditkit.probing.run.run_options import RunOptions
+from tests.filing_helpers import put
+from tests.probing_helpers import OVERFLOW, SYNCS
+
+pytestmark = pytest.mark.process
+
+SCRIPT = """\
+import torch
+from missing_everywhere import model
+
+def main(limit):
+    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+if __name__ == "__main__":
+    main()
+"""
+CALL = "torch.nn.utils:clip_grad_norm_"
+
+
+def asked(folder: Path, **more: object) -> Run:
+    put(folder, "archive/train.py", SCRIPT)
+    put(folder, "train.py", SCRIPT)
+    options = RunOptions(Config(**more))  # type: ignore[arg-type]
+    return audit(AuditRequest(str(folder), (options,), probes=(OVERFLOW, SYNCS), tickets=folder.parent / "tickets"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return asked(tmp_path_factory.mktemp("script") / "checkout")
+
+
+def test_it_is_asked_once_with_all_places(run: Run) -> None:
+    """Although the script can be imported by nobody. Calls in the archive are none of its places."""
+    (reading,) = run.targets
+    assert (reading.target.call, dict(reading.target.arguments)) == (CALL, {"max_norm": 1.0})
+    assert reading.to_json()["places"] == ["train.py:5 in main", "train.py:6 in main"]
+    assert Run.from_json(run.to_json()).targets == run.targets
+    assert any("archive/ (archived, 1 file" in note for note in run.notes)
+
+
+def test_its_findings_are_torchs_and_get_no_ticket(run: Run) -> None:
+    overflow = next(result for result in run.results if result.probe == OVERFLOW)
+    version = run.environment.torch.partition("+")[0]
+    assert (overflow.outcome, overflow.severity) == (Outcome.REPRODUCED, Severity.P4)
+    assert (overflow.owner, overflow.ticket) == (f"torch {version}: torch.nn.utils.get_total_norm", None)
+    assert exit_code(run) is ExitCode.FINDINGS
+
+
+def test_what_is_excluded_is_not_asked(tmp_path: Path) -> None:
+    with pytest.raises(NothingMeasuredError, match=r"train.py \(excluded, 1 file, 1 collector\)"):
+        asked(tmp_path / "checkout", exclude=("train.py",))
+
+
+def test_a_target_without_a_checkout_is_one_of_this_folder(tmp_path: Path) -> None:
+    """Where it has Python files; else one of the bundled specimen, or an error that says what to name."""
+    assert is_about_specimen((), tmp_path)
+    assert is_about_specimen(["gradmon.defective:collect_health_async"], tmp_path)
+    with pytest.raises(BadInputError, match=r"no Python files, so nothing of it is stats:norm"):
+        is_about_specimen(["stats:norm"], tmp_path)
+    put(tmp_path, "src/stats.py", "")
+    assert not is_about_specimen(["stats:norm"], tmp_path)

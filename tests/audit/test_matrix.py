@@ -1,0 +1,240 @@
+"""One job over several interpreters and devices: labels, the answer over all arms, and one ticket for each finding."""
+
+from __future__ import annotations
+
+import json
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from auditkit.audit.audit import AuditRequest, audit, exit_code, load_failures
+from auditkit.audit.matrix import combine, label_arms
+from auditkit.errors import BadInputError, ExitCode
+from auditkit.model.enums import DeviceChoice, Outcome, Severity
+from auditkit.model.runs.run import Environment, ProbeResult, Run
+from auditkit.model.runs.target import Target
+from auditkit.probing.run.run_options import RunOptions
+from tests.second_interpreter import make_interpreter
+
+pytestmark = pytest.mark.process
+
+OVERFLOW, SYNCS = "norm_overflows_on_finite_grads", "syncs_grow_with_tensors"
+AUTO, CPU, SIMULATED = DeviceChoice.AUTO, DeviceChoice.CPU, DeviceChoice.SIMULATED
+
+# The same source in both arms; what differs between releases of torch is told by the interpreter's folder here.
+COLLECTORS = """
+import sys
+
+import torch
+
+
+def grad_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return 0.0
+    if "older" in sys.prefix:
+        return sum((g * g).sum() for g in grads).sqrt().item()
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item()
+
+
+if "newer" in sys.prefix:
+
+    def added_later(parameters):
+        norms = [p.grad.norm() for p in parameters if p.grad is not None]
+        return torch.stack(norms).norm().item() if norms else 0.0
+"""
+NORM = Target("stats:grad_norm")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout, two interpreters with torch, and one without."""
+    folder = tmp_path_factory.mktemp("matrix")
+    (folder / "checkout").mkdir()
+    (folder / "checkout" / "stats.py").write_text(COLLECTORS, encoding="utf-8")
+    make_interpreter(folder / "older")
+    make_interpreter(folder / "newer")
+    venv.create(folder / "bare", with_pip=False, symlinks=True)
+    return folder
+
+
+def arm(place: Path, name: str, device: DeviceChoice = CPU) -> RunOptions:
+    return RunOptions(python=str(place / name / "bin" / "python"), device=device)
+
+
+def request(place: Path, names: Sequence[str], **more: object) -> AuditRequest:
+    options = {"targets": (NORM,), "probes": (OVERFLOW,), "arms": tuple(arm(place, name) for name in names)} | more
+    return AuditRequest(str(place / "checkout"), **options)  # type: ignore[arg-type]
+
+
+def outcomes(run: Run) -> list[tuple[str, str]]:
+    return [(result.probe, result.outcome.value) for result in run.results]
+
+
+def environment(torch: str, python: str = "3.11.7", interpreter: str = "/a/bin/python") -> Environment:
+    return Environment("here", "", False, python, torch, "cpu", "CPU", interpreter)
+
+
+@pytest.mark.parametrize(
+    ("environments", "devices", "labels"),
+    [
+        ([environment("2.9.1+cpu"), environment("2.15.0+cpu")], [AUTO, AUTO], ("torch 2.9.1", "torch 2.15.0")),
+        (
+            [environment("2.9.1+cpu"), environment("2.9.1+cu128")],
+            [AUTO, AUTO],
+            ("torch 2.9.1+cpu", "torch 2.9.1+cu128"),
+        ),
+        (
+            [environment("2.9.1"), environment("2.9.1")],
+            [CPU, SIMULATED],
+            ("torch 2.9.1 on cpu", "torch 2.9.1 on simulated"),
+        ),
+        (
+            [environment("2.9.1"), environment("2.9.1", "3.12.1"), environment("2.15.0")],
+            [AUTO, AUTO, AUTO],
+            ("torch 2.9.1, Python 3.11.7", "torch 2.9.1, Python 3.12.1", "torch 2.15.0"),
+        ),
+        (
+            [environment("2.9.1"), environment("2.9.1", interpreter="/b/bin/python")],
+            [AUTO, AUTO],
+            ("torch 2.9.1, /a/bin/python", "torch 2.9.1, /b/bin/python"),
+        ),
+        ([environment(""), environment("2.9.1")], [AUTO, AUTO], ("/a/bin/python", "torch 2.9.1")),
+    ],
+)
+def test_arms_are_named_by_what_tells_them_apart(
+    environments: list[Environment], devices: list[DeviceChoice], labels: tuple[str, ...]
+) -> None:
+    """torch's version alone where that is enough; never two arms of one name."""
+    assert label_arms(environments, devices) == labels
+
+
+def test_every_interpreter_runs_on_every_device() -> None:
+    """The product, in the order given, without repetitions; with neither option there is one arm."""
+    said = RunOptions(time_limit_s=7.0)
+    arms = said.on_arms(["a", "b", "a"], [CPU, SIMULATED])
+    assert [(arm.python, arm.device) for arm in arms] == [("a", CPU), ("a", SIMULATED), ("b", CPU), ("b", SIMULATED)]
+    assert {arm.time_limit_s for arm in arms} == {7.0}
+    assert said.on_arms([], []) == (said,)
+
+
+def _run(outcome: Outcome, severity: Severity | None = None, loaded: bool = True, torch: str = "2.9.1") -> Run:
+    result = ProbeResult("p", 1, "m:f", outcome, f"said by {torch}", "p/1/m:f", severity=severity, loaded=loaded)
+    return Run("id", environment(torch), (result,))
+
+
+FOUND, SOUND = _run(Outcome.REPRODUCED, Severity.P2), _run(Outcome.NOT_REPRODUCED, torch="2.15.0")
+WORSE = _run(Outcome.REPRODUCED, Severity.P1, torch="2.12.0")
+BROKEN, UNLOADED = _run(Outcome.ERROR, torch="2.10.0"), _run(Outcome.ERROR, loaded=False, torch="")
+MISSING, STRANGE = _run(Outcome.UNAVAILABLE, torch="2.11.0"), _run(Outcome.NOT_APPLICABLE, torch="2.14.0")
+
+
+@pytest.mark.parametrize(
+    ("runs", "outcome", "arm", "code"),
+    [
+        ((SOUND, FOUND), Outcome.REPRODUCED, "torch 2.9.1", ExitCode.FINDINGS),
+        ((FOUND, WORSE), Outcome.REPRODUCED, "torch 2.12.0", ExitCode.FINDINGS),
+        ((UNLOADED, FOUND), Outcome.REPRODUCED, "torch 2.9.1", ExitCode.FINDINGS),
+        ((UNLOADED, SOUND), Outcome.ERROR, "/a/bin/python", ExitCode.TARGET_NOT_LOADED),
+        ((BROKEN, UNLOADED), Outcome.ERROR, "torch 2.10.0", ExitCode.TARGET_NOT_LOADED),
+        ((SOUND, BROKEN), Outcome.ERROR, "torch 2.10.0", ExitCode.NOTHING_MEASURED),
+        ((SOUND, MISSING), Outcome.UNAVAILABLE, "torch 2.11.0", ExitCode.NOTHING_MEASURED),
+        ((STRANGE, SOUND), Outcome.NOT_REPRODUCED, "torch 2.15.0", ExitCode.NOTHING_MEASURED),
+        ((SOUND, SOUND), Outcome.NOT_REPRODUCED, "torch 2.15.0", ExitCode.OK),
+    ],
+)
+def test_what_counts_over_all_arms(runs: tuple[Run, ...], outcome: Outcome, arm: str, code: ExitCode) -> None:
+    """A finding in any arm is one; an arm with an error or without an answer never passes."""
+    combined = combine(runs, [AUTO] * len(runs))
+    (result,) = combined.results
+    assert (result.outcome, result.arm, exit_code(combined)) == (outcome, arm, code)
+    assert [entry.outcome for entry in result.arms] == [run.results[0].outcome for run in runs]
+    assert combined.environment == runs[0].environment
+
+
+def test_a_finding_of_one_arm_says_so_in_its_message() -> None:
+    """The message alone is true: whoever reads nothing else knows which arm it speaks of."""
+    (result,) = combine((SOUND, FOUND), (AUTO, AUTO)).results
+    assert result.message == "said by 2.9.1 (P2 reproduced with torch 2.9.1; not reproduced with torch 2.15.0)"
+    (agreed,) = combine((SOUND, _run(Outcome.NOT_REPRODUCED, torch="2.16.0")), (AUTO, AUTO)).results
+    assert agreed.message == "said by 2.15.0"
+
+
+def test_a_law_that_changes_is_a_difference_and_a_figure_that_does_not_reproduce_is_none() -> None:
+    """n against 3n launches is what the user asks for; 1.01 against 1.02 bytes of a sound target is not."""
+
+    def law(text: str, outcome: Outcome, torch: str) -> Run:
+        severity = Severity.P3 if outcome is Outcome.REPRODUCED else None
+        result = ProbeResult("p", 1, "m:f", outcome, "text", "p/1/m:f", severity=severity, law=text)
+        return Run("id", environment(torch), (result,))
+
+    found, sound = Outcome.REPRODUCED, Outcome.NOT_REPRODUCED
+    (result,) = combine((law("n", found, "2.9.1"), law("3n", found, "2.15.0")), (AUTO, AUTO)).results
+    assert result.arms_differ
+    assert result.arms_in_words() == "P3 reproduced (n) with torch 2.9.1; P3 reproduced (3n) with torch 2.15.0"
+    (result,) = combine((law("1.01", sound, "2.9.1"), law("1.02", sound, "2.15.0")), (AUTO, AUTO)).results
+    assert not result.arms_differ
+
+
+def test_a_finding_of_one_interpreter_is_one_ticket(place: Path, tmp_path: Path) -> None:
+    """Filed once, with the arm's own figures, and what the other arm measured beside it."""
+    run = audit(request(place, ["newer", "older"], tickets=tmp_path / "tickets", probes=(OVERFLOW, SYNCS)))
+    older = f"torch {run.environment.torch.partition('+')[0]}, {place}/older/bin/python"
+    assert outcomes(run) == [(OVERFLOW, "reproduced"), (SYNCS, "not_reproduced")]
+    assert [outcomes(each.run)[0][1] for each in run.matrix] == ["not_reproduced", "reproduced"]
+    finding = run.results[0]
+    assert (finding.arm, finding.ticket, finding.arms_differ) == (older, "B1-PT-01", True)
+    assert run.environment_of(finding).interpreter == f"{place}/older/bin/python"
+    (ticket,) = (tmp_path / "tickets").rglob("*.md")
+    said = " ".join(ticket.read_text("utf-8").split())
+    assert f"(P2 reproduced with {older}; not reproduced with " in said
+    (evidence,) = (tmp_path / "tickets").rglob("B1-PT-01*.json")
+    (result,) = json.loads(evidence.read_text("utf-8"))["results"]
+    assert [each["outcome"] for each in result["arms"]] == ["not_reproduced", "reproduced"]
+
+
+def test_one_arm_is_a_plain_run(place: Path) -> None:
+    """Nothing of a matrix where there is one interpreter, even when it is named twice."""
+    run = audit(request(place, ["older", "older"]))
+    assert outcomes(run) == [(OVERFLOW, "reproduced")]
+    assert (run.matrix, run.results[0].arms) == ((), ())
+    assert not {"matrix", "arms", "arm"} & {*run.to_json(), *run.to_json()["results"][0]}
+
+
+def test_an_arm_that_cannot_be_loaded_does_not_stop_the_others(place: Path) -> None:
+    """Its results are errors; the other arm's pass stands beside them, and the exit code says what was lost."""
+    run = audit(request(place, ["bare", "newer"]))
+    assert [outcomes(each.run) for each in run.matrix] == [[(OVERFLOW, "error")], [(OVERFLOW, "not_reproduced")]]
+    assert exit_code(run) is ExitCode.TARGET_NOT_LOADED
+    (failure,) = load_failures(run)
+    assert failure.message.startswith(f"{place}/bare/bin/python: ")
+    assert "has no torch" in failure.message
+
+
+def test_a_target_found_in_one_interpreter_is_asked_of_all(place: Path) -> None:
+    """The source is read once; what only one interpreter can feed is an error in the other, never a silence."""
+    run = audit(request(place, ["older", "newer"], targets=()))
+    assert [result.target for result in run.results] == ["stats:grad_norm", "stats:added_later"]
+    older, newer = (each.run.results for each in run.matrix)
+    assert [result.outcome.value for result in older] == ["reproduced", "error"]
+    assert [result.outcome.value for result in newer] == ["not_reproduced", "reproduced"]
+    assert "has no 'added_later'" in older[1].message
+    assert [reading.target.call for reading in run.targets] == ["stats:grad_norm", "stats:added_later"]
+
+
+def test_devices_are_arms(place: Path) -> None:
+    """One interpreter on two devices: traffic is counted on the pretended device only where it was asked."""
+    arms = RunOptions().on_arms([sys.executable], [CPU, SIMULATED])
+    run = audit(request(place, [], arms=arms, probes=(SYNCS,)))
+    assert [each.run.results[0].device for each in run.matrix] == ["cpu", "simulated"]
+    assert [each.label.rpartition(" on ")[2] for each in run.matrix] == ["cpu", "simulated"]
+
+
+def test_an_interpreter_that_is_not_there_is_refused_before_anything_runs(place: Path, tmp_path: Path) -> None:
+    """The second of two as well as the first."""
+    with pytest.raises(BadInputError, match="no such Python interpreter"):
+        audit(request(place, ["newer", "missing"], tickets=tmp_path / "tickets"))
+    assert not (tmp_path / "tickets").exists()

@@ -1,0 +1,122 @@
+"""Whose defect a finding is: torch's where torch's own function has it as badly, else the checkout's."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.grouping import group_by_cause
+from auditkit.model.runs.probe import Policy
+from auditkit.model.runs.run import Environment, Finding, ProbeResult, Run
+from auditkit.model.runs.target import Target
+from auditkit.probing.engine.catalog import load_catalog, select
+from auditkit.probing.engine.results import TargetRun
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.run.measurement import Progress, Questions, measure
+from auditkit.probing.run.ownership import TorchItself
+from auditkit.probing.source.likeness.causes import with_causes
+from tests.probing_helpers import LAUNCHES, OVERFLOW, SYNCS, TARGETS, UNDERFLOW
+
+pytestmark = pytest.mark.process
+FOLDER = TARGETS / "wrappers"
+PROBES = select(load_catalog(), [OVERFLOW, UNDERFLOW, SYNCS, LAUNCHES])
+THIN, STEPS = "wrappers:Trainer.clip", "wrappers:in_two_steps"
+WAITS, SCALED, BESIDE = "wrappers:waits", "wrappers:scaled_up", "wrappers:by_hand"
+TORCHS, INSTALLED = "torch.nn.utils.get_total_norm", "torch.nn.utils:get_total_norm"
+PLACE = Environment("", "", False, "", "", "", "")
+
+
+@pytest.fixture(scope="module")
+def told() -> list[ProbeResult]:
+    """What was heard of the run while it went on."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def run(told: list[ProbeResult]) -> Run:
+    setting = Setting(FOLDER, sys.executable, (FOLDER,), policy=Policy(severities={UNDERFLOW: Severity.P2}))
+    targets = [Target(call) for call in (THIN, STEPS, WAITS, SCALED, BESIDE, INSTALLED)]
+    return measure(Questions(targets, PROBES, PLACE), setting, Progress(finished=told.append))
+
+
+def owners(run: Run, target: str) -> dict[str, str]:
+    """The findings about a target with their owners, without torch's version."""
+    found = (one for one in run.results if one.target == target and one.outcome is Outcome.REPRODUCED)
+    return {one.probe: one.owner.partition(": ")[2] for one in found}
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (THIN, dict.fromkeys((OVERFLOW, UNDERFLOW), TORCHS)),
+        (STEPS, dict.fromkeys((OVERFLOW, UNDERFLOW), TORCHS)),
+        (WAITS, {**dict.fromkeys((OVERFLOW, UNDERFLOW), TORCHS), SYNCS: "", LAUNCHES: ""}),
+        (BESIDE, {OVERFLOW: "", UNDERFLOW: "", LAUNCHES: ""}),
+    ],
+    ids=["a method some calls above", "both halves", "a wait per tensor", "its own beside torch's"],
+)
+def test_a_wrapper_is_judged_on_what_it_adds(run: Run, target: str, expected: dict[str, str]) -> None:
+    assert owners(run, target) == expected
+
+
+def test_what_breaks_sooner_than_torchs_own_is_not_torchs(run: Run) -> None:
+    """At the very line that calls torch: it hands over a thousand times the gradients."""
+    assert owners(run, SCALED)[OVERFLOW] == ""
+
+
+def test_what_is_torchs_is_p4_and_says_so(run: Run) -> None:
+    """With torch's version. The user's word on a probe's severity stays the last."""
+    found = {one.probe: one for one in run.results if one.target == THIN}
+    version = run.environment.torch.partition("+")[0]
+    assert found[OVERFLOW].owner == f"torch {version}: {TORCHS}"
+    assert found[OVERFLOW].message.endswith(f"; get_total_norm of torch {version} does so by itself")
+    assert (found[OVERFLOW].severity, found[UNDERFLOW].severity) == (Severity.P4, Severity.P2)
+
+
+def test_each_result_is_told_once_as_it_ends_up(run: Run, told: list[ProbeResult]) -> None:
+    def key(result: ProbeResult) -> str:
+        return result.fingerprint
+
+    assert sorted(told, key=key) == sorted(run.results, key=key)
+
+
+def test_torchs_findings_are_a_group_for_each_probe(run: Run) -> None:
+    """Whoever calls it; and none of them joins what a wrapper adds at the same line."""
+    probes = {probe.id: probe for probe in PROBES}
+    found = [one for one in with_causes(run.results, FOLDER) if one.outcome is Outcome.REPRODUCED]
+    groups = group_by_cause(Finding(probes[one.probe], one, run.environment, run.id) for one in found)
+    of_torch = [group for group in groups if group[0].result.owner]
+    assert {group[0].result.probe: len(group) for group in of_torch} == {OVERFLOW: 3, UNDERFLOW: 4}
+    assert all({one.result.owner for one in group} == {group[0].result.owner} for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("call", "owner"),
+    [
+        ("torch.amp.grad_scaler:GradScaler._unscale_grads_", "torch: torch.amp.grad_scaler.GradScaler._unscale_grads_"),
+        ("fairscale.nn:FullyShardedDataParallel.clip", "fairscale: fairscale.nn.FullyShardedDataParallel.clip"),
+    ],
+)
+def test_a_librarys_finding_names_its_own_function(call: str, owner: str) -> None:
+    """Its module, not the one that torch clips in; and torch's version beside no other library."""
+    found = ProbeResult(OVERFLOW, 1, call, Outcome.REPRODUCED, "inf", "", Severity.P2)
+    setting = Setting(FOLDER, sys.executable, (FOLDER,))
+    (owned,) = TorchItself(setting, PROBES).own(TargetRun(results=[found])).results
+    assert (owned.owner, owned.severity) == (owner, Severity.P4)
+
+
+def test_who_reads_no_severity_asks_for_no_owner() -> None:
+    """`verify`, `try-fix` and `bisect`: the same outcome without another worker."""
+    questions = Questions([Target(THIN)], PROBES[:1], PLACE, attributed=False)
+    (result,) = measure(questions, Setting(FOLDER, sys.executable, (FOLDER,)), Progress()).results
+    assert (result.outcome, result.owner) == (Outcome.REPRODUCED, "")
+
+
+def test_a_finding_in_an_installed_package_has_its_statement(run: Run) -> None:
+    """Excerpt and statement are read where the package lies; torch's own function keeps what it was judged."""
+    found = [one for one in with_causes(run.results, FOLDER) if one.target == INSTALLED and one.statement]
+    assert {one.probe for one in found} == {OVERFLOW, UNDERFLOW}
+    assert all(one.excerpt and not one.owner and one.siblings is None for one in found)
+    assert {one.statement.file for one in found if one.statement} == {"torch/nn/utils/clip_grad.py"}

@@ -1,0 +1,125 @@
+"""Targets found in a checkout: each candidate is tried, and what was learnt or refused is said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.errors import NothingMeasuredError
+from auditkit.model.enums import Contract, Reason, Takes
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkout.checkout import open_checkout
+from auditkit.probing.engine.runner import run_target
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.run.found_targets import FoundTargets, find_targets
+
+pytestmark = pytest.mark.process
+
+WATCHING = Path(__file__).resolve().parents[2] / "targets" / "watching"
+
+
+@pytest.fixture(scope="module")
+def found() -> FoundTargets:
+    with open_checkout(WATCHING, sys.executable) as opened:
+        return find_targets(opened, Setting(WATCHING, sys.executable, (WATCHING,)))
+
+
+def _target(found: FoundTargets, name: str) -> Target:
+    return next(target for target in found.targets if target.call == f"watch:{name}")
+
+
+def test_a_class_built_with_a_module_is_fed_through_its_constructor(found: FoundTargets):
+    """The constructor is the set-up; one module makes it a collector of what it returns."""
+    target = _target(found, "Watcher.grad_norm")
+    assert (target.contract, target.takes, target.setup) == (Contract.GRAD_NORM, Takes.MODULE, "__init__")
+
+
+def test_a_class_built_with_two_modules_is_a_monitor(found: FoundTargets):
+    """Two groups, the first with the gradients, the second without."""
+    target = _target(found, "Pair.check")
+    assert (target.contract, target.takes) == (Contract.MONITOR, Takes.MODULE)
+
+
+def test_of_two_ways_to_call_one_function_the_richer_answer_is_audited(found: FoundTargets):
+    """`detailed=True` returns a count more, so that is the one."""
+    assert dict(_target(found, "flagged").arguments) == {"detailed": True}
+
+
+def test_what_cannot_be_fed_is_said(found: FoundTargets):
+    """A method whose object lacks a schedule is passed over, with what it needs; not a function with another way."""
+    failed = [trial.target.call for trial in found.trials if not trial.works]
+    assert failed == ["watch:flagged_for_ranks", "watch:Curious.grad_norm"]
+    assert not _target(found, "flagged_for_ranks").arguments
+    (unfed,) = [each for each in found.candidates if not each.fed]
+    assert (unfed.call, unfed.why_not) == ("watch:Curious.grad_norm", "self.schedule: no value is known")
+    assert found.notes == ()
+
+
+def test_a_checkout_without_collectors_is_an_error_with_a_hint(tmp_path: Path):
+    """Nothing found is never an empty success."""
+    (tmp_path / "plain.py").write_text("def add(a, b):\n    return a + b\n", encoding="utf-8")
+    with open_checkout(tmp_path, sys.executable) as opened:
+        found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
+    assert isinstance(found.failure, NothingMeasuredError)
+    assert found.failure.message == "no gradient collector was found in 1 Python file"
+    assert found.failure.hint is not None
+    assert f"auditkit probe run sync_in_loop --checkout {tmp_path}; " in found.failure.hint
+    assert found.asked == ()
+
+
+def test_missing_modules_are_named_once_for_the_whole_checkout(tmp_path: Path):
+    """With what to install; and a reason that several collectors share stands once."""
+    norm = "def {}(parameters):\n    return torch.stack([{}.norm(p.grad) for p in parameters]).norm()\n"
+    of_one = norm.format("grad_norm", "einops_missing") + norm.format("total_norm", "einops_missing")
+    (tmp_path / "one.py").write_text("import torch, einops_missing, cv2_missing\n" + of_one, encoding="utf-8")
+    two = "import torch, yaml_missing\n" + norm.format("norm_of", "yaml_missing")
+    (tmp_path / "two.py").write_text(two, encoding="utf-8")
+    with open_checkout(tmp_path, sys.executable) as opened:
+        found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
+    assert isinstance(found.failure, NothingMeasuredError)
+    first, needed, *stopped = found.failure.message.splitlines()
+    names = "einops_missing yaml_missing"
+    assert first == "no gradient collector could be fed:"
+    assert needed == f"  this checkout needs: {names.replace(' ', ', ')} ({sys.executable} -m pip install {names})"
+    names = "one:grad_norm, one:total_norm, two:norm_of"
+    assert stopped == [f"  3 not asked, they use modules that are not installed: {names}"]
+    assert found.failure.hint == (
+        "install what is missing, or name the interpreter that has it: --python VENV/bin/python"
+    )
+
+
+def test_the_likeliest_collector_is_one_that_needs_no_module(tmp_path: Path):
+    """To say how another is called would not be enough: what it needs has to be installed first."""
+    (tmp_path / "a.py").write_text(
+        "import torch, einops_missing\ndef total_norm(parameters):\n"
+        "    return torch.stack([einops_missing.norm(p.grad) for p in parameters]).norm()\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "b.py").write_text(
+        "import torch\ndef grad_norm(parameters, plan):\n"
+        "    return torch.stack([plan.table[p].norm(p.grad) for p in parameters]).norm()\n",
+        encoding="utf-8",
+    )
+    with open_checkout(tmp_path, sys.executable) as opened:
+        found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
+    assert [trial.target.call for trial in found.trials] == ["a:total_norm", "b:grad_norm"]
+    assert found.failure is not None
+    assert found.failure.hint == "say how one is called: --target b:grad_norm --argument NAME=VALUE"
+    assert [target.call for target in found.asked] == ["b:grad_norm"]
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "said"),
+    [
+        ("watch:flagged", {"detaild": True}, "it has no argument 'detaild'; it has: parameters, detailed"),
+        ("watch:Curious.grad_norm", {}, "self.schedule: no value is known: give --argument self.schedule=VALUE"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(call: str, arguments: dict[str, object], said: str):
+    """An argument that nothing takes, and ones that nothing gives, end as cannot_feed."""
+    run = run_target(Target(call, arguments=arguments), [], Setting(WATCHING, sys.executable, (WATCHING,)))
+    assert run.plan_failure is not None
+    assert run.plan_failure.reason is Reason.CANNOT_FEED
+    assert said in run.plan_failure.message

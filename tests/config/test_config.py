@@ -1,0 +1,313 @@
+"""auditkit.yaml: what it gives, every complaint with its place, and the round trip of a written one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditkit.config.config import Config, read_config
+from auditkit.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
+from auditkit.config.config_file import config_in
+from auditkit.errors import BadInputError
+from auditkit.model.enums import Contract, Severity, Takes
+from auditkit.model.runs.target import Target
+from tests.filing_helpers import make_finding
+
+DOCUMENTED = """\
+checkout: ../esper-lite
+python: ../esper-lite/.venv/bin/python
+import_roots: [src]
+tickets: tickets
+batch: 7
+agent: pytorch            # ticket ids: B7-PT-01
+targets:
+  - name: grad-norm-surrogate
+    contract: grad_norm
+    call: esper.simic.telemetry.emitters:compute_grad_norm_surrogate
+    takes: module
+  - name: enhanced-stats
+    contract: grad_stats
+    call: esper.simic.telemetry.gradient_collector:collect_seed_gradients
+    takes: parameters
+    arguments: {return_enhanced: true}
+    returns: {norm: gradient_norm, nan_count: nan_count, zero_fraction: zero_grad_fraction}
+severity: {peak_memory_grows_with_params: P2}   # overrides of the policy
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "workspace" / "audit"
+    path.mkdir(parents=True)
+    return path
+
+
+def read(folder: Path, text: str, **known: list[str]) -> Config:
+    path = folder / "auditkit.yaml"
+    path.write_text(text)
+    return read_config(path, is_named=True, **known)
+
+
+def complaint(folder: Path, text: str, **known: list[str]) -> BadInputError:
+    with pytest.raises(BadInputError) as caught:
+        read(folder, text, **known)
+    return caught.value
+
+
+def test_the_documented_example_is_read(folder: Path) -> None:
+    config = read(folder, DOCUMENTED)
+    assert config.checkout == str(folder.parent / "esper-lite")
+    assert config.python == str(folder.parent / "esper-lite" / ".venv" / "bin" / "python")
+    assert (config.import_roots, config.tickets) == (("src",), folder / "tickets")
+    assert (config.batch, config.agent) == (7, "pytorch")
+    assert config.severity == {"peak_memory_grows_with_params": Severity.P2}
+    assert config.targets == (
+        Target(
+            call="esper.simic.telemetry.emitters:compute_grad_norm_surrogate",
+            name="grad-norm-surrogate",
+            contract=Contract.GRAD_NORM,
+            takes=Takes.MODULE,
+        ),
+        Target(
+            call="esper.simic.telemetry.gradient_collector:collect_seed_gradients",
+            name="enhanced-stats",
+            contract=Contract.GRAD_STATS,
+            takes=Takes.PARAMETERS,
+            arguments={"return_enhanced": True},
+            returns={
+                "norm": "gradient_norm",
+                "nan_count": "nan_count",
+                "zero_fraction": "zero_grad_fraction",
+            },
+        ),
+    )
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "null\n", "{}\n", "targets: []\n"])
+def test_an_empty_file_says_nothing(folder: Path, text: str) -> None:
+    assert read(folder, text) == Config(path=folder / "auditkit.yaml")
+
+
+def test_a_revision_a_command_and_a_byte_order_mark_are_fine(folder: Path) -> None:
+    config = read(folder, "\ufeffcheckout: ../code@feature/x\npython: python3.11\nprobes_dir: mine\n")
+    assert config.checkout == str(folder.parent / "code@feature" / "x")
+    assert (config.python, config.probes_dir) == ("python3.11", (folder / "mine",))
+    assert [read(folder, text).style for text in ("style: true\n", "style: false\n", "batch: 1\n")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_config_in_looks_in_one_folder(folder: Path) -> None:
+    assert config_in(folder) is None
+    read(folder, "")
+    assert config_in(folder) == folder / "auditkit.yaml"
+
+
+def test_a_number_with_an_exponent_is_a_number(folder: Path) -> None:
+    text = "targets: [{call: 'm:f', arguments: {eps: 1e-8, word: '1e-8', n: 3, many: [1.5, null]}}]"
+    arguments = read(folder, text).targets[0].arguments
+    assert arguments == {"eps": 1e-8, "word": "1e-8", "n": 3, "many": [1.5, None]}
+
+
+TARGET = "targets:\n  - call: m:f\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message", "hint"),
+    [
+        ("chekout: x\n", "1:1", "unknown key 'chekout'", "did you mean checkout?"),
+        (TARGET + "    contrct: x\n", "3:5", "unknown key 'contrct' in a target", "contract"),
+        (TARGET + "    contract: grad_nrom\n", "3:15", "unknown contract 'grad_nrom'", "grad_norm"),
+        (TARGET + "    takes: modul\n", "3:12", "unknown takes 'modul'", "module"),
+        (TARGET + "    takes: 3\n", "3:12", "takes must be text, not a whole number", None),
+        ("severity: {p: P7}\n", "1:15", "unknown severity 'P7'", "P0"),
+        ("batch: seven\n", "1:8", "batch must be a whole number, not text", None),
+        ("batch: true\n", "1:8", "batch must be a whole number, not true or false", None),
+        ("batch: -1\n", "1:8", "must not be negative", None),
+        ("import_roots: src\n", "1:15", "import_roots must be a list, not text", None),
+        ("targets: {call: x}\n", "1:10", "targets must be a list, not a mapping", None),
+        ("- a\n", "1:1", "auditkit.yaml must be a mapping, not a list", None),
+        ("batch: 1\nagent: x\nbatch: 2\n", "3:1", "'batch' is given twice", "first in line 1"),
+        ("1: x\n", "1:1", "a key must be text", None),
+        ("tickets: ''\n", "1:10", "tickets is empty", None),
+        ("checkout: ../../x\n", "1:11", "leaves the workspace", "command line"),
+        ("checkout: /etc\n", "1:11", "leaves the workspace", None),
+        ("tickets: a/../../../x\n", "1:10", "leaves the workspace", None),
+        ("probes_dir: [/etc]\n", "1:14", "leaves the workspace", None),
+        ("style: [sync_in_loop]\n", "1:8", "style must be true or false, not a list", None),
+        ("accept: [replicas_drift]\n", "1:10", "is not an accepted finding", "LAW:FILE[:LINE]=REASON"),
+        ("style: 'true'\n", "1:8", "style must be true or false, not text", None),
+        ("import_roots: [../src]\n", "1:16", "leaves the checkout", None),
+        ("targets:\n  - name: a\n", "2:5", "does not say what to call", "package.module:function"),
+        ("targets: [{call: a.b.c}]\n", "1:18", "is not package.module:function", "a.b:c"),
+        ("targets: [{call: 'm:f', name: 'a b'}]\n", "1:31", "not a target's name", None),
+        ("policy: {x: [1]}\n", "1:13", "must be one value", None),
+        ("checkout: !!python/object:os.system x\n", "1:11", "checkout must be text", None),
+        (TARGET + "    arguments: {d: 2020-01-01}\n", "3:20", "a date is not supported", None),
+        ("targets: [\n", "2:1", "not valid YAML", None),
+        ("a: b: c\n", "1:5", "not valid YAML", None),
+        ("agent: \x07\n", "1:1", "is not allowed", None),
+    ],
+)  # fmt: skip
+def test_a_complaint_names_place_and_cause(folder: Path, text: str, place: str, message: str, hint: str | None) -> None:
+    error = complaint(folder, text)
+    assert error.message.startswith(f"{folder}/auditkit.yaml:{place}: ")
+    assert message in error.message
+    assert hint is None or hint in (error.hint or "")
+
+
+def test_the_line_is_shown_with_a_mark_under_the_place(folder: Path) -> None:
+    assert complaint(folder, "batch: 1\nagnet: x\n").message.splitlines()[1:] == ["    agnet: x", "    ^~~~~"]
+
+
+def test_all_problems_come_together_in_the_order_of_lines(folder: Path) -> None:
+    error = complaint(folder, "batch: x\nagnet: y\ntargets:\n  - call: m:f\n    takes: modul\n")
+    first = [line for line in error.message.splitlines() if line.startswith(str(folder))]
+    assert [line.split(":")[1] for line in first] == ["1", "2", "5"]
+    assert "did you mean agent?" in error.message
+    assert "3 problems" in (error.hint or "")
+
+
+def test_two_targets_of_one_name_are_refused(folder: Path) -> None:
+    error = complaint(folder, "targets:\n  - {call: 'm:f', name: a}\n  - {call: 'm:g', name: a}\n")
+    assert "auditkit.yaml:3:5: two targets are named 'a'" in error.message
+    assert "line 2" in (error.hint or "")
+
+
+def test_names_of_probes_and_thresholds_are_checked_where_they_are_known(folder: Path) -> None:
+    text = "severity: {norm_overflow: P1}\npolicy: {memory_shar: 0.5}\n"
+    assert read(folder, text).policy == {"memory_shar": 0.5}
+    probe = replace(make_finding().probe, id="norm_overflows", policy={"memory_share": 0.5})
+    error = complaint(folder, text, catalog_of=lambda _: {probe.id: probe})
+    assert "norm_overflows" in error.message
+    assert "memory_share" in error.message
+
+
+def test_a_link_out_of_the_workspace_is_seen(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (folder / "tickets").symlink_to(tmp_path / "outside")
+    assert "leaves the workspace" in complaint(folder, "tickets: tickets\n").message
+
+
+def test_a_virtual_environments_link_is_no_way_out(folder: Path) -> None:
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "python").symlink_to("/usr/bin/python3")
+    assert read(folder, "python: .venv/bin/python\n").python == str(folder / ".venv" / "bin" / "python")
+
+
+def test_files_that_cannot_be_read_are_said_so(folder: Path) -> None:
+    for path, message in ((folder / "no.yaml", "no such file"), (folder, "is a directory")):
+        with pytest.raises(BadInputError, match=message):
+            read_config(path)
+    (folder / "latin.yaml").write_bytes(b"agent: x\ntickets: \xe9\n")
+    with pytest.raises(BadInputError, match=r"latin.yaml:2:1: not UTF-8"):
+        read_config(folder / "latin.yaml")
+
+
+def test_an_alias_is_refused(folder: Path) -> None:
+    """A few lines of them stand for gigabytes; a value that is anchored and used once is fine."""
+    bomb = "a: &a [1, 1]\n" + "".join(
+        f"{new}: &{new} [{', '.join(['*' + old] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    for text in (bomb, "targets: [{call: 'm:f', arguments: {x: &x [*x]}}]\n"):
+        assert "an alias (*name)" in complaint(folder, text).message
+    assert read(folder, "agent: &a pytorch\n").agent == "pytorch"
+
+
+def test_a_file_of_more_than_a_megabyte_is_refused(folder: Path) -> None:
+    read(folder, "#" * 999_000)
+    assert "more than 1,000,000 bytes" in complaint(folder, "#" * 1_000_001).message
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("python: ./evil\n", "may not say python"),
+        ("checkout: .\n", "may not say checkout"),
+        ("probes_dir: probes\n", "may not say probes_dir"),
+        ("cage: false\n", "may not say cage"),
+        ("tickets: ../tickets\n", "is not below"),
+        ("tickets: /tmp/tickets\n", "is not below"),
+        ("tickets: linked/tickets\n", "is not below"),
+    ],
+)
+def test_a_file_that_was_found_names_no_program_and_no_place_outside(folder: Path, text: str, told: str) -> None:
+    """It may have come with the checkout. The control: the same line in a file that the user names."""
+    (folder / "linked").symlink_to(folder.parent.parent)
+    (folder / "auditkit.yaml").write_text(text)
+    with pytest.raises(BadInputError, match=told) as refused:
+        read_config(folder / "auditkit.yaml")
+    assert "--config" in (refused.value.hint or "")
+    if "/tmp" not in text and "linked" not in text:
+        read_config(folder / "auditkit.yaml", is_named=True)
+
+
+def test_deep_nesting_ends(folder: Path) -> None:
+    assert "nested too deeply" in complaint(folder, "a: " + "[" * 5000 + "]" * 5000).message
+
+
+# Written files
+
+words = st.text(alphabet="abcxyz_", min_size=1, max_size=8)
+places = st.builds("{}.{}".format, words, words) | st.builds("my-{}/{}-2.py".format, words, words)
+blocks = st.builds("{}.py:{}#{}.2".format, words, words, words) | st.builds("{}.py:#{}".format, words, words)
+calls = blocks | st.builds("{}:{}".format, places, words) | st.builds("{}:{}.<locals>.{}".format, places, words, words)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+targets = st.builds(
+    Target,
+    call=calls,
+    name=words,
+    contract=st.none() | st.sampled_from(Contract),
+    takes=st.none() | st.sampled_from(Takes),
+    finish=st.none() | calls,
+    setup=st.none() | words,
+    arguments=st.dictionaries(words, values, max_size=3),
+    returns=st.dictionaries(words, words, max_size=3),
+    places=st.lists(st.builds("{}/{}.py:{} in {}".format, words, words, st.integers(1), words), max_size=2).map(tuple),
+)
+
+
+@given(
+    found=st.lists(targets, max_size=4, unique_by=lambda target: target.name),
+    sentences=st.lists(st.text(max_size=30), max_size=3),
+)
+def test_a_written_config_reads_back_the_same(
+    tmp_path_factory: pytest.TempPathFactory, found: list[Target], sentences: list[str]
+) -> None:
+    draft = ConfigDraft(
+        checkout="../code@v1",
+        python=".venv/bin/python",
+        import_roots=("src", "."),
+        tickets="tickets",
+        batch=7,
+        agent="pytorch",
+        targets=tuple(DraftTarget(target, tuple(sentences)) for target in found),
+        unfed=(UnfedCandidate("m:g", tuple(sentences)),),
+    )
+    folder = tmp_path_factory.mktemp("config")
+    config = read(folder, render_config(draft))
+    assert config.targets == tuple(found)
+    assert (config.import_roots, config.batch, config.agent) == (("src", "."), 7, "pytorch")
+    assert config.checkout == os.path.abspath(folder / "../code@v1")
+
+
+def test_a_written_config_says_what_was_inferred_and_what_could_not_be_fed() -> None:
+    text = render_config(
+        ConfigDraft(
+            targets=(DraftTarget(Target("m:f", name="f"), ("reads .grad at line 3",)),),
+            unfed=(UnfedCandidate("m:Trainer.norm", ("making a Trainer needs optimizer",)),),
+        )
+    )
+    assert "    # reads .grad at line 3\n" in text
+    assert "#   m:Trainer.norm\n#     making a Trainer needs optimizer\n" in text

@@ -1,0 +1,202 @@
+"""What a target says in the name of its worker: what is no message is none, and no word of it leads the host astray."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from auditkit.model.enums import Reason
+from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.run import ProbeResult
+from auditkit.probing.engine import fork_servers, protocol
+from auditkit.probing.engine.protocol import Failed, Idle, decode
+from auditkit.probing.source.statements import Sources
+from auditkit.worker.serve.messages import OF_JOB, OF_WORKER, Lines
+from tests.probing_helpers import GRAPHS, LAUNCHES, MUTATES, OVERFLOW, RETAINED, SYNCS, TARGETS, by_probe, run_probes
+
+GARBAGE = ("null", "5", "[1]", "{", "", "[" * 100_000, '{"type": "note", "text": "\xff"}', f'{{"type": {"9" * 5000}}}',
+           '{"type": "nonsense"}', '{"type": ["note"]}', '{"type": "note", "text": "cut')  # fmt: skip
+STRANGE: dict[str, tuple[dict[str, Any], ...]] = {
+    "hello": ({}, {"pid": "x", "python": "", "torch": "", "executable": "", "platform": "", "cuda": False}),
+    "loaded": ({"why": 5}, {"rung": None}, {"placeholders": [1]}),
+    "load_error": ({"reason": "made up", "message": "x"}, {"reason": "exit"}),
+    "ended": ({}, {"status": "x"}),
+    "start": ({}, {"job": ["x"]}),
+    "plan": ({"plan": {}}, {"plan": 5}, {"plan": {"feed": {"takes": 1, "setup": None}}}),
+    "measurement": (
+        {},
+        {"name": 1, "value": {}, "unit": []},
+        {"name": "norm", "value": [{}], "unit": "none"},
+        {"name": "norm", "value": 1, "unit": "none", "evidence": "sworn"},
+        {"name": "norm", "value": 1, "unit": "none", "case": {"dtype": {}}},
+    ),
+    "location": ({}, {"location": {"file": 5, "line": "x", "function": "", "folder": ""}}),
+    "note": ({}, {"text": None}),
+    "device": ({"name": 1},),
+    "took": ({"seconds": "long"},),
+    "not_applicable": ({"message": 5},),
+    "unavailable": ({"message": 5}, {"message": "x", "reason": "made up"}),
+    "failed": ({"reason": "made up", "message": "x"}, {"reason": "exit", "message": "x", "missing": "torch"}),
+    "end": ({}, {"output_bytes": 0, "reason": "made up"}),
+    "idle": (),
+    "checked": (),
+}
+HONEST: tuple[dict[str, Any], ...] = (
+    {"type": "measurement", "name": "norm", "value": "inf", "unit": "none", "case": {"dtype": "float32", "count": 5}},
+    {"type": "location", "location": None},
+    {"type": "end", "output_bytes": 0},
+    {"type": "unavailable", "message": "no", "reason": None},
+    {"type": "loaded", "why": ""},
+    {"type": "idle"},
+)
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_a_message_with_strange_fields_is_one_failure(kind: str) -> None:
+    """One test for each type of message: fields that are missing, of another type, or of no known value."""
+    for fields in STRANGE[kind]:
+        found = decode(json.dumps({"type": kind, **fields}).encode())
+        assert isinstance(found, Failed), (kind, fields)
+        assert found.reason is Reason.PROTOCOL
+        assert "sent a message that is none" in found.message
+
+
+@pytest.mark.parametrize("line", GARBAGE)
+def test_a_line_that_is_no_message_is_one_failure(line: str) -> None:
+    found = decode(line.encode("latin-1"))
+    assert isinstance(found, Failed)
+    assert found.reason is Reason.PROTOCOL
+
+
+@pytest.mark.parametrize("said", HONEST)
+def test_a_message_is_read_as_it_was_sent(said: dict[str, Any]) -> None:
+    found = msgspec.to_builtins(decode(json.dumps(said).encode()))
+    assert said == {name: found[name] for name in said}
+
+
+def test_host_and_worker_have_the_same_table() -> None:
+    """The names of all messages and of their fields; the control is that the tests above know every name, too."""
+    kinds = [kind.__struct_config__ for kind in get_args(protocol.Message)]
+    fields = {
+        config.tag: set(kind.__struct_fields__) for config, kind in zip(kinds, get_args(protocol.Message), strict=True)
+    }
+    table = {**OF_WORKER, **OF_JOB}
+    assert fields == {name: set(named) for name, named in table.items()}
+    assert set(STRANGE) == set(table)
+
+
+def test_a_line_without_end_is_cut_and_what_follows_it_is_read() -> None:
+    lines = Lines("token")
+    assert lines.feed(b"\ntoken " + b"x" * (3 << 20)) == []
+    (cut, idle) = lines.feed(b'x\nno token\ntoken {"type": "idle"}\n')
+    assert isinstance(decode(cut), Failed)
+    assert decode(idle) == Idle()
+
+
+def ask(folder: Path, said: list[Any], when: str = "call", token: bool = True, forever: bool = False) -> ProbeResult:
+    shutil.copy(TARGETS / "escapes" / "lies.py", folder)
+    lies = {"said": said, "when": when, "token": token, "forever": forever}
+    (folder / "lies.json").write_text(json.dumps(lies))
+    return by_probe(run_probes(folder, "lies:collect", [OVERFLOW], time_limit_s=20.0))[OVERFLOW]
+
+
+FORGED = {"type": "measurement", "name": "forged", "value": 1.0, "unit": "none", "case": {}}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("when", ["call", "import"])
+def test_garbage_is_one_error_that_says_so(tmp_path: Path, when: str) -> None:
+    """Without the token it is nothing, which is the control; with it no result of that worker is believed."""
+    assert ask(tmp_path, list(GARBAGE), when, token=False).outcome == "reproduced"
+    result = ask(tmp_path, list(GARBAGE), when)
+    assert (result.outcome, result.reason) == ("error", "protocol")
+
+
+@pytest.mark.process
+def test_only_who_finds_the_token_can_speak_for_the_worker(tmp_path: Path) -> None:
+    """The control is what is not held: a target can find it, in its own process."""
+    names = [
+        {each.name for each in ask(tmp_path, [FORGED], token=token).measurements} & {"forged"}
+        for token in (False, True)
+    ]
+    assert names == [set(), {"forged"}]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("way", ["above", "elsewhere", "by a link"])
+def test_no_file_outside_is_shown_as_the_place_of_a_finding(tmp_path: Path, way: str) -> None:
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    (tmp_path / "secret.py").write_text("KEY = 1\n")
+    (folder / "link.py").symlink_to(tmp_path / "secret.py")
+    file, base = {"above": ("../secret.py", ""), "elsewhere": ("secret.py", str(tmp_path))}.get(way, ("link.py", ""))
+    place = {"file": file, "line": 1, "function": "collect", "folder": base}
+    result = ask(folder, [{"type": "location", "location": place}])
+    assert result.outcome == "reproduced"
+    assert result.excerpt is None or "KEY" not in "".join(result.excerpt.lines)
+    if way != "by a link":  # whose place is in the checkout
+        assert result.location != Location(file, 1, "collect")
+    assert Sources(folder).unit(file, 1, base if way == "by a link" else "") is None
+
+
+@pytest.mark.process
+def test_a_flood_of_messages_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them was a sign of life, so that the silence that ends a worker never came."""
+    monkeypatch.setattr(fork_servers, "_MOST_RESULT_BYTES", 8 << 20)
+    result = ask(tmp_path, [], "import", forever=True)
+    assert (result.outcome, result.reason) == ("error", "timeout")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("where", ["call", "import"])
+def test_a_flood_of_output_ends(tmp_path: Path, where: str) -> None:
+    """8 MB are ignored, which is the control; 12 MB end the process."""
+    program = (
+        "import os\nflood = [b'x' * (1 << 20)] * {}\n{}\ndef norm(parameters):\n    {}\n"
+        "    return sum(p.grad.double().pow(2).sum().item() for p in parameters if p.grad is not None) ** 0.5\n"
+    )
+    prints = "while flood: os.write(1, flood.pop())"  # once in each process
+    found = {}
+    for megabytes in (8, 12):
+        lines = (prints, "pass") if where == "import" else ("", prints)
+        (tmp_path / f"floods{megabytes}.py").write_text(program.format(megabytes, *lines))
+        found[megabytes] = by_probe(run_probes(tmp_path, f"floods{megabytes}:norm", [OVERFLOW]))[OVERFLOW]
+    assert (found[8].outcome, found[12].outcome) == ("not_reproduced", "error")
+    assert "printed more than 10 MB" in found[12].message
+
+
+@pytest.mark.process
+def test_a_job_cannot_speak_for_its_worker(tmp_path: Path) -> None:
+    """It begins no other job and ends no worker; the control is a message of a job."""
+    assert ask(tmp_path, [{"type": "device", "name": "x"}]).outcome == "reproduced"
+    said = [{"type": "start", "job": "made up"}, {"type": "idle"}, {"type": "ended", "status": 0}]
+    result = ask(tmp_path, said)
+    assert (result.outcome, result.reason) == ("error", "protocol")
+
+
+@pytest.mark.process
+def test_a_target_that_replaces_torchs_functions_is_said_to(tmp_path: Path) -> None:
+    """What it puts back before it returns is not seen: nothing in its process can be held against it."""
+    shutil.copy(TARGETS / "escapes" / "patches.py", tmp_path)
+    notes = {
+        name: by_probe(run_probes(tmp_path, f"patches:{name}", [OVERFLOW]))[OVERFLOW].notes
+        for name in ("at_import", "in_the_call", "undone")
+    }
+    word = ": what is measured with them is its own word"
+    assert notes["at_import"] == notes["undone"] == (f"the target has replaced torch.isfinite{word}",)
+    assert notes["in_the_call"] == (f"the target has replaced torch.Tensor.isinf, torch.isfinite{word}",)
+
+
+@pytest.mark.process
+def test_an_honest_target_has_replaced_nothing(tmp_path: Path) -> None:
+    """With every instrument of ours at work, the compiler and the simulated device among them."""
+    shutil.copy(TARGETS / "escapes" / "lies.py", tmp_path)
+    (tmp_path / "lies.json").write_text(json.dumps({"said": [], "when": "", "token": False}))
+    run = run_probes(tmp_path, "lies:collect", [OVERFLOW, SYNCS, LAUNCHES, MUTATES, RETAINED, GRAPHS])
+    assert len(run.results) == 6
+    assert [note for result in run.results for note in result.notes if "replaced" in note] == []

@@ -1,0 +1,308 @@
+"""Whatever a target does to its process, every probe gets its own answer, and nothing is left running."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.enums import Contract, Evidence, Outcome, Reason
+from auditkit.model.runs.target import Target
+from auditkit.probing.engine import fork_servers
+from auditkit.probing.engine.results import TargetRun
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.engine.trials import try_candidates
+from auditkit.probing.find.candidates import Candidate
+from tests.probing_helpers import (
+    HEALTH,
+    OVERFLOW,
+    SYNCS,
+    TARGETS,
+    UNDERFLOW,
+    by_probe,
+    is_alive,
+    outcomes,
+    processes_started_with,
+    run_probes,
+)
+
+pytestmark = pytest.mark.process
+
+CHECKOUT = TARGETS / "misbehaving"
+LAYOUTS = CHECKOUT.parent / "layouts"
+# Two seconds are enough for every probe asked here, and a hanging one is found soon.
+LIMIT_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A name in the environment of all that this file starts; at its end not even a server is left."""
+    folder = tmp_path_factory.mktemp("temporary")
+    yield folder
+    fork_servers.end_servers()
+    assert processes_started_with(folder) == []
+
+
+def left_running(temporary: Path) -> set[int]:
+    """Processes that this file started, but for the servers, which wait for the next worker."""
+    return set(processes_started_with(temporary)) - set(pids_of_servers())
+
+
+def pids_of_servers() -> list[int]:
+    return [each._process.pid for each in fork_servers._SERVERS.values() if each._process is not None]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process of a worker's family outlives the run, under any end of it."""
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # Python keeps the first folder that it found
+    yield
+    assert left_running(temporary) == set()
+
+
+def test_a_process_that_is_left_running_would_be_seen(temporary: Path) -> None:
+    """The control of the fixture above."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"x")
+        process.stdout.read(1)  # a process that has only begun has no environment yet
+        assert left_running(temporary) == {process.pid}
+        process.kill()
+
+
+def ask(name: str, *probes: str, **setting: object):
+    target = name if ":" in name else f"norms:{name}"
+    return run_probes(CHECKOUT, target, probes or (OVERFLOW, HEALTH), time_limit_s=LIMIT_S, **setting)
+
+
+@functools.cache
+def sound() -> TargetRun:
+    """The control of this file: the same checkout, probes and limit, and a target that behaves."""
+    return ask("sound")
+
+
+def test_a_sound_target_answers() -> None:
+    assert outcomes(sound()) == {OVERFLOW: "not_reproduced", HEALTH: "not_reproduced"}
+
+
+def test_an_overflowing_target_is_reproduced() -> None:
+    assert outcomes(ask("overflowing")) == {OVERFLOW: "reproduced", HEALTH: "not_reproduced"}
+
+
+@pytest.mark.parametrize(
+    ("function", "reason", "message"),
+    [
+        ("crashes_on_large", Reason.CRASH, "the process died of SIGSEGV: a crash in native code"),
+        ("hangs_on_large", Reason.TIMEOUT, "no answer within 2 s; the process and all it started were ended"),
+        ("stops_itself", Reason.TIMEOUT, "no answer within 2 s; the process and all it started were ended"),
+        ("prints_for_ever", Reason.PROTOCOL, "it printed more than 10 MB; the process and all it started were ended"),
+        ("exits_on_large", Reason.EXIT, "the target ended the process itself with status 0 (sys.exit or os._exit)"),
+        ("leaves_by_sys_exit", Reason.EXIT, "the target ended the process itself with status 0 (sys.exit or os._exit)"),
+        (
+            "closes_results_then_prints",
+            Reason.EXIT,
+            "the target ended the process itself with status 3 (sys.exit or os._exit)",
+        ),
+    ],
+)
+def test_losing_one_probes_process_costs_that_probe_alone(function: str, reason: Reason, message: str) -> None:
+    """The target misbehaves on gradients of 1e20 only: the other probe of it still answers."""
+    results = by_probe(ask(function))
+    lost = results[OVERFLOW]
+    assert (lost.outcome, lost.reason, lost.message) == (Outcome.ERROR, reason, message)
+    assert results[HEALTH].outcome is Outcome.NOT_REPRODUCED
+
+
+def test_a_target_that_raises_on_valid_gradients_overflows() -> None:
+    """Raising on finite gradients is an answer: the norm breaks there."""
+    assert outcomes(ask("raises_on_large")) == {OVERFLOW: "reproduced", HEALTH: "not_reproduced"}
+
+
+@pytest.mark.parametrize(
+    ("function", "reason", "said"),
+    [
+        ("crashes", Reason.CRASH, "SIGSEGV"),
+        ("exits_at_once", Reason.EXIT, "status 0"),
+        ("out_of_memory", Reason.NO_MEMORY, "out of memory: no space for the histogram"),
+        ("returns_text", Reason.CANNOT_READ, "holds no single number"),
+        ("needs_more", Reason.CANNOT_FEED, "tokenizer: no value is known: give --argument tokenizer=VALUE"),
+    ],
+)
+def test_a_target_without_an_answer_is_an_error_that_says_why(function: str, reason: Reason, said: str) -> None:
+    """Never a pass, and the message names what happened; every requested probe says so. One of each reason."""
+    for result in ask(function).results:
+        assert (result.outcome, result.reason) == (Outcome.ERROR, reason)
+        assert said in result.message
+
+
+def test_a_wrong_returns_field_is_named_with_the_nearest_one() -> None:
+    target = Target("norms:returns_fields", returns={"norm": "grad_norm"})
+    result = run_probes(CHECKOUT, target, [OVERFLOW], time_limit_s=LIMIT_S).results[0]
+    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.CANNOT_READ)
+    assert "its answer has no field 'grad_norm' for norm; it has: gradient_norm" in result.message
+
+
+@pytest.mark.parametrize(
+    ("call", "reason", "said"),
+    [
+        ("needs_package:norm", Reason.PLACEHOLDER, f"{sys.executable} -m pip install a_package_that_nobody_has"),
+        ("exits_at_import:norm", Reason.EXIT, "(its last output: licence not found, leaving"),
+        ("crashes_at_import:norm", Reason.CRASH, "importing crashes_at_import: the process died of SIGSEGV"),
+        ("hangs_at_import:norm", Reason.TIMEOUT, "importing hangs_at_import: no answer within 2 s"),
+        ("norms:NotAFunction", Reason.CANNOT_FEED, "is a class: name one of its methods"),
+    ],
+)
+def test_a_target_that_cannot_be_loaded_says_what_happened(call: str, reason: Reason, said: str) -> None:
+    """One of each reason, and of each way to lose the worker."""
+    result = ask(call, OVERFLOW).results[0]
+    assert (result.outcome, result.reason) == (Outcome.ERROR, reason)
+    assert said in result.message
+
+
+# What a target is told that has no plan, and why: other words for the reasons above.
+TOLD = {
+    "norms:allocates_too_much": (Reason.NO_MEMORY, "can't allocate memory"),
+    "norms:returns_none": (Reason.CANNOT_FEED, "it returns None"),
+    "norms:returns_nothing_numeric": (Reason.CANNOT_READ, "its answer (mapping) holds no single number"),
+    "norms:takes_nothing": (Reason.CANNOT_FEED, "it takes no gradients"),
+    "raises_at_import:norm": (Reason.IMPORT_ERROR, "raises RuntimeError: the config file is missing"),
+    "sys_exits_at_import:norm": (Reason.IMPORT_ERROR, "exits with 'usage: train.py CONFIG'"),
+    "broken_syntax:norm": (Reason.IMPORT_ERROR, "raises SyntaxError"),
+    "no_such_module:norm": (Reason.IMPORT_ERROR, "no module named 'no_such_module' under"),
+    "norms:soun": (Reason.IMPORT_ERROR, "norms has no 'soun' (did you mean sound"),
+    "norms:FORGED": (Reason.CANNOT_FEED, "is not callable"),
+}
+
+
+def test_each_target_without_a_plan_is_told_why() -> None:
+    """All in one worker, each in a child of its own: starting a worker takes 3 s."""
+    candidates = [Candidate(call, "", 1, Contract.GRAD_NORM) for call in TOLD]
+    setting = Setting(CHECKOUT, sys.executable, (CHECKOUT,), time_limit_s=20.0)
+    told = {trial.candidate.call: (trial.reason, trial.message) for trial in try_candidates(candidates, setting)}
+    assert {call: reason for call, (reason, _) in told.items()} == {call: reason for call, (reason, _) in TOLD.items()}
+    assert [call for call, (_, said) in TOLD.items() if said not in told[call][1]] == []
+
+
+@pytest.mark.parametrize("function", ["prints_megabytes", "writes_to_every_descriptor"])
+def test_what_a_target_prints_is_never_a_message(function: str) -> None:
+    """Megabytes, broken text and lines that look like our own messages, on every descriptor it finds."""
+    run = ask(function)
+    assert outcomes(run) == outcomes(sound())
+    assert values_of(run) == values_of(sound())
+    assert any("bytes, ignored" in note for note in run.results[0].notes)
+
+
+def values_of(run: object) -> list[tuple[str, str]]:
+    return [(m.name, str(m.value)) for result in run.results for m in result.measurements]  # type: ignore[attr-defined]
+
+
+def test_a_target_that_closes_our_descriptor_costs_that_probe_alone() -> None:
+    results = by_probe(ask("closes_every_descriptor"))
+    assert (results[OVERFLOW].outcome, results[OVERFLOW].reason) == (Outcome.ERROR, Reason.EXIT)
+    assert results[HEALTH].outcome is Outcome.NOT_REPRODUCED
+
+
+def test_an_orphan_that_holds_our_pipes_does_not_look_like_a_time_out(tmp_path: Path) -> None:
+    """The finished child is finished although another process keeps its output open, and that one is ended."""
+    mark = tmp_path / "orphan"
+    target = Target("norms:leaves_an_orphan", arguments={"mark": str(mark)})
+    started = time.monotonic()
+    run = run_probes(CHECKOUT, target, [OVERFLOW, HEALTH], time_limit_s=60.0)
+    assert outcomes(run) == {OVERFLOW: "not_reproduced", HEALTH: "not_reproduced"}
+    assert time.monotonic() - started < 30.0
+    orphans = [int(line) for line in mark.read_text().split()]
+    assert [is_alive(pid) for pid in orphans] == [False]
+
+
+def test_an_orphan_of_the_import_is_ended_too(temporary: Path) -> None:
+    result = ask("orphan_at_import:norm", OVERFLOW).results[0]
+    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.EXIT)
+    orphans = (temporary / "orphan-of-import").read_text().split()
+    assert [pid for pid in orphans if is_alive(int(pid))] == []
+    assert len(orphans) == 3, "each way that runs the module starts one"
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("starts_thread:norm", "importing the target started threads"),
+        ("starts_pool:norm", "importing the target started native threads (an OpenMP pool)"),
+    ],
+)
+def test_threads_started_at_import_mean_a_fresh_process_for_each_probe(call: str, why: str) -> None:
+    """They do not survive a fork: each probe imports the target itself, and the run says so."""
+    run = run_probes(CHECKOUT, call, [OVERFLOW, UNDERFLOW, HEALTH], time_limit_s=20.0)
+    assert run.notes == [f"{why}; each probe ran in a fresh process"]
+    assert set(outcomes(run).values()) == {"not_reproduced"}
+
+
+def test_a_crash_in_a_fresh_process_costs_that_probe_alone() -> None:
+    results = by_probe(run_probes(CHECKOUT, "starts_thread:crashes_on_large", [OVERFLOW, HEALTH], time_limit_s=20.0))
+    assert results[OVERFLOW].reason is Reason.CRASH
+    assert results[HEALTH].outcome is Outcome.NOT_REPRODUCED
+
+
+def test_an_interpreter_without_torch_is_named(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    interpreter = str(tmp_path / "bare" / "bin" / "python")
+    result = ask("sound", OVERFLOW, interpreter=interpreter).results[0]
+    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.NO_TORCH)
+    assert f"{interpreter} has no torch" in result.message
+
+
+def test_an_interpreter_that_is_none_is_named(tmp_path: Path) -> None:
+    """Missing, not executable, or another program altogether."""
+    text = tmp_path / "text"
+    text.write_text("not a program")
+    for path in (tmp_path / "missing", text, Path("/bin/true")):
+        result = ask("sound", OVERFLOW, interpreter=str(path)).results[0]
+        assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.NO_INTERPRETER)
+        assert str(path) in result.message
+
+
+def test_a_cancelled_run_ends_at_once() -> None:
+    """`cancelled` is what Ctrl-C sets: the worker and its children are gone when the run returns."""
+    import threading
+
+    cancelled = threading.Event()
+    threading.Timer(4.0, cancelled.set).start()
+    started = time.monotonic()
+    run_probes(CHECKOUT, "norms:hangs_on_large", [OVERFLOW], time_limit_s=60.0, cancelled=cancelled)
+    assert time.monotonic() - started < 10.0
+
+
+def test_a_server_that_was_killed_is_started_again() -> None:
+    """The control: a worker of the first server has answered."""
+    assert outcomes(ask("sound", HEALTH)) == {HEALTH: "not_reproduced"}
+    for pid in pids_of_servers():
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(0.2)  # its end of the channel is closed
+    assert outcomes(ask("sound", HEALTH)) == {HEALTH: "not_reproduced"}
+
+
+def test_code_that_the_simulated_device_breaks_is_counted_on_the_cpu_and_says_so() -> None:
+    result = run_probes(CHECKOUT, "norms:refuses_devices", [SYNCS], time_limit_s=20.0).results[0]
+    assert (result.outcome, result.device, result.law) == (Outcome.NOT_REPRODUCED, "cpu", "1")
+    assert {result.evidence, *(each.evidence for each in result.measurements)} == {Evidence.SIMULATED}
+    assert result.notes == (
+        "the simulated device failed (the target raises NotImplementedError: no kernel for cuda); "
+        "counted on plain CPU tensors instead",
+    )
+
+
+def test_code_that_crashes_on_the_simulated_device_is_counted_on_the_cpu() -> None:
+    """It reads a storage that a simulated tensor does not have."""
+    result = run_probes(LAYOUTS, "defective:reads_storage", [SYNCS], time_limit_s=20.0).results[0]
+    assert (result.outcome, result.device, result.law) == (Outcome.REPRODUCED, "cpu", "n")
+    assert result.evidence is Evidence.SIMULATED
+    assert result.notes[0].startswith("the simulated device failed (the process died of SIGSEGV")

@@ -1,0 +1,541 @@
+"""Blocks: what is found where no function can be called, as which function it is asked, and what is left alone."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from auditkit.model.enums import Contract, Takes
+from auditkit.probing.find.blocks.blocks import Block, blocks_of
+from auditkit.probing.find.candidates import Candidate
+from auditkit.probing.find.search import discover
+from auditkit.probing.source.modules import Module, parse_module
+
+
+def blocks(body: str, inside: str = "def main(self, args, model, optimizer, writer, total):") -> list[Block]:
+    """The blocks of a function with that body; of the body itself where nothing is around it."""
+    indented = textwrap.indent(textwrap.dedent(body).strip("\n"), "    " if inside else "")
+    return blocks_in("\n".join(filter(None, ["import torch", inside, indented])))
+
+
+def blocks_in(source: str) -> list[Block]:
+    module = parse_module(Path("/checkout/train.py"), source.encode(), Path("/checkout"), "train")
+    assert isinstance(module, Module)
+    return [each for each in blocks_of(module) if not each.trains]
+
+
+def the_block(body: str, inside: str = "def main(self, args, model, optimizer, writer, total):") -> Block:
+    (found,) = blocks(body, inside)
+    return found
+
+
+def as_text(block: Block) -> str:
+    return ast.unparse(block.node)
+
+
+def span(block: Block) -> tuple[int, int | None]:
+    """The first and the last line of the statements, of which the first two lines are an import and a `def`."""
+    return block.statements[0].lineno, block.statements[-1].end_lineno
+
+
+NORM = """\
+total_norm = 0.0
+for p in model.parameters():
+    if p.grad is not None:
+        param_norm = p.grad.data.norm(2)
+        total_norm += param_norm.item() ** 2
+total_norm = total_norm ** 0.5
+"""
+LOOP = f"""
+for batch in args.batches:
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+{textwrap.indent(NORM, "    ")}    print(total_norm)
+    optimizer.step()
+"""
+
+
+def test_a_norm_in_the_middle_of_a_training_loop() -> None:
+    """From the accumulator's start to its root; the loop that trains stays outside."""
+    block = the_block(LOOP)
+    assert block.call == "train.py:main#total_norm"
+    assert span(block) == (6, 11)
+    assert as_text(block) == "def total_norm(model):\n" + textwrap.indent(NORM + "return total_norm", "    ")
+
+
+def test_a_block_of_a_script_has_no_function_in_its_name() -> None:
+    """What a script makes while it runs is given to the block; its imports and functions are the file's."""
+    source = """\
+import torch
+EPS = 1e-6
+def root(x):
+    return x ** 0.5
+model = torch.nn.Linear(2, 2)
+for step in range(3):
+    model(torch.ones(1, 2)).sum().backward()
+    squares = [p.grad.pow(2).sum() for p in model.parameters()]
+    grad_norm = root(sum(squares) + EPS)
+"""
+    (block,) = blocks_in(source)
+    assert (block.call, block.names) == ("train.py:#squares", ())
+    (block,) = blocks_in(source.replace("root(sum(squares) + EPS)", "torch.stack(squares).sum().sqrt()"))
+    assert (block.call, block.names) == ("train.py:#grad_norm", ("torch",))
+    assert [item.arg for item in block.parameters] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "inputs", "answer"),
+    [
+        ("norms = [p.grad.norm() for p in model.parameters()]", "norms", ["model"], "norms"),
+        (
+            "if any(torch.isnan(p.grad).any() for p in model.parameters()):\n    return",
+            "isnan",
+            ["model"],
+            "recorded_isnan_",
+        ),
+        (
+            "assert all(torch.isfinite(p.grad).all() for p in model.parameters()), 'not finite'",
+            "isfinite",
+            ["model"],
+            "recorded_isfinite_",
+        ),
+        (
+            "for n, p in model.named_parameters():\n"
+            "    if args.verbose:\n"
+            "        writer.add_scalar(n, p.grad.norm().item())",
+            "norm",
+            ["model"],
+            "recorded_norms_",
+        ),
+        (
+            "writer.log({'grad/norm': torch.stack([p.grad.norm() for p in model.parameters()]).norm()})",
+            "grad_norm",
+            ["model"],
+            "recorded_grad_norm_",
+        ),
+        ("print(f'{next(model.parameters()).grad.norm():.3f}')", "norm", ["model"], "recorded_norm_"),
+        (
+            "history = writer.history\nhistory['grad_norm'] = max(p.grad.abs().max() for p in model.parameters())",
+            "grad_norm",
+            ["model"],
+            "recorded_grad_norm_",
+        ),
+        ("self.norm = torch.stack([p.grad.norm() for p in self.params]).norm()", "norm", ["self"], "recorded_norm_"),
+        (
+            "found = False\n"
+            "for p in model.parameters():\n"
+            "    if not torch.isfinite(p.grad).all():\n"
+            "        found = True\n"
+            "        break\n"
+            "if found:\n"
+            "    return",
+            "found",
+            ["model"],
+            "found",
+        ),
+    ],
+)
+def test_what_is_found_is_named_by_what_it_computes(body: str, name: str, inputs: list[str], answer: str) -> None:
+    block = the_block(body)
+    assert (block.qualified_name, [item.arg for item in block.parameters]) == (f"main#{name}", inputs)
+    last = block.node.body[-1]
+    assert isinstance(last, ast.Return)
+    assert last.value is not None
+    assert ast.unparse(last.value) == answer
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs"),
+    [
+        ("for p in model.parameters():\n    p.grad.data.clamp_(-1, 1)", ["model"]),
+        ("for p in model.parameters():\n    p.grad = torch.clamp(p.grad, -args.clip, args.clip)", ["model", "args"]),
+        ("for p in model.parameters():\n    torch.nan_to_num(p.grad, out=p.grad)\n    p.grad.nan_to_num_()", ["model"]),
+        (
+            "clip_coef = args.clip / (total + 1e-6)\n"
+            "if clip_coef < 1:\n"
+            "    for group in optimizer.param_groups:\n"
+            "        for p in group['params']:\n"
+            "            p.grad *= clip_coef",
+            ["args", "total", "optimizer"],
+        ),
+    ],
+)
+def test_a_clip_answers_with_what_it_leaves_in_the_gradients(body: str, inputs: list[str]) -> None:
+    block = the_block(body)
+    assert block.qualified_name == "main#clip_grad"
+    assert sorted(item.arg for item in block.parameters) == sorted(inputs)
+    assert not isinstance(block.node.body[-1], ast.Return)
+
+
+def test_a_norm_and_the_clip_by_it_are_one_block() -> None:
+    block = the_block(
+        """
+        norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
+        scale = args.clip / (norm + 1e-6)
+        print(norm)
+        if scale < 1:
+            for p in model.parameters():
+                p.grad.mul_(scale)
+        writer.add_scalar("norm", norm)
+        """
+    )
+    assert block.qualified_name == "main#norm"
+    assert span(block) == (3, 8)
+    assert as_text(block).endswith("p.grad.mul_(scale)\n    return norm")
+    assert "print" not in as_text(block)
+
+
+def test_a_raise_stays_and_what_skips_a_turn_of_the_training_loop_does_not() -> None:
+    check = "if torch.stack([torch.isnan(p.grad).any() for p in model.parameters()]).any():\n    "
+    assert "raise ValueError" in as_text(the_block(f"{check}raise ValueError('nan')"))
+    loop = textwrap.indent(f"{check}continue\noptimizer.step()", "    ")
+    skipping = the_block(f"for batch in args.batches:\n{loop}")
+    assert "continue" not in as_text(skipping)
+    assert as_text(skipping).endswith("else False\n    return recorded_isnan_")
+
+
+@pytest.mark.parametrize(
+    ("test", "kept"),
+    [
+        ("p.grad is not None and torch.isnan(p.grad).any()", "p.grad is not None and torch.isnan(p.grad).any()"),
+        ("p.grad is None or torch.isnan(p.grad).any()", "p.grad is None or torch.isnan(p.grad).any()"),
+        ("args.debug and p.requires_grad and p.grad.isnan().any()", "p.requires_grad and p.grad.isnan().any()"),
+        ("torch.isnan(args.loss) or torch.isnan(p.grad).any()", "torch.isnan(p.grad).any()"),
+    ],
+)
+def test_a_check_keeps_its_guard_and_not_when_to_check(test: str, kept: str) -> None:
+    block = the_block(f"for p in model.parameters():\n    if {test}:\n        print('nan')")
+    assert f"append(True if {kept} else False)" in as_text(block)
+    assert [item.arg for item in block.parameters] == ["model"]
+
+
+FLAG = """\
+bad = {start}
+{between}for p in model.parameters():
+    if torch.isnan(p.grad).any():
+        bad = {start} | True
+if bad:
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("between", ["", "model(args.batch).backward()\n"])
+def test_a_flag_that_a_loop_sets_under_a_condition_keeps_its_start(between: str) -> None:
+    """Run the block on finite gradients, of which no statement sets the flag."""
+    block = the_block(FLAG.format(start="False", between=between))
+    assert [item.arg for item in block.parameters] == ["model"]
+    names: dict[str, Any] = {"torch": torch}
+    exec(as_text(block), names)
+    model = torch.nn.Linear(2, 1)
+    model(torch.ones(1, 2)).sum().backward()
+    assert names["bad"](model) is False
+    model(torch.full((1, 2), torch.nan)).sum().backward()
+    assert names["bad"](model) is True
+
+
+def test_a_flag_on_the_device_keeps_its_start() -> None:
+    block = the_block(FLAG.format(start="torch.zeros((), dtype=torch.bool)", between=""))
+    assert "bad = torch.zeros((), dtype=torch.bool)" in ast.unparse(block.statements[0])
+    assert block.statements[0].lineno == 3
+
+
+def test_a_name_that_is_set_in_any_case_does_not_bring_an_earlier_value() -> None:
+    block = the_block("norm = None\nnorm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()")
+    assert "None" not in as_text(block)
+
+
+def test_a_check_of_one_parameter_keeps_its_guard() -> None:
+    test = "model.weight.grad is not None and torch.isnan(next(model.parameters()).grad).any()"
+    assert f"True if {test} else" not in as_text(the_block(f"if {test}:\n    print('nan')"))
+    test = "next(model.parameters()).grad is not None and torch.isnan(next(model.parameters()).grad).any()"
+    assert f"True if {test} else" in as_text(the_block(f"if {test}:\n    print('nan')"))
+
+
+def test_a_check_keeps_the_guard_of_a_name_that_the_loop_sets() -> None:
+    """Skip a missing gradient under whichever name the loop reads it."""
+    block = the_block(
+        """
+        for p in model.parameters():
+            g = p.grad
+            if g is not None:
+                if torch.isnan(g).any():
+                    print("nan")
+        """
+    )
+    assert "if g is not None:" in as_text(block)
+
+
+def test_a_check_and_the_clip_behind_it_are_two_blocks() -> None:
+    found = blocks(
+        """
+        for batch in args.batches:
+            if any(torch.isnan(p.grad).any() for p in model.parameters()):
+                continue
+            for p in model.parameters():
+                p.grad.clamp_(-1, 1)
+        """
+    )
+    assert [block.qualified_name for block in found] == ["main#isnan", "main#clip_grad"]
+    assert "continue" not in "".join(map(as_text, found))
+
+
+def test_what_ranks_add_up_belongs_to_the_norm() -> None:
+    """Without it the root would be left out, and the answer be a square."""
+    block = the_block(
+        """
+        total = 0.0
+        for p in model.parameters():
+            total += p.grad.pow(2).sum()
+        if args.world_size > 1:
+            torch.distributed.all_reduce(total)
+        print(total)
+        total = total.sqrt()
+        """
+    )
+    assert span(block) == (3, 9)
+
+
+def test_what_goes_on_with_another_blocks_norm_belongs_to_neither() -> None:
+    """Else the second one would be handed the first one's norm as if that were a gradient."""
+    found = blocks(
+        """
+        grad = self.flatten_grads()
+        self.buffer += grad
+        grads = self.buffer
+        self.buffer = None
+        big = torch.square(torch.norm(grads.float()))
+        small = torch.square(torch.norm(grad.float()))
+        if args.offload:
+            big = big.to(args.device)
+            small = small.to(args.device)
+        torch.distributed.all_reduce(big)
+        torch.distributed.all_reduce(small)
+        print(big, small)
+        """
+    )
+    assert [(block.node.name, block.node.lineno, block.node.end_lineno) for block in found] == [
+        ("big", 7, 7),
+        ("small", 8, 8),
+    ]
+
+
+def test_a_check_that_reads_what_a_norm_read_stands_beside_it() -> None:
+    found = blocks(
+        """
+        grads = [p.grad for p in model.parameters()]
+        norm = torch.stack([g.norm() for g in grads]).norm()
+        if args.debug and any(torch.isnan(g).any() for g in grads):
+            return
+        print(norm)
+        """
+    )
+    assert [(block.qualified_name, len(block.parameters)) for block in found] == [("main#norm", 1), ("main#isnan", 1)]
+    assert "args.debug" not in as_text(found[1])
+
+
+def test_statistics_that_are_read_behind_come_as_a_mapping() -> None:
+    block = the_block(
+        """
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        norm = torch.stack([g.norm() for g in grads]).norm()
+        nan_count = sum(torch.isnan(g).sum() for g in grads)
+        writer.log(norm, nan_count)
+        """
+    )
+    assert block.qualified_name == "main#nan_count"
+    assert as_text(block).endswith("return {'norm': norm, 'nan_count': nan_count}")
+
+
+def test_constants_and_imports_of_the_function_come_with_the_block() -> None:
+    block = the_block(
+        """
+        import math
+        norm_type = 2.0
+        model.train()
+        total = math.sqrt(sum(float(p.grad.norm(norm_type)) ** 2 for p in model.parameters()))
+        """
+    )
+    assert as_text(block).splitlines()[1:3] == ["    import math", "    norm_type = 2.0"]
+    assert [item.arg for item in block.parameters] == ["model"]
+    assert span(block) == (6, 6)
+
+
+def test_a_list_of_parameters_made_elsewhere_comes_with_the_block() -> None:
+    """So that the block is given what holds them, and not a list that nobody knows."""
+    block = the_block(
+        """
+        trained = [p for p in model.parameters() if p.requires_grad]
+        loss = model(args.batch).sum()
+        loss.backward()
+        norm = torch.stack([p.grad.norm() for p in trained]).norm()
+        """
+    )
+    assert [item.arg for item in block.parameters] == ["model"]
+    assert as_text(block).splitlines()[1] == "    trained = [p for p in model.parameters() if p.requires_grad]"
+    assert span(block) == (6, 6)
+
+
+def test_a_second_block_of_one_name_is_counted() -> None:
+    line = "print(sum(p.grad.norm() for p in model.parameters()))\nmodel.train()\n"
+    assert [block.qualified_name for block in blocks(line * 2)] == ["main#norm", "main#norm.2"]
+
+
+def test_nested_functions_and_methods_have_their_names() -> None:
+    source = """\
+import torch
+class Trainer:
+    def train_step(self, batch):
+        def closure():
+            self.loss(batch).backward()
+            self.logger.log(norm=sum(p.grad.norm() for p in self.model.parameters()))
+        self.optimizer.step(closure)
+"""
+    (block,) = blocks_in(source)
+    assert block.call == "train.py:Trainer.train_step.closure#norm"
+    assert [item.arg for item in block.parameters] == ["self"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for p in model.parameters():\n    p.data.add_(p.grad / p.grad.norm(), alpha=-0.1)",
+        "for p in model.parameters():\n    state = optimizer.state[p]\n    state['norm'] = p.grad.norm()",
+        "for p in model.parameters():\n    p.grad /= args.world_size",
+        "for p in model.parameters():\n    p.grad = p.grad - p.grad.mean()",
+        "for p in model.parameters():\n    dist.all_reduce(p.grad)",
+        "for p in model.parameters():\n    if p.grad is None:\n        print('no gradient')",
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nprint(norm)",
+        "norm = compute_grad_norm(model)\nprint(norm ** 0.5)",
+        "x = args.x\nx.grad.norm()\nprint(x.grad.abs().max())",
+        "for a in args.inputs:\n    print(a.grad.norm())",
+        "for p, q in zip(model.parameters(), other.parameters()):\n    print((p.grad - q.grad).abs().max())",
+        "grads = torch.autograd.grad(model(args.x), args.x)\nprint(grads[0].norm())",
+        "for p in model.parameters():\n    yield p.grad.norm()",
+        "total = await gather(p.grad.norm() for p in model.parameters())",
+    ],
+)
+def test_what_is_no_block(body: str) -> None:
+    """Update rules, averages, calls of functions, gradients of inputs, comparisons, and what hands control away."""
+    inside = "async def main(args, model, optimizer):" if "await" in body else "def main(args, model, optimizer):"
+    assert blocks(body, inside) == []
+
+
+def test_figures_of_one_tensor_in_an_optimizers_step_are_no_block() -> None:
+    inside = "def step(self, closure=None):"
+    body = "grads = [p.grad for p in self.params]\n{} = [g.abs().max() for g in grads]\nself.v = {}"
+    assert blocks(body.format("v_16", "v_16"), inside) == []
+    assert the_block(body.format("max_norms", "max_norms"), inside).qualified_name == "step#max_norms"
+
+
+def found(folder: Path, source: str) -> dict[str, Candidate]:
+    (folder / "train.py").write_text(source)
+    return {candidate.call: candidate for candidate in discover(folder).candidates}
+
+
+def test_discovery_lists_blocks_beside_functions_and_none_inside_one(tmp_path: Path) -> None:
+    """A function that returns its norm is asked whole; one that trains is asked for its step and its block."""
+    body = textwrap.indent(textwrap.dedent(LOOP).strip("\n"), "    ")
+    whole = "def grad_norm(model):\n    return sum(p.grad.norm() for p in model.parameters())\n"
+    candidates = found(tmp_path, f"import torch\n{whole}def main(args, model, optimizer):\n{body}\n")
+    assert sorted(candidates) == ["train.py:main#total_norm", "train:grad_norm", "train:main"]
+    assert candidates["train:main"].contract_guess is Contract.TRAIN_STEP
+    block = candidates["train.py:main#total_norm"]
+    assert (block.file, block.line, block.contract_guess) == ("train.py", 8, Contract.GRAD_NORM)
+    assert block.takes_guesses[0] is Takes.MODULE
+    assert block.obstacles == ()
+    assert block.evidence == ("lines 8 to 13 of main, which is no function that can be called",)
+
+
+@pytest.mark.parametrize(
+    ("body", "contract"),
+    [
+        ("isnan = any(torch.isnan(p.grad).any() for p in model.parameters())\n    return isnan", Contract.GRAD_STATS),
+        ("print(next(model.parameters()).grad.norm())", Contract.GRAD_STATS),
+        ("norms = []\n    for p in model.parameters():\n        norms.append(p.grad.norm())\n    print(norms)",
+         Contract.GRAD_STATS),
+        ("print(max(p.grad.norm() for p in model.parameters()))", Contract.GRAD_NORM),
+    ],
+)  # fmt: skip
+def test_flags_lists_and_figures_of_one_parameter_are_no_norm(body: str, contract: Contract, tmp_path: Path) -> None:
+    loss = "    model(batch).sum().backward()\n"
+    (item,) = found(tmp_path, f"import torch\ndef main(model, batch):\n{loss}    {body}\n").values()
+    assert item.contract_guess == contract
+
+
+HANDED_ON = {
+    "norms are joined": """
+        total_norm = get_global_norm(norm_list=norm_groups)
+        timers.stop()
+        self.unscale_and_clip_grads(flat_grad, total_norm)
+        """,
+    "one norm, several clips": """
+        grad_norm = self.get_grad_norm()
+        for optimizer in self.optimizers:
+            clip_grads(optimizer.get_parameters(), total_norm=grad_norm)
+        """,
+    "the step is between the clips": """
+        norm_groups = self.get_norm_groups()
+        grad_norm = torch.linalg.vector_norm(torch.stack(norm_groups))
+        for group in self.groups:
+            self.clip_grads(group, grad_norm)
+            self.optimizer_step(group)
+        """,
+    "a check decides": """
+        grad_norm, other = self.compute_norms()
+        if check_overflow(grad_norm):
+            return False
+        """,
+    "a hook adds up flags": "self.overflow_counter += chunk.grad.has_inf_or_nan",
+}
+ANSWERS = ["total_norm", "grad_norm", "grad_norm", "recorded_check_overflow_", "self.overflow_counter"]
+
+
+@pytest.mark.parametrize(("pattern", "answer"), list(zip(HANDED_ON, ANSWERS, strict=True)))
+def test_a_norm_that_a_step_hands_on_is_a_block(pattern: str, answer: str) -> None:
+    block = the_block(HANDED_ON[pattern], "def step(self, norm_groups, flat_grad, timers, chunk):")
+    assert block.outputs == (answer,)
+
+
+def test_a_clip_by_a_norm_that_is_handed_on_is_no_report_of_it() -> None:
+    block = the_block(HANDED_ON["norms are joined"], "def step(self, norm_groups, flat_grad, timers, chunk):")
+    assert "self.unscale_and_clip_grads(flat_grad, total_norm)" in as_text(block)
+
+
+@pytest.mark.parametrize(
+    ("test", "kept"),
+    [
+        ("grad_norm is not None and check_overflow(grad_norm)", "grad_norm is not None and check_overflow(grad_norm)"),
+        ("grad_norm is None or check_overflow(grad_norm)", "grad_norm is None or check_overflow(grad_norm)"),
+        ("self.checks and check_overflow(grad_norm)", "check_overflow(grad_norm)"),
+    ],
+)
+def test_a_check_of_a_norm_keeps_its_guard_and_not_when_to_check(test: str, kept: str) -> None:
+    block = the_block(f"grad_norm = self.get_grad_norm()\nif {test}:\n    return", "def step(self):")
+    assert as_text(block).endswith(f"recorded_check_overflow_ = {kept}\n    return recorded_check_overflow_")
+
+
+NOT_HANDED_ON = {
+    "two functions are asked by themselves": "grad_norm = self.get_grad_norm()\nself.clip_grads(grad_norm)",
+    "nothing is done about it": "grad_norm = self.get_grad_norm()\nself.log(grad_norm)",
+    "a layer's norm": "weight_norm = self.norm(x)\nfor p in ps:\n    clip_grad(p, weight_norm)",
+    "the step comes first": "grad_norm = f_norm(norms)\noptimizer.step()\nclip_grads(p.grad, grad_norm)",
+    "a turn may be skipped between": """
+        for batch in ps:
+            grad_norm = norm_of(norms, norm_groups)
+            if batch is None:
+                continue
+            clip_grads(p, grad_norm)
+        """,
+    "another counter": "self.counter += chunk.grad.numel",
+}
+
+
+@pytest.mark.parametrize("pattern", NOT_HANDED_ON)
+def test_what_only_looks_handed_on_is_no_block(pattern: str) -> None:
+    assert blocks(NOT_HANDED_ON[pattern], "def run(self, optimizer, ps, p, x, norms, chunk):  # of a grad") == []

@@ -1,0 +1,183 @@
+"""Clipping targets are told by what they do to the gradients, and are fed a limit where nobody gave one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from auditkit.worker.answers.roles import Role
+from auditkit.worker.base.refusals import CannotReadError
+from auditkit.worker.feed.caller import Caller
+from auditkit.worker.feed.effects import change
+from auditkit.worker.feed.guesses import TOTAL_NORM
+from auditkit.worker.feed.plan import Plan
+from auditkit.worker.feed.search import find_plan
+from auditkit.worker.gradients.gradients import benign
+
+
+def plan_of(function: Callable, arguments: Mapping[str, Any] = {}) -> Plan:
+    return find_plan(Caller(function, None, "", dict(arguments)), {})
+
+
+def clipped_in_place(parameters: Any, max_grad_norm: float) -> None:
+    grads = [p.grad for p in parameters if p.grad is not None]
+    norm = torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads]))
+    if norm > max_grad_norm:
+        for grad in grads:
+            grad.mul_(max_grad_norm / norm)
+
+
+def clipped_by_replacement(model: nn.Module, clip_norm: float) -> None:
+    grads = [p.grad for p in model.parameters()]
+    norm = torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads]))
+    for parameter in model.parameters():
+        parameter.grad = parameter.grad * min(1.0, clip_norm / float(norm))
+
+
+def clipped_list(grads: Any, clip: float) -> None:
+    norm = float(torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads])))
+    for index, grad in enumerate(grads):
+        grads[index] = grad * min(1.0, clip / norm)
+
+
+def clipped_by_value(parameters: Any, clip_value: float) -> None:
+    for parameter in parameters:
+        parameter.grad.clamp_(-clip_value, clip_value)
+
+
+def normalized(grads: Any) -> bool:
+    """Says only that it is done."""
+    norm = torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads]))
+    for grad in grads:
+        grad.div_(norm)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("function", "takes", "fields"),
+    [
+        (nn.utils.clip_grad_norm_, "parameters", [""]),
+        (clipped_in_place, "parameters", []),
+        (clipped_by_replacement, "module", []),
+        (clipped_list, "gradients", []),
+        (clipped_by_value, "parameters", []),
+        (normalized, "gradients", []),
+        (nn.utils.clip_grads_with_norm_, "parameters", []),
+    ],
+)
+def test_a_clipping_target_is_told_by_its_effect(function: Callable, takes: str, fields: list[str]) -> None:
+    """Also one that returns nothing: its answer is what it does."""
+    plan = plan_of(function)
+    assert (plan.clips, plan.feed.takes, list(plan.fields), plan.contract) == (True, takes, fields, "grad_norm")
+
+
+SCALES = "it scales them by what an argument says"
+
+
+def clip_norm_of(grads: Any) -> float:
+    """Named as if it clipped."""
+    return float(torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads])))
+
+
+def unload(grads: Any, inverse: float = 2.0**-10) -> float:
+    """Divides by an argument: that is no limit."""
+    for grad in grads:
+        grad.mul_(inverse)
+    return clip_norm_of(grads)
+
+
+def unscale_(grads: Any, inverse: float = 2.0**-10) -> float:
+    return unload(grads, inverse)
+
+
+@pytest.mark.parametrize(
+    ("function", "writes"),
+    [(clip_norm_of, ""), (nn.utils.get_total_norm, ""), (unload, SCALES), (unscale_, SCALES)],
+)
+def test_the_name_decides_nothing(function: Callable, writes: str) -> None:
+    plan = plan_of(function)
+    assert (plan.clips, plan.writes) == (False, writes)
+
+
+def test_a_limit_that_benign_gradients_do_not_reach_is_met_by_larger_ones() -> None:
+    assert plan_of(nn.utils.clip_grad_norm_, {"max_norm": 1e6}).clips
+
+
+def test_a_limit_that_nobody_gave_is_one_and_the_plan_says_so() -> None:
+    """The norm of benign gradients is 5.96: it is read, and clipped to the limit."""
+    plan = plan_of(nn.utils.clip_grad_norm_)
+    assert (plan.roles, plan.feed.slots) == ({"norm": Role("", 1)}, ["parameters"])
+    assert plan.filled == {"max_norm": 1.0}
+    assert plan_of(nn.utils.clip_grad_norm_, {"max_norm": 2.0}).filled == {}
+
+
+def test_a_total_norm_that_nobody_gave_is_that_of_the_gradients() -> None:
+    seen = []
+
+    def scaled(grads: Any, max_norm: float, total_norm: torch.Tensor) -> float:
+        seen.append(total_norm)
+        return clip_norm_of(grads) * max_norm
+
+    plan = plan_of(scaled)
+    assert plan.filled == {"max_norm": 1.0, "total_norm": TOTAL_NORM}
+    assert (seen[0].dtype, float(seen[0])) == (torch.float32, pytest.approx(clip_norm_of(benign())))
+
+
+def test_a_second_group_of_gradients_is_not_a_limit() -> None:
+    def dual(host_params: Any, seed_params: Any, threshold: float) -> tuple:
+        host, seed = ([p.grad for p in group if p.grad is not None] for group in (host_params, seed_params))
+        return clip_norm_of(host), threshold, len(seed)
+
+    plan = plan_of(dual)
+    assert (plan.contract, plan.groups, plan.filled) == ("dual_stats", 2, {"threshold": 1.0})
+
+
+class Clipper:
+    def __init__(self, model: nn.Module, max_norm: float) -> None:
+        self.model = model
+        self.max_norm = max_norm
+
+    def clip(self) -> None:
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.max_norm)
+
+
+def test_a_limit_of_the_constructor_is_filled_too() -> None:
+    plan = find_plan(Caller(Clipper.clip, Clipper, "clip", {}), {})
+    assert (plan.clips, plan.contract, plan.feed.setup_slots) == (True, "grad_norm", ["model"])
+
+
+def test_a_lone_argument_is_never_taken_for_a_limit() -> None:
+    def clip(clip: Any) -> float:
+        return clip_norm_of(clip)
+
+    assert plan_of(clip).feed.slots == ["clip"]
+
+
+def test_what_changes_nothing_and_returns_no_number_is_still_no_target() -> None:
+    with pytest.raises(CannotReadError, match="holds no single number"):
+        plan_of(lambda grads: "done")
+
+
+@pytest.mark.parametrize(
+    ("after", "form", "factor"),
+    [
+        (lambda grads: grads, "same", pytest.approx(1.0)),
+        (lambda grads: [grad * 0.5 for grad in grads], "scaled", pytest.approx(0.5)),
+        (lambda grads: [grad.clamp(-0.5, 0.5) for grad in grads], "clamped", None),
+        (lambda grads: [grads[0] * 0.5, *grads[1:]], "scaled", None),
+        (lambda grads: [grad * (grad.abs() > 0.5) for grad in grads], "thinned", None),
+        (lambda grads: [grad * 0 for grad in grads], "zeroed", None),
+        (lambda grads: [None, *grads[1:]], "removed", None),
+        (lambda grads: grads[1:], "removed", None),
+        (lambda grads: [-grad for grad in grads], "other", None),
+        (lambda grads: [grad * float("nan") for grad in grads], "other", None),
+    ],
+    ids=["same", "half", "clamped", "one of them", "thinned", "zero", "dropped", "shorter", "turned", "nan"],
+)
+def test_each_form_of_change_is_told_from_the_others(after: Callable, form: str, factor: Any) -> None:
+    found = change(benign(), after(benign()))
+    assert (found.form, found.factor) == (form, factor)

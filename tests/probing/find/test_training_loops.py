@@ -1,0 +1,157 @@
+"""Training loops of scripts and long functions: what is taken, what is handed over, and what is left alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from pathlib import Path
+
+from auditkit.model.enums import Contract
+from auditkit.probing.find.blocks.blocks import Block, blocks_of
+from auditkit.probing.find.search import discover
+from auditkit.probing.source.modules import Module, parse_module
+
+SCRIPT = """
+import torch
+from net import Net
+
+grad_clip = 1.0
+accumulation_steps = 8
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters())
+
+
+def get_batch(split):
+    return data[split]
+
+
+def get_lr(step):
+    return 0.1 * step
+
+
+x, y = get_batch("train")
+step = 0
+while True:
+    for group in optimizer.param_groups:
+        group["lr"] = get_lr(step)
+    if step % 1000 == 0:
+        evaluate(model)
+    for micro_step in range(accumulation_steps):
+        logits, loss = model(x, y)
+        x, y = get_batch("train")
+        (loss / accumulation_steps).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    step += 1
+    print(loss.item())
+"""
+OVER_BATCHES = """
+import torch
+
+
+def main(args):
+    model, loader = build(args)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    for epoch in range(args.epochs):
+        model.train()
+        for i, (images, labels) in enumerate(loader):
+            images = images.to(args.device)
+            loss = torch.nn.functional.cross_entropy(model(images), labels)
+            if not torch.isfinite(loss):
+                continue
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if i % 100 == 0:
+                save(model, evaluate(model))
+            meter.update(loss.item())
+"""
+
+
+def loops(source: str) -> list[Block]:
+    module = parse_module(Path("/checkout/train.py"), source.encode(), Path("/checkout"), "train")
+    assert isinstance(module, Module)
+    return [each for each in blocks_of(module) if each.trains]
+
+
+def the_loop(source: str) -> Block:
+    (found,) = loops(textwrap.dedent(source))
+    return found
+
+
+def inputs(block: Block) -> set[str]:
+    return {item.arg for item in block.parameters}
+
+
+def test_a_scripts_loop_is_taken_from_its_micro_batches_to_where_it_zeroes() -> None:
+    loop = the_loop(SCRIPT)
+    assert (loop.call, loop.lines) == ("train.py:#training_step", (26, 32))
+    text = ast.unparse(loop.node)
+    assert not re.search("evaluate|print", text)
+    # What probes choose is handed over, although the script has constants and functions for it.
+    assert inputs(loop) == {"accumulation_steps", "model", "x", "y", "get_batch", "grad_clip", "optimizer"}
+
+
+def test_a_loop_over_batches_is_taken_whole_without_what_it_logs_and_evaluates() -> None:
+    loop = the_loop(OVER_BATCHES)
+    assert (loop.qualified_name, loop.lines[0]) == ("main#training_step", 10)
+    text = ast.unparse(loop.node)
+    assert "continue" in text  # of the loop that is taken with it
+    assert all(word not in text for word in ("evaluate", "save", "meter", "model.train"))
+    assert inputs(loop) == {"loader", "args", "model", "optimizer"}
+
+
+def test_what_leaves_the_loop_around_a_step_ends_the_step() -> None:
+    text = ast.unparse(
+        the_loop("""
+        for step in range(steps):
+            loss = model(next(batches)).mean()
+            if loss.isnan():
+                break
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """).node
+    )
+    assert "break" not in text
+    assert "return" in text
+
+
+def test_two_loops_of_one_script_have_two_names() -> None:
+    both = loops(OVER_BATCHES + OVER_BATCHES.partition("for epoch")[2].join(["    for epoch", ""]))
+    assert [each.qualified_name for each in both] == ["main#training_step", "main#training_step.2"]
+
+
+def test_what_yields_or_never_steps_is_none() -> None:
+    assert loops("for x in loader:\n    model(x).sum().backward()\n") == []
+    steps = "def steps():\n    for x in loader:\n        model(x).backward()\n        {}\n        {}\n"
+    assert len(loops(steps.format("optimizer.step()", "yield x"))) == 1  # what stands behind the step is left out
+    assert loops(steps.format("yield x", "optimizer.step()")) == []
+
+
+def test_a_loop_is_a_candidate_where_its_function_cannot_be_asked_whole(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(OVER_BATCHES, encoding="utf-8")
+    (tmp_path / "whole.py").write_text(
+        "def train(model, optimizer, loader):\n    for x, y in loader:\n"
+        "        model(x, y).backward()\n        optimizer.step()\n        optimizer.zero_grad()\n",
+        encoding="utf-8",
+    )
+    # No model of ours fits a loop that makes its own.
+    (tmp_path / "own.py").write_text(
+        "for item in things:\n    loss = compute(item)\n    loss.backward()\n    opt.step()\n", encoding="utf-8"
+    )
+    found = {each.call for each in discover(tmp_path).candidates if each.contract_guess is Contract.TRAIN_STEP}
+    assert found == {"train.py:main#training_step", "whole:train"}
+
+
+def test_of_many_examples_some_are_tried_and_the_rest_is_told(tmp_path: Path) -> None:
+    for number in range(11):
+        path = tmp_path / "examples" / f"n{number:02}" / "train.py"
+        path.parent.mkdir(parents=True)
+        path.write_text(OVER_BATCHES, encoding="utf-8")
+    found = discover(tmp_path)
+    assert len(found.candidates) == 8
+    untried = [each.call for each in found.untried_loops]
+    assert untried == [f"examples/n{number:02}/train.py:main#training_step" for number in (8, 9, 10)]

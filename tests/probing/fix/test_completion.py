@@ -1,0 +1,140 @@
+"""Recommended code replaces a whole function, or is refused with a reason; what was added is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from auditkit.probing.fix.patches import CannotComplete, Patch, find_function, patch
+
+MODULE = '''"""Norms."""
+
+import torch
+
+EPS = 1e-6
+
+
+def collect(params, enhanced=False):
+    """What the gradients look like."""
+    # only those that have one
+    grads = [p.grad for p in params if p.grad is not None]
+    if not grads:
+        return {"norm": 0.0, "zero": 0.0, "nan": 0}
+    norms = torch._foreach_norm(grads, 2)
+    total = torch.stack(norms).norm()
+    # one copy of everything
+    flat = torch.cat([g.reshape(-1) for g in grads])
+    zeros_t = (flat == 0).sum()
+    nans_t = torch.isnan(flat).sum()
+    elements = flat.numel()
+    stats = torch.stack([total, zeros_t.float(), nans_t.float()])
+    norm, zeros, nan_count = stats.tolist()
+    nan_count = int(nan_count)
+    zero_fraction = zeros / max(elements, 1)
+    return {"norm": norm, "zero": zero_fraction, "nan": nan_count}
+
+
+@torch.no_grad()
+def total_norm(module):
+    total = 0.0
+    for p in module.parameters():
+        if p.grad is None:
+            continue
+        total = total + (p.grad * p.grad).sum()
+    root = total**0.5
+    return float(root)
+
+
+class Monitor:
+    def __init__(self):
+        self.seen = 0
+
+    def check(self, params):
+        norms = [p.grad.norm() for p in params]
+        self.seen += 1
+        return sum(n.item() ** 2 for n in norms) ** 0.5
+
+
+async def later(params):
+    return 0.0
+'''
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "norms.py").write_text(MODULE, encoding="utf-8")
+    return tmp_path
+
+
+def patched(checkout: Path, code: str, name: str = "total_norm") -> Patch:
+    place = find_function(checkout, [checkout], f"norms:{name}")
+    assert place is not None
+    done = patch(code, place)
+    compile(done.data, "norms.py", "exec")
+    return done
+
+
+def test_a_whole_function_replaces_the_definition_and_keeps_its_decorator(checkout: Path) -> None:
+    done = patched(checkout, "def total_norm(module):\n    # fused\n    return torch.ones(1).norm().item()\n")
+    assert done.function == "def total_norm(module):\n    # fused\n    return torch.ones(1).norm().item()"
+    assert "@torch.no_grad()\ndef total_norm(module):\n    # fused\n" in done.data.decode()
+    assert "total**0.5" not in done.data.decode()
+    assert done.data.decode().startswith('"""Norms."""\n\nimport torch\n')
+    assert done.data.decode().endswith("async def later(params):\n    return 0.0\n")
+    assert done.notes == ("the code is a whole function",)
+    assert "+    # fused" in done.difference.splitlines()
+
+
+def test_the_original_s_signature_is_taken_where_the_block_has_dots(checkout: Path) -> None:
+    done = patched(checkout, "def collect(...):\n    return {}\n", "collect")
+    assert done.function.startswith("def collect(params, enhanced=False):\n")
+    assert any("(params, enhanced=False)" in note for note in done.notes)
+
+
+HELPER = """from __future__ import annotations
+import math
+
+def _root(x):
+    return math.sqrt(x)
+
+def total_norm(module):
+    return _root(4.0)
+"""
+
+
+def test_a_helper_that_the_block_defines_comes_along(checkout: Path) -> None:
+    done = patched(checkout, HELPER)
+    assert done.data.decode().index("def _root(x)") < done.data.decode().index("@torch.no_grad()")
+
+
+def test_an_import_that_is_missing_is_added_and_said(checkout: Path) -> None:
+    done = patched(checkout, "def total_norm(module):\n    return math.sqrt(4.0)\n")
+    assert "import math\n@torch.no_grad()" in done.data.decode()
+    assert done.notes[-1] == "added: import math"
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "reason"),
+    [
+        ("total_norm", "Use vector_norm instead of the loop.\n", "is no Python"),
+        ("total_norm", "return 1.0\n", "defines no function, not total_norm"),
+        ("total_norm", "def other(x):\n    return x\n", "defines other, not total_norm"),
+        ("total_norm", "def total_norm(module):\n    return _helper(module)\n", "needs _helper"),
+        ("total_norm", "def total_norm(module, scale):\n    return scale\n", "asks for scale"),
+        ("total_norm", "async def total_norm(module):\n    return 0.0\n", "asynchronous"),
+        ("collect", "def collect(...):\n    # ... as before ...\n    return {}\n", "leaves code out"),
+    ],
+)
+def test_what_would_be_a_guess_is_refused_with_the_reason(checkout: Path, name: str, code: str, reason: str) -> None:
+    with pytest.raises(CannotComplete) as refused:
+        patched(checkout, code, name)
+    assert reason in str(refused.value)
+
+
+def test_a_method_is_replaced_in_its_class_and_line_ends_stay(checkout: Path) -> None:
+    before = MODULE.replace("\n", "\r\n").encode()
+    (checkout / "norms.py").write_bytes(before)
+    done = patched(checkout, "def check(self, params):\n    return 1.0\n", "Monitor.check").data
+    first, last = before.index(b"        norms = [p.grad.norm()"), before.index(b"\r\n\r\nasync def later") - 2
+    assert done == before[:first] + b"        return 1.0\r\n" + before[last + 2 :]

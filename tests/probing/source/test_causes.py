@@ -1,0 +1,185 @@
+"""Which statement a line belongs to, the function around it, and what results say of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.enums import Outcome
+from auditkit.model.runs.cause import Statement
+from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.run import ProbeResult
+from auditkit.probing.source.excerpts import cut_excerpt
+from auditkit.probing.source.likeness.causes import with_causes
+from auditkit.probing.source.statements import Sources
+
+pytestmark = pytest.mark.process
+
+CODE = '''\
+import torch
+
+
+class Monitor:
+    scale = 2
+
+    @torch.no_grad()
+    def read(self, grads):
+        """Each norm."""
+        if (
+            not grads
+        ):
+            return []
+        for g in grads:
+            total = (
+                g.norm(2)
+                .item()
+            )
+        try:
+            counts = torch.stack(
+                [
+                    (total == 0).sum().float(),
+                    torch.isnan(
+                        total
+                    ).sum(),
+                ]
+            )
+        except ValueError:
+            counts = 0
+
+        def inner(x):
+            return [y.item() for y in x]
+
+        match counts:
+            case 0:
+                return {
+                    "norm": total,
+                    "nan": counts.item(),
+                }
+        with open("x") as f, open("y") as h:
+            pass
+        return dict(
+            norm=total,
+            nan=counts.tolist(),
+        )
+'''
+
+
+def line_of(text: str) -> int:
+    (number,) = [number for number, line in enumerate(CODE.splitlines(), 1) if text in line]
+    return number
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Sources:
+    (tmp_path / "m.py").write_text(CODE, encoding="utf-8")
+    return Sources(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("at", "first", "last"),
+    [
+        ("scale = 2", "scale = 2", "scale = 2"),
+        ("not grads", "if (", "not grads"),
+        ("return []", "return []", "return []"),
+        ("for g in", "for g in", "for g in"),
+        (".item()", "total = (", None),
+        ("counts = torch.stack(", "counts = torch.stack(", None),
+        ("(total == 0)", "(total == 0)", "(total == 0)"),
+        ("torch.isnan(", "torch.isnan(", ").sum(),"),
+        (").sum(),", "torch.isnan(", ").sum(),"),
+        ("counts = 0", "counts = 0", "counts = 0"),
+        ("[y.item()", "[y.item()", "[y.item()"),
+        ('"norm": total', '"norm": total', '"norm": total'),
+        ('"nan": counts.item()', '"nan": counts.item()', '"nan": counts.item()'),
+        ("with open", "with open", "with open"),
+        ("nan=counts.tolist()", "nan=counts.tolist()", "nan=counts.tolist()"),
+    ],
+)
+def test_the_statement_of_a_line(sources: Sources, at: str, first: str, last: str | None) -> None:
+    """The innermost; of a block its head alone; of things that are listed a line each, that one."""
+    unit = sources.unit("m.py", line_of(at) if at != ".item()" else line_of("g.norm(2)") + 1)
+    assert unit is not None
+    assert unit.statement is not None
+    assert unit.statement.first == line_of(first)
+    if last is not None:
+        assert unit.statement.last == line_of(last)
+
+
+@pytest.mark.parametrize("at", ["class Monitor", "@torch.no_grad()", "def read", "def inner"])
+def test_a_definition_is_no_statement(sources: Sources, at: str) -> None:
+    """Its line says which function it is, not what in it is wrong."""
+    unit = sources.unit("m.py", line_of(at))
+    assert unit is not None
+    assert unit.statement is None
+
+
+@pytest.mark.parametrize(
+    ("at", "function"),
+    [
+        ("import torch", ""),
+        ("scale = 2", "Monitor"),
+        ("def read", "Monitor.read"),
+        ("g.norm(2)", "Monitor.read"),
+        ("[y.item()", "Monitor.read.<locals>.inner"),
+    ],
+)
+def test_the_function_of_a_line(sources: Sources, at: str, function: str) -> None:
+    """As Python writes the qualified name, whatever a frame would say of a comprehension."""
+    unit = sources.unit("m.py", line_of(at))
+    assert unit is not None
+    assert unit.function == function
+
+
+@pytest.mark.parametrize(
+    ("file", "line"), [("m.py", 0), ("m.py", 10_000), ("missing.py", 1), ("../m.py", 1), ("/etc/hostname", 1)]
+)
+def test_no_unit_for_what_is_not_in_the_checkout(sources: Sources, file: str, line: int) -> None:
+    assert sources.unit(file, line) is None
+
+
+def result(line: int, outcome: Outcome = Outcome.REPRODUCED, device: str = "cpu", function: str = "?") -> ProbeResult:
+    location = Location("m.py", line, function)
+    return ProbeResult("p", 1, "m:f", outcome, "text", "p/1/m:f", device=device, location=location)
+
+
+def test_only_what_reproduced_has_a_cause(tmp_path: Path) -> None:
+    """A pass keeps its location as it is; a finding gets the name from the source."""
+    (tmp_path / "m.py").write_text(CODE, encoding="utf-8")
+    line = line_of("[y.item()")
+    found, passed, defined = with_causes(
+        [result(line, function="read.<locals>.<listcomp>"), result(line, Outcome.NOT_REPRODUCED), result(8)], tmp_path
+    )
+    assert (found.statement, found.location) == (
+        Statement("m.py", line, line),
+        Location("m.py", line, "Monitor.read.<locals>.inner"),
+    )
+    assert found.siblings is not None
+    assert (passed.statement, passed.siblings, passed.location) == (None, None, Location("m.py", line, "?"))
+    assert (defined.statement, defined.siblings) == (None, None)
+
+
+def test_siblings_are_those_of_what_was_called(tmp_path: Path) -> None:
+    """A probe that reads the source has read every place: it has candidates only where a call has them too."""
+    (tmp_path / "m.py").write_text(CODE, encoding="utf-8")
+    line = line_of("[y.item()")
+    (read,) = with_causes([result(line, device="source")], tmp_path)
+    assert (read.statement, read.siblings) == (Statement("m.py", line, line), None)
+    read, called = with_causes([result(line, device="source"), result(line)], tmp_path)
+    assert read.siblings == called.siblings is not None
+
+
+def test_an_installed_package_is_read_where_it_lies(tmp_path: Path) -> None:
+    """Its file in the checkout's place is another file; what is written like it in the checkout is not looked for."""
+    checkout, installed = tmp_path / "checkout", tmp_path / "site-packages"
+    for folder, text in ((checkout, "x = 1\n"), (installed, CODE)):
+        folder.mkdir()
+        (folder / "m.py").write_text(text, encoding="utf-8")
+    line = line_of("[y.item()")
+    place = Location("m.py", line, "read", str(installed))
+    (found,) = with_causes([replace(result(line), location=place)], checkout)
+    assert (found.statement, found.siblings) == (Statement("m.py", line, line), None)
+    excerpt = cut_excerpt(checkout, place)
+    assert excerpt is not None
+    assert "[y.item()" in "".join(excerpt.lines)

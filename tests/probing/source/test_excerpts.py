@@ -1,0 +1,131 @@
+"""The code evidence of a ticket: whole short statements, within the function, never beyond the file."""
+
+from __future__ import annotations
+
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.runs.measurement import Location
+from auditkit.probing.source.excerpts import cut_excerpt
+
+SOURCE = """import torch
+
+
+def first(grads):
+    return grads
+
+
+@torch.no_grad()
+def second(grads):
+    counts = torch.stack(
+        [
+            grads.sum(),
+            grads.max(),
+        ]
+    )
+    return counts
+
+
+def third(grads):
+    return grads
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "last"),
+    [
+        (11, 8, 15),  # inside a statement of several lines: its end is shown
+        (16, 10, 16),  # the function's last line: nothing of the next one
+        (5, 4, 5),  # a short function
+        (1, 1, 1),  # outside any function: no half of what follows
+    ],
+)
+def test_the_lines_around_a_location(tmp_path: Path, line: int, first: int, last: int):
+    """First and last line as an editor counts them, and the text between."""
+    (tmp_path / "m.py").write_text(SOURCE, encoding="utf-8")
+    excerpt = cut_excerpt(tmp_path, Location("m.py", line))
+    assert excerpt is not None
+    assert (excerpt.first_line, excerpt.last_line) == (first, last)
+    assert list(excerpt.lines) == SOURCE.splitlines()[first - 1 : last]
+
+
+LOOP = '''def collect(
+    grads,
+    norm_type=2.0,
+):
+    """Statistics.
+
+    Of all gradients.
+    """
+    if not grads:
+        return {
+            "norm": 0.0,
+        }
+
+    norms = []
+    for grad in grads:
+        if grad.numel():
+
+            norm = grad.norm(norm_type)
+            norms.append(
+                norm.item()
+            )
+    total = sum(norms)
+    largest = max(norms)
+    mean = total / len(norms)
+    return {"norm": total, "largest": largest, "mean": mean}
+'''
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "last"),
+    [
+        (20, 15, 23),  # in a loop: all of it
+        (15, 10, 21),  # its head: all of it, and no half of what stands before
+        (25, 19, 25),  # behind it
+        (1, 9, 25),  # the definition: what follows the docstring, not the signature
+    ],
+)
+def test_statements_are_whole_and_stand_in_their_loop(tmp_path: Path, line: int, first: int, last: int):
+    """No line first that is blank or the end of another statement, and never only a signature."""
+    (tmp_path / "m.py").write_text(LOOP, encoding="utf-8")
+    excerpt = cut_excerpt(tmp_path, Location("m.py", line))
+    assert excerpt is not None
+    assert (excerpt.first_line, excerpt.last_line) == (first, last)
+
+
+@pytest.mark.parametrize(("file", "line"), [("m.py", 99), ("m.py", 0), ("gone.py", 1)])
+def test_a_location_that_is_not_there_has_no_excerpt(tmp_path: Path, file: str, line: int):
+    """A stale line or a missing file is no error, and no invented code."""
+    (tmp_path / "m.py").write_text(SOURCE, encoding="utf-8")
+    assert cut_excerpt(tmp_path, Location(file, line)) is None
+
+
+def test_a_file_that_does_not_parse_still_shows_its_lines(tmp_path: Path):
+    """Only the clipping to a function is lost."""
+    (tmp_path / "m.py").write_text("def broken(:\n    pass\n", encoding="utf-8")
+    excerpt = cut_excerpt(tmp_path, Location("m.py", 2))
+    assert excerpt is not None
+    assert list(excerpt.lines) == ["def broken(:", "    pass"]
+
+
+def test_two_threads_cut_at_once(tmp_path: Path) -> None:
+    """A collection of garbage in the middle of a parse gives way to the other thread, which parses, too."""
+    (tmp_path / "norms.py").write_text(SOURCE * 20)
+    give_way = lambda *_: time.sleep(0)  # noqa: E731
+    gc.callbacks.append(give_way)
+    threshold = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(20)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            cut = list(threads.map(lambda _: cut_excerpt(tmp_path, Location("norms.py", 11, None)), range(40)))
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(give_way)
+        gc.unfreeze()
+    assert {excerpt.first_line for excerpt in cut if excerpt} == {8}

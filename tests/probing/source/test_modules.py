@@ -1,0 +1,162 @@
+"""Reading a checkout's files: which belong to it, what each says, and why one cannot be read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.enums import Outcome, Reason
+from auditkit.probing.source.files import list_files
+from auditkit.probing.source.index import SourceIndex
+from tests.project_files import our_environment
+from tests.source_helpers import LOOP, SOURCE_PROBES, context_of, findings, read, write
+
+pytestmark = pytest.mark.process
+
+BAD = "import torch\n\n\ndef norms(grads: list[torch.Tensor]):\n    return [g.norm().item() for g in grads]\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "message"),
+    [
+        ("x = 1\ndef f(:\n    pass\n", 2, f"invalid syntax (read as Python 3.{sys.version_info.minor})"),
+        ("x = 1\n  y = 2\n", 2, "unexpected indent"),
+        ("def f():\n    return (\n", 2, "'(' was never closed"),
+        (b"x = 1\n\ny = 'caf\xe9'\n", 3, "not utf-8"),
+        (b"# coding: latin-13\nx = 1\n", 1, "unknown encoding"),
+        (b"x = 1\n\ny = 2\0\n", 3, "null bytes"),
+        ("x = " + "(" * 500 + "1" + ")" * 500 + "\n", 1, "too many nested parentheses"),
+        ("x = " + "-" * 50_000 + "1\n", 1, "nested too deeply"),
+        ("x = " + "+".join(["1"] * 20_000) + "\n", 1, "nested too deeply"),
+        ("print 'text'\n", 1, "Missing parentheses"),
+    ],
+    ids=["syntax", "indent", "unclosed", "bytes", "cookie", "null", "parentheses", "unary", "sum", "python2"],
+)
+def test_a_file_that_does_not_parse_is_an_error_of_that_file(
+    source: str | bytes, line: int, message: str, tmp_path: Path
+) -> None:
+    """One result for each probe with the file's line; the finding in the other file is there all the same."""
+    results = read(write(tmp_path, {"pkg/broken.py": source, "pkg/good.py": BAD}))
+    errors = [result for result in results if result.outcome is Outcome.ERROR]
+    assert {result.probe for result in errors} == set(SOURCE_PROBES)
+    for result in errors:
+        assert (result.target, result.reason) == ("pkg/broken.py", Reason.NOT_PARSED)
+        assert result.message.startswith(f"pkg/broken.py:{line}: ")
+        assert message in result.message
+        assert (result.location.file, result.location.line) == ("pkg/broken.py", line)
+    assert "pkg.good:norms" in findings([result for result in results if result.probe == LOOP])
+
+
+def test_encodings_that_python_reads_are_read(tmp_path: Path) -> None:
+    files = {
+        "bom.py": b"\xef\xbb\xbf" + BAD.encode(),
+        "latin.py": b"# coding: latin-1\n# caf\xe9\n" + BAD.encode(),
+        "windows.py": BAD.replace("\n", "\r\n").encode(),
+        "no_end.py": BAD.rstrip().encode(),
+    }
+    found = findings(read(write(tmp_path, files), LOOP))
+    lines = {name: result.location.line for name, result in found.items()}
+    assert lines == {"bom:norms": 5, "latin:norms": 7, "windows:norms": 5, "no_end:norms": 5}
+
+
+def test_deep_code_that_parses_is_followed_or_says_that_it_is_not(tmp_path: Path) -> None:
+    """900 summands parse; an instrument that cannot follow them makes an error, never a pass."""
+    deep = "import torch\n\n\ndef f(g):\n    return " + "+".join(["g.item()"] * 900) + "\n"
+    results = read(write(tmp_path, {"deep.py": deep, "good.py": BAD}), LOOP)
+    assert {result.outcome for result in results if result.target == "deep.py"} <= {Outcome.ERROR}
+    assert "good:norms" in findings(results)
+
+
+def test_a_pipe_a_link_and_a_huge_file_are_not_opened(tmp_path: Path) -> None:
+    write(tmp_path, {"good.py": BAD, "huge.py": "x = 1\n" * 400_000})
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "link.py").symlink_to(tmp_path / "good.py")
+    assert [source.name for source in list_files(tmp_path)] == ["good.py", "huge.py"]
+    index = SourceIndex(tmp_path)
+    (problem,) = index.problems
+    assert (problem.path, "bytes: files above" in problem.message) == ("huge.py", True)
+    assert [module.name for module in index.modules] == ["good"]
+
+
+def test_only_the_checkouts_own_files_are_read(tmp_path: Path) -> None:
+    """Hidden, vendored, built and environment folders are left out; with git, what it ignores."""
+    files = {"pkg/own.py": "", ".venv/lib/x.py": "", "build/lib/x.py": "", "vendor/x.py": "", ".hidden/x.py": ""}
+    write(tmp_path, {**files, "pyproject.toml": "", "notes.md": "", "picture.png": "", "poetry.lock": ""})
+    kinds = {source.name: source.kind for source in list_files(tmp_path)}
+    assert kinds == {"pkg/own.py": "python", "pyproject.toml": "settings", "notes.md": "prose"}
+    write(tmp_path, {".gitignore": "ignored.py\n", "ignored.py": "", "untracked.py": ""})
+    for words in (["init", "-q"], ["add", "pkg"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    python = [source.name for source in list_files(tmp_path) if source.kind == "python"]
+    assert python == ["pkg/own.py", "untracked.py"]
+
+
+def test_side_folders_are_scripts_archives_and_records_with_a_date(tmp_path: Path) -> None:
+    beside = ["2024-10-10_Muon/a.py", "examples/a.py", "records/20260430_adamh/a.py", "setup.py"]
+    training = ["2024/a.py", "20261399/a.py", "202604301/a.py", "pkg/2026-04-30.py", "pkg/a.py"]
+    write(tmp_path, dict.fromkeys(beside + training, ""))
+    assert [source.name for source in list_files(tmp_path) if source.is_side] == beside
+
+
+def test_a_module_is_named_as_it_is_imported(tmp_path: Path) -> None:
+    files = {"src/pkg/__init__.py": "", "src/pkg/norms.py": "", "scripts/run.py": "", "tests/test_norms.py": ""}
+    context = context_of(tmp_path, {**files, "pyproject.toml": "[project]\nname = 'pkg'\n"})
+    assert [module.name for module in context.index.modules] == ["scripts.run", "pkg", "pkg.norms", "tests.test_norms"]
+    assert [module.is_test for module in context.index.modules] == [False, False, False, True]
+    assert (context.package, context.has_tests) == ("pkg", True)
+
+
+def test_nothing_is_imported_or_run(tmp_path: Path) -> None:
+    """A module that would leave a mark and end the process; the probes read it and go on."""
+    mark = tmp_path / "executed"
+    trap = f"open({str(mark)!r}, 'w')\nraise SystemExit(3)\n"
+    checkout = write(tmp_path / "checkout", {"pkg/__init__.py": trap, "pkg/norms.py": BAD + trap, "setup.py": trap})
+    assert "pkg.norms:norms" in findings(read(checkout, LOOP))
+    assert not mark.exists()
+
+
+def test_it_works_where_torch_is_not_installed(tmp_path: Path) -> None:
+    """In a process in which `import torch` fails, all seven probes answer."""
+    write(tmp_path, {"pkg/norms.py": BAD})
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = None\n"
+        "from pathlib import Path\n"
+        "from tests.source_helpers import read, findings\n"
+        f"results = read(Path({str(tmp_path)!r}))\n"
+        "assert not [r for r in results if r.outcome.value == 'error'], results\n"
+        "print(*sorted(findings(results)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=our_environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.stderr, done.stdout.split()) == ("", ["pkg.norms", "pkg.norms:norms"])
+
+
+def test_a_test_file_that_does_not_parse_names_every_word_in_it(tmp_path: Path) -> None:
+    """What it would have named is taken as named: no false alarm for lack of a comma."""
+    files = {"norms.py": "def total_norm(grads):\n    return grads[0].norm()\n", "tests/test_norms.py": "total_norm(\n"}
+    results = read(write(tmp_path, files), "public_function_unused", "public_function_untested")
+    assert {result.outcome for result in results} == {Outcome.NOT_REPRODUCED}
+    write(tmp_path, {"tests/test_norms.py": "other(\n"})
+    again = read(tmp_path, "public_function_unused", "public_function_untested")
+    assert {result.outcome for result in again} == {Outcome.REPRODUCED}
+
+
+def test_trees_that_are_not_kept_give_the_same_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large checkout's trees are parsed again and let go of: every answer is as it is with all of them kept."""
+    files = {
+        "pkg/norms.py": BAD + "\n\ndef fast(g):\n    return torch._foreach_norm(g)\n",
+        "pkg/work.py": "def materialize_norms(pending):\n    return pending['pair'].tolist()\n\n\n"
+        "def _collect(g):\n    return {'pair': g}\n",
+        "pkg/stats.py": "from dataclasses import dataclass\n\n\n@dataclass\nclass NormStats:\n    norm: float\n",
+    }
+    write(tmp_path, files)
+    kept = [(item.probe, item.target, item.message) for item in read(tmp_path)]
+    monkeypatch.setattr("auditkit.probing.source.index.KEPT_TREE_SOURCE_BYTES", 0)
+    assert [(item.probe, item.target, item.message) for item in read(tmp_path)] == kept
+    assert {"pkg.norms:norms", "pkg.norms", "pkg.stats:NormStats"} <= {target for _, target, _ in kept}

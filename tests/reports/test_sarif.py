@@ -1,0 +1,247 @@
+"""SARIF 2.1.0 of runs: what the standard requires and what GitHub does, and that every index leads on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+from auditkit.model.runs.run import Run
+from auditkit.probing.engine.catalog import load_catalog
+from auditkit.reports.export import json_text
+from auditkit.reports.sarif import run_sarif
+from tests.reports.exported_runs import ERROR, PASS, RUNS, UNAVAILABLE, many, result, run_of
+
+PROBES = load_catalog()
+
+# The parts of the standard that these documents use, with what GitHub requires beside it.
+_MESSAGE = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
+_LEVEL = {"enum": ["none", "note", "warning", "error"]}
+_RULE = {
+    "type": "object",
+    "required": ["id", "name", "shortDescription", "fullDescription", "help", "defaultConfiguration"],
+    "properties": {
+        "id": {"type": "string", "minLength": 1},
+        "name": {"type": "string", "minLength": 1},
+        "shortDescription": _MESSAGE,
+        "fullDescription": _MESSAGE,
+        "help": {**_MESSAGE, "required": ["text", "markdown"]},
+        "defaultConfiguration": {"properties": {"level": _LEVEL}, "additionalProperties": False},
+        "properties": {"properties": {"tags": {"type": "array", "uniqueItems": True, "maxItems": 10}}},
+    },
+    "additionalProperties": False,
+}
+_REGION_KEYS = ("startLine", "startColumn", "endLine", "endColumn")
+_REGION = {
+    "type": "object",
+    "required": list(_REGION_KEYS),
+    "properties": {name: {"type": "integer", "minimum": 1} for name in _REGION_KEYS},
+    "additionalProperties": False,
+}
+_PHYSICAL = {
+    "type": "object",
+    "required": ["artifactLocation", "region"],
+    "properties": {
+        "artifactLocation": {
+            "required": ["uri"],
+            "properties": {"uri": {"type": "string", "pattern": r"^[A-Za-z0-9_.~:/%-]+$"}},
+            "additionalProperties": False,
+        },
+        "region": _REGION,
+    },
+    "additionalProperties": False,
+}
+_TEXTS = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string", "minLength": 1}}
+_RESULT = {
+    "type": "object",
+    "required": ["message", "ruleId", "ruleIndex", "level", "locations", "fingerprints", "partialFingerprints"],
+    "properties": {
+        "message": _MESSAGE,
+        "ruleId": {"type": "string"},
+        "ruleIndex": {"type": "integer", "minimum": 0},
+        "level": _LEVEL,
+        "locations": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "properties": {"physicalLocation": _PHYSICAL, "logicalLocations": {"type": "array"}},
+                "additionalProperties": False,
+            },
+        },
+        "fingerprints": _TEXTS,
+        "partialFingerprints": {**_TEXTS, "required": ["primaryLocationLineHash"]},
+        "baselineState": {"enum": ["new", "unchanged"]},
+        "properties": {"type": "object"},
+    },
+    "additionalProperties": False,
+}
+_NOTIFICATION = {
+    "required": ["level", "message", "associatedRule"],
+    "properties": {"level": _LEVEL, "message": _MESSAGE, "associatedRule": {"required": ["id", "index"]}},
+    "additionalProperties": False,
+}
+_INVOCATION = {
+    "required": ["executionSuccessful"],
+    "properties": {
+        "executionSuccessful": {"type": "boolean"},
+        "toolExecutionNotifications": {"type": "array", "items": _NOTIFICATION},
+        "properties": {"type": "object", "properties": {"sandbox": {"type": "string"}}, "additionalProperties": False},
+    },
+    "additionalProperties": False,
+}
+_DRIVER = {
+    "type": "object",
+    "required": ["name", "rules"],
+    "properties": {
+        "name": {"type": "string"},
+        "version": {"type": "string"},
+        "semanticVersion": {"type": "string"},
+        "rules": {"type": "array", "uniqueItems": True, "items": _RULE},
+    },
+    "additionalProperties": False,
+}
+_RUN = {
+    "type": "object",
+    "required": ["tool", "results"],
+    "properties": {
+        "tool": {"required": ["driver"], "properties": {"driver": _DRIVER}, "additionalProperties": False},
+        "automationDetails": {"properties": {"id": {"type": "string"}}, "additionalProperties": False},
+        "invocations": {"type": "array", "items": _INVOCATION},
+        "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+        "results": {"type": "array", "items": _RESULT},
+    },
+    "additionalProperties": False,
+}
+SARIF = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "$schema": {"type": "string", "format": "uri"},
+        "version": {"const": "2.1.0"},
+        "runs": {"type": "array", "items": _RUN},
+    },
+    "additionalProperties": False,
+}
+
+
+def log(run: Run) -> dict[str, Any]:
+    """The run's log as it is written."""
+    document = run_sarif(run, PROBES, "1.2.3", "sub/")
+    made: dict[str, Any] = json.loads(json_text(document))
+    return made
+
+
+LOGS = RUNS
+
+
+@pytest.mark.parametrize("run", LOGS.values(), ids=LOGS)
+def test_the_log_is_valid(run: Run) -> None:
+    document = log(run)
+    Draft202012Validator(SARIF).validate(document)
+    (only,) = document["runs"]
+    rules = [rule["id"] for rule in only["tool"]["driver"]["rules"]]
+    assert len(set(rules)) == len(rules)
+    for each in only["results"]:
+        region = each["locations"][0]["physicalLocation"]["region"]
+        assert (region["endLine"], region["endColumn"]) > (region["startLine"], region["startColumn"])
+        assert rules[each["ruleIndex"]] == each["ruleId"]
+    prints = [each["partialFingerprints"]["primaryLocationLineHash"] for each in only["results"]]
+    assert len(set(prints)) == len(prints)
+
+
+def test_a_finding_of_a_run_has_the_columns_of_its_statement_and_a_path_of_the_repository() -> None:
+    (run,) = log(RUNS["findings"])["runs"]
+    worst, found, minor = run["results"]
+    assert [each["level"] for each in (worst, found, minor)] == ["error", "warning", "note"]
+    place = found["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "sub/stats.py"
+    # `    return [` to the end of `        g.norm().item()`.
+    assert place["region"] == {"startLine": 5, "startColumn": 5, "endLine": 6, "endColumn": 24}
+    assert found["fingerprints"] == {"auditkit/v1": "sync_in_loop/1/stats:layer_norms"}
+    assert minor["properties"] == {
+        "severity": "P4", "evidence": "measured", "target": "stats:layer_norms", "ticket": "B1-PT-01",
+    }  # fmt: skip
+
+
+def test_what_got_no_answer_is_told_and_is_no_result() -> None:
+    """An error makes the execution unsuccessful; a device that is not here does not."""
+    (run,) = log(run_of(ERROR, UNAVAILABLE, PASS))["runs"]
+    (invocation,) = run["invocations"]
+    assert run["results"] == []
+    assert invocation["executionSuccessful"] is False
+    told = invocation["toolExecutionNotifications"]
+    assert [(each["level"], each["message"]["text"]) for each in told] == [
+        ("error", "error: stats:slow: no answer in 120 s"),
+        ("note", "unavailable: stats:other: there is no CUDA device on this machine"),
+    ]
+    assert log(run_of(UNAVAILABLE))["runs"][0]["invocations"][0]["executionSuccessful"] is True
+
+
+def test_beside_tickets_a_result_says_whether_it_is_new() -> None:
+    (run,) = log(RUNS["known"])["runs"]
+    assert [each.get("baselineState") for each in run["results"]] == ["new", "unchanged", None]  # the last is minor
+
+
+def test_a_probe_that_is_not_known_here_is_a_rule_all_the_same() -> None:
+    """A saved run may be of another version, or of a project's own probes."""
+    (run,) = log(run_of(result("of_another_version")))["runs"]
+    (rule,) = run["tool"]["driver"]["rules"]
+    assert (rule["id"], rule["fullDescription"]["text"]) == ("of_another_version", "of another version.")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("level", "warn"), ("message", "text"), ("locations", []), ("ruleIndex", -1)]
+)
+def test_a_wrong_result_is_refused(name: str, value: object) -> None:
+    document = log(RUNS["findings"])
+    document["runs"][0]["results"][0][name] = value
+    with pytest.raises(ValidationError):
+        Draft202012Validator(SARIF).validate(document)
+
+
+@pytest.fixture(scope="module")
+def multitool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Microsoft's validator, 100 MB from npm; the program in the package, because its script hides the errors."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not installed, which brings sarif-multitool")
+    folder = tmp_path_factory.mktemp("npm")
+    wanted = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "@microsoft/sarif-multitool@5.7"]
+    done = subprocess.run([npm, *wanted], cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    program = next(folder.glob("node_modules/@microsoft/sarif-multitool-*/Sarif.Multitool"), None)
+    if program is None:
+        pytest.skip(f"npm could not install sarif-multitool: {done.stderr.strip()[-200:]}")
+    program.chmod(0o755)
+    return program
+
+
+def verdicts(multitool: Path, document: object, folder: Path) -> list[str]:
+    """The errors by the standard's rules and by GitHub's; it ends with 0 whatever it finds, so its log is read."""
+    file, found = folder / "audit.sarif", folder / "found.sarif"
+    file.write_bytes(json_text(document))
+    command = [multitool, "validate", file, "--rule-kind", "Sarif;Gh", "--output", found, "--log", "ForceOverwrite"]
+    subprocess.run(command, capture_output=True, check=True, timeout=300)
+    (run,) = json.loads(found.read_text("utf-8-sig"))["runs"]
+    assert run["invocations"][0]["executionSuccessful"]
+    told = [note for one in run["invocations"] for note in one.get("toolExecutionNotifications", ())]
+    errors = [each for each in (*run.get("results", ()), *told) if each.get("level") == "error"]
+    return [f"{each.get('ruleId')}: {each['message']}" for each in errors]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [*LOGS.values(), many()], ids=[*LOGS, "ten thousand"])
+def test_microsofts_validator_and_githubs_rules_have_no_error(run: Run, multitool: Path, tmp_path: Path) -> None:
+    assert verdicts(multitool, log(run), tmp_path) == []
+
+
+@pytest.mark.slow
+def test_the_validator_sees_what_github_refuses(multitool: Path, tmp_path: Path) -> None:
+    document = log(RUNS["findings"])
+    del document["runs"][0]["tool"]["driver"]["rules"][0]["help"]
+    document["runs"][0]["results"][0]["locations"] = []
+    assert {error.partition(":")[0] for error in verdicts(multitool, document, tmp_path)} >= {"GH2012"}

@@ -1,0 +1,57 @@
+"""What an engine says where its package, its commands or its cluster are not there."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.errors import BadInputError
+from auditkit.sweep.driver import ENGINES, open_engine
+from auditkit.sweep.engines.protocol import EngineSettings
+
+pytestmark = pytest.mark.process
+
+
+def refusal(name: str, folder: Path, **options: str) -> str:
+    (folder / "logs").mkdir(exist_ok=True)
+    with pytest.raises(BadInputError) as raised:
+        open_engine(name, EngineSettings(folder, "test", None, options))
+    return f"{raised.value.message} | {raised.value.hint}"
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_option_that_it_does_not_have(name: str, tmp_path: Path) -> None:
+    assert "has no option 'memroy' | one of" in refusal(name, tmp_path, memroy="1")
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "said"),
+    [
+        ("ray", "ray", "Ray is not installed here | pip install 'auditkit[ray]', here and on every node"),
+        ("slurm", "submitit", "submitit is not installed here | pip install 'auditkit[slurm]', here and on every node"),
+    ],
+)
+def test_its_package_is_not_there(
+    name: str, package: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    assert refusal(name, tmp_path) == said
+
+
+def test_no_ray_cluster_at_the_address(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="pip install 'auditkit[ray]'")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    said = refusal("ray", tmp_path, address=address)
+    assert said.startswith(
+        f"no Ray cluster at {address}: [Errno 111] Connection refused | `ray start --head` starts one"
+    )
+
+
+def test_no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("submitit", reason="pip install 'auditkit[slurm]'")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert refusal("slurm", tmp_path) == "this machine has no sbatch | start the sweep on a login node of the cluster"

@@ -1,0 +1,209 @@
+"""Interpreters that are made once, by uv or by venv and pip, and clones of URLs: from folders, without a network."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.enums import DeviceChoice
+from auditkit.sweep import environments
+from auditkit.sweep.driver import SweepRequest, run_sweep
+from auditkit.sweep.environments import (
+    EnvironmentFailedError,
+    installer_reason,
+    interpreter_for,
+    torch_requirement,
+)
+from auditkit.sweep.execution import without_folder
+from auditkit.sweep.folder import ResultsFolder
+from auditkit.sweep.jobs import EnvironmentSpec
+from auditkit.sweep.repositories import Code
+from tests.filing_helpers import put
+from tests.sweep_helpers import commit_of, job, repository
+from tests.verify_helpers import git
+
+pytestmark = pytest.mark.process
+WHEELS = (("torch", "2.9.0"), ("torch", "2.9.1"), ("torch", "2.10.0"), ("numpy", "2.0"), ("einops", "0.8"))
+
+
+def wheel(folder: Path, name: str, version: str) -> None:
+    """A package of one file that says its version."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": f"__version__ = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(path, text)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of wheels that takes the place of every index, for uv and for pip."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for name, version in WHEELS:
+        wheel(folder, name, version)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    put(tmp_path, "uv.toml", f'[pip]\nno-index = true\nfind-links = ["{folder}"]\n')
+    monkeypatch.setenv("UV_CONFIG_FILE", str(tmp_path / "uv.toml"))
+    return folder
+
+
+def versions(python: str, *names: str) -> list[str]:
+    code = f"import {', '.join(names)}; print({', '.join(f'{name}.__version__' for name in names)})"
+    ended = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True)
+    return ended.stdout.split()
+
+
+def made(spec: EnvironmentSpec, code: Path, tmp_path: Path) -> str:
+    found = interpreter_for(spec, DeviceChoice.CPU, Code(code, ""), tmp_path / "cache", tmp_path / "failures")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("installer", ["uv", pytest.param("pip", marks=pytest.mark.acceptance)])
+def test_an_environment_is_made_once_with_what_the_checkout_asks(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str
+) -> None:
+    """Its requirements pin another torch and name an index: the plan's word counts."""
+    if installer == "uv" and environments._uv() is None:
+        pytest.skip("uv is not installed")
+    if installer == "pip":
+        monkeypatch.setattr(environments, "_uv", lambda: None)
+    put(tmp_path, "code/requirements.txt", "torch==1.13.1\ntorch>=1\neinops\n-e .\n--index-url http://127.0.0.1:9\n")
+    spec = EnvironmentSpec(torch="2.9", index="default", requirements=("requirements.txt",))
+    with ThreadPoolExecutor(4) as threads:
+        found = set(threads.map(lambda _: made(spec, tmp_path / "code", tmp_path), range(4)))
+    (python,) = found
+    assert versions(python, "torch", "numpy", "einops") == ["2.9.1", "2.0", "0.8"]
+    shutil.rmtree(index)  # nothing is installed again
+    assert made(spec, tmp_path / "code", tmp_path) == python
+    # A half one, whose maker was killed, is made anew, which it cannot be by now.
+    (Path(python).parent.parent / "auditkit-ready.json").unlink()
+    with pytest.raises(EnvironmentFailedError, match=r"^torch==2\.9"):
+        made(spec, tmp_path / "code", tmp_path)
+
+
+def test_requirements_run_no_setup_code_and_count_only_where_the_plan_says_so(index: Path, tmp_path: Path) -> None:
+    """The control: pip without our options runs the setup code of the same line."""
+    put(
+        tmp_path,
+        "evil/setup.py",
+        f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom setuptools import setup\nsetup(name='evil')\n",
+    )
+    line = f"evil @ file://{tmp_path}/evil\n"
+    put(tmp_path, "code/requirements.txt", line)
+    plain = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-build-isolation",
+        "--no-deps",
+        "--dry-run",
+        str(tmp_path / "evil"),
+    ]
+    subprocess.run(plain, capture_output=True)
+    assert (tmp_path / "ran").exists(), "control"
+    (tmp_path / "ran").unlink()
+    for requirements in (None, ("requirements.txt",)):
+        spec = EnvironmentSpec(torch="2.9", index="default", requirements=requirements)
+        assert versions(made(spec, tmp_path / "code", tmp_path), "torch") == ["2.9.1"]
+        assert not (tmp_path / "ran").exists()
+
+
+def test_one_that_cannot_be_made_says_why_and_is_tried_once(index: Path, tmp_path: Path) -> None:
+    spec = EnvironmentSpec(torch="2.99", index="default", requirements=())
+    for _ in range(2):
+        with pytest.raises(EnvironmentFailedError, match=r"^torch==2\.99\.\*: .*2\.99") as caught:
+            made(spec, tmp_path, tmp_path)
+        assert "\n" not in caught.value.message
+        wheel(index, "torch", "2.99.0")
+    shutil.rmtree(tmp_path / "failures")
+    assert versions(made(spec, tmp_path, tmp_path), "torch") == ["2.99.0"]
+
+
+def test_a_requirements_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailedError, match=r"the checkout has no dev\.txt"):
+        made(EnvironmentSpec(torch="2.9", requirements=("dev.txt",)), tmp_path, tmp_path)
+
+
+def test_without_uv_only_pythons_that_are_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "_uv", lambda: None)
+    with pytest.raises(EnvironmentFailedError, match=r"no Python 3\.99 here, .* uv, which .*: pip install uv"):
+        made(EnvironmentSpec(torch="2.9", python="3.99", requirements=()), tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("version", "requirement"), [("", "torch"), ("2.9", "torch==2.9.*"), ("2.13.0", "torch==2.13.0")]
+)
+def test_what_a_version_asks_for(version: str, requirement: str) -> None:
+    assert torch_requirement(version) == requirement
+
+
+def test_a_url_is_cloned_once_and_fetched_where_a_commit_is_missing(tmp_path: Path) -> None:
+    code = repository(tmp_path / "trainer", "v1", "v2")
+    url, folder, cache = f"file://{code}", tmp_path / "swept", tmp_path / "cache"
+    jobs = [job(code, f"trainer@{name}", commit_of(code, name), repository=url) for name in ("v1", "v2")]
+    assert run_sweep(SweepRequest(jobs, folder, cache)).answered == 2
+    (mirror,) = cache.glob("repositories/*.git")
+    put(code, "train/version.py", "VERSION = 3\n")
+    git(code, "commit", "-qam", "v3")
+    newer = job(code, "trainer@v3", commit_of(code), repository=url)
+    moved = job(code, "moved", commit_of(code), repository=f"file://{tmp_path}/nowhere/trainer")
+    assert run_sweep(SweepRequest([newer, moved], folder, cache)).answered == 1
+    assert list(cache.glob("repositories/*.git")) == [mirror]
+    failure = ResultsFolder(folder).read_failure(moved.key)
+    assert failure is not None
+    assert failure.reason.startswith(f"git cannot clone file://{tmp_path}/nowhere/trainer: fatal: ")
+    # Clones that are here stand for the URL.
+    again = SweepRequest([moved], folder, cache, clones=tmp_path, again=True)
+    assert run_sweep(again).answered == 1
+
+
+def test_a_reason_names_no_folder_of_the_cache() -> None:
+    told = (
+        "it needs accelerate (/home/me/.cache/sweep/environments/py3.12-torch2.9-cpu-0a1b/bin/python -m pip install x)"
+    )
+    assert without_folder(told) == "it needs accelerate (python -m pip install x)"
+    assert without_folder("/home/me/bin/python") == "/home/me/bin/python"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        (
+            "error: Request failed after 3 retries in 5.7s\n  cause: Failed to fetch: https://host/whl/cpu/torch/\n"
+            "  cause: dns error\n  cause: failed to lookup address information: Name or service not known\n",
+            "Failed to fetch: https://host/whl/cpu/torch/: failed to lookup address information: "
+            "Name or service not known",
+        ),
+        (
+            "error: Failed to build `tokenizers==0.13.3`\n  cause: The build backend returned an error\n"
+            "  cause: Call to `build_wheel` failed (exit status: 1)\n\n         [stderr]\n         running build_rust\n"
+            "         error: can't find Rust compiler\n\nhint: Build failures usually indicate a problem\n",
+            "Failed to build `tokenizers==0.13.3`: can't find Rust compiler",
+        ),
+        (
+            "  × No solution found when resolving dependencies:\n"
+            "  ╰─▶ Because x==1 has no wheels and you require x==1,\n"
+            "      we can conclude that your requirements are unsatisfiable.\n",
+            "No solution found when resolving dependencies: Because x==1 has no wheels and you require x==1, "
+            "we can conclude that your requirements are unsatisfiable.",
+        ),
+    ],
+)
+def test_why_an_installer_gave_up_is_one_sentence(stderr: str, reason: str) -> None:
+    """As uv 0.13 writes it; how long it tried would make one reason many."""
+    assert installer_reason(stderr) == reason

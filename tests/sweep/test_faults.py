@@ -1,0 +1,255 @@
+"""What goes wrong in a sweep: killed workers and drivers, a full disk, Ctrl-C, two at once, folders of others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.errors import StoreConflictError
+from auditkit.model.enums import DeviceChoice
+from auditkit.sweep.driver import Event, SweepRequest, run_sweep
+from auditkit.sweep.execution import in_one_line
+from auditkit.sweep.folder import ResultsFolder
+from auditkit.sweep.jobs import Order
+from tests.sweep_helpers import (
+    auditkit,
+    begun_by,
+    command,
+    commit_of,
+    environment,
+    job,
+    plan,
+    processes_of,
+    repository,
+    results,
+    wait_for,
+)
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    return repository(tmp_path / "trainer", "v1", "v2", "v3", "v4")
+
+
+def kill_next(folder: Path, key: str, attempt: int) -> None:
+    os.kill(wait_for(lambda: begun_by(folder, key, attempt)), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_killed_job_is_asked_again_at_most_so_often(tmp_path: Path, code: Path, kills: int) -> None:
+    one, folder = job(code), tmp_path / "swept"
+    seen: list[Event] = []
+
+    def tell(event: Event) -> None:
+        seen.append(event)
+        if event.event == "submitted" and event.attempt <= kills:
+            kill_next(folder, one.key, event.attempt)
+
+    swept = run_sweep(SweepRequest([one], folder, tmp_path / "cache", attempts=2), tell)
+    again = [event.reason for event in seen if event.event == "again"]
+    assert again == ["killed by SIGKILL, perhaps for want of memory"]
+    if kills == 1:
+        assert (swept.answered, swept.failed) == (1, ())
+        assert results(folder)[one.key]["run"]["summary"]["reproduced"] == 1
+    else:
+        failure = ResultsFolder(folder).read_failure(one.key)
+        assert failure is not None
+        assert swept.failed == (one.key,)
+        assert (failure.kind, failure.attempts) == ("lost", 2)
+        assert failure.reason == "killed by SIGKILL, perhaps for want of memory (the last of 2 attempts)"
+        # It was given up: only who says so has it asked again.
+        request = SweepRequest([one], folder, tmp_path / "cache", attempts=2)
+        assert run_sweep(request).failed == (one.key,)
+        assert run_sweep(SweepRequest([one], folder, tmp_path / "cache", attempts=2, again=True)).answered == 1
+
+
+def test_a_killed_driver_takes_its_jobs_along_and_the_next_one_goes_on(tmp_path: Path, code: Path) -> None:
+    jobs = [job(code, f"trainer@{name}", commit_of(code, name)) for name in ("v1", "v2", "v3", "v4")]
+    folder = tmp_path / "swept"
+    words = ("sweep", "run", plan(tmp_path / "plan.jsonl", jobs), "--results", folder, "--jobs", 1)
+    with subprocess.Popen(command(*words), env=environment(), stderr=subprocess.DEVNULL) as driver:
+        wait_for(lambda: len(list(folder.glob("results/*.json"))) == 1)
+        wait_for(lambda: sum(begun_by(folder, one.key) > 0 for one in jobs) == 2)
+        driver.kill()
+    wait_for(lambda: not processes_of(folder))
+    first = {path: path.stat().st_mtime_ns for path in folder.glob("results/*.json")}
+    assert 1 <= len(first) < 4
+    second = auditkit(*words)
+    assert second.returncode == 0, second.stderr
+    assert results(folder).keys() == {one.key for one in jobs}
+    assert {path: path.stat().st_mtime_ns for path in first} == first
+    # What was cut off has not used up its attempts.
+    assert sorted(path.name for path in folder.glob("attempts/*")) == sorted(f"{one.key}.1" for one in jobs)
+    assert not list(folder.glob("**/*auditkit-tmp"))
+
+
+# What CPython 3.11 makes of a signal in the first lines of `communicate`.
+INTERRUPTED = """
+import os, signal, subprocess, sys
+from auditkit.sweep import execution
+
+def communicate(process, *_):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        process._fileobj2output
+
+subprocess.Popen._communicate = communicate
+sys.exit(execution.main(sys.argv[1:]))
+"""
+
+
+def test_an_end_that_becomes_another_error_is_still_an_end(tmp_path: Path, code: Path) -> None:
+    """No failure is written of a job that was told to end."""
+    one = job(code, "trainer@v1", commit_of(code, "v1"))
+    folder = ResultsFolder(tmp_path / "swept")
+    folder.prepare([one])
+    order = Order(str(tmp_path / "swept"), 3, str(tmp_path / "cache"), one)
+    words = [sys.executable, "-c", INTERRUPTED, json.dumps(order.to_json())]
+    ended = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "")
+    assert folder.read_failure(one.key) is None
+    assert begun_by(tmp_path / "swept", one.key) == 0
+
+
+@pytest.mark.parametrize(
+    ("device", "cards"), [(DeviceChoice.AUTO, ""), (DeviceChoice.CPU, ""), (DeviceChoice.CUDA, "0")]
+)
+def test_a_job_sees_only_cards_that_it_has_asked_for(
+    tmp_path: Path, code: Path, device: DeviceChoice, cards: str
+) -> None:
+    one = job(code, "trainer@v1", commit_of(code, "v1"), device=device)
+    ResultsFolder(tmp_path / "swept").prepare([one])
+    order = Order(str(tmp_path / "swept"), 3, str(tmp_path / "cache"), one)
+    script = "import os, sys; from auditkit.sweep import execution; execution.main(sys.argv[1:])"
+    words = [sys.executable, "-c", f"{script}; print(os.environ['CUDA_VISIBLE_DEVICES'])", json.dumps(order.to_json())]
+    variables = {**environment(), "CUDA_VISIBLE_DEVICES": "0"}
+    assert subprocess.run(words, env=variables, capture_output=True, text=True, check=True).stdout == f"{cards}\n"
+
+
+def test_ctrl_c_leaves_no_process_and_nothing_half(tmp_path: Path, code: Path) -> None:
+    jobs = [job(code, f"trainer@{name}", commit_of(code, name)) for name in ("v1", "v2", "v3")]
+    folder = tmp_path / "swept"
+    words = ("sweep", "run", plan(tmp_path / "plan.jsonl", jobs), "--results", folder, "--jobs", 2)
+    with subprocess.Popen(command(*words), env=environment(), stderr=subprocess.PIPE, text=True) as driver:
+        wait_for(lambda: any(begun_by(folder, one.key) for one in jobs))
+        driver.send_signal(signal.SIGINT)
+        _, said = driver.communicate(timeout=30)
+    assert driver.returncode == 130
+    assert said.splitlines()[-1] == "interrupted"
+    assert processes_of(folder) == []
+    assert len(list(folder.glob("attempts/*"))) == len(results(folder))
+    assert auditkit(*words).returncode == 0
+
+
+def test_two_sweeps_in_one_folder(tmp_path: Path, code: Path) -> None:
+    folder = ResultsFolder(tmp_path / "swept")
+    path = plan(tmp_path / "plan.jsonl", [job(code)])
+    with folder.held():
+        second = auditkit("sweep", "run", path, "--results", folder.path)
+    assert second.returncode == 4
+    assert "is locked by another auditkit" in second.stderr
+    assert auditkit("sweep", "run", path, "--results", folder.path).returncode == 0
+
+
+FULL = """
+set -e
+mount -t tmpfs -o size={small} tmpfs {folder}
+set +e
+{run}
+echo "first $?"
+mount -o remount,size=50m {folder}
+{run}
+echo "second $?"
+ls {folder}/results {folder}/attempts
+"""
+
+
+def test_a_full_disk_ends_the_sweep_and_the_same_command_goes_on(tmp_path: Path, code: Path) -> None:
+    if shutil.which("unshare") is None:
+        pytest.skip("unshare is not installed, which a small disk of one's own takes")
+    jobs = [job(code, f"trainer@{name}", commit_of(code, name)) for name in ("v1", "v2")]
+    folder = tmp_path / "swept"
+    folder.mkdir()
+    run = " ".join(command("sweep", "run", plan(tmp_path / "plan.jsonl", jobs), "--results", folder, "--jobs", 1))
+    script = FULL.format(small="16k", folder=folder, run=run)
+    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    ended = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    if "first" not in ended.stdout:
+        pytest.skip(f"no small disk can be mounted here: {ended.stderr.strip()}")
+    assert ended.stdout.startswith("first 4\n"), ended.stderr
+    assert "second 0\n" in ended.stdout, ended.stderr
+    assert "No space left on device" in ended.stderr
+    assert "hint: free some space, then the same command goes on" in ended.stderr
+    for one in jobs:
+        assert f"{one.key}.json" in ended.stdout
+        assert f"{one.key}.2" not in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ({"sweep": 7, "auditkit": "9.9"}, "was written by auditkit 9.9 in format 7, and this auditkit reads format 1"),
+        ({"sweep": 1, "auditkit": "0.0.1"}, "was made by auditkit 0.0.1, and this is"),
+        (None, "is no sweep's folder, and it is not empty"),
+    ],
+)
+def test_a_folder_of_another_version_or_of_something_else(
+    tmp_path: Path, code: Path, head: dict[str, object] | None, said: str
+) -> None:
+    folder = tmp_path / "swept"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    if head is not None:
+        (folder / "sweep.json").write_text(json.dumps(head))
+    before = sorted(folder.iterdir())
+    ended = auditkit("sweep", "run", plan(tmp_path / "plan.jsonl", [job(code)]), "--results", folder)
+    assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+    assert [path for path in sorted(folder.iterdir()) if path.name != ".auditkit"] == before
+
+
+def test_what_is_gone_is_a_result_and_the_others_go_on(tmp_path: Path, code: Path) -> None:
+    gone = [job(code, "rebased", "0" * 40), job(code, "moved", repository=str(tmp_path / "nowhere"))]
+    jobs = [*gone, job(code)]
+    swept = run_sweep(SweepRequest(jobs, tmp_path / "swept", tmp_path / "cache", attempts=3))
+    assert (swept.answered, set(swept.failed)) == (1, {one.key for one in gone})
+    folder = ResultsFolder(tmp_path / "swept")
+    failures = [folder.read_failure(one.key) for one in gone]
+    assert [(one.kind, one.attempts) for one in failures if one] == [("checkout", 1)] * 2
+    assert [one.reason.partition(" has ")[2] or one.reason for one in failures if one] == [
+        f"no revision '{'0' * 40}'",
+        f"no such directory: {tmp_path / 'nowhere'}",
+    ]
+
+
+def test_a_job_that_takes_too_long_says_so(tmp_path: Path, code: Path) -> None:
+    from auditkit.sweep.jobs import Resources
+
+    one = job(code, resources=Resources(100, time_s=0.05))
+    run_sweep(SweepRequest([one], tmp_path / "swept", tmp_path / "cache"))
+    failure = ResultsFolder(tmp_path / "swept").read_failure(one.key)
+    assert failure is not None
+    assert (failure.kind, failure.reason) == ("time", "no answer within 0.05 s")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreConflictError):
+        ResultsFolder(tmp_path / "file" / "swept").ensure_space()
+
+
+def test_a_reason_is_one_line_without_the_folder_of_an_environment() -> None:
+    text = (
+        "nothing was fed:\n  needs: x (/home/c/environments/py3.12-torch2.9/bin/python -m pip install x)\n  1 not asked"
+    )
+    assert in_one_line(text) == "nothing was fed: needs: x (python -m pip install x); 1 not asked"
+    assert in_one_line("word " * 100) == " ".join(["word"] * 79) + " ..."

@@ -1,0 +1,187 @@
+"""One matrix of what jobs said: the same bytes from the same plan, nothing twice, nothing that is silent left out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from auditkit.model.enums import Outcome
+from auditkit.sweep.driver import SweepRequest, run_sweep
+from auditkit.sweep.folder import Answer, Failure, ResultsFolder
+from auditkit.sweep.jobs import EnvironmentSpec, Job
+from auditkit.sweep.merge import merge
+from auditkit.sweep.tables import findings_in_words, markdown_table
+from tests.filing_helpers import put
+from tests.project_files import ROOT
+from tests.reports.exported_runs import RUNS
+from tests.sweep_helpers import auditkit, commit_of, environment, job, plan, repository
+
+pytestmark = pytest.mark.process
+
+
+def folder_with(path: Path, jobs: list[Job], results: list[Answer | Failure]) -> ResultsFolder:
+    folder = ResultsFolder(path)
+    folder.prepare(jobs)
+    for result in results:
+        folder.put(result)
+    return folder
+
+
+def columns(code: Path, *versions: str) -> list[Job]:
+    return [job(code, environment=EnvironmentSpec(torch=version), revision="a" * 40) for version in versions]
+
+
+def test_the_same_plan_gives_the_same_files(tmp_path: Path) -> None:
+    """Whatever order the answers came in, and whoever gave them."""
+    code = repository(tmp_path / "trainer", "v1", "v2")
+    jobs = [job(code, f"trainer@{name}", commit_of(code, name)) for name in ("v1", "v2")]
+    jobs.append(job(code, "gone", "0" * 40))
+    path = plan(tmp_path / "plan.jsonl", jobs)
+    run_sweep(SweepRequest(jobs[::-1], tmp_path / "one", tmp_path / "cache", at_a_time=1))
+    run_sweep(SweepRequest(jobs, tmp_path / "one", tmp_path / "cache"))
+    assert auditkit("sweep", "run", path, "--results", tmp_path / "two", "--jobs", 3).returncode == 3
+    for name in ("one", "two"):
+        ended = auditkit("sweep", "merge", tmp_path / name, "--output", tmp_path / f"{name}-merged")
+        assert ended.returncode == 1, ended.stderr
+    files = sorted(path.relative_to(tmp_path / "one-merged") for path in (tmp_path / "one-merged").rglob("*.*"))
+    same = [file for file in files if file.name != "jobs.csv" and ".auditkit" not in file.parts]
+    assert {"matrix.json", "matrix.html", "matrix.csv", "matrix.md", "B1-PT-01.md"} <= {file.name for file in same}
+    for file in same:
+        assert (tmp_path / "one-merged" / file).read_bytes() == (tmp_path / "two-merged" / file).read_bytes(), file
+    document = json.loads((tmp_path / "one-merged" / "matrix.json").read_bytes())
+    assert document["summary"]["reproduced"] == 2
+    assert [one["target"] for one in document["results"]] == [
+        "trainer@v1/train.norms:total_norm", "trainer@v2/train.norms:total_norm", "gone",
+    ]  # fmt: skip
+    with open(tmp_path / "two-merged" / "jobs.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["status"] for row in rows] == ["answered", "answered", "checkout"]
+    assert all(float(row["seconds"]) > 0 for row in rows)
+
+
+@pytest.mark.acceptance
+def test_the_workflow_for_github_gives_the_same_matrix(tmp_path: Path) -> None:
+    """Its steps run here as a host runs them: each job on a machine of its own, their folders copied into one."""
+    code = repository(tmp_path / "trainer", "v1", "v2")
+    put(tmp_path, "sweep.yaml", "checkouts: [{path: trainer, revisions: [v1, v2]}]\nprobes: [sync_in_loop]\n")
+    page = yaml.safe_load((ROOT / "docs" / "ci" / "github-sweep.yml").read_text("utf-8"))
+    steps = {name: [step["run"] for step in job["steps"] if "run" in step][1:] for name, job in page["jobs"].items()}
+    tool = put(tmp_path, "bin/auditkit", f'#!/bin/sh\nexec {sys.executable} -P -m auditkit "$@"\n')
+    tool.chmod(0o755)
+    output = tmp_path / "output"
+    variables = environment() | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(output)}
+
+    def run(name: str, cwd: Path, **more: str) -> None:
+        for step in steps[name][:1]:
+            subprocess.run(["bash", "-eo", "pipefail", "-c", step], cwd=cwd, env=variables | more, check=True)
+
+    run("plan", tmp_path)
+    matrix = json.loads(output.read_text().removeprefix("matrix="))
+    assert len(matrix["include"]) == 2
+    for number, one in enumerate(matrix["include"]):
+        machine = tmp_path / f"machine-{number}"
+        machine.mkdir()
+        shutil.copy(tmp_path / "plan.jsonl", machine)
+        run("ask", machine, KEY=one["key"])
+        shutil.copytree(machine / "swept", tmp_path / "swept", dirs_exist_ok=True)
+    run("merge", tmp_path)
+    whole = auditkit("sweep", "run", "plan.jsonl", "--results", "at-once", cwd=tmp_path)
+    assert (whole.returncode, code.is_dir()) == (0, True)
+    assert auditkit("sweep", "merge", "at-once", "--output", "merged-at-once", cwd=tmp_path).returncode == 1
+    for file in ("matrix.json", "matrix.md", "matrix.csv"):
+        assert (tmp_path / "merged" / file).read_bytes() == (tmp_path / "merged-at-once" / file).read_bytes()
+
+
+def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(tmp_path: Path) -> None:
+    """Known controls: the finding that both have, and the column that was never asked."""
+    jobs = columns(tmp_path, "2.9", "2.10", "2.11")
+    run = RUNS["findings"]
+    answers: list[Answer | Failure] = [
+        Answer(jobs[0], run.to_json()),
+        Failure(jobs[1], "environment", "torch==2.10.*: no wheel"),
+    ]
+    merged = merge(folder_with(tmp_path / "swept", jobs, answers), jobs)
+    found = [one for one in merged.run.results if one.outcome is Outcome.REPRODUCED and not one.is_of_source]
+    assert len(found) == sum(one.outcome is Outcome.REPRODUCED and not one.is_of_source for one in run.results) > 0
+    for one in found:
+        own, made, never = one.arms
+        assert own.outcome is Outcome.REPRODUCED
+        assert (made.outcome, made.message) == (Outcome.ERROR, "no environment: torch==2.10.*: no wheel")
+        assert (never.outcome, never.message) == (Outcome.ERROR, "not asked: it is planned, and no job ran it")
+        assert one.arms_differ
+    table = markdown_table(merged).decode()
+    assert "| no answer (1) | no answer (2) |" in table
+    assert "\n1. no environment: torch==2.10." in table
+
+
+def test_one_checkout_is_the_matrix_that_an_audit_gives(tmp_path: Path) -> None:
+    from auditkit.audit.matrix import combine
+    from auditkit.model.enums import DeviceChoice
+
+    jobs = columns(tmp_path, "2.9", "2.10")
+    run = RUNS["findings"]
+    plain = replace(run, matrix=(), results=tuple(one for one in run.results if not one.is_of_source))
+    newer = replace(plain, environment=replace(plain.environment, torch="2.10.0"))
+    told: list[Answer | Failure] = [Answer(jobs[0], plain.to_json()), Answer(jobs[1], newer.to_json())]
+    merged = merge(folder_with(tmp_path / "swept", jobs, told), jobs).run
+    audited = combine([plain, newer], [DeviceChoice.CPU, DeviceChoice.CPU])
+    assert said(merged.to_json()["results"]) == said(audited.to_json()["results"])
+
+
+def said(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Results without their times."""
+    return [one | {"duration_s": 0.0} for one in results]
+
+
+def test_the_table_counts_what_is_torchs_apart(tmp_path: Path) -> None:
+    (one,) = columns(tmp_path, "2.9")
+    run = RUNS["findings"]
+    first, *others = [each for each in run.results if each.outcome is Outcome.REPRODUCED]
+    owned = replace(run, results=(*others, replace(first, owner="torch 2.9.1: torch.nn.utils.clip_grad_norm_")))
+    own, all_own = findings_in_words(owned), findings_in_words(run)
+    assert own.endswith("; torch 1")
+    assert sum(int(word) for word in own.partition(" of ")[0].split() if word.isdigit()) == len(others)
+    assert "torch" not in all_own
+    folder = folder_with(tmp_path / "swept", [one], [Answer(one, owned.to_json())])
+    assert f"| {own} |" in markdown_table(merge(folder, [one])).decode()
+
+
+def test_a_late_answer_takes_the_place_of_a_failure_and_never_of_an_answer(tmp_path: Path) -> None:
+    (one,) = columns(tmp_path, "2.9")
+    run = RUNS["findings"].to_json()
+    folder = folder_with(tmp_path / "swept", [one], [Failure(one, "lost", "its node is gone")])
+    folder.put(Answer(one, run, node="a"))
+    assert folder.read_failure(one.key) is None
+    folder.put(Answer(one, run, node="b"))
+    folder.put(Failure(one, "lost", "its node is gone"))
+    answer = folder.read_answer(one.key)
+    assert answer is not None
+    assert (answer.node, folder.failed()) == ("a", set())
+
+
+def test_two_checkouts_with_a_target_of_one_name_stay_two(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, name, "a" * 40, repository=f"/code/{name}") for name in ("one", "two")]
+    run = RUNS["findings"]
+    merged = merge(folder_with(tmp_path / "swept", jobs, [Answer(each, run.to_json()) for each in jobs]), jobs).run
+    fingerprints = [each.fingerprint for each in merged.results]
+    assert len(set(fingerprints)) == len(fingerprints) == 2 * len(run.results)
+    assert all(each.location.file.startswith(("one/", "two/")) for each in merged.results if each.location)
+
+
+def test_a_changed_answer_is_named(tmp_path: Path) -> None:
+    (one,) = columns(tmp_path, "2.9")
+    folder = folder_with(tmp_path / "swept", [one], [])
+    folder.answer_path(one.key).write_text("{")
+    ended = auditkit("sweep", "merge", folder.path)
+    assert (ended.returncode, str(folder.answer_path(one.key)) in ended.stderr) == (2, True)
+    assert auditkit("sweep", "merge", tmp_path).returncode == 2

@@ -1,0 +1,190 @@
+"""From a YAML file or words to jobs: what is crossed with what, what a key hangs on, and what is said of mistakes."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from auditkit.errors import BadInputError
+from auditkit.sweep.jobs import key_of, read_plan, write_plan
+from auditkit.sweep.plan import jobs_of
+from auditkit.sweep.plan_file import PlanFile, checkout_of, read_plan_file
+from tests.application import app
+from tests.sweep_helpers import commit_of, job, repository
+from tests.sweep_helpers import plan as write_jobs
+
+pytestmark = pytest.mark.process
+URL = "https://example.org/team/trainer"
+SHA = "1" * 40
+WHOLE = f"""
+checkouts:
+  - code@v1
+  - url: {URL}.git
+    name: remote
+    revisions: [{SHA}, {"2" * 40}]
+    requirements: [requirements.txt, einops]
+  - path: .
+    name: here
+torch: [2.10, "2.9"]
+pythons: [3.10]
+interpreters: [venv/bin/python]
+devices: [cpu, cuda]
+probes: [sync_in_loop, peak_memory_grows_with_params]
+without:
+  - {{checkout: here, device: cuda}}
+  - {{checkout: remote, torch: 2.10}}
+time_limit: 60
+"""
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    return repository(tmp_path / "code", "v1", "v2")
+
+
+def planned(folder: Path, text: str) -> list[Any]:
+    path = folder / "sweep.yaml"
+    path.write_text(text, encoding="utf-8")
+    return list(jobs_of(read_plan_file(path)))
+
+
+def test_every_list_is_crossed_with_the_checkouts(tmp_path: Path, code: Path) -> None:
+    jobs = planned(tmp_path, WHOLE)
+    cells = [(one.name, one.environment.torch, one.device.value) for one in jobs]
+    assert cells == [
+        *[("code", torch, device) for torch in ("", "2.10", "2.9") for device in ("cpu", "cuda")],
+        *[(f"remote@{sha * 12}", torch, device) for sha in "12" for torch in ("", "2.9") for device in ("cpu", "cuda")],
+        *[("here", torch, "cpu") for torch in ("", "2.10", "2.9")],
+    ]
+    first, made = jobs[0], jobs[2]
+    assert first.environment.interpreter == str(tmp_path / "venv/bin/python")
+    assert (made.environment.python, made.environment.torch) == ("3.10", "2.10")
+    assert (first.revision, first.revision_name) == (commit_of(code, "v1"), "v1")
+    assert {(one.resources.gpus, one.device.value) for one in jobs} == {(0, "cpu"), (1, "cuda")}
+    assert jobs[6].environment.requirements is None
+    assert jobs[8].environment.requirements == ("requirements.txt", "einops")
+    assert (jobs[6].repository, jobs[-1].revision) == (f"{URL}.git", "")
+    assert first.resources.time_s == 60
+    assert first.probes == ("sync_in_loop", "peak_memory_grows_with_params")
+    # That one holds 3,691 MB; a plan that does not ask it needs less.
+    assert (
+        first.resources.memory_mb
+        > 3700
+        > 2000
+        > planned(tmp_path, "checkouts: [code]\nprobes: [sync_in_loop]")[0].resources.memory_mb
+    )
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path, code: Path) -> None:
+    jobs = planned(tmp_path, WHOLE)
+    again = read_plan(write_jobs(tmp_path / "plan.jsonl", jobs))
+    assert again == jobs
+    assert list(write_plan(again)) == list(write_plan(jobs))
+    assert len({one.key for one in jobs}) == len(jobs)
+
+
+def test_a_key_says_what_was_asked_and_nothing_else(code: Path) -> None:
+    from dataclasses import replace
+
+    from auditkit.model.enums import DeviceChoice
+    from auditkit.sweep.jobs import EnvironmentSpec, Resources
+
+    one = job(code)
+    others: list[dict[str, Any]] = [
+        {"repository": "/elsewhere"}, {"revision": "b" * 40}, {"probes": ()}, {"device": DeviceChoice.CUDA},
+        {"environment": EnvironmentSpec(torch="2.9")}, {"environment": EnvironmentSpec(requirements=())},
+    ]  # fmt: skip
+    keys = {key_of(replace(one, **other)) for other in others}
+    assert len(keys | {one.key}) == len(others) + 1
+    assert key_of(replace(one, resources=Resources(9999), revision_name="main")) == one.key
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("checkouts: [code]\ntorchs: [2.9]", ":2:1: unknown key 'torchs' in a sweep's plan\n"),
+        ("checkouts: [code]\ntorch: [new]", ":2:9: 'new' is no version\n"),
+        ("checkouts:\n  - {path: code, revision: v1}", ":2:18: unknown key 'revision' in a checkout\n"),
+        ("checkouts:\n  - {path: code, url: x}", ":2:5: a checkout has a path or a url, and not both\n"),
+        ("checkouts: [code]\ndevices: [gpu]", ":2:11: unknown word 'gpu' in devices\n"),
+        ("checkouts: [code@v3]", ":1:13: {folder}/code has no revision 'v3'"),
+        ("checkouts: [cod]", ":1:13: no such directory: {folder}/cod"),
+        ("checkouts: [code, ./code]", ":1:19: a second checkout is called code"),
+        ("torch: [2.9]", ":1:1: no checkouts"),
+    ],
+)
+def test_what_is_wrong_in_a_plan_is_said_with_its_place(tmp_path: Path, code: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        planned(tmp_path, text)
+    assert f"{tmp_path / 'sweep.yaml'}{said.replace('{folder}', str(tmp_path))}" in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_plan_that_is_not_there_is_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError) as wrong:
+        read_plan_file(tmp_path / "plan.yaml")
+    assert wrong.value.message == f"no such file: {tmp_path / 'plan.yaml'}"
+    assert wrong.value.hint == "a plan of few checkouts is words: auditkit sweep plan CHECKOUT@REVISION --torch 2.13"
+
+
+def test_words_are_a_plan_too(tmp_path: Path, code: Path) -> None:
+    words = ["sweep", "plan", str(code), "--torch", "2.9,2.11", "--torch", "2.13", "--python", "3.12"]
+    ended = CliRunner().invoke(app, [*words, "--probe", "sync_in_loop"])
+    assert ended.exit_code == 0, ended.output
+    jobs = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [one["environment"] for one in jobs] == [{"python": "3.12", "torch": t} for t in ("2.9", "2.11", "2.13")]
+    matrix = json.loads(CliRunner().invoke(app, [*words, "--github-matrix"]).stdout)
+    assert [one["name"] for one in matrix["include"]] == [
+        f"code, torch {t}, Python 3.12, auto" for t in ("2.9", "2.11", "2.13")
+    ]
+
+
+def test_github_runs_256_jobs_of_a_matrix(tmp_path: Path, code: Path) -> None:
+    versions = ",".join(f"2.{number}" for number in range(257))
+    ended = CliRunner().invoke(app, ["sweep", "plan", str(code), "--torch", versions, "--github-matrix"])
+    assert (ended.exit_code, "at most 256 jobs of one matrix, and these are 257" in ended.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "repository", "revisions"),
+    [
+        (f"{URL}@v1", URL, ("v1",)),
+        (URL, URL, ()),
+        ("git@example.org:team/trainer.git", "git@example.org:team/trainer.git", ()),
+        ("git@example.org:team/trainer.git@main", "git@example.org:team/trainer.git", ("main",)),
+        ("ssh://git@example.org/team/trainer", "ssh://git@example.org/team/trainer", ()),
+    ],
+)
+def test_an_address_may_hold_an_at_sign(text: str, repository: str, revisions: tuple[str, ...]) -> None:
+    found = checkout_of(text)
+    assert (found.repository, found.revisions, found.name) == (repository, revisions, "trainer")
+
+
+def test_a_plan_that_somebody_changed(tmp_path: Path, code: Path) -> None:
+    path = write_jobs(tmp_path / "plan.jsonl", [job(code)])
+    line = path.read_text()
+    for changed, said in (
+        (line.replace('"device":"cpu"', '"device":"cuda"'), ":1:1: the key "),
+        (line * 2, ":2:1: the job "),
+        ("{}\n", ":1:1: no job: schema_version is None, not 1"),
+        (line.replace('"device":"cpu",', ""), ":1:1: no job: 'device' is missing"),
+        ("", " has no job"),
+    ):
+        path.write_text(changed)
+        with pytest.raises(BadInputError) as caught:
+            read_plan(path)
+        assert str(path) + said in caught.value.message
+
+
+def test_ten_thousand_jobs_are_planned_in_two_seconds(code: Path) -> None:
+    """A hundred thousand take 20 s at most: benchmarks/sweep.py has the figure."""
+    wide = PlanFile(checkouts=(checkout_of(str(code)),), torch=tuple(f"2.{number}" for number in range(10_000)))
+    began = time.process_time()
+    lines = list(write_plan(jobs_of(wide)))
+    assert len(lines) == 10_000
+    assert time.process_time() - began < 2

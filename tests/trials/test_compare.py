@@ -1,0 +1,336 @@
+"""Two revisions of a repository: what was fixed, what got worse, which target became which; nothing else changes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from auditkit.config.config import Config
+from auditkit.errors import BadInputError, ExitCode, NothingMeasuredError
+from auditkit.model.codec import ABSENT
+from auditkit.model.enums import Outcome, Reason, Severity
+from auditkit.model.revisions.comparison import Agreement, Change, Comparison, Contrast, MatchState, Trend
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkout.checkout import import_roots, open_checkout
+from auditkit.probing.engine.catalog import load_catalog
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.source.history.anchors import AnchoredSource
+from auditkit.probing.source.history.changes import read_changes
+from auditkit.trials.compare import CompareRequest, compare, exit_code
+from auditkit.trials.target_pairs import Side, names_of, pair_found, pair_named
+from tests import compared_results as results
+from tests.compared_history import LARGEST, commit, git, make_history, state_of
+from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
+from tests.project_files import our_environment
+
+pytestmark = pytest.mark.process
+
+TOTAL = Target("trainer.stats:total_norm")
+HANGING = """
+import time
+
+
+def total_norm(parameters):
+    time.sleep(600)
+    return parameters[0].grad.norm()
+"""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_history(tmp_path_factory.mktemp("compared") / "trainer")
+
+
+def compared(repository: Path, base: str, head: str, *probes: str, named: tuple[Target, ...] = (TOTAL,)) -> Comparison:
+    return compare(CompareRequest(str(repository), base, head, targets=named, probes=probes))
+
+
+def by_probe(comparison: Comparison) -> dict[str, Contrast]:
+    return {contrast.probe: contrast for contrast in comparison.contrasts}
+
+
+def broken(reason: Reason = Reason.CRASH, outcome: Outcome = Outcome.ERROR) -> ProbeResult:
+    return results.result(SYNCS, outcome, reason=reason)
+
+
+@contextlib.contextmanager
+def sides(repository: Path, *revisions: str) -> Iterator[list[Side]]:
+    """Revisions whose sources are read; nothing is run."""
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(open_checkout(f"{repository}@{revision}")) for revision in revisions]
+        setting = Setting(repository, sys.executable, ())
+        yield [Side(one, setting, AnchoredSource(one.path, import_roots(one.path))) for one in opened]
+
+
+def test_a_fix_that_costs_memory_is_fixed_and_introduced(repository: Path) -> None:
+    """The overflow is gone, the peak is up, both in one comparison; the answers say where they are not the same."""
+    before = state_of(repository)
+    found = compared(repository, "overflowing", "widened", OVERFLOW)
+    contrast = by_probe(found)[OVERFLOW]
+    assert (contrast.change, contrast.severity, contrast.trend) == (Change.FIXED, Severity.P4, Trend.BETTER)
+    (target,) = found.targets
+    assert (target.match.state, target.match.name) == (MatchState.CHANGED, "trainer.stats:total_norm")
+    apart = [answer for answer in target.answers if answer.agreement is Agreement.DIFFERS]
+    assert {answer.case["magnitude"] for answer in apart if answer.family == "magnitudes"} == {1e-30, 1e20, 1e30}
+    assert {answer.nearer for answer in apart} == {"head"}
+    kinds = {answer.agreement for answer in target.answers if answer.family == "seeded"}
+    assert kinds <= {Agreement.IDENTICAL, Agreement.WITHIN}
+    assert exit_code(found) is ExitCode.OK
+    assert Comparison.from_json(found.to_json()).to_json() == found.to_json()
+    assert state_of(repository) == before
+
+
+def test_a_renamed_function_is_the_same_target(repository: Path) -> None:
+    """By its body, and the similarity is said; one that is gone or new is said to be."""
+    targets = [TOTAL, Target("trainer.stats:largest_norm"), Target("trainer.stats:no_such")]
+    with sides(repository, "widened", "renamed") as (base, head):
+        renamed, same, unread = pair_named(targets, base, head)
+        (back,) = pair_named([Target("trainer.stats:gradient_norm")], base, head)
+    assert (renamed.match.state, renamed.match.head) == (MatchState.RENAMED, "trainer.stats:gradient_norm")
+    assert renamed.match.describe() == "renamed from trainer.stats:total_norm (body 100% the same)"
+    assert renamed.head == Target("trainer.stats:gradient_norm")
+    assert (same.match.state, unread.match.state) == (MatchState.SAME, MatchState.UNREAD)
+    assert names_of([renamed, same]) == {"trainer.stats:total_norm": "trainer.stats:gradient_norm"}
+    assert (back.match.state, back.base) == (MatchState.RENAMED, TOTAL)
+
+
+def test_added_and_removed_functions_are_told(repository: Path) -> None:
+    with sides(repository, "overflowing", "widened") as (base, head):
+        gone, new = pair_named([Target("trainer.stats:mean_norm"), Target("trainer.stats:largest_norm")], base, head)
+    assert (gone.match.state, gone.head) == (MatchState.REMOVED, None)
+    assert (new.match.state, new.base) == (MatchState.ADDED, None)
+
+
+def test_a_function_that_both_revisions_have_is_no_other_one_renamed(tmp_path: Path) -> None:
+    """Two twins, of which one goes: the other is itself."""
+    repository = make_history(tmp_path / "twins")
+    twin = LARGEST.replace("largest_norm", "peak_norm")
+    commit(repository, "twins", trainer__stats="import torch\n" + LARGEST + twin)
+    commit(repository, "one goes", trainer__stats="import torch\n" + LARGEST)
+    with sides(repository, "HEAD~1", "HEAD") as (base, head):
+        (gone,) = pair_named([Target("trainer.stats:peak_norm")], base, head)
+    assert gone.match.state is MatchState.REMOVED
+
+
+def test_what_lies_between_is_read_from_git(repository: Path) -> None:
+    """Commits, files with their lines, and the tests that were added, with the targets that they name."""
+    with open_checkout(f"{repository}@overflowing") as base, open_checkout(f"{repository}@widened") as head:
+        changes = read_changes(base, head, ["trainer.stats:total_norm", "trainer.stats:other"])
+    assert [one.subject for one in changes.commits] == ["fix: prevent overflow of the total norm"]
+    files = {one.name: one for one in changes.files}
+    assert (files["trainer/stats.py"].added, files["trainer/stats.py"].removed) == (8, 15)
+    assert files["tests/test_stats.py"].describe() == "+7 -0, new"
+    (test,) = changes.tests
+    assert (test.name, test.kind) == ("TestNorm::test_large_gradients_have_a_norm", "added")
+    assert test.names == ("trainer.stats:total_norm",)
+
+
+def test_renamed_deleted_and_odd_files_are_read(tmp_path: Path) -> None:
+    """Names with blanks and quotes, a moved file, a binary one; below a folder only that folder's."""
+    repository = make_history(tmp_path / "odd")
+    git(repository, "mv", "trainer/stats.py", "trainer/a b\"'.py")
+    (repository / "data.bin").write_bytes(bytes(range(256)) * 4)
+    commit(repository, "odd\n\nOne \x1f two", tests__test_stats=None)
+    with open_checkout(f"{repository}@renamed") as base, open_checkout(f"{repository}@HEAD") as head:
+        changes = read_changes(base, head, [])
+    files = {one.name: one for one in changes.files}
+    assert files["trainer/a b\"'.py"].old_path == "trainer/stats.py"
+    assert (files["data.bin"].describe(), files["tests/test_stats.py"].path) == ("binary, new", "")
+    assert [test.kind for test in changes.tests] == ["removed"]
+    with open_checkout(f"{repository}/trainer@renamed") as base, open_checkout(f"{repository}/trainer@HEAD") as head:
+        assert [one.name for one in read_changes(base, head, []).files] == ["a b\"'.py"]
+
+
+def test_wrong_words_are_refused_before_anything_runs(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="is not in a git repository, so it has no revisions to compare"):
+        compared(tmp_path, "overflowing", "widened")
+    with pytest.raises(BadInputError, match="names a revision already"):
+        compare(CompareRequest(f"{repository}@widened", "overflowing", "widened"))
+    with pytest.raises(BadInputError, match="has no revision 'wide'"):
+        compared(repository, "overflowing", "wide")
+    with pytest.raises(BadInputError, match="no probe is called"):
+        compared(repository, "overflowing", "widened", "norm_overflow")
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "code"),
+    [
+        (results.before(), results.after(), ExitCode.FINDINGS),
+        (results.before(), results.before(), ExitCode.OK),
+        (results.after()[2:], results.before()[2:], ExitCode.OK),
+        ([broken()], [broken()], ExitCode.NOTHING_MEASURED),
+        ([broken(), *results.before()[1:]], results.before(), ExitCode.NOTHING_MEASURED),
+        (results.before(), [broken(Reason.IMPORT_ERROR), *results.before()[1:]], ExitCode.TARGET_NOT_LOADED),
+        ([broken(Reason.NO_DEVICE, Outcome.UNAVAILABLE)] * 2, [broken(Reason.NO_DEVICE, Outcome.UNAVAILABLE)] * 2,
+         ExitCode.NOTHING_MEASURED),
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_the_exit_code_of_a_comparison(base: list[ProbeResult], head: list[ProbeResult], code: ExitCode) -> None:
+    """New or worse, nothing new, fixed, errors on either side, a target that is not loaded, nothing measured."""
+    assert exit_code(results.comparison(base, head, source=())) is code
+
+
+def test_no_probe_of_ours_measures_time() -> None:
+    """docs/design/compare.md says so: both revisions of a target are asked at once because all is counted."""
+    from auditkit.model.figure_trends import TIME_UNITS
+
+    units = {unit for probe in load_catalog().values() for unit in probe.units.values()}
+    assert units & TIME_UNITS == set()
+
+
+@pytest.mark.slow
+def test_memory_and_overflow_are_traded(repository: Path) -> None:
+    """The fix made the memory worse: a finding that the base does not have, and exit code 1."""
+    found = compared(repository, "overflowing", "widened", OVERFLOW, MEMORY, SYNCS, LAUNCHES)
+    contrasts = by_probe(found)
+    assert {name: contrasts[name].change for name in (OVERFLOW, SYNCS)} == {
+        OVERFLOW: Change.FIXED,
+        SYNCS: Change.STILL_SOUND,
+    }
+    memory = contrasts[MEMORY]
+    assert memory.change in (Change.INTRODUCED, Change.STILL_REPRODUCED)
+    assert memory.is_worse
+    ratios = [(one.base, one.head) for one in memory.figures
+              if one.name == "peak_extra_per_gradient_byte" and one.case["tensors"] == 10]  # fmt: skip
+    assert all(head > base + 1 for base, head in ratios)
+    assert exit_code(found) is ExitCode.FINDINGS
+    assert exit_code(found, Severity.P0) is ExitCode.OK
+    back = compared(repository, "widened", "overflowing", OVERFLOW, MEMORY)
+    assert by_probe(back)[OVERFLOW].change is Change.INTRODUCED
+    assert exit_code(back) is ExitCode.FINDINGS
+
+
+@pytest.mark.slow
+def test_a_revision_against_itself_changes_nothing(repository: Path) -> None:
+    """The whole catalogue twice: every figure and every answer the same. A comparison that sees ghosts fails here."""
+    found = compared(repository, "overflowing", "overflowing")
+    assert {one.change for one in found.contrasts} <= {
+        Change.STILL_REPRODUCED, Change.STILL_SOUND, Change.NOT_APPLICABLE, Change.NOT_COMPARABLE,
+    }  # fmt: skip
+    assert {one.trend for one in found.contrasts} == {Trend.SAME}
+    assert {one.agreement for target in found.targets for one in target.answers} == {Agreement.IDENTICAL}
+    assert exit_code(found) is ExitCode.OK
+
+
+@pytest.mark.slow
+def test_targets_are_found_at_both_revisions(repository: Path) -> None:
+    """Without a name: changed, removed and added ones; the new one is measured at the head alone."""
+    found = compared(repository, "overflowing", "widened", SYNCS, named=())
+    states = {target.match.name.partition(":")[2]: target.match.state for target in found.targets}
+    assert states == {
+        "total_norm": MatchState.CHANGED,
+        "mean_norm": MatchState.REMOVED,
+        "largest_norm": MatchState.ADDED,
+    }
+    new = next(target for target in found.targets if target.match.state is MatchState.ADDED)
+    assert [(one.base, one.reason) for one in new.contrasts] == [
+        (None, "the target is new: not reproduced at the head")
+    ]
+    gone = next(target for target in found.targets if target.match.state is MatchState.REMOVED)
+    assert (gone.contrasts, gone.answers) == ((), ())
+
+
+def test_what_is_excluded_is_compared_at_no_revision(repository: Path) -> None:
+    """As in an audit: `exclude` of auditkit.yaml. Named, it is compared all the same."""
+    with sides(repository, "overflowing", "widened") as (base, head), pytest.raises(NothingMeasuredError):
+        pair_found(base, head, Config(exclude=("*",)), lambda _: None)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see every process")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+def test_an_interrupted_comparison_leaves_the_repository_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
+    """Both worktrees go: at once after Ctrl-C, with the next start after kill -9; the repository never changes."""
+    repository = make_history(tmp_path / "trainer")
+    hanging = (
+        "import time\n\n\ndef total_norm(parameters):\n    time.sleep(600)\n    return parameters[0].grad.norm()\n"
+    )
+    commit(repository, "hang", trainer__stats=hanging)
+    before, scratch = state_of(repository), tmp_path / "scratch"
+    scratch.mkdir()
+    words = ["compare", str(repository), "widened", "HEAD", "--target", TOTAL.call, "--probe", OVERFLOW]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "auditkit", *words],
+        env={**our_environment(), "TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while len(list(scratch.glob("*/tree/*/trainer/stats.py"))) < 2:
+        assert time.monotonic() < end, "the revisions were not checked out"
+        time.sleep(0.05)
+    time.sleep(3)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (130 if number is signal.SIGINT else -number)
+    assert state_of(repository) == before
+    if number is signal.SIGKILL:
+        assert len(list(scratch.glob("*/tree"))) == 2
+        subprocess.run(
+            [sys.executable, "-P", "-m", "auditkit", "compare", str(repository), "HEAD", "HEAD",
+             "--probe", "sync_in_loop"],
+            env={**our_environment(), "TMPDIR": str(scratch)}, capture_output=True, check=False, timeout=120,
+        )  # fmt: skip
+    assert os.listdir(scratch) == []
+    assert state_of(repository) == before
+
+
+TIMER = '''
+"""How long does one call take?"""
+
+import time
+
+PROBE = {
+    "id": "call_is_slow", "version": 1, "title": "A call is slow", "contracts": ["grad_norm"],
+    "categories": ["Performance bottleneck"], "agent": "PT", "severity": "P3", "lifecycle": "stable",
+    "instrument": "numerics", "motivation": "", "method": "", "limits": "", "remediation": "", "verification": [],
+    "measurements": {"call_time": "s"},
+}
+
+
+def measure(ctx):
+    for turn in range(5):
+        started = time.perf_counter()
+        ctx.norm(ctx.benign())
+        yield ctx.measurement("call_time", time.perf_counter() - started, "s", began=time.time(), turn=turn)
+
+
+def judge(measurements, policy):
+    return {"outcome": "reproduced", "message": "it takes some time"}
+'''
+
+
+@pytest.mark.slow
+def test_where_a_probe_measures_time_the_revisions_take_turns(repository: Path, tmp_path: Path) -> None:
+    """Never at once, and at every second target the other one first; the times have their quartiles."""
+    probe = tmp_path / "call_is_slow.py"
+    probe.write_text(TIMER.replace(", began=time.time(), turn=turn", ""), encoding="utf-8")
+    (contrast,) = compared(repository, "widened", "widened", str(probe)).contrasts
+    (figure,) = [one for one in contrast.figures if one.name == "call_time"]
+    assert (contrast.change, figure.base > 0, figure.head > 0) == (Change.STILL_REPRODUCED, True, True)
+    assert " to " in figure.case["quartiles_base"]
+    probe.write_text(TIMER, encoding="utf-8")
+    named = (TOTAL, Target("trainer.stats:largest_norm"))
+    found = compared(repository, "widened", "widened", str(probe), named=named)
+    began = [
+        [
+            [one.case["began"] for one in contrast.figures if getattr(one, side) is not ABSENT]
+            for side in ("base", "head")
+        ]
+        for contrast in found.contrasts
+    ]
+    (first_base, first_head), (second_base, second_head) = began
+    assert max(first_base) < min(first_head)
+    assert max(first_head) < min(second_head)
+    assert max(second_head) < min(second_base)

@@ -1,0 +1,299 @@
+"""What became of an answer: fixed, introduced, still so, better or worse; and what may not be compared at all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from auditkit.model.answer_changes import compare_answers
+from auditkit.model.codec import ABSENT
+from auditkit.model.enums import Evidence, Outcome, Reason, Severity
+from auditkit.model.figure_trends import SCALES, Better, compare_figures, scale_of
+from auditkit.model.revisions.comparison import Agreement, Change, Trend
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.run import SOURCE_DEVICE, Environment, ProbeResult
+from auditkit.probing.engine.catalog import load_catalog
+from auditkit.trials.comparison import contrast, contrast_added, contrast_source, environment_differences
+
+FOUND, SOUND, ERROR, ABSENT_DEVICE, NOT_ASKED = (
+    Outcome.REPRODUCED, Outcome.NOT_REPRODUCED, Outcome.ERROR, Outcome.UNAVAILABLE, Outcome.NOT_APPLICABLE,
+)  # fmt: skip
+ENVIRONMENT = Environment("trainer", "a" * 40, False, "3.11.7", "2.13.0", "cpu", "A CPU")
+
+
+def said(outcome: Outcome = FOUND, *figures: Measurement, **more: Any) -> ProbeResult:
+    severity = Severity.P2 if outcome is FOUND else None
+    evidence = Evidence.MEASURED if outcome in (FOUND, SOUND) else None
+    fields = {"severity": severity, "evidence": evidence, "device": "cpu", "measurements": figures, **more}
+    return ProbeResult("probe", 1, "stats:norm", outcome, outcome.value, "probe/1/stats:norm", **fields)
+
+
+def figure(name: str, value: Any, unit: str = "count", **case: Any) -> Measurement:
+    return Measurement(name, value, unit, case)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        (FOUND, SOUND, Change.FIXED),
+        (SOUND, FOUND, Change.INTRODUCED),
+        (FOUND, FOUND, Change.STILL_REPRODUCED),
+        (SOUND, SOUND, Change.STILL_SOUND),
+        (NOT_ASKED, NOT_ASKED, Change.NOT_APPLICABLE),
+        (NOT_ASKED, FOUND, Change.INTRODUCED),
+        (FOUND, NOT_ASKED, Change.NOT_COMPARABLE),
+        (FOUND, ERROR, Change.NOT_COMPARABLE),
+        (ERROR, SOUND, Change.NOT_COMPARABLE),
+        (FOUND, ABSENT_DEVICE, Change.NOT_COMPARABLE),
+        (ABSENT_DEVICE, ABSENT_DEVICE, Change.NOT_COMPARABLE),
+    ],
+)
+def test_two_outcomes_are_one_change(before: Outcome, after: Outcome, change: Change) -> None:
+    """An error, a missing device, a question that no longer applies: never a fix, by force neither."""
+    assert contrast(said(before), said(after)).change is change
+    assert contrast(said(before), said(after), force=True).change is change
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"probe_version": 2}, "another probe: version 1 at the base, 2 at the head"),
+        ({"device": "simulated"}, "another device: cpu at the base, simulated at the head"),
+        ({"evidence": Evidence.SIMULATED}, "other evidence: measured at the base, simulated at the head"),
+        (
+            {"measurements": (figure("norm", 1.0, dtype="float32"),)},
+            "other dtypes: bfloat16 measured at the base alone",
+        ),
+    ],
+    ids=str,
+)
+def test_what_was_measured_otherwise_is_compared_only_by_force(more: dict[str, Any], reason: str) -> None:
+    """A defect in bfloat16 is not fixed by a head that was only asked in float32."""
+    base = said(FOUND, figure("norm", 1.0, dtype="float32"), figure("norm", 2.0, dtype="bfloat16"))
+    head = replace(said(SOUND, *base.measurements), **more)
+    assert (contrast(base, head).change, contrast(base, head).reason) == (Change.NOT_COMPARABLE, reason)
+    assert contrast(base, head, force=True).change is Change.FIXED
+    assert contrast(base, said(SOUND, *base.measurements)).change is Change.FIXED
+
+
+def test_environments_differ_in_torch_python_and_device() -> None:
+    """Not in the processor's name, and not in a version that nobody knows."""
+    other = replace(ENVIRONMENT, torch="2.15.0", python="3.12.1", device="cuda", device_name="H100")
+    assert environment_differences(ENVIRONMENT, other, of_devices=True) == (
+        "torch 2.13.0 against 2.15.0", "Python 3.11.7 against 3.12.1", "device cpu against cuda",
+    )  # fmt: skip
+    assert environment_differences(ENVIRONMENT, replace(ENVIRONMENT, device_name="B", torch=""), True) == ()
+    gpus = [replace(other, device_name=name) for name in ("H100", "H200")]
+    assert environment_differences(*gpus, of_devices=False) == ("device H100 against H200",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "trend"),
+    [
+        (figure("launch_count", 13), figure("launch_count", 5), Trend.BETTER),
+        (figure("launch_count", 13), figure("launch_count", 14), Trend.WORSE),
+        (figure("peak_extra_per_gradient_byte", 2.0, "ratio"), figure("peak_extra_per_gradient_byte", 2.0, "ratio"),
+         Trend.SAME),
+        (figure("breaking_norm", 1e19, "norm"), figure("breaking_norm", 1e20, "norm"), Trend.BETTER),
+        (figure("breaking_norm", 1e19, "norm"), figure("breaking_norm", None, "norm"), Trend.BETTER),
+        (figure("vanishing_magnitude", None, "magnitude"), figure("vanishing_magnitude", 1e-30, "magnitude"),
+         Trend.WORSE),
+        (figure("count_error", -1), figure("count_error", 1), Trend.SAME),
+        (figure("sound", False, "truth"), figure("sound", True, "truth"), Trend.BETTER),
+        (figure("raises", False, "truth"), figure("raises", True, "truth"), Trend.WORSE),
+        (figure("value", 1.0, "value"), figure("value", 2.0, "value"), Trend.MOVED),
+        (figure("health", "ok", "value"), figure("health", "ok", "value"), Trend.SAME),
+        (figure("relative_difference", 0.5, "ratio"), figure("relative_difference", 0.5 + 1e-8, "ratio"), Trend.SAME),
+        (figure("relative_difference", math.inf, "ratio"), figure("relative_difference", 0.5, "ratio"), Trend.BETTER),
+        (figure("held_bytes", 5316, "bytes", memory="NumPy and Python"),
+         figure("held_bytes", 5541, "bytes", memory="NumPy and Python"), Trend.SAME),
+        (figure("held_bytes", 5316, "bytes", memory="tensors"), figure("held_bytes", 5317, "bytes", memory="tensors"),
+         Trend.WORSE),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_figure_goes_one_way(before: Measurement, after: Measurement, trend: Trend) -> None:
+    """Counters by equality, boundaries of None as the best, truths by what they say, Python's memory with its noise."""
+    (compared,) = compare_figures([before], [after])
+    assert compared.trend is trend
+    assert contrast(said(FOUND, before), said(FOUND, after)).trend is trend
+
+
+def test_an_error_inside_what_is_allowed_is_no_worse() -> None:
+    """The allowed error stands beside each figure; outside of it every change counts."""
+
+    def errors(error: float) -> list[Measurement]:
+        return [figure("relative_error", error, "ratio", dtype="bfloat16"),
+                figure("allowed_error", 0.01, "ratio", dtype="bfloat16")]  # fmt: skip
+
+    assert compare_figures(errors(0.001), errors(-0.009))[0].trend is Trend.SAME
+    assert compare_figures(errors(0.001), errors(0.02))[0].trend is Trend.WORSE
+    assert compare_figures(errors(-0.3), errors(0.02))[0].trend is Trend.BETTER
+
+
+def test_a_norm_is_compared_with_the_one_expected() -> None:
+    def norms(value: float) -> list[Measurement]:
+        return [figure("norm", value, "norm", magnitude=1e20), figure("expected_norm", 6.4e21, "norm", magnitude=1e20)]
+
+    assert compare_figures(norms(math.inf), norms(6.4e21))[0].trend is Trend.BETTER
+    assert compare_figures(norms(6.4e21), norms(math.nan))[0].trend is Trend.WORSE
+
+
+def test_figures_are_matched_by_their_case_and_not_by_what_was_read_there() -> None:
+    """An error's text may differ; a case that only one side has is absent on the other."""
+    base = [figure("raises", True, "truth", input=name, error="first words") for name in ("empty", "sparse")]
+    head = [figure("raises", name == "mixed", "truth", input=name, error="other") for name in ("empty", "mixed")]
+    found = {one.case["input"]: (one.base, one.head, one.trend) for one in compare_figures(base, head)}
+    assert found == {
+        "empty": (True, False, Trend.BETTER),
+        "sparse": (True, ABSENT, Trend.MOVED),
+        "mixed": (ABSENT, True, Trend.MOVED),
+    }
+
+
+def test_a_whole_graph_is_not_worse_than_none() -> None:
+    """Nor is more of them better: how often it breaks says which."""
+    (figure,) = compare_figures([Measurement("graph_count", 0, "count")], [Measurement("graph_count", 1, "count")])
+    assert figure.trend is Trend.MOVED
+
+
+def test_an_extrapolated_figure_is_not_the_measured_one() -> None:
+    measured, fitted = figure("peak", 1, "bytes", params=9), figure("peak", 2, "bytes", params=9)
+    fitted = replace(fitted, evidence=Evidence.EXTRAPOLATED)
+    assert [one.trend for one in compare_figures([measured], [fitted])] == [Trend.MOVED, Trend.MOVED]
+
+
+def test_times_are_the_same_where_their_quartiles_overlap() -> None:
+    """Medians are shown; a few slow runs make nothing worse."""
+
+    def times(*values: float) -> list[Measurement]:
+        return [figure("step_time", value, "ms") for value in values]
+
+    (same,) = compare_figures(times(1.0, 1.1, 1.2, 1.3), times(1.1, 1.2, 1.3, 9.0))
+    assert (same.trend, same.base, same.head) == (Trend.SAME, pytest.approx(1.15), pytest.approx(1.25))
+    (worse,) = compare_figures(times(1.0, 1.1, 1.2, 1.3), times(2.0, 2.1, 2.2, 2.3))
+    assert (worse.trend, worse.case["quartiles_head"]) == (Trend.WORSE, "2.075 to 2.225")
+    (single,) = compare_figures(times(1.0), times(9.0))
+    assert single.trend is Trend.MOVED
+
+
+def test_a_severity_outweighs_the_figures() -> None:
+    base = said(FOUND, figure("launch_count", 4), severity=Severity.P3)
+    head = said(FOUND, figure("launch_count", 2), severity=Severity.P1)
+    assert contrast(base, head).trend is Trend.WORSE
+    assert contrast(head, base).trend is Trend.BETTER
+
+
+def test_better_here_and_worse_there_is_worse() -> None:
+    """A mixed finding does not pass."""
+    base = said(FOUND, figure("n", 4, tensors=4), figure("n", 9, tensors=8))
+    head = said(FOUND, figure("n", 5, tensors=4), figure("n", 8, tensors=8))
+    compared = contrast(base, head)
+    assert (compared.trend, compared.is_worse) == (Trend.MIXED, True)
+    assert contrast(base, base).is_worse is False
+    assert contrast(said(SOUND, *base.measurements), said(SOUND, *head.measurements)).is_worse is False
+
+
+def test_the_figures_with_a_scale_of_their_own_are_those_of_our_probes() -> None:
+    """A measurement that is renamed in its probe is renamed in rules/figure_trends.py, too."""
+    measured = {name for probe in load_catalog().values() for name in probe.units}
+    assert set(SCALES) - measured == set()
+    assert scale_of(figure("another", 1, "count")).better is Better.LOWER
+    assert scale_of(figure("another", 1.0, "value")).better is Better.NEITHER
+
+
+def test_a_finding_of_a_new_target_came_with_it() -> None:
+    assert contrast_added(said(FOUND)).change is Change.INTRODUCED
+    assert contrast_added(said(SOUND)).change is Change.NOT_COMPARABLE
+    assert contrast_added(said(NOT_ASKED)).change is Change.NOT_APPLICABLE
+
+
+def read(outcome: Outcome, target: str, *figures: Measurement, **more: Any) -> ProbeResult:
+    return replace(said(outcome, *figures, device=SOURCE_DEVICE), target=target, **more)
+
+
+def test_source_is_matched_by_what_it_is_about() -> None:
+    """Also where its module was renamed; more places of the same finding are worse."""
+    base = [read(FOUND, "old.stats", figure("line", 3, "line")), read(FOUND, "gone")]
+    head = [read(FOUND, "new.stats", figure("line", 4, "line"), figure("line", 9, "line")), read(FOUND, "fresh")]
+    found = {one.target: (one.change, one.trend) for one in contrast_source(base, head, {"old.stats": "new.stats"})}
+    assert found == {
+        "new.stats": (Change.STILL_REPRODUCED, Trend.WORSE),
+        "gone": (Change.FIXED, Trend.BETTER),
+        "fresh": (Change.INTRODUCED, Trend.WORSE),
+    }
+    assert [one.change for one in contrast_source([read(SOUND, "a")], [read(SOUND, "a")], {})] == [Change.STILL_SOUND]
+
+
+def test_source_that_cannot_be_read_fixes_nothing() -> None:
+    """A file that does not parse at the head hides its findings; one that never did says nothing of the change."""
+    broken = read(ERROR, "stats.py", reason=Reason.NOT_PARSED)
+    base, sound = [read(FOUND, "stats")], read(SOUND, "package")
+    assert [one.change for one in contrast_source(base, [sound, broken], {})] == [Change.NOT_COMPARABLE]
+    assert [one.change for one in contrast_source([*base, broken], [sound, broken], {})] == [Change.FIXED]
+    assert [one.change for one in contrast_source(base, [], {})] == [Change.NOT_COMPARABLE]
+
+
+def answers(*values: tuple[str, Any], exact: float = 10.0, allowed: float = 1e-3) -> list[Measurement]:
+    case = {"family": "seeded", "seed": 0}
+    return [figure("exact_norm", exact, "norm", **case), figure("allowed_difference", allowed, "ratio", **case),
+            *(figure("answer", value, "value", **case, field=field) for field, value in values)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "agreement", "nearer"),
+    [
+        (10.0, 10.0, Agreement.IDENTICAL, ""),
+        (math.nan, math.nan, Agreement.IDENTICAL, ""),
+        (10.0, 10.001, Agreement.WITHIN, ""),
+        (10.0, 10.05, Agreement.DIFFERS, "base"),
+        (math.inf, 10.0, Agreement.DIFFERS, "head"),
+        (5.0, 6.0, Agreement.DIFFERS, ""),
+        (3, 4, Agreement.DIFFERS, ""),
+        (True, False, Agreement.DIFFERS, ""),
+    ],
+    ids=str,
+)
+def test_answers_agree_within_what_rounding_allows(before: Any, after: Any, agreement: Agreement, nearer: str) -> None:
+    """Counts and truths have no tolerance; the side nearer to the exact norm is named where the field is the norm."""
+    (compared,) = compare_answers(answers(("norm", before)), answers(("norm", after)))
+    assert (compared.agreement, compared.nearer, compared.exact) == (agreement, nearer, 10.0)
+
+
+def test_a_field_that_is_no_norm_is_judged_by_how_it_scales() -> None:
+    """A mean over three tensors has no exact norm to be near to; of large gradients it is known all the same."""
+
+    def means(*at: tuple[float, Any]) -> list[Measurement]:
+        rows = [figure("answer", 2.5, "value", family="seeded", seed=0, field="mean")]
+        for magnitude, value in at:
+            case = {"family": "magnitudes", "magnitude": magnitude}
+            rows.append(figure("exact_norm", 7.5 * magnitude, "norm", **case))
+            rows.append(figure("answer", value, "value", **case, field="mean"))
+        return rows
+
+    base = means((1e4, 2.5e4), (1e-30, 0.0), (1e20, math.inf), (1e30, 2.5e30))
+    head = means((1e4, 2.5e4), (1e-30, 2.5e-30), (1e20, 2.5e20), (1e30, 7.0))
+    assert {one.case["magnitude"]: one.nearer for one in compare_answers(base, head) if one.family == "magnitudes"} == {
+        1e4: "", 1e-30: "head", 1e20: "head", 1e30: "base",
+    }  # fmt: skip
+    flat = means((1e4, 2.5), (1e20, 3.5))
+    assert {one.nearer for one in compare_answers(flat, means((1e4, 2.5), (1e20, 2.5)))} == {""}
+
+
+def test_of_finite_gradients_a_finite_answer_is_nearer() -> None:
+    (found,) = compare_answers(answers(("mean", math.inf)), answers(("mean", 3.0)))
+    assert found.nearer == "head"
+    (unknown,) = compare_answers(answers(("mean", math.nan), exact=math.nan), answers(("mean", 3.0), exact=math.nan))
+    assert unknown.nearer == ""
+
+
+def test_a_field_of_one_side_and_what_was_raised_are_told() -> None:
+    case = {"family": "seeded", "seed": 0}
+    raised = [figure("exact_norm", 10.0, "norm", **case), figure("raises", "TypeError", "text", **case, error="no")]
+    found = {one.field: one.agreement for one in compare_answers(answers(("norm", 10.0)), raised)}
+    assert found == {"norm": Agreement.ONLY_BASE, "(raises)": Agreement.ONLY_HEAD}
+    other = [replace(raised[1], case={**raised[1].case, "error": "in other words"})]
+    assert [one.agreement for one in compare_answers(raised[1:], other)] == [Agreement.IDENTICAL]

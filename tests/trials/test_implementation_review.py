@@ -1,0 +1,194 @@
+"""What a review says follows from a comparison: requirements, claims of the commits, issues, and the assessment."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from auditkit.model.enums import Outcome, Reason
+from auditkit.reports.commit_claims import claims_of_commits, claims_of_plan, sentences
+from auditkit.reports.requirements import (
+    Requirement,
+    State,
+    judge_requirement,
+    outcomes_as_requirements,
+    parse_requirement,
+)
+from auditkit.reports.review_parts import Assessment, review_of
+from tests.compared_results import (
+    LAUNCHES,
+    MEMORY,
+    MESSAGE,
+    OVERFLOW,
+    SYNCS,
+    after,
+    answers,
+    before,
+    comparison,
+    result,
+)  # fmt: skip
+
+MET, NOT_MET, NOT_MEASURABLE = State.MET, State.NOT_MET, State.NOT_MEASURABLE
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        (f"{LAUNCHES}: fixed", MET),
+        (f"{LAUNCHES}: better", MET),
+        (f"{LAUNCHES} law = O(1)", MET),
+        (f"{LAUNCHES} law = O(n)", NOT_MET),
+        (f"{LAUNCHES} law = 5", MET),
+        (f"{OVERFLOW} law = O(1)", NOT_MEASURABLE),
+        (f"{SYNCS}: fixed", NOT_MET),
+        (f"{SYNCS}: not-reproduced", MET),
+        (f"{MEMORY}: not_reproduced", NOT_MET),
+        (f"{OVERFLOW}: still reproduced", MET),
+        ("mutates_gradients: fixed", NOT_MEASURABLE),
+        ("answers: same", MET),
+    ],
+)
+def test_a_requirement_is_met_refuted_or_untested(text: str, state: State) -> None:
+    assert judge_requirement(parse_requirement(text), comparison()).state is state
+
+
+@pytest.mark.parametrize(
+    ("text", "is_old"),
+    [
+        (f"{OVERFLOW}: reproduced", True),
+        (f"{LAUNCHES}: not_reproduced", False),
+        (f"{LAUNCHES} law = O(1)", False),
+    ],
+)
+def test_what_was_met_already_before_is_told_so(text: str, is_old: bool) -> None:
+    """A change is no reason for what holds without it."""
+    judged = judge_requirement(parse_requirement(text), comparison())
+    assert (judged.state, judged.message.startswith("met already before: ")) == (MET, is_old)
+
+
+@pytest.mark.parametrize("text", [f"{SYNCS}: quick", SYNCS, f"{SYNCS} law", "", f"{SYNCS} sync_count = many things"])
+def test_a_requirement_that_cannot_be_read_says_why(text: str) -> None:
+    with pytest.raises(ValueError, match=r"neither an outcome|a requirement is one of"):
+        parse_requirement(text)
+
+
+def test_an_error_meets_no_requirement() -> None:
+    """Not even that it be not reproduced."""
+    broken = result(OVERFLOW, Outcome.ERROR, reason=Reason.CRASH)
+    found = comparison([before()[3]], [broken])
+    assert judge_requirement(parse_requirement(f"{OVERFLOW}: not_reproduced"), found).state is NOT_MEASURABLE
+    assert judge_requirement(parse_requirement(f"{OVERFLOW}: fixed"), found).state is NOT_MEASURABLE
+
+
+def test_what_a_commit_claims_is_held_against_what_was_measured() -> None:
+    """The syncs were constant before; the launches fell, the memory rose, the overflow stayed."""
+    found = comparison()
+    claims = {one.text: (one.state, one.message) for one in claims_of_commits(found.changes.commits, found)}
+    assert {text: state for text, (state, _) in claims.items()} == {
+        "perf: one kernel for all gradients": MET,
+        "Reduces CUDA syncs from O(n_params) to O(1) per gradient group": NOT_MET,
+        "Fewer kernel launches": MET,
+        "Same results as before": MET,
+        "Cuts peak memory": NOT_MET,
+        "Fixes the overflow of large norms": NOT_MET,
+        "Tests pass": NOT_MEASURABLE,
+    }
+    assert claims["Reduces CUDA syncs from O(n_params) to O(1) per gradient group"][1] == (
+        "it did not grow with the tensors before: still sound: 1 at the base, 1 at the head"
+    )
+
+
+def test_sentences_are_told_apart_from_trailers() -> None:
+    said = list(sentences("One line\nand its rest. Another one.\n\n* a point\n  goes on\nSigned-off-by: X <x@y>\n"))
+    assert said == ["One line and its rest", "Another one", "a point goes on"]
+    assert "Tests pass" in list(sentences(MESSAGE))
+    assert not any("nobody wrote" in sentence for sentence in sentences(MESSAGE))
+
+
+def test_a_claim_about_what_was_not_asked_is_untested() -> None:
+    found = comparison([], [])
+    assert {one.state for one in claims_of_commits(found.changes.commits, found)} == {NOT_MEASURABLE, MET}
+
+
+@pytest.mark.parametrize(
+    ("change", "assessment", "reason"),
+    [
+        ({"head": before(), "source": ()}, Assessment.APPROVED, "nothing was introduced and nothing got worse"),
+        ({"source": ()}, Assessment.NEEDS_WORK, f"P2 introduced: {MEMORY} on trainer.stats:total_norm"),
+        (
+            {"base": after()[:2], "head": [*after()[:1], *before()[1:2]], "source": ()},
+            Assessment.NEEDS_WORK,
+            f"P2 introduced: {LAUNCHES} on trainer.stats:total_norm",
+        ),
+        (
+            {"base": [result(OVERFLOW, Outcome.NOT_REPRODUCED)], "head": before()[3:], "source": ()},
+            Assessment.REJECTED,
+            f"P1 introduced: {OVERFLOW} on trainer.stats:total_norm",
+        ),
+        (
+            {"base": before()[3:], "head": [result(OVERFLOW, Outcome.ERROR)], "source": ()},
+            Assessment.REJECTED,
+            f"{OVERFLOW} returned a result at the base and ends in an error at the head: error for n tensors",
+        ),
+        (
+            {"head": before(), "source": (), "values": (answers(10.0), answers(math.inf))},
+            Assessment.REJECTED,
+            "1 numbers of trainer.stats:total_norm are further from the exact norm than before",
+        ),
+        (
+            {"head": before(), "source": (), "values": (answers(3.0), answers(4.0))},
+            Assessment.NEEDS_WORK,
+            "1 numbers of trainer.stats:total_norm differ, and no measurement shows which is right",
+        ),
+        (
+            {"head": before(), "source": (), "values": (answers(math.inf), answers(10.0))},
+            Assessment.APPROVED,
+            "nothing was introduced and nothing got worse",
+        ),
+    ],
+)
+def test_the_assessment_is_computed_and_says_why(change: dict[str, object], assessment: str, reason: str) -> None:
+    review = review_of(comparison(**change), ())  # type: ignore[arg-type]
+    assert review.assessment is assessment
+    assert reason in review.reasons
+
+
+def test_a_call_that_raises_on_one_side_is_told_once() -> None:
+    """As a call that raises, not as an answer without its fields."""
+    error = "RuntimeError: stack expects a non-empty TensorList"
+    raises = [replace(one, name="raises", value=error, unit="text") if one.name == "answer" else one
+              for one in answers(10.0)]  # fmt: skip
+    review = review_of(comparison(head=before(), source=(), values=(answers(10.0), raises)), ())
+    assert list(review.reasons) == ["trainer.stats:total_norm raises at the head alone, in 1 case"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "state", "assessment"),
+    [
+        ("plan", NOT_MET, Assessment.NEEDS_WORK),
+        ("plan", NOT_MEASURABLE, Assessment.NEEDS_WORK),
+        ("plan", MET, Assessment.APPROVED),
+        ("commit message", NOT_MET, Assessment.NEEDS_WORK),
+        ("commit message", NOT_MEASURABLE, Assessment.APPROVED),
+        ("probe", NOT_MET, Assessment.APPROVED),
+    ],
+)
+def test_what_was_required_counts(origin: str, state: State, assessment: Assessment) -> None:
+    """A claim of a commit that nothing measured says nothing against it; a requirement that nothing measured does."""
+    wanted = [Requirement("a", origin, state, "b")]
+    assert review_of(comparison(head=before(), source=()), wanted).assessment is assessment
+
+
+def test_a_plan_is_judged_box_by_box() -> None:
+    plan = f"- [ ] `{LAUNCHES}: fixed`\n- [x] fewer kernel launches\n- [ ] new names\n* no box\n"
+    told = [(one.text, one.state) for one in claims_of_plan(plan, comparison())]
+    assert told == [(f"{LAUNCHES}: fixed", MET), ("fewer kernel launches", MET), ("new names", NOT_MEASURABLE)]
+
+
+def test_outcomes_are_the_requirements_where_nobody_wrote_any() -> None:
+    states = {one.text: one.state for one in outcomes_as_requirements(comparison())}
+    assert states[f"{LAUNCHES}: not reproduced"] is MET
+    assert states[f"{MEMORY}: not reproduced"] is NOT_MET
+    assert f"{SYNCS}: not reproduced" not in states

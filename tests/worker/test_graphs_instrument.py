@@ -1,0 +1,237 @@
+"""Graphs and breaks under torch.compile: exact on functions counted by hand."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.gradients.gradients import GradientHolder, make_gradients
+from auditkit.worker.measure import graphs, selfcheck
+
+pytestmark = pytest.mark.process
+
+ROOTS = SourceRoots(str(Path(__file__).parent))
+logger = logging.getLogger(__name__)
+
+
+def grads_of(parameters: Any) -> list[torch.Tensor]:
+    return [p.grad for p in parameters if p.grad is not None]
+
+
+def norms_of(parameters: Any) -> torch.Tensor:
+    return torch.stack(torch._foreach_norm(grads_of(parameters), 2))
+
+
+def one_tensor(ps: Any) -> torch.Tensor:
+    return norms_of(ps).norm()
+
+
+def one_read(ps: Any) -> float:
+    return norms_of(ps).norm().item()
+
+
+def one_list(ps: Any) -> list[float]:
+    return norms_of(ps).tolist()
+
+
+def loop_then_read(ps: Any) -> float:
+    return sum(grad.pow(2).sum() for grad in grads_of(ps)).sqrt().item()
+
+
+def reads_at_the_end(ps: Any) -> list[float]:
+    return [norm.item() for norm in torch._foreach_norm(grads_of(ps), 2)]
+
+
+def branch_at_the_end(ps: Any) -> dict[str, Any]:
+    norm = norms_of(ps).norm()
+    return {"norm": norm.item(), "large": bool(norm > 1.0)}
+
+
+@dataclass
+class Stats:
+    norm: float
+    tensors: int
+
+
+@torch.no_grad()
+def in_a_dataclass(ps: Any) -> Stats:
+    return Stats(norms_of(ps).norm().item(), len(grads_of(ps)))
+
+
+def packs(grads: list[torch.Tensor]) -> Iterator[torch.Tensor]:
+    for grad in grads:
+        yield from grad.reshape(-1).split(64)
+
+
+def through_a_generator(ps: Any) -> float:
+    return sum(torch.count_nonzero(pack) for pack in packs(grads_of(ps))).item()
+
+
+def read_between(ps: Any) -> float:
+    norms = norms_of(ps)
+    largest = norms.max().item()
+    return (norms / 2).norm().item() * largest
+
+
+def branch_between(ps: Any) -> torch.Tensor:
+    norm = norms_of(ps).norm()
+    if norm > 1.0:
+        norm = norm * 2
+    return norm
+
+
+def logs_between(ps: Any) -> torch.Tensor:
+    norms = norms_of(ps)
+    logger.debug("norms")
+    return norms.norm()
+
+
+@torch.compiler.disable
+def doubled(norms: torch.Tensor) -> torch.Tensor:
+    return norms * 2
+
+
+def eager_between(ps: Any) -> torch.Tensor:
+    return doubled(norms_of(ps)).norm()
+
+
+def selects_by_mask(ps: Any) -> torch.Tensor:
+    norms = norms_of(ps)
+    return norms[norms > 0].norm()
+
+
+def reads_in_a_loop(ps: Any) -> list[float]:
+    found = []
+    for grad in grads_of(ps):
+        found.append(grad.norm().item())
+    return found
+
+
+def reads_in_a_comprehension(ps: Any) -> float:
+    return math.hypot(*[grad.norm().item() for grad in grads_of(ps)])
+
+
+# (graphs, breaks, breaks before the end, operators outside) for n tensors.
+HAND_COUNTED: list[tuple[Callable, Callable[[int], tuple[int, int, int, int]]]] = [
+    (one_tensor, lambda n: (1, 0, 0, 0)),
+    (one_read, lambda n: (1, 1, 0, 0)),
+    (one_list, lambda n: (1, 1, 0, 0)),
+    (loop_then_read, lambda n: (1, 1, 0, 0)),
+    (reads_at_the_end, lambda n: (1, 1, 0, 0)),
+    (branch_at_the_end, lambda n: (2, 2, 1, 0)),
+    (in_a_dataclass, lambda n: (1, 1, 0, 0)),
+    (through_a_generator, lambda n: (1, 1, 0, 0)),
+    (read_between, lambda n: (2, 2, 1, 0)),
+    (branch_between, lambda n: (2, 1, 1, 0)),
+    (logs_between, lambda n: (2, 1, 1, 0)),
+    (eager_between, lambda n: (2, 1, 1, 1)),
+    (selects_by_mask, lambda n: (2, 1, 1, 1)),
+    (reads_in_a_loop, lambda n: (0, n, n, n)),
+    (reads_in_a_comprehension, lambda n: (0, n, n, n)),
+]
+
+
+def call_of(function: Callable, tensors: int, magnitude: float = 1.0) -> Callable[[], Any]:
+    module = GradientHolder(make_gradients(tensors, 128, magnitude=magnitude))
+    return lambda: function(list(module.parameters()))
+
+
+@pytest.mark.parametrize(("function", "expected"), HAND_COUNTED, ids=[case[0].__name__ for case in HAND_COUNTED])
+def test_breaks_are_counted_as_the_call_runs(function: Callable, expected: Callable) -> None:
+    assert graphs.trace(call_of(function, 5), ROOTS)[:4] == expected(5)
+
+
+def test_breaks_of_a_loop_grow_with_its_tensors() -> None:
+    assert graphs.trace(call_of(reads_in_a_loop, 2), ROOTS)[:4] == (0, 2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "lines_down"),
+    [(branch_between, 2), (logs_between, 2), (read_between, 2), (reads_in_a_loop, 3), (eager_between, 1)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_the_line_of_the_first_break_is_named(function: Callable, lines_down: int) -> None:
+    """By the graph that ends there, or by the first read of a frame that Dynamo skips without a word."""
+    stop = graphs.trace(call_of(function, 3), ROOTS).first_stop
+    assert stop is not None
+    assert stop.site is not None
+    first = function.__code__.co_firstlineno
+    assert (stop.site.file, stop.site.line - first) == (Path(__file__).name, lines_down)
+    assert stop.site.function.rpartition(".")[2] == function.__name__
+
+
+def test_a_clean_call_names_no_stop() -> None:
+    assert graphs.trace(call_of(one_tensor, 3), ROOTS).first_stop is None
+
+
+def test_a_skipped_frame_is_counted() -> None:
+    """The control is the same work without a read in the loop."""
+    assert graphs.trace(call_of(reads_in_a_loop, 3), ROOTS).skipped_frames > 0
+    assert graphs.trace(call_of(loop_then_read, 3), ROOTS).skipped_frames == 0
+
+
+def test_numbers_are_the_same_every_time() -> None:
+    """Also after other functions were compiled in this process."""
+    first = graphs.trace(call_of(read_between, 4), ROOTS)
+    graphs.trace(call_of(reads_in_a_loop, 4), ROOTS)
+    assert graphs.trace(call_of(read_between, 4), ROOTS) == first
+
+
+def raises_when_compiled(ps: Any) -> torch.Tensor:
+    compiled = torch.compiler.is_compiling()
+    total = one_tensor(ps)
+    torch._dynamo.graph_break()
+    if compiled:  # what was traced as true stays true behind the break
+        raise ValueError("not in a compiled step")
+    return total
+
+
+def test_a_call_that_raises_only_when_compiled_says_so() -> None:
+    traced = graphs.trace(call_of(raises_when_compiled, 2), ROOTS)
+    assert "not in a compiled step" in traced.error
+    assert traced.graph_count == 0
+
+
+def test_fullgraph_refuses_a_branch_and_takes_a_tensor() -> None:
+    assert graphs.fullgraph_failure(call_of(one_tensor, 2), ROOTS) is None
+    refused = graphs.fullgraph_failure(call_of(branch_between, 2), ROOTS)
+    assert refused is not None
+    assert refused.reason == "Unsupported: Data-dependent branching"
+    assert refused.site is not None
+    assert refused.site.line == branch_between.__code__.co_firstlineno + 2
+
+
+def test_compilations_after_the_first() -> None:
+    """Other values of the same shapes reuse the graph; a list of another length is another program."""
+    calls = [call_of(one_tensor, 2), call_of(one_tensor, 2, 4.0), call_of(one_tensor, 3), call_of(one_tensor, 3)]
+    assert graphs.compilations(calls) == [1, 0, 1, 0]
+
+
+def test_a_declared_opt_out_is_known() -> None:
+    assert graphs.is_declared_eager(doubled)
+    assert not graphs.is_declared_eager(one_tensor)
+
+
+def test_a_sound_instrument_passes_its_self_check() -> None:
+    selfcheck.check("graphs", "cpu", ROOTS)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (graphs.Trace(1, 1, 0, 0, 0, None), r"the graph counter reads \(1, 1, 0, 0\) for one graph without a break"),
+        (graphs.Trace(1, 0, 0, 0, 0, None), r"reads \(1, 0, 0, 0\) for two graphs with one break between them"),
+    ],
+)
+def test_a_wrong_instrument_is_not_believed(wrong: graphs.Trace, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "trace", lambda *_: wrong)
+    with pytest.raises(selfcheck.SelfCheckError, match=message):
+        selfcheck.check("graphs", "cpu", ROOTS)

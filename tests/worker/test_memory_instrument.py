@@ -1,0 +1,111 @@
+"""Peak bytes: exact on toys whose allocations are known, where a dispatch mode is blind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.measure.memory import live_at_peak, peak_bytes, python_peak_bytes
+
+ROOTS = SourceRoots(str(Path(__file__).parent))
+TENSORS, ELEMENTS = 10, 100_000
+GRADIENT_BYTES = TENSORS * ELEMENTS * 4
+
+
+def make_grads() -> list[torch.Tensor]:
+    return [torch.ones(ELEMENTS) for _ in range(TENSORS)]
+
+
+def cat_and_count(grads: list[torch.Tensor]) -> torch.Tensor:
+    """float32 copy (4 bytes an element), bool mask (1), int64 copy of the mask inside sum (8): 13 of 4."""
+    flat = torch.cat(grads)
+    return torch.isnan(flat).sum()
+
+
+def double_list(grads: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [grad.double() for grad in grads]
+
+
+def square_each(grads: list[torch.Tensor]) -> torch.Tensor:
+    return sum(grad.pow(2).sum() for grad in grads)
+
+
+@pytest.mark.parametrize(
+    ("function", "share"),
+    [
+        (cat_and_count, 3.25),
+        (double_list, 2.0),
+        (square_each, 1 / TENSORS),
+        (lambda grads: torch.cat(grads), 1.0),
+        (lambda grads: [grad.view(-1) for grad in grads], 0.0),
+        (lambda grads: [grad.mul_(1.0) for grad in grads], 0.0),
+    ],
+    ids=["cat and count", "double list", "square of each", "cat", "views", "in place"],
+)
+def test_the_peak_is_the_allocators(function: Callable, share: float) -> None:
+    """To within the few hundred bytes of scalars: every element that is held counts, wherever it is made."""
+    grads = make_grads()
+    assert peak_bytes(lambda: function(grads), "cpu") == pytest.approx(share * GRADIENT_BYTES, abs=1024)
+
+
+class _BytesOfOutputs(TorchDispatchMode):
+    """The naive instrument: the largest sum of what operators have returned and someone still holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.largest = max(self.largest, result.nbytes)
+        return result
+
+
+def test_a_dispatch_mode_does_not_see_what_a_kernel_allocates() -> None:
+    """Trap 4: `bool.sum()` builds an int64 copy of 8 bytes an element, and returns one number."""
+    mask = torch.zeros(1_000_000, dtype=torch.bool)
+    naive = _BytesOfOutputs()
+    with naive:
+        mask.sum()
+    assert naive.largest == 8
+    assert peak_bytes(lambda: mask.sum(), "cpu") == pytest.approx(8_000_000, abs=1024)
+    assert peak_bytes(lambda: torch.count_nonzero(mask), "cpu") < 4096
+
+
+def test_numpy_copies_are_counted_apart() -> None:
+    """The allocator does not see them, tracemalloc does."""
+    grads = make_grads()
+
+    def copies() -> list[Any]:
+        return [grad.numpy().astype(np.float64) for grad in grads]
+
+    assert peak_bytes(copies, "cpu") < 4096
+    assert python_peak_bytes(copies, "cpu") == pytest.approx(2 * GRADIENT_BYTES, rel=0.01)
+    assert python_peak_bytes(lambda: [grad.numpy() for grad in grads], "cpu") < 100_000
+
+
+def test_what_was_freed_before_the_peak_is_not_added() -> None:
+    def one_after_another() -> None:
+        for _ in range(5):
+            torch.empty(1_000_000)
+
+    assert peak_bytes(one_after_another, "cpu") == 4_000_000
+
+
+def test_the_lines_that_hold_the_peak_are_named_largest_first() -> None:
+    grads = make_grads()
+    first = cat_and_count.__code__.co_firstlineno
+    found = [
+        (live.site.line - first, live.live_bytes) for live in live_at_peak(lambda: cat_and_count(grads), "cpu", ROOTS)
+    ]
+    # The mask and its int64 copy (9 bytes an element) on one line, the flat copy (4) on the line before.
+    assert [line for line, _ in found] == [3, 2]
+    assert [held for _, held in found] == [pytest.approx(9_000_000, abs=1024), pytest.approx(4_000_000, abs=1024)]

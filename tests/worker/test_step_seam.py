@@ -1,0 +1,68 @@
+"""The seam of the optimizer reads its toy, and says so where it does not; what of a loop is found by reading."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditkit.model.enums import Contract
+from auditkit.probing.find.search import discover
+from auditkit.worker.measure import selfcheck
+from auditkit.worker.steps import roles, seam
+from auditkit.worker.steps.toy_model import Batch, ToyModel, joined, loss_of, make_batches, true_gradient
+from tests.probes.in_process import ROOTS
+from tests.probing_helpers import TARGETS
+
+
+def test_the_seam_reads_its_toy() -> None:
+    selfcheck.check("steps", "cpu", ROOTS)
+
+
+def test_a_seam_that_sees_no_backward_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    blind = {code: see for code, see in seam._WATCHED.items() if see is not seam.Trace._see_backward}
+    monkeypatch.setattr(seam, "_WATCHED", blind)
+    with pytest.raises(selfcheck.SelfCheckError, match=r"reads \[3.0\] for one step"):
+        selfcheck.check("steps", "cpu", ROOTS)
+
+
+@pytest.mark.parametrize("task", ["samples", "tokens", "values"])
+def test_the_true_gradient_is_that_of_the_model(task: str) -> None:
+    """In float64 and float32, of a tied, a trained and no frozen or unused parameter."""
+    batch = joined(make_batches(3, task))
+    model = ToyModel("scores")
+    loss_of(model(batch.inputs), batch.targets).backward()
+    own = {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
+    exact = true_gradient(ToyModel("scores"), Batch(*batch))
+    assert set(own) == set(exact) == {"embedding.weight", "linear.weight", "linear.bias"}
+    assert all((own[name] - exact[name]).abs().max() < 1e-6 for name in own)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gradient_accumulation_steps", roles.ACCUMULATION),
+        ("accum_iter", roles.ACCUMULATION),
+        ("max_grad_norm", roles.LIMIT),
+        ("train_loader", roles.BATCHES),
+        ("batch", roles.BATCH),
+        ("loss_fn", roles.CRITERION),
+        ("log_interval", roles.RARELY),
+        ("num_steps", roles.STEPS),
+        ("lr_scheduler", roles.SCHEDULER),
+        ("model_ema", roles.NOTHING),
+        ("use_amp", roles.MIXED),
+    ],
+)
+def test_a_name_says_what_it_stands_for(name: str, words: str) -> None:
+    found = roles.known(name)
+    assert found is not None
+    assert found.value == words
+
+
+def test_loops_are_found_by_reading() -> None:
+    """Functions that are handed what they train, and methods; the lines that speak for each."""
+    found = [each for each in discover(TARGETS / "steps").candidates if each.contract_guess is Contract.TRAIN_STEP]
+    names = {each.call.partition(":")[2] for each in found}
+    assert {"train_for_cuda", "train_on_values", "train_by_closure", "LateTrainer.train_epoch"} <= names
+    assert "LateTrainer.compute_loss" not in names
+    (whole,) = [each for each in found if each.call == "loops:train_for_cuda"]
+    assert whole.evidence == ("goes backward at line 21", "makes an optimizer's step at line 25")

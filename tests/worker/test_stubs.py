@@ -1,0 +1,291 @@
+"""What a target reads beside the gradients is filled by name and recorded by its path, and makes no collector of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from auditkit.worker.base.refusals import CannotFeedError, NotApplicable
+from auditkit.worker.feed.caller import Caller
+from auditkit.worker.feed.plan import Plan
+from auditkit.worker.gradients.gradients import benign
+from tests.worker.test_plan import BENIGN_NORM, method_plan, norm_of, plan_of
+
+
+def clipped(parameters: Any, max_norm: float) -> torch.Tensor:
+    return nn.utils.clip_grad_norm_(parameters, max_norm)
+
+
+def by_optimizer(optimizer: Any, max_norm: float) -> Any:
+    return clipped([p for group in optimizer.param_groups for p in group["params"]], max_norm)
+
+
+def by_chunks(model_chunks: Any) -> Any:
+    return norm_of([p.grad for chunk in model_chunks for p in chunk.parameters()])
+
+
+def by_configuration(cfg: Any, model: nn.Module) -> Any:
+    return clipped(model.parameters(), cfg.optim["clip_norm"]) if not cfg.get("fp16") else None
+
+
+def over_ranks(mp_pg: Any, named_parameters: Any) -> Any:
+    assert dist.get_rank() == 0
+    total = torch.stack([p.grad.norm() for _, p in named_parameters if not p.is_tied]).norm().square()
+    dist.all_reduce(total, group=mp_pg)
+    return total.sqrt()
+
+
+def of_main_grads(params: Any) -> Any:
+    return norm_of([p.main_grad for p in params])
+
+
+def logged(model: nn.Module, writer: Any, step: int) -> None:
+    writer.add_scalar("grad_norm", norm_of([p.grad for p in model.parameters()]), step)
+
+
+def of_a_cut_block(self: Any, optimizer: Any) -> Any:
+    self.scaler.unscale_(optimizer)
+    return clipped(self.model.parameters(), self.args.max_grad_norm)
+
+
+def with_its_limit(model: nn.Module, grad_norm: float | None = None) -> Any:
+    return clipped(model.parameters(), grad_norm) if grad_norm else None
+
+
+def of_both(gradients: Any, params: Any) -> Any:
+    """Takes the parameters of the same gradients, not those of a second group."""
+    return norm_of([gradient for gradient, p in zip(gradients, params, strict=True) if p.requires_grad])
+
+
+@pytest.mark.parametrize(
+    ("function", "takes", "filled"),
+    [
+        (by_optimizer, "optimizer", {"max_norm": 1.0}),
+        (by_chunks, "modules", {}),
+        (
+            by_configuration,
+            "module",
+            {
+                "cfg": "an object answering by name",
+                "cfg.fp16": False,
+                "cfg.optim": "an object answering by name",
+                "cfg.optim.clip_norm": 1.0,
+            },
+        ),
+        (over_ranks, "named_parameters", {"mp_pg": "a process group of world size 1", "parameter.is_tied": False}),
+        (of_main_grads, "parameters", {"parameter.main_grad": "the gradient"}),
+        (
+            of_a_cut_block,
+            "object",
+            {
+                "optimizer": "SGD over the parameters",
+                "self.scaler": "a GradScaler that scales by 1",
+                "self.model": "the module",
+                "self.args": "an object answering by name",
+                "self.args.max_grad_norm": 1.0,
+            },
+        ),
+        (with_its_limit, "module", {"grad_norm": 1.0}),
+        (of_both, "gradients", {"params": "the parameters"}),
+    ],
+)
+def test_what_is_read_beside_the_gradients_is_filled_and_told(function: Callable, takes: str, filled: dict) -> None:
+    plan = plan_of(function)
+    assert (plan.feed.takes, plan.roles["norm"].path, plan.filled) == (takes, "", filled)
+    assert not dist.is_initialized()
+
+
+def test_a_guess_within_an_object_has_its_second_value() -> None:
+    """Given by its path, the value is no guess any more."""
+    assert plan_of(by_configuration).others == {"cfg.fp16": True, "cfg.optim.clip_norm": 0.5}
+    given = plan_of(by_configuration, arguments={"cfg.optim.clip_norm": 2.0})
+    assert "cfg.optim.clip_norm" not in given.filled
+
+
+def test_what_no_name_explains_is_named_and_not_swallowed_by_the_target() -> None:
+    def hides(cfg: Any, model: nn.Module) -> Any:
+        try:
+            limit = cfg.frobnicate
+        except Exception:
+            limit = 1.0
+        return clipped(model.parameters(), limit)
+
+    def looks(cfg: Any, model: nn.Module) -> Any:
+        return clipped(model.parameters(), getattr(cfg, "frobnicate", 1.0))
+
+    with pytest.raises(CannotFeedError, match=r"^cfg.frobnicate: no value is known: give --argument cfg.frobnicate="):
+        plan_of(hides)
+    assert plan_of(hides, arguments={"cfg.frobnicate": 1.0}).clips
+    assert plan_of(looks).clips
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda model, cfg: cfg.max_norm,
+        lambda params, cfg: {"eps": cfg.eps, "tensors": len(list(params))},
+        lambda params, total_norm: total_norm * 2,
+        lambda self: self.max_norm,
+        lambda optimizer: len(optimizer.param_groups),
+    ],
+)
+def test_a_filled_value_makes_no_collector(function: Callable) -> None:
+    with pytest.raises(CannotFeedError, match="its answer is the same for other gradients"):
+        plan_of(function)
+
+
+def test_numbers_that_a_logger_gets_are_the_answer_of_a_target_that_returns_none() -> None:
+    plan = plan_of(logged)
+    assert (plan.fields, plan.roles["norm"].path) == ({"grad_norm": "float"}, "grad_norm")
+
+
+def test_a_check_that_raises_for_what_is_not_finite_answers_by_that() -> None:
+    def check(model: nn.Module) -> None:
+        for name, p in model.named_parameters():
+            assert torch.isfinite(p.grad).all(), name
+
+    plan = plan_of(check)
+    assert (plan.fields, plan.health, plan.feed.refusal) == ({"is_finite": "bool"}, ["is_finite"], "AssertionError")
+
+
+def clamped(grad: torch.Tensor) -> torch.Tensor:
+    return grad.clamp(-1, 1)
+
+
+def clamps(param: Any) -> None:
+    param.grad.clamp_(-1, 1)
+
+
+@pytest.mark.parametrize(("hook", "takes"), [(clamped, "gradients"), (clamps, "parameters")])
+def test_a_hook_gets_one_tensor_and_its_answer_takes_the_place_of_the_gradient(hook: Callable, takes: str) -> None:
+    plan = plan_of(hook)
+    assert (plan.feed.takes, plan.feed.container, plan.clips, plan.fields) == (takes, "single", True, {})
+
+
+def test_a_norm_of_one_tensor_is_asked_with_all_gradients_in_it() -> None:
+    def norm_fn(grad: torch.Tensor) -> torch.Tensor:
+        return grad.norm()
+
+    call = Caller(norm_fn, None, "", {}).prepare(plan_of(norm_fn).feed, (benign(), [None]))
+    assert float(call()) == pytest.approx(BENIGN_NORM)
+
+
+class Trainer:
+    def __init__(self, model: Any, loader: Any, tokenizer: Any, clip: float = 0.3, power: int = 2) -> None:
+        self.model, self.history, self.power = model, [], power
+        self.max_norm = clip
+        self.calls = 0
+
+    def clip(self) -> Any:
+        self.calls += 1
+        self.history.append(clipped(self.model.parameters(), self.max_norm))
+        return self.history[-1]
+
+    def powers(self) -> float:
+        return float(sum(p.grad.double().norm() ** self.power for p in self.model.parameters()))
+
+    def count(self) -> int:
+        return self.calls + 1
+
+
+class Layers(nn.Module):
+    def __init__(self, layout: Any, plan: Any, order: Any) -> None:
+        super().__init__()
+
+    def norm(self) -> float:
+        return norm_of([p.grad for p in self.parameters()])
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        for p in self.parameters():
+            if p.grad.isnan().any() or p.grad.isinf().any():
+                raise ValueError("not finite")
+
+
+class Rule(torch.optim.Optimizer):
+    def __init__(self, layout: Any, plan: Any, order: Any) -> None:
+        raise AssertionError("never called")
+
+    def norm(self) -> float:
+        return norm_of([p.grad for group in self.param_groups for p in group["params"]])
+
+
+def made(owner: type, method: str) -> Plan:
+    plan = method_plan(owner, method)
+    assert plan.feed.setup == "__new__"
+    return plan
+
+
+def test_an_object_is_made_without_its_constructor_where_that_needs_too_much() -> None:
+    """What the constructor stores as a literal is better than a guess; a limit is one that ordinary gradients meet."""
+    plan = made(Trainer, "clip")
+    assert plan.filled == {
+        "self": "an object made without __init__",
+        "self.calls": 0,
+        "self.model": "the module",
+        "self.max_norm": 1.0,
+        "self.history": "[]",
+    }
+    assert (plan.clips, plan.others) == (True, {"self.max_norm": 0.5})
+    assert made(Trainer, "powers").filled["self.power"] == 2
+    assert made(Layers, "norm").roles["norm"].path == ""
+    assert made(Rule, "norm").roles["norm"].path == ""
+    assert made(Layers, "on_before_optimizer_step").feed.refusal == "ValueError"
+    with pytest.raises(CannotFeedError, match="its answer is the same for other gradients"):
+        method_plan(Trainer, "count")
+
+
+def test_a_plan_of_a_made_object_survives_its_journey_as_json() -> None:
+    plan = made(Trainer, "clip")
+    again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
+    assert again == plan
+    call = Caller(Trainer.clip, Trainer, "clip", {}).prepare(again.feed, (benign(), [None]))
+    assert float(call()) == pytest.approx(BENIGN_NORM)
+
+
+def test_a_constructor_that_can_be_filled_is_preferred() -> None:
+    class Clipper:
+        def __init__(self, optimizer: Any, max_norm: float) -> None:
+            self.wanted, self.limit = optimizer, max_norm
+
+        def clip_all(self) -> Any:
+            return by_optimizer(self.wanted, self.limit)
+
+    plan = method_plan(Clipper, "clip_all")
+    assert (plan.feed.setup, plan.feed.takes, plan.filled) == ("__init__", "optimizer", {"max_norm": 1.0})
+
+
+_TENSOR_PARALLEL_GROUP: Any = None
+
+
+def test_a_group_that_a_module_holds_or_the_environment_names_is_made_and_taken_away() -> None:
+    def over_a_global(params: Any) -> float:
+        assert _TENSOR_PARALLEL_GROUP is not None, "tensor parallel group is not initialized"
+        return norm_of([p.grad for p in params]) * dist.get_world_size(_TENSOR_PARALLEL_GROUP)
+
+    def of_a_rank(params: Any) -> float:
+        return norm_of([p.grad for p in params]) + int(os.environ["RANK"])
+
+    alone = "a process group of world size 1"
+    assert plan_of(over_a_global).filled == {f"{__name__}._TENSOR_PARALLEL_GROUP": alone}
+    assert plan_of(of_a_rank).filled == {"torch.distributed": alone}
+    assert (_TENSOR_PARALLEL_GROUP, dist.is_initialized(), "RANK" in os.environ) == (None, False, False)
+
+
+def test_a_wrapper_that_clips_does_so_as_torch_does() -> None:
+    def dispatch(optimizer: Any, max_norm: float) -> Any:
+        return optimizer.clip_grad_norm(max_norm)
+
+    assert plan_of(dispatch).filled["optimizer.clip_grad_norm"] == "torch.nn.utils.clip_grad_norm_"
+
+
+def test_one_tensor_is_none_of_several_dtypes() -> None:
+    grads = [grad.to(dtype) for grad, dtype in zip(benign(), (torch.float32, torch.float16), strict=False)]
+    with pytest.raises(NotApplicable, match="it takes one tensor"):
+        Caller(clamped, None, "", {}).prepare(plan_of(clamped).feed, (grads, [None]))

@@ -1,0 +1,247 @@
+"""Syncs and launches: exact on hand-counted toys, where the naive instruments are wrong."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.measure import launches, memory, selfcheck, syncs
+from auditkit.worker.measure.launches import count_launches
+from auditkit.worker.measure.syncs import Count, count_syncs
+from auditkit.worker.simulated.tensor import to_simulated
+
+ROOTS = SourceRoots(str(Path(__file__).parent))
+DEVICES = ("simulated", "cpu")
+
+
+def place(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    return to_simulated(tensor) if device == "simulated" else tensor
+
+
+def three(device: str) -> torch.Tensor:
+    return place(torch.tensor([1.0, 2.0, 3.0]), device)
+
+
+def branch(t: torch.Tensor) -> None:
+    if t.sum() > 1:
+        pass
+
+
+def fill_by_mask(t: torch.Tensor) -> None:
+    t[t > 1] = 0.0
+
+
+def clip(t: torch.Tensor) -> None:
+    parameter = torch.nn.Parameter(torch.zeros_like(t))
+    parameter.grad = t.clone()
+    torch.nn.utils.clip_grad_norm_([parameter], 1.0)
+
+
+def read_one_copy_often(t: torch.Tensor) -> None:
+    """Trap 1: after one `.cpu()`, everything on the copy is free."""
+    copy = t.cpu()
+    assert copy[0].item() == copy.tolist()[0] == 1.0
+    assert float(copy.sum()) == 6.0
+    assert f"{copy[1]:.1f}" == "2.0"
+    assert copy[copy > 1].tolist() == [2.0, 3.0]
+
+
+def each_item(t: torch.Tensor) -> None:
+    assert [x.item() for x in t]
+
+
+# What a CUDA build of torch waits for, counted by hand for a tensor of three elements.
+HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
+    ("one copy, read often", read_one_copy_often, 1),
+    (".to(same device) is free", lambda t: (t.to(t.device), t.to(t), t.to(device=t.device)), 0),
+    (".tolist()", lambda t: t.tolist(), 1),
+    ("torch.tensor([t0, t1])", lambda t: torch.tensor([t[0], t[1]]), 2),
+    ("torch.as_tensor([[t0], [t1]])", lambda t: torch.as_tensor([[t[0]], [t[1]]]), 2),
+    (".cpu()", lambda t: t.cpu(), 1),
+    ('.to("cpu")', lambda t: t.to("cpu"), 1),
+    ('.to("cpu", float64)', lambda t: t.to("cpu", torch.float64), 1),
+    ('.to("cpu", non_blocking=True)', lambda t: t.to("cpu", non_blocking=True), 0),
+    ("float()", lambda t: float(t.sum()), 1),
+    ("int()", lambda t: int(t.sum()), 1),
+    ("bool()", lambda t: bool(t.any()), 1),
+    ("if tensor > 1", branch, 1),
+    ("f-string", lambda t: f"{t.sum()}", 1),
+    ("f-string with a format", lambda t: f"{t.sum():.3f}", 1),
+    ("percent formatting", lambda t: "%f" % t.sum(), 1),  # noqa: UP031
+    ("math.sqrt", lambda t: math.sqrt(t[0]), 1),
+    ("max of two scalars", lambda t: max(t[0], t[1]), 1),
+    ("item in a loop", each_item, 3),
+    ("nonzero", lambda t: t.nonzero(), 1),
+    ("torch.where(condition)", lambda t: torch.where(t > 1), 1),
+    ("torch.where of three", lambda t: torch.where(t > 1, t, 0.0), 0),
+    ("boolean mask index", lambda t: t[t > 1], 1),
+    ("masked_select", lambda t: torch.masked_select(t, t > 1), 1),
+    ("writing one value under a mask", fill_by_mask, 0),
+    ("equal", lambda t: torch.equal(t, t.clone()), 1),
+    ("equal to itself", lambda t: torch.equal(t, t), 0),
+    ("norm of order 2 of a matrix", lambda t: torch.linalg.norm(t[:, None] * t, ord=2), 2),
+    ("eigenvalues", lambda t: torch.linalg.eigvalsh(t[:, None] * t), 1),
+    ("a histogram with bounds", lambda t: torch.histc(t, 4, 0, 1), 0),
+    ("a histogram without", lambda t: torch.histc(t, 4), 2),
+    ("allclose", lambda t: torch.allclose(t, t), 1),
+    ("unique", lambda t: torch.unique(t), 1),
+    ("numpy of a copy", lambda t: np.asarray(t.cpu()), 1),
+    ("in a Python list", lambda t: [0, 10, 20][t.long()[0]], 1),
+    ("views", lambda t: (t[1:], t[0], t.view(-1), t.reshape(3, 1), t.chunk(2), t.unbind()), 0),
+    ("reductions", lambda t: (t.median(), t.std(), torch.quantile(t, 0.5), t.sort(), torch.topk(t, 2)), 0),
+    ("clip_grad_norm_ (trap 2)", clip, 0),
+    ("get_total_norm", lambda t: torch.nn.utils.get_total_norm([t, t]), 0),
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("function", "expected"), [case[1:] for case in HAND_COUNTED], ids=[c[0] for c in HAND_COUNTED]
+)
+def test_syncs_are_counted_as_a_cuda_device_would_wait(function: Callable, expected: int, device: str) -> None:
+    tensor = three(device)
+    assert count_syncs(lambda: function(tensor), device, ROOTS).total == expected
+
+
+@pytest.mark.parametrize("function", [repr, str])
+def test_printing_reads_the_device_as_often_as_torchs_own_code_does(function: Callable) -> None:
+    """It looks for a format, element by element; plain tensors show only that something is read."""
+    tensor = three("simulated")
+    assert count_syncs(lambda: function(tensor), "simulated", ROOTS).total > 3
+    assert count_syncs(lambda: function(three("cpu")), "cpu", ROOTS).total == 1
+
+
+def test_waiting_for_the_device_or_a_stream_is_a_sync() -> None:
+    def wait() -> None:
+        stream = torch.cuda.Stream()
+        torch.cuda.synchronize()
+        stream.synchronize()
+        torch.cuda.current_stream().synchronize()
+        event = torch.cuda.Event()
+        event.record(stream)
+        event.synchronize()
+
+    assert count_syncs(wait, "simulated", ROOTS).total == 4
+
+
+class _NaiveOperators(TorchDispatchMode):
+    """Counts scalar reads and copies, as one would without having met trap 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func.overloadpacket.__name__ in ("_local_scalar_dense", "_to_copy", "nonzero")
+        return func(*args, **(kwargs or {}))
+
+
+class _NaiveFunctions(TorchFunctionMode):
+    """Counts every call of a method that reads, as one would without having met traps 1 and 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += getattr(func, "__name__", "") in ("item", "tolist", "cpu", "nonzero", "__bool__", "__float__")
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("naive", "function", "truth"),
+    [
+        (_NaiveOperators, lambda t: t.tolist(), 1),
+        (_NaiveOperators, lambda t: torch.tensor([t[0], t[1]]), 2),
+        (_NaiveOperators, lambda t: t.cpu(), 1),
+        (_NaiveFunctions, lambda t: torch.tensor([t[0], t[1]]), 2),
+        (_NaiveFunctions, lambda t: t[t > 1], 1),
+        (_NaiveFunctions, read_one_copy_often, 1),
+    ],
+    ids=[
+        "operators: tolist",
+        "operators: tensor()",
+        "operators: cpu",
+        "functions: tensor()",
+        "functions: mask",
+        "copy",
+    ],
+)
+def test_one_mode_alone_counts_wrongly(naive: Any, function: Callable, truth: int) -> None:
+    """Trap 3, and why both modes are used: each naive instrument is wrong where ours is right."""
+    counter = naive()
+    with counter:
+        function(three("cpu"))
+    assert counter.count != truth
+    for device in DEVICES:
+        tensor = three(device)
+        assert count_syncs(functools.partial(function, tensor), device, ROOTS).total == truth
+
+
+def pow_sum_add(grads: list[torch.Tensor]) -> torch.Tensor:
+    return sum(grad.pow(2).sum() for grad in grads).sqrt()
+
+
+def foreach_stack(grads: list[torch.Tensor]) -> torch.Tensor:
+    return torch.stack(torch._foreach_norm(grads, 2)).pow(2).sum().sqrt()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("n", [1, 4, 64])
+def test_launches_are_exact(device: str, n: int) -> None:
+    """A loop of squares and sums launches 3n+1 kernels, its foreach successor 5; views launch none."""
+
+    def count(function: Callable) -> int:
+        grads = [place(torch.ones(8), device) for _ in range(n)]
+        return count_launches(lambda: function(grads), device, ROOTS).total
+
+    assert count(pow_sum_add) == 3 * n + 1
+    assert count(foreach_stack) == 5
+    assert count(lambda grads: [grad.view(2, 4).t()[0].detach().reshape(-1) for grad in grads]) == 0
+    assert count(lambda grads: torch.empty_like(grads[0])) == 0
+
+
+def test_the_line_that_reads_is_named() -> None:
+    tensor = three("simulated")
+    first = test_the_line_that_reads_is_named.__code__.co_firstlineno
+
+    def reads() -> None:
+        tensor.sum()
+        tensor.tolist()
+
+    (site,) = count_syncs(reads, "simulated", ROOTS).sites
+    assert site is not None
+    assert (site.file, site.line - first) == (Path(__file__).name, 6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("instrument", ["syncs", "launches", "memory"])
+def test_a_sound_instrument_passes_its_self_check(instrument: str, device: str) -> None:
+    selfcheck.check(instrument, device, ROOTS)
+
+
+@pytest.mark.parametrize(
+    ("module", "replaced", "wrong", "message"),
+    [
+        (syncs, "count_syncs", Count(3, []), "the sync counter reads 3 for a function with 4 syncs, expected 4"),
+        (launches, "count_launches", Count(0, []), "the launch counter reads 0 for a function with 3 launches"),
+        (memory, "peak_bytes", 10 << 19, "the peak memory reads 5242880 for 10 MiB, expected 10485760"),
+    ],
+)
+def test_a_wrong_instrument_is_not_believed(
+    module: ModuleType, replaced: str, wrong: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, replaced, lambda *_: wrong)
+    with pytest.raises(selfcheck.SelfCheckError, match=message):
+        selfcheck.check(module.__name__.rpartition(".")[2], "simulated", ROOTS)

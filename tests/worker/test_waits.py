@@ -1,0 +1,105 @@
+"""Which operators make the host wait: every row of docs/design/waits.md, run on the simulated device."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.measure.syncs import count_syncs
+from auditkit.worker.simulated.device import simulated_cuda
+from auditkit.worker.simulated.tensor import Observer, to_simulated
+from auditkit.worker.simulated.waits import OPERATORS
+from tests.probing_helpers import TARGETS, load_target
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "design" / "waits.md"
+_ROW = re.compile(r"^\| `([^|]+)` \| (\d+) \| ([^|]*) \|", re.MULTILINE)
+
+
+class Row(NamedTuple):
+    code: str
+    waits: int
+    operators: frozenset[str]
+
+
+def rows(section: str = "") -> list[Row]:
+    text = PAGE.read_text("utf-8")
+    part = text.partition(f"## {section}\n")[2].partition("\n## ")[0] if section else text
+    return [Row(code, int(count), frozenset(re.findall(r"`(\w+)`", told))) for code, count, told in _ROW.findall(part)]
+
+
+class _Waits(Observer):
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+
+    def on_sync(self, kind: str) -> None:
+        self.kinds.append(kind)
+
+
+def waits_of(code: str) -> list[str]:
+    """What made the host wait, in order, in a statement of the page."""
+    known: dict[str, Any] = {
+        "torch": torch,
+        "t": to_simulated(torch.tensor([1.0, 2.0, 3.0])),
+        "m": to_simulated(torch.tensor([[3.0, 1.0], [1.0, 2.0]])),
+        "n": to_simulated(torch.tensor([1, 2, 3])),
+        "mask": to_simulated(torch.tensor([False, True, True])),
+        "s": to_simulated(torch.sparse_coo_tensor([[1, 1]], [2.0, 3.0], (3,), check_invariants=True)),
+        "h": torch.tensor([1.0, 2.0, 3.0]),
+    }
+    watcher = _Waits()
+    with simulated_cuda(watcher), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.cholesky is deprecated, and may be used
+        exec(code, known)
+    return watcher.kinds
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.code)
+def test_a_row_is_what_the_simulated_device_counts(row: Row) -> None:
+    assert len(waits_of(row.code)) == row.waits
+
+
+@pytest.mark.parametrize("row", rows("Operators that wait"), ids=lambda row: row.code)
+def test_the_named_operator_is_what_waits(row: Row) -> None:
+    assert row.waits > 0
+    assert set(waits_of(row.code)) <= row.operators
+
+
+def test_the_page_has_every_operator_and_torch_has_them_all() -> None:
+    told = [name for row in rows("Operators that wait") for name in row.operators]
+    assert sorted(told) == sorted(OPERATORS)
+    assert [name for name in OPERATORS if not hasattr(torch.ops.aten, name)] == []
+
+
+# How often each waits with two gradients and with five, decided before it was counted.
+COLLECTORS = {
+    "largest_singular_value": (4, 10),
+    "histogram_with_bounds": (0, 0),
+    "histogram_without_bounds": (2, 2),
+    "compared_with_cleaned": (2, 5),
+    "norm_of_nonzeros": (2, 5),
+    "cleaned_by_number": (0, 0),
+    "cleaned_by_tensor": (2, 5),
+    "corner": (2, 5),
+    "copied_without_blocking": (1, 1),
+    "copied_to_pinned_memory": (1, 1),
+    "without_tied": (2, 5),
+    "medians": (0, 0),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTORS)
+def test_a_collector_waits_as_often_as_its_operators(name: str) -> None:
+    path = TARGETS / "devices" / "waiting.py"
+    function, roots = getattr(load_target(path), name), SourceRoots(str(path.parent))
+
+    def count(gradient_count: int) -> int:
+        gradients = [to_simulated(torch.rand(3, 4)) for _ in range(gradient_count)]
+        return count_syncs(lambda: function(gradients), "simulated", roots).total
+
+    assert (count(2), count(5)) == COLLECTORS[name]

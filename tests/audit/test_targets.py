@@ -17,7 +17,7 @@ from auditkit.probing.run.found_targets import FoundTargets, find_targets
 
 pytestmark = pytest.mark.process
 
-WATCHING = Path(__file__).resolve().parents[2] / "targets" / "watching"
+WATCHING = Path(__file__).resolve().parents[1] / "targets" / "watching"
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-import auditkit.rules
-import auditkit.workflows
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import auditkit.model
+import auditkit.reports
+import auditkit.trials
 from auditkit.model.codec import ABSENT, Record, encode
 from auditkit.model.revisions.changes import Changes
 from auditkit.model.revisions.comparison import AnswerContrast, Comparison, Contrast, FigureChange
@@ -115,7 +115,7 @@ def through_json(record: Record) -> Any:
 
 
 def records() -> Iterator[type[Record]]:
-    for package in (auditkit.model, auditkit.rules, auditkit.workflows):
+    for package in (auditkit.model, auditkit.reports, auditkit.trials):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     yield from (record for record in Record.__subclasses__() if record.__module__.startswith("auditkit."))

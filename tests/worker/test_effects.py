@@ -15,7 +15,7 @@ from tests.probes.in_process import ask
 from tests.probing_helpers import MUTATES
 from tests.worker.test_plan import plan_of
 
-PAGE = Path(__file__).parents[3] / "docs" / "design" / "effects.md"
+PAGE = Path(__file__).parents[2] / "docs" / "design" / "effects.md"
 LIMITS, DROPS = "it limits them", "it drops the small ones"
 ARGUMENT, NO_STATISTIC = "it scales them by what an argument says", "its answer is no statistic of them"
 FINDING = "a finding"

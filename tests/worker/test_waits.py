@@ -17,7 +17,7 @@ from auditkit.worker.simulated.tensor import Observer, to_simulated
 from auditkit.worker.simulated.waits import OPERATORS
 from tests.probing_helpers import TARGETS, load_target
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "design" / "waits.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "design" / "waits.md"
 _ROW = re.compile(r"^\| `([^|]+)` \| (\d+) \| ([^|]*) \|", re.MULTILINE)
 
 

@@ -199,7 +199,8 @@ class Caller:
 
     def _surroundings(self, feed: Feed, grads: Sequence[Optional[torch.Tensor]]) -> Surroundings:
         code = inspect.unwrap(self.function)
-        return Surroundings(self.given, grads, self.device, feed.by_use, code, self.owner)
+        infers = feed.by_use is not None
+        return Surroundings(self.given, grads, self.device, feed.by_use, code, self.owner, infers)
 
     def _set_up(self, feed: Feed, fill: Callable[[List[str]], Dict[str, Any]], around: Surroundings) -> Any:
         """Return a new instance that has been handed what it watches, where it watches something."""

@@ -21,7 +21,7 @@ class Feed(NamedTuple):
 
     `paths` is what the target reads beyond its required arguments, `cfg.max_norm`, made before each call. `refusal` is
     the type of exception by which it refuses gradients that are not finite; `keeps`: its result is what it stores.
-    `by_use` is what uses say where names do not, by path, see `stub.py`.
+    `by_use` is what uses say where names do not, by path, see `stub.py`; None if names explain all that it reads.
     """
 
     takes: str
@@ -33,7 +33,7 @@ class Feed(NamedTuple):
     paths: Tuple[str, ...] = ()
     refusal: str = ""
     keeps: bool = False
-    by_use: Dict[str, str] = {}  # noqa: RUF012
+    by_use: Optional[Dict[str, str]] = {}  # noqa: RUF012
 
 
 class Groups(enum.IntEnum):

@@ -117,8 +117,8 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
                 if feed.setup is None and caller.needs_instance() and not _was_called(caller, error):
                     closed.add(way)  # its constructor gets the same arguments again
                 continue
-            if plan is not None:
-                return plan
+            if plan is not None:  # later calls infer no value where this one needed none
+                return plan._replace(feed=plan.feed._replace(by_use=plan.feed.by_use or None))
             obstacles.add_silence(answer, _describe(feed))
     raise obstacles.reason()
 

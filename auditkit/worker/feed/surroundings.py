@@ -47,8 +47,10 @@ class Surroundings(Recorder):
         by_use: Optional[Dict[str, str]] = None,
         code: Any = None,
         owner: Optional[type] = None,
+        infers: bool = True,
     ) -> None:
         super().__init__(given)
+        self._infers = infers
         self.grads, self.device, self.by_use = grads, device, dict(by_use or {})
         self.logged: Dict[str, Any] = {}
         self.written: Dict[str, torch.Tensor] = {}
@@ -77,6 +79,8 @@ class Surroundings(Recorder):
     def filled(self, path: str, found: Optional[Guess]) -> Any:
         if path in self.given:
             return self.given[path]
+        if found is None and not self._infers:
+            raise no_value(path)
         if found is None or self.by_use.get(path, CALLED) != CALLED:
             self.by_use.setdefault(path, "")
             self.read[path] = Guess(BY_USE)

@@ -28,7 +28,7 @@ _MISSES = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseExc
 _ENDS = frozenset(("exit", "_exit", "quit"))
 _WORKER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Frames of these files lie between an import and the statement that needs it.
-_MACHINERY = tuple(os.path.join(_WORKER, "process", name) for name in ("placeholders.py", "cut_out.py"))
+_MACHINERY = tuple(os.path.join(_WORKER, "serve", name) for name in ("placeholders.py", "cut_out.py"))
 
 
 def distributions(modules: Iterable[str]) -> List[str]:

@@ -228,7 +228,7 @@ def test_every_option_that_names_a_path_is_read_or_written() -> None:
     """An option that writes and is not on the list would name a file that the sandbox does not hold."""
     read = {
         "--checkout", "--python", "--config", "--baseline", "--against", "--run", "--from", "--file", "--test",
-        "--interpreter", "--clones", "--cache", "--results", "--patch",
+        "--interpreter", "--clones", "--cache", "--results", "--patch", "--plan",
     }  # fmt: skip
 
     def options(command: object) -> set[str]:

@@ -164,7 +164,7 @@ def test_what_is_wrong_is_named_with_its_place(place: tuple[Any, ...], value: ob
 def test_every_key_of_every_record_is_there() -> None:
     """A key that names no field and no property would only fail when the document is asked for."""
     listed = list(records())
-    assert len(listed) > 40
+    assert len(listed) > 30
     unknown = [
         (record.__name__, word)
         for record in listed

@@ -116,10 +116,10 @@ class Draft:
             defined = cst.parse_statement(helper, module.config_for_parsing)
             body.insert(top, defined.with_changes(leading_lines=blank))
         if any(f"{self.torch}." in unit.text for unit in self.units) and self._needs_torch:
-            place = _first_import(body)
+            place, below = _import_place(body)
             torch = cst.parse_statement("import torch", module.config_for_parsing)
             body[place : place + 1] = [
-                torch.with_changes(leading_lines=_leading(body[place])), body[place].with_changes(leading_lines=[]),
+                torch.with_changes(leading_lines=_leading(body[place])), body[place].with_changes(leading_lines=below),
             ]  # fmt: skip
         return module.with_changes(body=body).bytes
 
@@ -236,12 +236,18 @@ def _leading(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
     return getattr(statement, "leading_lines", ())
 
 
-def _first_import(body: Sequence[cst.CSTNode]) -> int:
-    """The place of the module's first import of something else than the future."""
-    for place, statement in enumerate(body):
+def _import_place(body: Sequence[cst.CSTNode]) -> tuple[int, Sequence[cst.EmptyLine]]:
+    """Return where an import goes, and the lines below it: above the module's first import, else above its code."""
+    code = len(body) - 1
+    for place, statement in reversed(list(enumerate(body))):
         match statement:
             case cst.SimpleStatementLine(body=[cst.ImportFrom(module=cst.Name("__future__")), *_]):
                 continue
+            case cst.SimpleStatementLine(body=[cst.Expr(cst.SimpleString() | cst.ConcatenatedString())]):
+                continue
+        code = place
+    for place, statement in enumerate(body[code:], code):
+        match statement:
             case cst.SimpleStatementLine(body=[cst.Import() | cst.ImportFrom(), *_]):
-                return place
-    raise CannotComplete("needs torch, which the file does not import")
+                return place, ()
+    return code, (cst.EmptyLine(indent=False),) * 2

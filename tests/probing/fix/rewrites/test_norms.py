@@ -99,3 +99,11 @@ def test_a_file_without_torch_gets_the_import(tmp_path: Path) -> None:
     source = "from __future__ import annotations\n\nimport math\n\n\ndef measure(grads):\n    return grads[0].norm(2)\n"
     text = after(tmp_path, source, "norms_in_float64", OVERFLOWS)
     assert text.split("\n")[2:4] == ["import torch", "import math"]
+
+
+@pytest.mark.parametrize("head", ["", '"""Norms."""\n\n'])
+def test_a_file_that_imports_nothing_gets_the_import_above_its_code(tmp_path: Path, head: str) -> None:
+    source = f"{head}def measure(grads):\n    return grads[0].norm(2)\n"
+    text = after(tmp_path, source, "norms_in_float64", OVERFLOWS)
+    assert text.startswith(f"{head}import torch\n\n\ndef measure(grads):\n")
+    compile(text, "norms.py", "exec")

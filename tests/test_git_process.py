@@ -20,7 +20,7 @@ from auditkit.probing.checkout.checkout import open_checkout, parse_checkout
 from auditkit.probing.checkout.copies import open_copy
 from auditkit.probing.fix.file_change import FileChange
 from auditkit.probing.source.files import list_files
-from auditkit.probing.source.history.changes import read_commit, read_commits
+from auditkit.probing.source.history.changes import read_commits
 from auditkit.trials.verify import _check_work_tree
 
 pytestmark = pytest.mark.process
@@ -205,9 +205,7 @@ def run_all(repository: Path) -> None:
                 pass
     list_files(repository)
     head = git.resolve_revision(found, "HEAD")
-    read_commit(found, head)
     list(read_commits(found, f"{head}~1", head))
-    git.between(found, head, [])
     git.read_objects(repository, [head, f"{head}:norms.py"])
     run_git(repository, "show", "HEAD")
     run_git(repository, "diff", "HEAD")

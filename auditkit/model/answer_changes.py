@@ -142,14 +142,6 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
-def families(answers: Sequence[AnswerContrast]) -> Mapping[str, tuple[AnswerContrast, ...]]:
-    """The answers by the family of their gradients, in order."""
-    found: dict[str, list[AnswerContrast]] = {}
-    for answer in answers:
-        found.setdefault(answer.family, []).append(answer)
-    return {family: tuple(of_family) for family, of_family in found.items()}
-
-
 def largest_difference(answers: Sequence[AnswerContrast]) -> float:
     """The largest relative difference of numbers that agree; 0 where all are identical."""
     return max((relative_difference(one.base, one.head) for one in answers if one.agrees), default=0.0)

@@ -8,8 +8,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit.errors import BadInputError, nearest_names
@@ -49,8 +49,7 @@ class OpenCheckout:
     `at_revision`), `label` the text that named it, `revision` the full commit or "" outside git,
     `dirty` whether the files differ from that commit, `interpreter` the Python that runs them, and
     `notes` what the user may want to know about these choices. `copied` names the folder that holds a copy and the
-    one that was copied; without a copy they are "". `replaced` are the lines that stand for a block, by its call, where
-    a fix was put into its place, with the names that are its answer.
+    one that was copied; without a copy they are "".
     """
 
     path: Path
@@ -62,7 +61,6 @@ class OpenCheckout:
     interpreter: Path
     notes: tuple[str, ...] = ()
     copied: tuple[str, str] = ("", "")
-    replaced: Mapping[str, tuple[tuple[int, int], tuple[str, ...]]] = field(default_factory=dict)
 
 
 def parse_checkout(text: str | Path) -> CheckoutSpec:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,20 +120,6 @@ def first_known(repository: Repository, revisions: Iterable[str]) -> str:
         with contextlib.suppress(BadInputError):
             return resolve_revision(repository, revision)
     return ""
-
-
-def between(repository: Repository, newer: str, older: Collection[str]) -> list[str]:
-    """The commits in the history of `newer` that are in none of `older`: the best one to test first, `newer` last.
-
-    The best one cuts the rest in halves, also where branches were merged (git's own bisection).
-    """
-    answer = run_git(
-        repository.directory, "rev-list", "--bisect-all", newer, *(f"^{commit}" for commit in sorted(older))
-    )
-    if answer.returncode != 0:
-        raise BadInputError(f"git cannot list the commits before {newer[:12]}: {answer.stderr.strip()}")
-    listed = [line.split()[0] for line in answer.stdout.splitlines() if line]
-    return [commit for commit in listed if commit != newer] + [newer]
 
 
 def current_revision(repository: Repository) -> str:

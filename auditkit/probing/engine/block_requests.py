@@ -9,7 +9,7 @@ from typing import Any
 from auditkit.model.runs.target import split_call
 from auditkit.probing.engine.protocol import BlockRequest
 from auditkit.probing.engine.sandbox import Setting
-from auditkit.probing.find.blocks.blocks import block_in_lines, blocks_of, nearest_blocks, undefined_names
+from auditkit.probing.find.blocks.blocks import blocks_of, nearest_blocks, undefined_names
 from auditkit.probing.source.modules import Module, module_name, parse_module, source_bytes
 
 
@@ -26,10 +26,7 @@ def _request(call: str, setting: Setting) -> BlockRequest:
     if not source or not isinstance(module, Module):
         why = "is not there" if isinstance(module, Module) else f"cannot be read: line {module.line}: {module.message}"
         return {"file": file, "name": name, "missing": f"there is no block {call}: {file} {why}"}
-    if call in setting.replaced:
-        block = block_in_lines(module, call, *setting.replaced[call])
-    else:
-        block = next((each for each in blocks_of(module) if each.call == call), None)
+    block = next((each for each in blocks_of(module) if each.call == call), None)
     if block is None:
         near = nearest_blocks(module, call)
         hint = f"; {file} has {', '.join(near)}" if near else f"; {file} has none"

@@ -39,7 +39,7 @@ def worker_environment() -> dict[str, str]:
 class Setting:
     """The checkout's path and interpreter, the device, the limits.
 
-    `copied` and `replaced` are those of the open checkout: what a worker says of the copy is said of what was copied.
+    `copied` is that of the open checkout: what a worker reports of the copy is reported of what was copied.
     `kept` are workers that have loaded a module already; without it each ends after one request. `cache` has the
     results of earlier commands. `rungs` are the ways to load a target that are tried in turn; without them those that
     make sense for it.
@@ -54,7 +54,6 @@ class Setting:
     policy: Policy = Policy()  # noqa: RUF009 - it is frozen
     cancelled: threading.Event = field(default_factory=threading.Event)
     copied: tuple[str, str] = ("", "")
-    replaced: Mapping[str, tuple[tuple[int, int], tuple[str, ...]]] = field(default_factory=dict)
     kept: KeptWorkers | None = None
     cache: ResultCache | None = None
     rungs: tuple[str, ...] = ()

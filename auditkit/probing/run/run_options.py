@@ -69,7 +69,6 @@ class RunOptions:
             policy=self.policy,
             cache=self._cache(opened.source),
             copied=opened.copied,
-            replaced=opened.replaced,
         )
 
     def _cache(self, checkout: Path) -> ResultCache | None:

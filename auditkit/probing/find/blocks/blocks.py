@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from auditkit.errors import nearest_names
@@ -105,21 +105,6 @@ def blocks_at(files: PythonFiles, path: str) -> list[Block]:
     name = files.names.get(files.path / path)
     module = files.module_of(f"{name}:") if name is not None else None
     return blocks_of(module) if isinstance(module, Module) and module.file == path else []
-
-
-def block_in_lines(module: Module, call: str, lines: tuple[int, int], outputs: Sequence[str]) -> Block | None:
-    """The statements of some lines as the block `call`, whatever they are; None where no whole statements are there."""
-    _, place, statement = split_call(call)
-    scope = next((one for one in _scopes(module) if one.qualified_name == place), None)
-    if scope is None:
-        return None
-    inside = [each for each in scope.places if lines[0] <= each.lineno and (each.end_lineno or 0) <= lines[1]]
-    if not inside:
-        return None
-    suite = scope.places[inside[0]].suite
-    places = [scope.places[each].index for each in inside if scope.places[each].suite is suite]
-    run = Run(suite, min(places), max(places))
-    return _block(scope, run, statement, Body(run, scope).answering(outputs))
 
 
 def function_or_block(files: PythonFiles, call: str) -> Function | None:

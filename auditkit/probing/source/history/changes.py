@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -31,14 +30,6 @@ def read_changes(base: OpenCheckout, head: OpenCheckout, targets: Sequence[str])
     files = tuple(_files(repository, base.revision, head.revision))
     tests = tuple(test for file in files if file.is_test for test in _tests(file, base.path, head.path, targets))
     return Changes(tuple(read_commits(repository, base.revision, head.revision)), files, tests)
-
-
-def read_commit(repository: git.Repository, commit: str) -> tuple[Commit, tuple[FileChange, ...]]:
-    """A commit that is there, and what it changed: of a merge against its first parent, of a root all of it."""
-    told = git.run_git(repository.directory, "log", "-1", _FORM, commit, "--").stdout
-    parent = git.run_git(repository.directory, "rev-parse", "--verify", "--quiet", f"{commit}^").stdout.strip()
-    base = parent or git.run_git(repository.directory, "hash-object", "-t", "tree", os.devnull).stdout.strip()
-    return next(_read(told)), tuple(_files(repository, base, commit))
 
 
 def read_commits(repository: git.Repository, base: str, head: str, *paths: str) -> Iterator[Commit]:

@@ -222,7 +222,7 @@ def test_the_comment_is_made_of_data_alone(
     if not wanted:
         return
     body = Path(f"{log}.body").read_text("utf-8")
-    assert body.startswith("<!-- auditkit -->\n## auditkit: ")
+    assert body.startswith("<!-- auditkit -->\n# ")
     assert len(body) < 65536
     assert body.endswith("[The whole run](<github.event.workflow_run.html_url>)\n")
 

@@ -194,7 +194,7 @@ def test_every_verb_and_every_probe_end_with_6_where_there_is_no_sandbox(
     environment = {"PATH": os.environ["PATH"], "HOME": str(place / "home")}
     auditkit = [sys.executable, "-P", "-m", "auditkit", "--cage"]
     verbs = [[*auditkit, *words] for words in commands(typer.main.get_command(app))]
-    files = [path for path in (ROOT / "probes").glob("*.py") if not path.name.startswith("_")]
+    files = [path for path in (ROOT / "probes").glob("*.py") if path.stem != "forms" and path.name[0] != "_"]
     probes = [[sys.executable, str(path), "--cage"] for path in files]
     assert (len(verbs) > 20, len(probes) > 40) == (True, True)
     for command in (*verbs, *probes):

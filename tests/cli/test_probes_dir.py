@@ -123,10 +123,10 @@ def test_a_broken_probe_is_one_clear_line(trainer: Path, kind: str) -> None:
         text = (trainer / "checks" / f"{CLAIM}.py").read_text("utf-8")
         if kind == "an unknown lifecycle":
             text = text.replace("experimental", "stabel")
-        if kind != "another's name":
-            text = text.replace(f'"id": "{CLAIM}"', '"id": "half"')
+        if kind == "another's name":
+            text = text.replace("PROBE = {", f'PROBE = {{"id": "{CLAIM}", ', 1)
         if kind == "a style that is none":
-            text = text.replace('"id": "half"', '"id": "half", "style": "yes"')
+            text = text.replace("PROBE = {", 'PROBE = {"style": "yes", ', 1)
     (trainer / "checks" / "half.py").write_text(text, encoding="utf-8")
     for words in (["probe", "list"], ["audit", "."]):
         ended = auditkit(*words, *NAMED, cwd=trainer)

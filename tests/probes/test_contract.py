@@ -294,7 +294,7 @@ def test_a_probe_file_runs_alone(probe_id: str, tmp_path: Path) -> None:
         ("PROBE = {'id': 'mine'\n", "not valid Python"),
         ("PROBE = dict(id='mine')\n", ":1: PROBE must be a literal"),
         ("PROBE = [1]\n", ":1: PROBE is not a mapping"),
-        ("PROBE = {'id': 'mine'}\n", ":1: PROBE lacks 'version'"),
+        ("PROBE = {'id': 'mine'}\n", ":1: PROBE lacks 'title'"),
     ],
 )
 def test_a_broken_definition_is_refused_with_file_and_line(text: str, problem: str, tmp_path: Path) -> None:

@@ -157,6 +157,9 @@ class Session:
         else:
             try:
                 yield from self._run(known, started)
+            except ConnectionError:  # it ended without a word
+                text = f"{self._setting.interpreter} is no Python that can run the worker"
+                self.failure = Failure(Reason.NO_INTERPRETER, text, "name another with --python")
             except OSError as error:
                 text = f"{error.filename or self._setting.interpreter} cannot be started: {error.strerror}"
                 self.failure = Failure(Reason.NO_INTERPRETER, text, "name another with --python")

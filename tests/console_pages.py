@@ -12,7 +12,7 @@ from pathlib import Path
 DAY = "2026-03-04"
 """The day that such a page was written on, in the place of today's."""
 
-BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^(`{3,})console\n(.*?)(?=^\1$)", re.DOTALL | re.MULTILINE)
 HASH = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{12})\b")
 TORCH = re.compile(r"\btorch \d[\w.+]*")
 ENGINE = re.compile(r"\bbubblewrap \d[\d.]+")
@@ -54,11 +54,11 @@ def run_block(block: str, folder: Path) -> str:
 def check_page(page: Path, folder: Path, update: bool) -> None:
     """Run the page's blocks in `folder` and compare the output; hashes, run ids, rounding and machine may differ."""
     text = page.read_text(encoding="utf-8")
-    blocks = BLOCK.findall(text)
+    blocks = [block for _, block in BLOCK.findall(text)]
     printed = [run_block(block, folder) for block in blocks]
     if update:
         answers = iter(printed)
-        page.write_text(BLOCK.sub(lambda _: next(answers), text), encoding="utf-8")
+        page.write_text(BLOCK.sub(lambda match: f"{match[1]}console\n{next(answers)}", text), encoding="utf-8")
         return
     assert [_steady(block) for block in blocks] == [_steady(block) for block in printed]
 

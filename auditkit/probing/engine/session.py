@@ -157,9 +157,9 @@ class Session:
         else:
             try:
                 yield from self._run(known, started)
-            except ConnectionError:  # it ended without a word
-                text = f"{self._setting.interpreter} is no Python that can run the worker"
-                self.failure = Failure(Reason.NO_INTERPRETER, text, "name another with --python")
+            except ConnectionError:  # the interpreter ended before it took the request
+                printed = server_for(self._setting.interpreter, worker_environment()).why_ended()[2]
+                self.failure = self._no_python(printed)
             except OSError as error:
                 text = f"{error.filename or self._setting.interpreter} cannot be started: {error.strerror}"
                 self.failure = Failure(Reason.NO_INTERPRETER, text, "name another with --python")
@@ -268,13 +268,16 @@ class Session:
         has_begun, printed, what = True, worker.output_tail, self._imports if self.hello is not None else "torch"
         if self.hello is None and (worker.server_ended or worker.timed_out):
             has_begun, worker.status, printed = worker.server.why_ended()
-        found, hint = self._cut_short(worker), _last_output(printed)
         if not has_begun:
-            text = f"{self._setting.interpreter} is no Python that can run the worker: {found.message}"
-            return Failure(Reason.NO_INTERPRETER, text, hint)
+            return self._no_python(printed)
+        found, hint = self._cut_short(worker), _last_output(printed)
         if is_out_of_memory(printed if self.hello is None else hint):
             return Failure(Reason.NO_MEMORY, f"out of memory: importing {what}: {found.message}")
         return Failure(found.reason, f"importing {what}: {found.message}")
+
+    def _no_python(self, printed: str) -> Failure:
+        text = f"{self._setting.interpreter} is no Python that can run the worker"
+        return Failure(Reason.NO_INTERPRETER, text, _last_output(printed) or "name another with --python")
 
     def _cut_short(self, worker: Worker) -> Failure:
         is_ended = worker.status is not None and not worker.timed_out

@@ -154,7 +154,7 @@ class _ConfigReader:
     # Paths.
 
     def leaves_workspace(self, node: Node, path: str) -> bool:
-        """Note a path outside the folder above that of auditkit.yaml; see docs/design/config.md."""
+        """Note a path outside the folder above that of auditkit.yaml; see docs/configuration.md."""
         if self.is_named and is_in_workspace(self.folder, path):
             return False
         if not self.is_named:

@@ -1,0 +1,62 @@
+"""The pages of docs: every link leads somewhere, and the site's navigation has every page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.project_files import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FENCED = re.compile(r"^(`{3,}).*?^\1$", re.DOTALL | re.MULTILINE)
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """The relative links of a page whose file is not there or whose heading the linked page does not have."""
+    targets = [link for link in _LINK.findall(_FENCED.sub("", text)) if not link.startswith("http")]
+    return [link for link in targets if not _leads_somewhere(page, *link.partition("#")[::2])]
+
+
+def _leads_somewhere(page: Path, path: str, anchor: str) -> bool:
+    target = (page.parent / path).resolve() if path else page
+    if not target.exists() or not anchor:
+        return target.exists()
+    headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+    return anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert broken_links(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_a_broken_link_is_seen() -> None:
+    """The control: a missing file and a missing heading, beside links that are right or in a code block."""
+    text = "[a](audits.md) [b](gone.md) [c](audits.md#exit-codes) [d](audits.md#gone)\n```\n[e](x.md)\n```\n"
+    assert broken_links(DOCS / "page.md", text) == ["gone.md", "audits.md#gone"]
+
+
+def test_the_navigation_has_every_page() -> None:
+    """A link that leaves docs would be dead on the site, too."""
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert set(_paths(site["nav"])) == {page.relative_to(DOCS).as_posix() for page in PAGES if DOCS in page.parents}
+    leaving = [
+        page.name for page in DOCS.rglob("*.md") if re.search(r"\]\((\.\./){%d}" % _depth(page), page.read_text())
+    ]
+    assert leaving == []
+
+
+def _depth(page: Path) -> int:
+    return len(page.relative_to(DOCS).parts)
+
+
+def _paths(entry: object) -> list[str]:
+    if isinstance(entry, str):
+        return [entry]
+    children = entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else []
+    return [path for child in children for path in _paths(child)]

@@ -56,7 +56,7 @@ def test_only_a_norm_depends_on_whether_the_target_clips_by_it() -> None:
 
 def test_a_finding_says_why_in_words() -> None:
     assert in_words(Breaks.WRONG_STEP, Occurs.ORDINARY) == (
-        "other gradients reach the optimizer, and nothing says so, in ordinary runs of this code"
+        "the optimizer silently gets wrong gradients, in normal use"
     )
     assert in_words(Breaks.UPKEEP, Occurs.RARE) == "nothing breaks today"
     assert in_words(None, Occurs.ORDINARY) == ""

@@ -42,7 +42,7 @@ class Step:
 
 
 def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
-    """The three worst kinds of finding: how bad, where, what breaks and why, what mends it; or that there is none."""
+    """Yield the three worst kinds of finding (severity, place, what breaks, what fixes it), or that there is none."""
     from auditkit.model.runs.candidates import not_checked
     from auditkit.model.text import counted
 
@@ -59,7 +59,7 @@ def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
     elif run.baseline is not None:
         yield "Nothing is new."
     elif any(result.owner for result in run.results):
-        yield "Nothing here is this checkout's own to mend."
+        yield "Every finding belongs to a library: there is nothing to fix in this checkout."
     elif not run.summary["reproduced"]:
         yield f"Nothing {'that was checked ' if not_checked(run.candidates) else ''}reproduced."
     for number, (probe, (cause, *others)) in enumerate(list(kinds.items())[:_MOST], start=1):
@@ -81,17 +81,21 @@ def _in_short(remedy: str) -> str:
 
 
 def counts(run: Run, tickets: Path | None, verbose: bool) -> Iterator[str]:
-    """How much was asked, what came of it, and how much of that was known before."""
+    """Yield how much was checked, the outcomes, and how many findings the tickets knew before."""
     from auditkit.model.text import counted
 
-    targets = len({result.target for result in run.results if not result.is_of_source})
-    about = [counted(targets, "target")] if targets else []
-    about += ["the source"] if any(result.is_of_source for result in run.results) else []
-    arms = f" over {len(run.matrix)} arms" if run.matrix else ""
+    functions = len({result.target for result in run.results if not result.is_of_source})
+    checked = [counted(functions, "function")] if functions else []
+    checked += ["the source"] if any(result.is_of_source for result in run.results) else []
+    arms = f" in {len(run.matrix)} environments" if run.matrix else ""
     # What a probe asks of another kind of collector says nothing about this one.
     outcomes = {name: count for name, count in run.summary.items() if count and (verbose or name != "not_applicable")}
-    listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in outcomes.items())
-    yield f"{' and '.join(about) or 'no target'}{arms}: {listed or 'no question applies'}"
+    if checked and outcomes:
+        probes = counted(len({result.probe for result in run.results}), "probe")
+        listed = ", ".join(_in_words(outcome, count, run) for outcome, count in outcomes.items())
+        yield f"Checked {' and '.join(checked)}{arms} with {probes}: {listed}"
+    else:
+        yield f"Checked {' and '.join(checked) or 'no function'}{arms}: no probe applies"
     filed = [result for result in run.results if result.ticket]
     if tickets is None or not filed:
         return
@@ -102,6 +106,18 @@ def counts(run: Run, tickets: Path | None, verbose: bool) -> Iterator[str]:
     others = f"; {counted(unfiled, 'minor one')} without a ticket" if unfiled else ""
     found = f"{counted(len(filed), 'finding')} in {counted(done.total(), 'ticket')} in {tickets}{again}"
     yield f"{found}: {len(filed) - known} new, {known} known{others}"
+
+
+def _in_words(outcome: str, count: int, run: Run) -> str:
+    """`36 findings`, `208 passed`, `11 need a GPU`."""
+    from auditkit.model.text import counted
+
+    if outcome in ("reproduced", "error"):
+        return counted(count, "finding" if outcome == "reproduced" else "error")
+    if outcome == "unavailable":
+        reasons = {result.reason for result in run.results if result.outcome == "unavailable"}
+        return f"{count} need a GPU" if reasons == {"no_device"} else f"{count} unavailable"
+    return f"{count} passed" if outcome == "not_reproduced" else f"{count} not applicable"
 
 
 def beside_tickets(run: Run) -> Iterator[str]:

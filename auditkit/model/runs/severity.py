@@ -1,4 +1,4 @@
-"""How bad a finding is: what breaks, and how likely training as it is done meets it (docs/design/severity.md)."""
+"""How bad a finding is: what breaks, and who meets it in training (docs/design/severity.md)."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from auditkit.model.enums import Severity
 
 
 class Breaks(StrEnum):
-    """What a defect does to those who train with the code, and whether they are told."""
+    """What a defect does to a training."""
 
     WRONG_STEP = "wrong_step"
-    """Other gradients reach the optimizer than meant, and nothing says so."""
+    """The optimizer gets other gradients than intended, silently."""
     STOPS = "stops"
     """Training stops: the call raises, hangs or runs out of memory."""
     WRONG_ANSWER = "wrong_answer"
-    """A figure that people or code act on is wrong, and nothing says so."""
+    """A number that people or code act on is wrong, silently."""
     COST = "cost"
-    """Time or memory of every step."""
+    """Every step costs more time or memory."""
     UPKEEP = "upkeep"
-    """Nothing today; somebody will stumble over it."""
+    """Nothing breaks today."""
 
 
 class Occurs(StrEnum):
-    """Who meets a defect. Of a cost: who notices it."""
+    """Who meets a defect, or notices a cost."""
 
     ORDINARY = "ordinary"
     """Any run: float32 or bfloat16, hundreds of tensors, one device, now and then a NaN."""
     COMMON = "common"
-    """A set-up that many use: float16, frozen parameters, channels_last, several dtypes in one model."""
+    """A configuration that many use: float16, frozen parameters, channels_last, several dtypes in one model."""
     RARE = "rare"
-    """A set-up that few use, or a run that is diverging."""
+    """A configuration that few use, or a run that diverges."""
     EXTREME = "extreme"
-    """Values, layouts or set-ups that training as it is done does not have."""
+    """Values, layouts or configurations that training does not have."""
 
 
 _TABLE = {
@@ -44,26 +44,26 @@ _TABLE = {
 }
 
 _BREAKS_IN_WORDS = {
-    Breaks.WRONG_STEP: "other gradients reach the optimizer, and nothing says so",
+    Breaks.WRONG_STEP: "the optimizer silently gets wrong gradients",
     Breaks.STOPS: "training stops",
-    Breaks.WRONG_ANSWER: "a figure is wrong, and nothing says so",
+    Breaks.WRONG_ANSWER: "a value is silently wrong",
     Breaks.COST: "every step costs more time or memory",
     Breaks.UPKEEP: "nothing breaks today",
 }
 _OCCURS_IN_WORDS = {
-    Occurs.ORDINARY: "in ordinary runs of this code",
-    Occurs.COMMON: "in a set-up that many use",
-    Occurs.RARE: "in a set-up that few use, or a diverging run",
-    Occurs.EXTREME: "with values, layouts or set-ups that training hardly ever has",
+    Occurs.ORDINARY: "in normal use",
+    Occurs.COMMON: "in a common configuration",
+    Occurs.RARE: "in a rare configuration or a diverging run",
+    Occurs.EXTREME: "only with values or layouts that training hardly ever has",
 }
 
 
 WRONG_NORM = "wrong_norm"
-"""What a probe of the norm itself says breaks: a figure, or the step where the target clips by it."""
+"""What a probe of the norm says breaks: the optimizer's step if the target clips by the norm, else a number."""
 
 
 def meant(breaks: str, clips: bool) -> Breaks:
-    """What `breaks` of a probe comes to for a target that clips, or does not; raises ValueError for another word."""
+    """Return what breaks for a target that clips, or does not; raise ValueError for an unknown word."""
     if breaks == WRONG_NORM:
         return Breaks.WRONG_STEP if clips else Breaks.WRONG_ANSWER
     return Breaks(breaks)
@@ -75,7 +75,7 @@ def severity_of(breaks: Breaks, occurs: Occurs) -> Severity:
 
 
 def in_words(breaks: Breaks | None, occurs: Occurs | None) -> str:
-    """Why a finding is as bad as it is, in one phrase; "" where its probe does not say."""
+    """Return the reason of a finding's severity in one phrase; "" if its probe states none."""
     if breaks is None or occurs is None:
         return ""
     if breaks is Breaks.UPKEEP:

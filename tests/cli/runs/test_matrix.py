@@ -87,7 +87,7 @@ def test_one_table_shows_what_differs(for_people: Ended, pythons: tuple[Path, Pa
     assert any(line.startswith(f"      {older}: the norm breaks at 256 in float16") for line in lines)
     told = " ".join(for_people.stdout.partition("2 of 3 results differ between the arms:")[2].split())
     assert f"{OVERFLOW} on stats:grad_norm: P2 reproduced with {older}; not reproduced with {newer}" in told
-    assert "1 target over 2 arms: 2 reproduced" in lines
+    assert "Checked 1 function in 2 environments with 3 probes: 2 findings" in lines
     assert "What to do first:" in lines
     assert lines[-1].startswith("  auditkit ticket show B1-PT-01 --tickets ")
     assert "\x1b" not in for_people.stdout

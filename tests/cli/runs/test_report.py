@@ -127,7 +127,7 @@ def test_the_end_says_what_to_do_and_what_is_new() -> None:
         "   Reduce tensors in place, or in buffers of a million elements; keep only scalars.",
     ]
     assert lines[-4:] == [
-        "2 targets: 7 reproduced, 1 not reproduced",
+        "Checked 2 functions with 4 probes: 7 findings, 1 passed",
         "4 findings in 2 tickets in some where: 4 new, 0 known; 3 minor ones without a ticket",
         "Next, the evidence of B1-PT-01 and its fix:",
         "  auditkit ticket show B1-PT-01 --tickets 'some where'",
@@ -153,9 +153,9 @@ def test_only_what_is_minor_breaks_nothing() -> None:
     assert "What to do first" not in text
     assert text.splitlines()[-1] == f"  auditkit probe show {SPARSE}"
     theirs = page([found(OVERFLOW, "P4", owner="torch 2.13.0: torch.nn.utils.get_total_norm")])
-    assert "\nNothing here is this checkout's own to mend.\n" in theirs
+    assert "\nEvery finding belongs to a library: there is nothing to fix in this checkout.\n" in theirs
     quiet = page([found(PEAK, "", outcome="not_reproduced")])
-    assert quiet.endswith("\nNothing reproduced.\n\n1 target: 1 not reproduced")
+    assert quiet.endswith("\nNothing reproduced.\n\nChecked 1 function with 1 probe: 1 passed")
 
 
 def test_what_was_found_and_not_checked_comes_first_and_fails_where_steps_are_required() -> None:
@@ -251,7 +251,7 @@ def test_a_collector_that_could_not_be_fed_is_named_again() -> None:
 def test_a_named_probe_that_reproduces_nothing_says_why() -> None:
     """A question has its answer in words, and no next command."""
     lines = page([found(PEAK, "", outcome="not_reproduced", message="scalars only")], named=True).splitlines()
-    answer = ["trainer.stats:norm", f"  not reproduced: {PEAK}: scalars only", "", "1 target: 1 not reproduced"]
+    answer = ["trainer.stats:norm", f"  not reproduced: {PEAK}: scalars only", "", "Checked 1 function with 1 probe: 1 passed"]
     assert lines[-4:] == answer
 
 

@@ -127,7 +127,7 @@ def test_the_end_says_what_to_do_and_what_is_new() -> None:
         "   Reduce tensors in place, or in buffers of a million elements; keep only scalars.",
     ]
     assert lines[-4:] == [
-        "Checked 2 functions with 4 probes: 7 findings, 1 passed",
+        "Checked 2 functions with 6 probes: 7 findings, 1 passed",
         "4 findings in 2 tickets in some where: 4 new, 0 known; 3 minor ones without a ticket",
         "Next, the evidence of B1-PT-01 and its fix:",
         "  auditkit ticket show B1-PT-01 --tickets 'some where'",

@@ -65,7 +65,7 @@ def worker_310(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The documentation as a site in build/site, strict: a broken link ends it. No page loads anything from elsewhere."""
+    """The documentation as a site in build/site; a broken link fails. The pages load nothing from elsewhere."""
     session.install("mkdocs-material>=9.7,<10")  # 10 would be another generator
     session.run("mkdocs", "build", env={"NO_MKDOCS_2_WARNING": "1"})
 

@@ -251,7 +251,12 @@ def test_a_collector_that_could_not_be_fed_is_named_again() -> None:
 def test_a_named_probe_that_reproduces_nothing_says_why() -> None:
     """A question has its answer in words, and no next command."""
     lines = page([found(PEAK, "", outcome="not_reproduced", message="scalars only")], named=True).splitlines()
-    answer = ["trainer.stats:norm", f"  not reproduced: {PEAK}: scalars only", "", "Checked 1 function with 1 probe: 1 passed"]
+    answer = [
+        "trainer.stats:norm",
+        f"  not reproduced: {PEAK}: scalars only",
+        "",
+        "Checked 1 function with 1 probe: 1 passed",
+    ]
     assert lines[-4:] == answer
 
 

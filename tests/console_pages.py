@@ -42,7 +42,7 @@ def run_block(block: str, folder: Path) -> str:
     shown = []
     for line in block.splitlines():
         if line.startswith("$ "):
-            script = f'auditkit() {{ "{sys.executable}" -m auditkit "$@"; }}\n{line.removeprefix("$ ")}\n'
+            script = f'PATH="{Path(sys.executable).parent}:$PATH"\n{line.removeprefix("$ ")}\n'
             done = subprocess.run(
                 ["bash", "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, timeout=300
             )

@@ -44,5 +44,9 @@ def test_the_page_shows_what_its_commands_print(tmp_path: Path, request: pytest.
         git(trainer, "add", ".")
         git(trainer, "commit", "-q", "-m", f"Norm of the gradients, {tag}")
         git(trainer, "tag", tag)
-    assert len(BLOCK.findall(PAGE.read_text(encoding="utf-8"))) == 2
+    for number in (3, 4):
+        put(trainer, "stats.py", f"{AFTER}\n\nVERSION = {number}\n")
+        git(trainer, "commit", "-q", "-am", f"Version {number}")
+    git(trainer, "tag", "v3")
+    assert len(BLOCK.findall(PAGE.read_text(encoding="utf-8"))) == 3
     check_page(PAGE, tmp_path, request.config.getoption("--update-golden"))

@@ -9,7 +9,10 @@ import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit, write_or_exit
 from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions, SaveOption
-from auditkit.cli.output import say, say_json
+from auditkit.cli.output import complain_of, say, say_json
+
+_SKIP_COMMIT = 125
+"""`git bisect run` skips a commit that ends so."""
 
 app = typer.Typer(
     help="List, read, run and write single probes.", epilog="Example: auditkit probe list", no_args_is_help=True
@@ -80,17 +83,27 @@ def run_probes(
     ] = None,
     results: ResultOptions,
     save: SaveOption = None,
+    bisect: Annotated[
+        bool, typer.Option("--bisect", help="Exit 125 if nothing could be measured, as git bisect run expects.")
+    ] = False,
 ) -> None:
     """Run the named probes. Files tickets only with --tickets.
 
-    Probes that read source need no --target: they ask about the whole checkout, or, with one, its module.
+    Probes that read the source need no --target: they read the whole checkout, or, with one, its module.
     """
     from auditkit.cli.runs.report import run_and_finish
+    from auditkit.errors import ExitCode, NothingMeasuredError, TargetNotLoadedError
     from auditkit.probing.run.configuration import read_configuration
 
     configuration = read_configuration(options.runs.config, checkout or ".")
     request = options.request(checkout, configuration, probes, tickets, whole_source=True)
-    run_and_finish(request, results, named=True, wants_tickets=False, save=save)
+    try:
+        run_and_finish(request, results, named=True, wants_tickets=False, save=save)
+    except (NothingMeasuredError, TargetNotLoadedError) as error:
+        raise typer.Exit(_SKIP_COMMIT if bisect else complain_of(error, results.as_json)) from None
+    except typer.Exit as ended:
+        is_skipped = bisect and ended.exit_code in (ExitCode.NOTHING_MEASURED, ExitCode.TARGET_NOT_LOADED)
+        raise typer.Exit(_SKIP_COMMIT) if is_skipped else ended from None
 
 
 @app.command("new", epilog="Example: auditkit probe new norm_is_cut_off --dir probes")

@@ -1,6 +1,7 @@
 """Everything that CI runs, and what it does not: `nox` runs the first, `nox -l` lists both."""
 
 import re
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -68,6 +69,27 @@ def docs(session: nox.Session) -> None:
     """The documentation as a site in build/site; a broken link fails. The pages load nothing from elsewhere."""
     session.install("mkdocs-material>=9.7,<10")  # 10 would be another generator
     session.run("mkdocs", "build", env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build the wheel and the sdist in dist, and check both: names, metadata, clean environments with and without torch."""
+    session.install("-c", str(CONSTRAINTS), "build", "twine")
+    shutil.rmtree("dist", ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", "dist")
+    built = sorted(str(path) for path in Path("dist").iterdir())
+    if not all(Path(path).name.startswith("torch_auditkit-") for path in built):
+        session.error(f"dist has a file of another name: {built}")
+    session.run("twine", "check", "--strict", *built)
+    (wheel,) = (Path(path).resolve() for path in built if path.endswith(".whl"))
+    for extra, code in (("", 5), ("[audit]", 1)):
+        with tempfile.TemporaryDirectory() as folder:
+            session.run("python", "-m", "venv", f"{folder}/venv", silent=True)
+            pip, auditkit = f"{folder}/venv/bin/pip", f"{folder}/venv/bin/auditkit"
+            session.run(pip, "install", "-q", "-c", str(CONSTRAINTS.resolve()), f"{wheel}{extra}", external=True)
+            with session.chdir(folder):
+                session.run(auditkit, "audit", external=True, success_codes=[code], silent=True)
+                session.run(auditkit, "ticket", "lint", external=True, success_codes=[0, 2], silent=True)
 
 
 @nox.session

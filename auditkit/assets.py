@@ -22,7 +22,7 @@ def bundled_dir(name: str) -> Path:
     if (root / name).is_dir() and _is_our_checkout(root):
         return root / name
     raise BadInputError(
-        f"auditkit's own folder '{name}' is missing: {installed}", "install auditkit again: pip install auditkit"
+        f"auditkit's own folder '{name}' is missing: {installed}", "install auditkit again, in a clone: pip install ."
     )
 
 
@@ -30,6 +30,6 @@ def bundled_dir(name: str) -> Path:
 def _is_our_checkout(root: Path) -> bool:
     """Whether `root` holds our own pyproject.toml, and not some other project's."""
     try:
-        return '\nname = "auditkit"\n' in (root / "pyproject.toml").read_text(encoding="utf-8")
+        return '\nname = "torch-auditkit"\n' in (root / "pyproject.toml").read_text(encoding="utf-8")
     except (OSError, ValueError):
         return False

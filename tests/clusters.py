@@ -69,7 +69,7 @@ class RayNodes:
 
 @contextlib.contextmanager
 def ray_nodes() -> Iterator[RayNodes]:
-    pytest.importorskip("ray", reason="pip install 'auditkit[ray]'")
+    pytest.importorskip("ray", reason="pip install '.[ray]'")
     # Ray's sockets lie in it, and their paths may have 107 characters.
     folder = tempfile.mkdtemp(prefix="auditkit-ray-", dir="/tmp")
     # `Cluster` writes the head's address below RAY_TMPDIR/ray, which no `temp_dir` moves and nobody creates: without
@@ -217,7 +217,7 @@ def slurm_nodes() -> Iterator[SlurmNodes]:
         pytest.skip(
             f"no {missing[0]}: apt install slurm-wlm munge" if missing else "Slurm's daemons are started by root"
         )
-    pytest.importorskip("submitit", reason="pip install 'auditkit[slurm]'")
+    pytest.importorskip("submitit", reason="pip install '.[slurm]'")
     # munge's socket lies in it, and its path may have 107 characters; others may not write above it.
     folder = Path(tempfile.mkdtemp(prefix="auditkit-slurm-", dir="/tmp"))
     folder.chmod(0o755)

@@ -41,15 +41,17 @@ _INSTRUCTIONS = (
 def mcp() -> None:
     """Serve agents over standard input and output.
 
-    Seven verbs of the Model Context Protocol: audit, answers, probe, tickets, ticket, verify and fix. Needs the extra
-    auditkit[mcp].
+    Seven tools of the Model Context Protocol: audit, answers, probe, tickets, ticket, verify and fix. Needs the extra
+    mcp.
     """
     from auditkit.errors import BadInputError
 
     try:
         from mcp.server.mcpserver import MCPServer
     except ImportError:
-        raise BadInputError("the MCP server needs the package mcp, 2 or later", "pip install 'auditkit[mcp]'") from None
+        raise BadInputError(
+            "the MCP server needs the package mcp, 2 or later", "in a clone of auditkit: pip install '.[mcp]'"
+        ) from None
     from auditkit import __version__
 
     with tempfile.TemporaryDirectory(prefix="auditkit-mcp-") as folder:

@@ -22,7 +22,7 @@ class NoFix:
 
 NOT_ASKED = NoFix("not tried: --no-fixes", "not tried: --no-fixes")
 INTERRUPTED = NoFix("not tried: interrupted", "not tried: the search for fixes was interrupted")
-NO_LIBCST = NoFix("not tried: no libcst", "not tried: libcst is not installed; install auditkit[audit]")
+NO_LIBCST = NoFix("not tried: no libcst", "not tried: libcst is not installed (the extra audit has it)")
 NO_REWRITE = NoFix("no change is known that might mend it", "no rewrite fits these statements")
 NO_TARGET = NoFix("no target runs its code", "not tried: nothing that was called runs these statements")
 NO_ANSWERS = NoFix("its answers cannot be compared", "not tried: it gives no answers to compare")

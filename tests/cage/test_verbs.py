@@ -107,7 +107,7 @@ def test_sweep_run_gives_each_job_a_sandbox(filed: Path) -> None:
 
 
 @pytest.mark.acceptance
-@pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="mcp is not installed: auditkit[mcp]")
+@pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="mcp is not installed: the extra mcp")
 def test_mcp_gives_each_call_a_sandbox(filed: Path) -> None:
     from mcp import Client, StdioServerParameters
 

@@ -20,7 +20,7 @@ import pytest
 
 from tests.project_files import ROOT, auditkit, our_environment
 
-_NEEDS_SDK = pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="mcp is not installed: auditkit[mcp]")
+_NEEDS_SDK = pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="mcp is not installed: the extra mcp")
 VERBS = {"audit", "answers", "probe", "tickets", "ticket", "verify", "fix"}
 PROBE = "norm_overflows_on_finite_grads"
 TARGET = "stats:grad_norm"
@@ -198,7 +198,7 @@ def test_without_the_package_one_line_says_what_to_install() -> None:
     assert ended.returncode == 2
     assert ended.stderr.splitlines() == [
         "error: the MCP server needs the package mcp, 2 or later",
-        "hint: pip install 'auditkit[mcp]'",
+        "hint: in a clone of auditkit: pip install '.[mcp]'",
     ]
     assert ended.stdout == ""
 

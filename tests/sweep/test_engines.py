@@ -30,8 +30,16 @@ def test_an_option_that_it_does_not_have(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "package", "said"),
     [
-        ("ray", "ray", "Ray is not installed here | pip install 'auditkit[ray]', here and on every node"),
-        ("slurm", "submitit", "submitit is not installed here | pip install 'auditkit[slurm]', here and on every node"),
+        (
+            "ray",
+            "ray",
+            "Ray is not installed here | in a clone of auditkit: pip install '.[ray]', here and on every node",
+        ),
+        (
+            "slurm",
+            "submitit",
+            "submitit is not installed here | in a clone of auditkit: pip install '.[slurm]', here and on every node",
+        ),
     ],
 )
 def test_its_package_is_not_there(
@@ -42,7 +50,7 @@ def test_its_package_is_not_there(
 
 
 def test_no_ray_cluster_at_the_address(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="pip install 'auditkit[ray]'")
+    pytest.importorskip("ray", reason="pip install '.[ray]'")
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     said = refusal("ray", tmp_path, address=address)
@@ -52,6 +60,6 @@ def test_no_ray_cluster_at_the_address(tmp_path: Path) -> None:
 
 
 def test_no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("submitit", reason="pip install 'auditkit[slurm]'")
+    pytest.importorskip("submitit", reason="pip install '.[slurm]'")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert refusal("slurm", tmp_path) == "this machine has no sbatch | start the sweep on a login node of the cluster"

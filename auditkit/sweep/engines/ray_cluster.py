@@ -38,7 +38,9 @@ class RayCluster:
         if unknown is not None:
             raise BadInputError(f"the Ray engine has no option '{unknown}'", f"one of {', '.join(_OPTIONS)}")
         if importlib.util.find_spec("ray") is None:
-            raise BadInputError("Ray is not installed here", "pip install 'auditkit[ray]', here and on every node")
+            raise BadInputError(
+                "Ray is not installed here", "in a clone of auditkit: pip install '.[ray]', here and on every node"
+            )
         self._logs = settings.folder / "logs"
         self._words = self._logs / "ray-driver.log"
         told = {"address": settings.options.get("address", ""), "name": settings.name, "jobs": settings.jobs}

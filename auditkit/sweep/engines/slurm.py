@@ -71,7 +71,8 @@ class SlurmQueue:
             raise BadInputError(f"the Slurm engine has no option '{unknown}'", f"one of {', '.join(_OPTIONS)}")
         if importlib.util.find_spec("submitit") is None:
             raise BadInputError(
-                "submitit is not installed here", "pip install 'auditkit[slurm]', here and on every node"
+                "submitit is not installed here",
+                "in a clone of auditkit: pip install '.[slurm]', here and on every node",
             )
         missing = next((name for name in _COMMANDS if shutil.which(name) is None), None)
         if missing is not None:

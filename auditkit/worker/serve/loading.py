@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import importlib.util
 import inspect
 import os
 import re
@@ -60,8 +59,7 @@ def import_torch() -> None:
         if error.name != "torch":
             raise LoadError("no_torch", "importing torch fails: {}".format(error)) from error
         message = "{} has no torch".format(sys.executable)
-        wanted = "torch" if importlib.util.find_spec("auditkit") is None else "'auditkit[audit]'"
-        raise LoadError("no_torch", message, "{} {}".format(elsewhere, wanted)) from None
+        raise LoadError("no_torch", message, "{} torch".format(elsewhere)) from None
     except Exception as error:
         reason = "no_memory" if is_out_of_memory(repr(error)) else "no_torch"
         raise LoadError(reason, "importing torch fails: {}".format(_one_line(error))) from error

@@ -73,7 +73,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Build the wheel and the sdist in dist, and check both: names, metadata, clean environments with and without torch."""
+    """Build wheel and sdist in dist; check names, metadata, and clean environments with and without torch."""
     session.install("-c", str(CONSTRAINTS), "build", "twine")
     shutil.rmtree("dist", ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", "dist")

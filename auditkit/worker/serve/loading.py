@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import importlib
 import inspect
 import os
 import re

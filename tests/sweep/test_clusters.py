@@ -24,7 +24,7 @@ from auditkit.sweep.engines.protocol import Ended, Engine, EngineSettings, Task
 from auditkit.sweep.folder import ResultsFolder
 from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources
 from auditkit.sweep.merge import merge
-from auditkit.sweep.merged_files import write_merged
+from auditkit.sweep.output import write_merged
 from tests.clusters import RayNodes, SlurmNodes, processes_with, ray_nodes, slurm_nodes
 from tests.project_files import ROOT
 from tests.sweep_helpers import (
@@ -155,7 +155,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
 
 
 def _fields(one: Job) -> dict[str, Any]:
-    return {name: value for name, value in vars(one).items() if name != "key"}
+    return {name: getattr(one, name) for name in one.__struct_fields__ if name != "key"}
 
 
 def matrix(folder: Path, jobs: list[Job]) -> dict[str, bytes]:
@@ -301,7 +301,7 @@ def test_a_connection_to_ray_that_is_lost(nodes: RayNodes, tmp_path: Path) -> No
     with opened(nodes, tmp_path) as engine:
         engine.submit(Task("job", ("sh", "-c", f"exec {mark}"), Resources(100)))
         wait_for(lambda: engine.finished(0.2) or processes_with(mark))
-        (driver,) = processes_with(f"ray_driver.*auditkit-{tmp_path.name}")
+        (driver,) = processes_with(f"ray_cluster.*auditkit-{tmp_path.name}")
         os.kill(driver, signal.SIGKILL)
         with pytest.raises(BadInputError, match="the connection to Ray's cluster is lost"):
             ends(engine, 1)

@@ -23,7 +23,6 @@ from auditkit.sweep.environments import (
 from auditkit.sweep.execution import without_folder
 from auditkit.sweep.folder import ResultsFolder
 from auditkit.sweep.jobs import EnvironmentSpec
-from auditkit.sweep.repositories import Code
 from tests.filing_helpers import put
 from tests.sweep_helpers import commit_of, job, repository
 from tests.verify_helpers import git
@@ -67,7 +66,7 @@ def versions(python: str, *names: str) -> list[str]:
 
 
 def made(spec: EnvironmentSpec, code: Path, tmp_path: Path) -> str:
-    found = interpreter_for(spec, DeviceChoice.CPU, Code(code, ""), tmp_path / "cache", tmp_path / "failures")
+    found = interpreter_for(spec, DeviceChoice.CPU, code, "", tmp_path / "cache", tmp_path / "failures")
     assert found is not None
     return found
 
@@ -141,7 +140,7 @@ def test_a_requirements_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_without_uv_only_pythons_that_are_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environments, "_uv", lambda: None)
-    with pytest.raises(EnvironmentFailedError, match=r"no Python 3\.99 here, .* uv, which .*: pip install uv"):
+    with pytest.raises(EnvironmentFailedError, match=r"no Python 3\.99 here, .* uv to install it: pip install uv"):
         made(EnvironmentSpec(torch="2.9", python="3.99", requirements=()), tmp_path, tmp_path)
 
 
@@ -167,9 +166,6 @@ def test_a_url_is_cloned_once_and_fetched_where_a_commit_is_missing(tmp_path: Pa
     failure = ResultsFolder(folder).read_failure(moved.key)
     assert failure is not None
     assert failure.reason.startswith(f"git cannot clone file://{tmp_path}/nowhere/trainer: fatal: ")
-    # Clones that are here stand for the URL.
-    again = SweepRequest([moved], folder, cache, clones=tmp_path, again=True)
-    assert run_sweep(again).answered == 1
 
 
 def test_a_reason_names_no_folder_of_the_cache() -> None:
@@ -186,14 +182,8 @@ def test_a_reason_names_no_folder_of_the_cache() -> None:
         (
             "error: Request failed after 3 retries in 5.7s\n  cause: Failed to fetch: https://host/whl/cpu/torch/\n"
             "  cause: dns error\n  cause: failed to lookup address information: Name or service not known\n",
-            "Failed to fetch: https://host/whl/cpu/torch/: failed to lookup address information: "
+            "Failed to fetch: https://host/whl/cpu/torch/ dns error failed to lookup address information: "
             "Name or service not known",
-        ),
-        (
-            "error: Failed to build `tokenizers==0.13.3`\n  cause: The build backend returned an error\n"
-            "  cause: Call to `build_wheel` failed (exit status: 1)\n\n         [stderr]\n         running build_rust\n"
-            "         error: can't find Rust compiler\n\nhint: Build failures usually indicate a problem\n",
-            "Failed to build `tokenizers==0.13.3`: can't find Rust compiler",
         ),
         (
             "  × No solution found when resolving dependencies:\n"

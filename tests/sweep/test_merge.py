@@ -20,7 +20,7 @@ from auditkit.sweep.driver import SweepRequest, run_sweep
 from auditkit.sweep.folder import Answer, Failure, ResultsFolder
 from auditkit.sweep.jobs import EnvironmentSpec, Job
 from auditkit.sweep.merge import merge
-from auditkit.sweep.tables import findings_in_words, markdown_table
+from auditkit.sweep.output import findings_in_words, markdown_table
 from tests.filing_helpers import put
 from tests.project_files import ROOT
 from tests.reports.exported_runs import RUNS
@@ -117,7 +117,7 @@ def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(
         own, made, never = one.arms
         assert own.outcome is Outcome.REPRODUCED
         assert (made.outcome, made.message) == (Outcome.ERROR, "no environment: torch==2.10.*: no wheel")
-        assert (never.outcome, never.message) == (Outcome.ERROR, "not asked: it is planned, and no job ran it")
+        assert (never.outcome, never.message) == (Outcome.ERROR, "not run: it is planned, and no job ran it")
         assert one.arms_differ
     table = markdown_table(merged).decode()
     assert "| no answer (1) | no answer (2) |" in table

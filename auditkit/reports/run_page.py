@@ -317,8 +317,6 @@ def _made(sources: Sources) -> Iterator[Block]:
     asked = [name for name in sound if any(_is_sound(one) for one in run.results if one.probe == name)]
     if asked:
         yield Text((f"{counted(len(asked), 'probe')} reproduced nowhere: ", Code(", ".join(asked)), "."))
-    if sources.used_by:
-        yield Text((f"{sources.file} is imported by ", Code(listed(sources.used_by, 8)), "."))
     notes = dict.fromkeys((*run.notes, *sources.notes))
     if notes:
         shown = [(note,) for note in list(notes)[:_MOST_NOTES]]

@@ -16,17 +16,14 @@ _MOST_OPEN = 20
 """Tickets whose texts are unfolded from the start, if there are no more."""
 
 
-def read_tickets(folder: TicketFolder, batch: int | None = None) -> tuple[list[Document], list[TicketFileError]]:
-    """Read all tickets of a folder (of one batch), and the files that are not valid."""
+def read_tickets(folder: TicketFolder) -> tuple[list[Document], list[TicketFileError]]:
+    """Return the tickets of a folder, and the files that are not valid."""
     documents, broken = [], []
     for ticket_id in folder.ids():
         try:
-            document = folder.read(ticket_id)
+            documents.append(folder.read(ticket_id))
         except TicketFileError as error:
             broken.append(error)
-            continue
-        if batch is None or document.ticket.batch == batch:
-            documents.append(document)
     return documents, broken
 
 

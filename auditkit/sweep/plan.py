@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any
 
 from auditkit.config.yaml_reader import YamlFile
 from auditkit.errors import BadInputError
@@ -23,7 +22,8 @@ _IDLE_WORKER_MB = 700
 _HOST_MB = 200
 _GITHUB_MOST = 256
 _SHORT = 12
-_Version = Annotated[str, Meta(pattern=r"^\d+(\.\d+){0,3}([a-z]+\d+)?(\+\w+)?$")]
+_VERSION = re.compile(r"\d+(\.\d+){0,3}([a-z]+\d+)?(\+\w+)?")
+_NAME = re.compile(r"[\w.+-][\w.+ -]*")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Checkout:
 
     path: str = ""
     url: str = ""
-    name: Annotated[str, Meta(pattern=r"^([\w.+-][\w.+ -]*)?$")] = ""
+    name: str = ""
     revisions: tuple[str, ...] = ()
     requirements: tuple[str, ...] | None = None
     config: str = ""
@@ -54,8 +54,8 @@ class Plan:
     """
 
     checkouts: tuple[Checkout, ...] = ()
-    torch: tuple[_Version, ...] = ()
-    pythons: tuple[_Version, ...] = ()
+    torch: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
     interpreters: tuple[str, ...] = ()
     devices: tuple[DeviceChoice, ...] = (DeviceChoice.AUTO,)
     probes: tuple[str, ...] = ()
@@ -81,6 +81,10 @@ def read_plan_file(path: Path) -> Plan:
     plan = file.convert(Plan, "plan")
     if not plan.checkouts:
         raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")
+    for key in ("torch", "pythons"):
+        for number, version in enumerate(getattr(plan, key)):
+            if not _VERSION.fullmatch(version):
+                raise file.error(f"$.{key}[{number}]", f"{version!r} is no version", "such as 2.9 or 3.12")
     checkouts = [_placed(file, number, each, folder) for number, each in enumerate(plan.checkouts)]
     interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
     return replace(plan, checkouts=named_apart(checkouts), interpreters=interpreters)
@@ -92,6 +96,8 @@ def _placed(file: YamlFile, number: int, one: Checkout, folder: Path) -> Checkou
         raise file.error(place, "a checkout has a path or a url, and not both", "path: ../trainer")
     if one.url and not is_url(one.url):
         raise file.error(place, f"{one.url} is no URL of a repository", "a folder is a path:")
+    if one.name and not _NAME.fullmatch(one.name):
+        raise file.error(place, f"{one.name!r} is no name of a checkout", "letters, digits, and . _ + -")
     whole = checkout_of(one.repository, folder)
     return replace(
         whole,

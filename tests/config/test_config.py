@@ -148,7 +148,7 @@ TARGET = "targets:\n  - call: m:f\n"
         ("targets:\n  - name: a\n", "2:5", "misses call", None),
         ("targets: [{call: a.b.c}]\n", "1:18", "is not package.module:function", "a.b:c"),
         ("targets: [{call: 'm:f', name: 'a b'}]\n", "1:31", "not a target's name", None),
-        ("policy: {x: [1]}\n", "1:9", "policy must be true or false or a whole number or a number or text, not a list", None),
+        ("policy: {x: [1]}\n", "1:9", "policy must be true or false or a whole number or a number or text", None),
         ("checkout: !!python/object:os.system x\n", "1:11", "os.system is not supported", None),
         (TARGET + "    arguments: {d: 2020-01-01}\n", "3:20", "a value of type timestamp is not supported", None),
         ("targets: [\n", "2:1", "not valid YAML", None),

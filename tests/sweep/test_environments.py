@@ -116,7 +116,7 @@ def test_requirements_run_no_setup_code_and_count_only_where_the_plan_says_so(in
     subprocess.run(plain, capture_output=True)
     assert (tmp_path / "ran").exists(), "control"
     (tmp_path / "ran").unlink()
-    for requirements in (None, ("requirements.txt",)):
+    for requirements in ((), ("requirements.txt",)):
         spec = EnvironmentSpec(torch="2.9", index="default", requirements=requirements)
         assert versions(made(spec, tmp_path / "code", tmp_path), "torch") == ["2.9.1"]
         assert not (tmp_path / "ran").exists()

@@ -194,7 +194,7 @@ def test_a_full_disk_ends_the_sweep_and_the_same_command_goes_on(tmp_path: Path,
     assert ended.stdout.startswith("first 4\n"), ended.stderr
     assert "second 0\n" in ended.stdout, ended.stderr
     assert "No space left on device" in ended.stderr
-    assert "hint: free some space, then the same command goes on" in ended.stderr
+    assert "hint: free some space, then the same command continues" in ended.stderr
     for one in jobs:
         assert f"{one.key}.json" in ended.stdout
         assert f"{one.key}.2" not in ended.stdout
@@ -203,7 +203,7 @@ def test_a_full_disk_ends_the_sweep_and_the_same_command_goes_on(tmp_path: Path,
 @pytest.mark.parametrize(
     ("head", "said"),
     [
-        ({"sweep": 7, "auditkit": "9.9"}, "was written by auditkit 9.9 in format 7, and this auditkit reads format 1"),
+        ({"sweep": 7, "auditkit": "9.9"}, "has another format, and this auditkit reads format 1"),
         ({"sweep": 1, "auditkit": "0.0.1"}, "was made by auditkit 0.0.1, and this is"),
         (None, "is no sweep's folder, and it is not empty"),
     ],

@@ -102,14 +102,14 @@ def test_a_key_says_what_was_asked_and_nothing_else(code: Path) -> None:
     ]  # fmt: skip
     keys = {key_of(replace(one, **other)) for other in others}
     assert len(keys | {one.key}) == len(others) + 1
-    assert key_of(replace(one, resources=Resources(9999), name="other")) == one.key
+    assert key_of(replace(one, resources=Resources(9999))) == one.key
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("checkouts: [code]\ntorchs: [2.9]", ":2:1: unknown key 'torchs' in plan\n"),
-        ("checkouts: [code]\ntorch: [new]", ":2:9: "),
+        ("checkouts: [code]\ntorch: [new]", ":2:9: 'new' is no version\n"),
         ("checkouts:\n  - {path: code, revision: v1}", ":2:18: unknown key 'revision' in checkout\n"),
         ("checkouts:\n  - {path: code, url: x}", ":2:5: a checkout has a path or a url, and not both\n"),
         ("checkouts: [code]\ndevices: [gpu]", ":2:11: unknown device 'gpu'\n"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from auditkit.cli.output import (
 from auditkit.cli.runs.causes import causes_of, place_of, words_of
 from auditkit.cli.runs.ending import answer, beside_tickets, counts, next_step, nothing_audited
 from auditkit.cli.runs.lines import columns_of, how_it_is_read, measured_tables, without_answer
-from auditkit.cli.runs.matrix_report import difference_lines, matrix_lines
 from auditkit.cli.runs.progress import progress
 
 if TYPE_CHECKING:
@@ -150,10 +149,7 @@ def _head(run: Run, view: View) -> Iterator[str]:
 def _sections(run: Run, view: View) -> Iterator[Iterable[str]]:
     found = run.results
     if run.matrix:
-        found = tuple(result for result in run.results if result.is_of_source)
-        asked = replace(run, results=tuple(result for result in run.results if not result.is_of_source))
-        yield matrix_lines(asked, view.verbose, view.width)
-        yield difference_lines(asked)
+        yield _difference_lines(run)
     own = [result for result in found if result.severity and not result.owner and not result.style]
     for cause in causes_of(result for result in own if view.in_full or result.severity != _MINOR):
         yield cause.lines(view.in_full)
@@ -166,6 +162,16 @@ def _sections(run: Run, view: View) -> Iterator[Iterable[str]]:
         for target in dict.fromkeys(result.target for result in found if not result.is_of_source):
             yield _target_lines(run, target, view)
         yield _quiet_lines([result for result in found if result.is_of_source], named=True)
+
+
+def _difference_lines(run: Run) -> Iterator[str]:
+    """Where the arms of a run do not agree, which the several arms were run for."""
+    differing = [result for result in run.results if result.arms_differ]
+    if not differing:
+        yield "all arms agree"
+        return
+    yield f"{len(differing)} of {len(run.results)} results differ between the arms:"
+    yield from (f"  {one.probe} on {one.target}: {one.arms_in_words()}" for one in differing)
 
 
 def _heading(run: Run) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jsonschema import ValidationError
 from typer.testing import CliRunner
 
 from auditkit.model.enums import Outcome, Severity
@@ -24,13 +22,12 @@ from tests.compared_results import (
     TARGET,
     after,
     before,
-    comparison,
     result,
     run,
 )  # fmt: skip
 from tests.filing_helpers import put
 from tests.project_files import Ended, auditkit
-from tests.test_schema import document_of, validator
+from tests.test_schema import document_of
 
 
 @pytest.fixture
@@ -164,24 +161,3 @@ def test_the_tests_of_a_checkout_run_at_both_revisions(tmp_path: Path) -> None:
     command = "grep -q large_gradients tests/*.py"
     shown = auditkit(*words, "--format", "markdown", "--tests", command).stdout
     assert "base: failed with exit code 2; head: passed" in " ".join(shown.split())
-
-
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        (("targets", 0, "state"), "lost"),
-        (("targets", 0, "contrasts", 0, "change"), "gone"),
-        (("schema_version",), 2),
-    ],
-    ids=str,
-)
-def test_a_wrong_comparison_is_refused(place: tuple[Any, ...], value: object) -> None:
-    """The schema can fail."""
-    found: Any = json.loads(json.dumps(comparison().to_json()))
-    validator("compare").validate(found)
-    inner = found
-    for step in place[:-1]:
-        inner = inner[step]
-    inner[place[-1]] = value
-    with pytest.raises(ValidationError):
-        validator("compare").validate(found)

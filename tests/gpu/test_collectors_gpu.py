@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,18 +109,6 @@ def copies_to_host(profiler: profile) -> int:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("count", [1, 10, 1000])
-def test_a_group_takes_two_launches(dtype: torch.dtype, count: int) -> None:
-    """Two for any number of gradients; one more joins the records of several groups."""
-    gradients = gradients_of(count, dtype)
-    collect_gradients(gradients, backend="triton")
-    assert count_launches(lambda: collect_gradients(gradients, backend="triton"), "cuda", ROOTS).total == 2
-    mixed = [*gradients, torch.ones(3, device="cuda", dtype=DTYPES[DTYPES.index(dtype) - 1])]
-    collect_gradients(mixed, backend="triton")
-    assert count_launches(lambda: collect_gradients(mixed, backend="triton"), "cuda", ROOTS).total == 5
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 def test_a_replayed_graph_gives_the_eager_bits(dtype: torch.dtype) -> None:
     """A capture runs ordinary operators, also with the kernels as backend, and gives what they give eagerly."""
     for captured in ("torch", "triton"):
@@ -180,11 +167,3 @@ def test_clipping_waits_for_nothing(dtype: torch.dtype) -> None:
     assert norms[0].device.type == "cuda"
     assert norms[0].item() == pytest.approx(expected, rel=1e-12)
     assert collect_gradients(gradients).materialize().total_norm == pytest.approx(1.0, rel=1e-2)
-
-
-def test_a_compiled_collection_runs_the_kernels() -> None:
-    """Under torch.compile the pass is the one without it: two launches, and the same statistics."""
-    gradients = gradients_of(40)
-    compiled = torch.compile(partial(collect_gradients, backend="triton"), fullgraph=True)
-    assert compiled(gradients).materialize() == collect_gradients(gradients, backend="triton").materialize()
-    assert count_launches(lambda: compiled(gradients), "cuda", ROOTS).total == 2

@@ -18,9 +18,7 @@ from auditkit.sweep.environments import (
     EnvironmentFailedError,
     installer_reason,
     interpreter_for,
-    torch_requirement,
 )
-from auditkit.sweep.execution import without_folder
 from auditkit.sweep.folder import ResultsFolder
 from auditkit.sweep.jobs import EnvironmentSpec
 from tests.filing_helpers import put
@@ -138,19 +136,6 @@ def test_a_requirements_file_that_is_not_there(tmp_path: Path) -> None:
         made(EnvironmentSpec(torch="2.9", requirements=("dev.txt",)), tmp_path, tmp_path)
 
 
-def test_without_uv_only_pythons_that_are_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environments, "_uv", lambda: None)
-    with pytest.raises(EnvironmentFailedError, match=r"no Python 3\.99 here, .* uv to install it: pip install uv"):
-        made(EnvironmentSpec(torch="2.9", python="3.99", requirements=()), tmp_path, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("version", "requirement"), [("", "torch"), ("2.9", "torch==2.9.*"), ("2.13.0", "torch==2.13.0")]
-)
-def test_what_a_version_asks_for(version: str, requirement: str) -> None:
-    assert torch_requirement(version) == requirement
-
-
 def test_a_url_is_cloned_once_and_fetched_where_a_commit_is_missing(tmp_path: Path) -> None:
     code = repository(tmp_path / "trainer", "v1", "v2")
     url, folder, cache = f"file://{code}", tmp_path / "swept", tmp_path / "cache"
@@ -166,14 +151,6 @@ def test_a_url_is_cloned_once_and_fetched_where_a_commit_is_missing(tmp_path: Pa
     failure = ResultsFolder(folder).read_failure(moved.key)
     assert failure is not None
     assert failure.reason.startswith(f"git cannot clone file://{tmp_path}/nowhere/trainer: fatal: ")
-
-
-def test_a_reason_names_no_folder_of_the_cache() -> None:
-    told = (
-        "it needs accelerate (/home/me/.cache/sweep/environments/py3.12-torch2.9-cpu-0a1b/bin/python -m pip install x)"
-    )
-    assert without_folder(told) == "it needs accelerate (python -m pip install x)"
-    assert without_folder("/home/me/bin/python") == "/home/me/bin/python"
 
 
 @pytest.mark.parametrize(

@@ -92,35 +92,6 @@ def test_a_killed_driver_takes_its_jobs_along_and_the_next_one_goes_on(tmp_path:
     assert not list(folder.glob("**/*auditkit-tmp"))
 
 
-# What CPython 3.11 makes of a signal in the first lines of `communicate`.
-INTERRUPTED = """
-import os, signal, subprocess, sys
-from auditkit.sweep import execution
-
-def communicate(process, *_):
-    try:
-        os.kill(os.getpid(), signal.SIGTERM)
-    finally:
-        process._fileobj2output
-
-subprocess.Popen._communicate = communicate
-sys.exit(execution.main(sys.argv[1:]))
-"""
-
-
-def test_an_end_that_becomes_another_error_is_still_an_end(tmp_path: Path, code: Path) -> None:
-    """No failure is written of a job that was told to end."""
-    one = job(code, "trainer@v1", commit_of(code, "v1"))
-    folder = ResultsFolder(tmp_path / "swept")
-    folder.prepare([one])
-    order = Order(str(tmp_path / "swept"), 3, str(tmp_path / "cache"), one)
-    words = [sys.executable, "-c", INTERRUPTED, msgspec.json.encode(order).decode()]
-    ended = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "")
-    assert folder.read_failure(one.key) is None
-    assert begun_by(tmp_path / "swept", one.key) == 0
-
-
 @pytest.mark.parametrize(
     ("device", "cards"), [(DeviceChoice.AUTO, ""), (DeviceChoice.CPU, ""), (DeviceChoice.CUDA, "0")]
 )

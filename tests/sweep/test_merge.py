@@ -156,28 +156,6 @@ def test_the_table_counts_what_is_torchs_apart(tmp_path: Path) -> None:
     assert f"| {own} |" in markdown_table(merge(folder, [one])).decode()
 
 
-def test_a_late_answer_takes_the_place_of_a_failure_and_never_of_an_answer(tmp_path: Path) -> None:
-    (one,) = columns(tmp_path, "2.9")
-    run = RUNS["findings"].to_json()
-    folder = folder_with(tmp_path / "swept", [one], [Failure(one, "lost", "its node is gone")])
-    folder.put(Answer(one, run, node="a"))
-    assert folder.read_failure(one.key) is None
-    folder.put(Answer(one, run, node="b"))
-    folder.put(Failure(one, "lost", "its node is gone"))
-    answer = folder.read_answer(one.key)
-    assert answer is not None
-    assert (answer.node, folder.failed()) == ("a", set())
-
-
-def test_two_checkouts_with_a_target_of_one_name_stay_two(tmp_path: Path) -> None:
-    jobs = [job(tmp_path, name, "a" * 40, repository=f"/code/{name}") for name in ("one", "two")]
-    run = RUNS["findings"]
-    merged = merge(folder_with(tmp_path / "swept", jobs, [Answer(each, run.to_json()) for each in jobs]), jobs).run
-    fingerprints = [each.fingerprint for each in merged.results]
-    assert len(set(fingerprints)) == len(fingerprints) == 2 * len(run.results)
-    assert all(each.location.file.startswith(("one/", "two/")) for each in merged.results if each.location)
-
-
 def test_a_changed_answer_is_named(tmp_path: Path) -> None:
     (one,) = columns(tmp_path, "2.9")
     folder = folder_with(tmp_path / "swept", [one], [])

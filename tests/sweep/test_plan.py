@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 
 from auditkit.errors import BadInputError
 from auditkit.sweep.jobs import key_of, read_plan, write_plan
-from auditkit.sweep.plan import Plan, checkout_of, jobs_of, read_plan_file
+from auditkit.sweep.plan import checkout_of, jobs_of, read_plan_file
 from tests.application import app
 from tests.sweep_helpers import commit_of, job, repository
 from tests.sweep_helpers import plan as write_jobs
@@ -126,13 +125,6 @@ def test_what_is_wrong_in_a_plan_is_said_with_its_place(tmp_path: Path, code: Pa
     assert caught.value.hint
 
 
-def test_a_plan_that_is_not_there_is_no_configuration(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError) as wrong:
-        read_plan_file(tmp_path / "plan.yaml")
-    assert wrong.value.message == f"no such file: {tmp_path / 'plan.yaml'}"
-    assert wrong.value.hint == "a plan of few checkouts is words: auditkit sweep plan CHECKOUT@REVISION --torch 2.13"
-
-
 def test_words_are_a_plan_too(tmp_path: Path, code: Path) -> None:
     words = ["sweep", "plan", str(code), "--torch", "2.9,2.11", "--torch", "2.13", "--python", "3.12"]
     ended = CliRunner().invoke(app, [*words, "--probe", "sync_in_loop"])
@@ -180,12 +172,3 @@ def test_a_plan_that_somebody_changed(tmp_path: Path, code: Path) -> None:
         with pytest.raises(BadInputError) as caught:
             read_plan(path)
         assert str(path) + said in caught.value.message
-
-
-def test_ten_thousand_jobs_are_planned_in_two_seconds(code: Path) -> None:
-    """A hundred thousand take 20 s at most: benchmarks/sweep.py has the figure."""
-    wide = Plan(checkouts=(checkout_of(str(code)),), torch=tuple(f"2.{number}" for number in range(10_000)))
-    began = time.process_time()
-    lines = list(write_plan(jobs_of(wide)))
-    assert len(lines) == 10_000
-    assert time.process_time() - began < 2

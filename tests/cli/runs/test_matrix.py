@@ -109,14 +109,6 @@ def test_the_document_holds_every_arm(document: dict[str, Any], pythons: tuple[P
     assert len({result["fingerprint"] for result in document["results"]}) == 3
 
 
-def test_a_program_that_knows_only_the_old_keys_reads_the_truth(document: dict[str, Any]) -> None:
-    """Findings with one ticket each; the message of one that not all arms have names its arm."""
-    overflow = document["results"][0]
-    assert overflow["ticket"]
-    assert f"(P2 reproduced with {overflow['arm']}; not reproduced with " in overflow["message"]
-    assert {"schema_version", "run", "results", "summary"} <= document.keys()
-
-
 def test_an_arm_without_torch_is_shown(checkout: Path, pythons: tuple[Path, Path]) -> None:
     """Its reason is shown, and the exit code is the load failure's."""
     ended = run(checkout, "--python", pythons[1], "--python", "/bin/true")
@@ -124,21 +116,3 @@ def test_an_arm_without_torch_is_shown(checkout: Path, pythons: tuple[Path, Path
     assert "error (no_interpreter)" in ended.stdout
     assert "/bin/true is no Python" in ended.stdout
     assert ended.stderr.startswith("asking stats:grad_norm (1 of 1)\nerror: /bin/true: ")
-
-
-def test_measurements_are_a_table_of_dtypes_and_elements(checkout: Path, pythons: tuple[Path, Path]) -> None:
-    """One target: `probe run` shows them; `audit` with --verbose. A boundary that is none is none."""
-    words = ["--checkout", checkout, *NORM, "--python", pythons[0]]
-    shown = auditkit("probe", "run", OVERFLOW, *words)
-    lines = shown.stdout.splitlines()
-    head = lines.index(f"  {OVERFLOW}: breaking_norm by dtype and elements")
-    assert [line.split() for line in lines[head + 1 : head + 5]] == [
-        ["4,096", "1,048,576"],
-        ["float32", "1.845e+19", "1.845e+19"],
-        ["bfloat16", "1.845e+19", "1.845e+19"],
-        ["float16", "256", "256"],
-    ]
-    quiet = auditkit("audit", checkout, *NORM, "--probe", OVERFLOW, "--python", pythons[1])
-    assert "by dtype and elements" not in quiet.stdout
-    verbose = auditkit("audit", checkout, *NORM, "--probe", OVERFLOW, "--python", pythons[1], "--verbose")
-    assert "breaking_norm by dtype and elements" in verbose.stdout

@@ -26,27 +26,6 @@ def test_dtype_stands_at_the_side_and_elements_along_the_top() -> None:
     assert pivot.rows == (("float32", ("1.84e+19", "none")), ("mixed", ("inf", "-")))
 
 
-def test_the_case_alone_decides() -> None:
-    """Any two values that tell the cases apart make a table, whatever the probe."""
-    measurements = [
-        Measurement("peak", 4 * params, "bytes", {"params": params, "tensors": tensors})
-        for params, tensors in ((10, 1), (10, 5), (20, 5))
-    ]
-    (pivot,) = pivots(measurements)
-    assert (pivot.side, pivot.top, pivot.rows) == (
-        "params", "tensors", (("10", ("40 B", "40 B")), ("20", ("-", "80 B"))),
-    )  # fmt: skip
-
-
-def test_what_has_no_two_values_has_no_table() -> None:
-    """One value of the case that differs is a list; two that do not tell the cases apart would hide some."""
-    one = [boundary(1.0, dtype=dtype, elements=4) for dtype in ("float32", "float16")]
-    hidden = [boundary(1.0, dtype=dtype, elements=elements, seed=seed)
-              for dtype in ("float32", "float16") for elements in (1, 2) for seed in (0, 1)]  # fmt: skip
-    partial = [boundary(1.0, dtype="float32", elements=1), boundary(1.0, dtype="mixed")]
-    assert [pivots(one), pivots(hidden), pivots(partial), pivots([])] == [[], [], [], []]
-
-
 def test_a_fitted_value_is_not_shown_as_a_measured_one() -> None:
     """Values from a fit carry the word."""
     measured = Measurement("peak", 8, "bytes", {"params": 2, "tensors": 1})

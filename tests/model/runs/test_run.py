@@ -13,7 +13,7 @@ from auditkit.model.enums import Contract, Outcome, Reason, Takes
 from auditkit.model.runs.cause import Sibling, Siblings, Statement
 from auditkit.model.runs.fix import Fix, FixRow
 from auditkit.model.runs.measurement import Location, Measurement
-from auditkit.model.runs.run import Arm, ArmOutcome, ProbeResult, Run, TargetReading
+from auditkit.model.runs.run import ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from tests.filing_helpers import make_finding
 from tests.test_schema import schema
@@ -68,24 +68,6 @@ def test_a_run_with_fixes_says_them_again_and_one_without_has_no_key() -> None:
     Draft202012Validator(schema("run") | {"$ref": "#/$defs/Fix"}).validate(document["fixes"][0])
     assert Run.from_json(document).fixes == (FIX,)
     assert not {"fixes", "no_fix"} & through_json(RUN).keys()
-
-
-def test_a_run_says_again_why_a_finding_has_no_fix() -> None:
-    run = replace(RUN, no_fix={FINDING.result.fingerprint: "no rewrite fits these statements"})
-    document = through_json(run)
-    Draft202012Validator(schema("run")["$defs"]["Run"]["properties"]["no_fix"]).validate(document["no_fix"])
-    assert Run.from_json(document).no_fix == run.no_fix
-
-
-def test_a_matrix_says_the_same_again() -> None:
-    arms = tuple(
-        ArmOutcome(label, FINDING.environment, Outcome.REPRODUCED, FINDING.result.severity, "told", "3n+1", "cpu")
-        for label in ("torch 2.9 on cpu", "torch 2.15 on cpu")
-    )
-    result = replace(FINDING.result, arm=arms[0].arm, arms=arms)
-    matrix = tuple(Arm(arm.arm, RUN) for arm in arms)
-    run = replace(RUN, results=(result,), matrix=matrix)
-    assert Run.from_json(through_json(run)).to_json() == run.to_json()
 
 
 @pytest.mark.parametrize(

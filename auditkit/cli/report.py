@@ -57,12 +57,14 @@ def report(
 
 
 def _of_tickets(tickets: Path | None, is_html: bool, output: Path | None) -> None:
-    from auditkit.reports.tickets import html_report, markdown_report, read_tickets
+    from auditkit.reports.html.page import html_page
+    from auditkit.reports.page import markdown_page
+    from auditkit.reports.tickets import read_tickets, tickets_page
 
     folder = ticket_folder(tickets)
     documents, broken = read_tickets(folder)
-    name = folder.folder.resolve().name
-    put(html_report(documents, broken, name) if is_html else markdown_report(documents, broken, name), output)
+    page = tickets_page(documents, broken, folder.folder.resolve().name)
+    put(html_page(page) if is_html else markdown_page(page), output)
     for error in broken:
         complain(f"error: {error.message}")
     if broken:

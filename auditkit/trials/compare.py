@@ -22,7 +22,6 @@ from auditkit.model.revisions.comparison import (
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Environment, ProbeResult, Run
 from auditkit.model.runs.target import Target
-from auditkit.model.units import TIME_UNITS
 from auditkit.probing.checkout import git
 from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, parse_checkout
 from auditkit.probing.engine.catalog import read_probe, select
@@ -131,15 +130,10 @@ def _measured(
     sides: Sequence[Side],
     progress: Progress,
 ) -> list[_PairRun]:
-    """Both revisions of one target, then of the next one: what drifts on the machine meets both.
-
-    At once where everything is counted; where a probe measures time one after the other, and the other one
-    first at every second target.
-    """
+    """Run the probes on both revisions of one target at once, then of the next one."""
     asked = [pair for pair in pairs if pair.match.state is not MatchState.REMOVED]
     progress.targets_known([target for pair in asked for target in (pair.base, pair.head) if target], len(probes))
     questions = [*probes, read_probe(bundled_dir("probes") / f"{ANSWERS}.py")]
-    at_once = 1 if any(TIME_UNITS.intersection(probe.units.values()) for probe in probes) else len(sides)
     cancelled = threading.Event()
     settings = [replace(side.setting, cancelled=cancelled) for side in sides]
 
@@ -148,19 +142,18 @@ def _measured(
         about = Questions([target], questions, environment_of(_label(request, index), sides[index].opened))
         return (number, index), measure(about, settings[index], progress)
 
-    found = dict(in_parallel(one, _turns(pairs), at_once, cancelled))
+    found = dict(in_parallel(one, _turns(pairs), len(sides), cancelled))
     return [(found.get((number, 0)), found.get((number, 1))) for number in range(len(pairs))]
 
 
 def _turns(pairs: Sequence[TargetPair]) -> Iterator[tuple[int, int, Target]]:
-    """(number of the pair, 0 for base or 1 for head, target), base and head taking turns to be first."""
+    """Yield the number of the pair, 0 for base or 1 for head, and the target."""
     for number, pair in enumerate(pairs):
         if pair.match.state is MatchState.REMOVED:
             continue
-        both = [(number, 0, pair.base), (number, 1, pair.head)]
-        for place, index, target in both if number % 2 == 0 else both[::-1]:
+        for index, target in enumerate((pair.base, pair.head)):
             if target is not None:
-                yield place, index, target
+                yield number, index, target
 
 
 def _label(request: CompareRequest, index: int) -> str:

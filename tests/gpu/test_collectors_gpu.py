@@ -20,19 +20,14 @@ from auditkit.worker.measure.launches import count_launches
 from auditkit.worker.measure.syncs import count_syncs
 from tests.collectors.oracle import MeasureFunction
 from tests.collectors.test_passes import (  # noqa: F401 - collected here with the fixture below
-    test_all_nonfinite,
     test_counts_above_two_to_the_24_are_exact,
     test_empty_tensors_measure_zero,
     test_float8,
     test_float32_where_its_squares_are_not_float32,
     test_float64_at_its_ends,
-    test_infinity_without_nan_has_an_infinite_norm,
-    test_mixed_magnitudes_across_and_within_tensors,
-    test_nonfinite_beside_the_ends_of_float64,
     test_nonfinite_elements_are_counted_and_left_out_of_the_finite_norm,
     test_norm_is_homogeneous_over_the_normal_range,
     test_norm_of_many_pieces,
-    test_splitting_a_tensor_adds_counts_and_squares,
     test_strides_do_not_matter,
 )
 

@@ -46,29 +46,29 @@ TABLE: list[tuple[tuple[str, ...], list[tuple[str, str, str]], str]] = [
     ((OVERFLOW,), [(OVERFLOW, "bad", "good")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "bad")], "insufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "bad", "bad")], "sufficient"),
-    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "good 0.1", "bad 2")], "trades overflow for memory"),
-    ((MEMORY,), [(MEMORY, "bad 3.25", "good 0.2"), (SYNCS, "good 1", "bad 513")], "trades memory for syncs"),
-    ((MEMORY,), [(MEMORY, "bad 3.25", "good 0.2"), (SYNCS, "good 1", "good 2")], "trades memory for syncs"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "good 0.1", "bad 2")], f"trades {OVERFLOW} for {MEMORY}"),
+    ((MEMORY,), [(MEMORY, "bad 3.25", "good 0.2"), (SYNCS, "good 1", "bad 513")], f"trades {MEMORY} for {SYNCS}"),
+    ((MEMORY,), [(MEMORY, "bad 3.25", "good 0.2"), (SYNCS, "good 1", "good 2")], f"trades {MEMORY} for {SYNCS}"),
     ((MEMORY,), [(MEMORY, "bad 3.25", "good 0.2"), (SYNCS, "good 1", "good 1")], "sufficient"),
-    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "bad 1", "bad 2")], "trades overflow for memory"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "bad 1", "bad 2")], f"trades {OVERFLOW} for {MEMORY}"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "bad 2", "bad 1")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "good 0.1", "good 0.11")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "good 0", "good 0.2")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (LAUNCHES, "bad 3", "bad 3")], "sufficient"),
-    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (LAUNCHES, "bad 3", "bad 4")], "trades overflow for launches"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (LAUNCHES, "bad 3", "bad 4")], f"trades {OVERFLOW} for {LAUNCHES}"),
     (
         (MEMORY,),
         [(MEMORY, "bad 3", "good 0"), (LAUNCHES, "good 0", "bad 7"), (SYNCS, "good 1", "bad 9")],
-        "trades memory for syncs and launches",
+        f"trades {MEMORY} for {SYNCS} and {LAUNCHES}",
     ),
     ((OVERFLOW, UNDERFLOW), [(OVERFLOW, "bad", "good"), (UNDERFLOW, "bad", "bad")], "insufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "bad"), (SYNCS, "good 1", "bad 9")], "insufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "error")], "does not run"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "n/a")], "does not run"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "absent")], "does not run"),
-    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "good", "error")], "trades overflow for failure on sparse"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "good", "error")], f"trades {OVERFLOW} for {SPARSE}"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "absent", "absent")], "sufficient"),
-    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "n/a", "bad")], "trades overflow for failure on sparse"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "n/a", "bad")], f"trades {OVERFLOW} for {SPARSE}"),
 ]
 
 
@@ -103,5 +103,5 @@ def test_code_that_does_not_run_says_why() -> None:
 
 def test_a_field_that_the_answer_lost_is_a_cost() -> None:
     judged = judge((OVERFLOW,), [result(OVERFLOW, "bad")], [result(OVERFLOW, "good")], ["nan_count"])
-    assert judged.text == "trades overflow for the answer's nan_count"
+    assert judged.text == f"trades {OVERFLOW} for the answer's nan_count"
     assert judged.reason.endswith("the answer is another: it no longer says nan_count")

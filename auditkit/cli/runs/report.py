@@ -21,7 +21,7 @@ from auditkit.cli.output import (
 )
 from auditkit.cli.runs.causes import causes_of, place_of, words_of
 from auditkit.cli.runs.ending import answer, beside_tickets, counts, next_step, nothing_audited
-from auditkit.cli.runs.lines import columns_of, how_it_is_read, measured_tables, without_answer
+from auditkit.cli.runs.lines import how_it_is_read, without_answer
 from auditkit.cli.runs.progress import progress
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def run_and_finish(
 ) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
-    `named` is a question of a few named probes, soon answered: in a pipe it says nothing on its way, and where
-    only one target was asked it shows what was measured. The user has not refused tickets if `wants_tickets`.
+    `named` is a run of a few named probes, which ends soon: in a pipe it says nothing on its way. The user has not refused tickets if `wants_tickets`.
     `files` are written when it is printed, by their formats, and the whole run to `save`. With `requires_steps`, a
     training step that was found and not checked ends it with exit code 3.
     """
@@ -137,10 +136,8 @@ def _head(run: Run, view: View) -> Iterator[str]:
     yield from configured_lines(run)
     yield from summary_lines(run.candidates)
     if view.verbose and run.candidates:
-        rows, reasons = zip(*table(run.candidates), strict=True)
-        aligned = columns_of(rows, "  ", view.width) or ["  " + "  ".join(filter(None, row)) for row in rows]
-        for line, why in zip(aligned, reasons, strict=True):
-            yield line
+        for row, why in table(run.candidates):
+            yield "  " + "  ".join(filter(None, row))
             yield from [f"      {why}"] if why else []
     if any(result.evidence and result.evidence.value == "simulated" for result in run.results):
         yield "simulated: counted on CPU behind a pretended CUDA device; no number is a GPU's"
@@ -230,12 +227,10 @@ def _style_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
 
 
 def _target_lines(run: Run, target: str, view: View) -> Iterator[str]:
-    """How one target was called and read, what did not reproduce, and what was measured over two values of a case."""
+    """How one target was called and read, and what did not reproduce."""
     results = [result for result in run.results if result.target == target]
     lines = [how_it_is_read(each) for each in run.targets if view.verbose and each.target.call == target]
     lines += _quiet_lines(results, view.named)
-    if view.verbose or all(result.target == target for result in run.results):
-        lines += [line for result in results for line in measured_tables(result, view.width)]
     if lines:
         yield target
         yield from (f"  {line}" for line in lines)

@@ -15,7 +15,7 @@ from auditkit.reports.comparison_page import comparison_page
 from auditkit.reports.html.page import html_page
 from auditkit.reports.review_parts import review_of
 from auditkit.reports.run_page import run_page
-from auditkit.reports.tickets import html_report, read_tickets
+from auditkit.reports.tickets import read_tickets, tickets_page
 from auditkit.tickets.store import TicketFolder
 from auditkit.trials.compare import compare_runs
 from tests.browser import Browser, axe, browser
@@ -99,7 +99,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "matrix": matrix_run(),
         "nothing": html_page(run_page(Sources(run_of(), {}))),
         "hostile": html_page(run_page(Sources(hostile_run(), {}))),
-        "board": html_report(*read_tickets(TicketFolder(tickets)), "tickets"),
+        "board": html_page(tickets_page(*read_tickets(TicketFolder(tickets)), "tickets")),
     }
     return {name: put(folder, f"{name}.html", data) for name, data in written.items()}
 

@@ -151,7 +151,7 @@ def test_the_page_says_the_verdict_first_and_what_is_missing() -> None:
     text = " ".join(" ".join(Parsed(page_of(Sources(run, {}))).texts).split())
     said = [
         "1 finding (1 P1)", "2 checks returned no result, which is not a pass", "no number is from a GPU",
-        "Targets and probes", "waits once per tensor:", "there is no CUDA device on this machine", "which lies in it",
+        "waits once per tensor:", "there is no CUDA device on this machine", "which lies in it",
     ]  # fmt: skip
     places = [text.find(each) for each in said]
     assert places == sorted(places), dict(zip(said, places, strict=True))

@@ -59,9 +59,9 @@ def run_and_finish(
 ) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
-    `named` is a run of a few named probes, which ends soon: in a pipe it says nothing on its way. The user has not refused tickets if `wants_tickets`.
-    `files` are written when it is printed, by their formats, and the whole run to `save`. With `requires_steps`, a
-    training step that was found and not checked ends it with exit code 3.
+    `named` is a run of a few named probes, which ends soon: in a pipe it says nothing on its way. The user has not
+    refused tickets if `wants_tickets`. `files` are written when it is printed, by their formats, and the whole run to
+    `save`. With `requires_steps`, a training step that was found and not checked ends it with exit code 3.
     """
     from auditkit.audit.audit import audit, exit_code, load_failures, specimen_dir
     from auditkit.audit.baseline import only_new

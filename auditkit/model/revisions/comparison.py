@@ -217,7 +217,7 @@ class TargetComparison(Record, keys="**match contrasts answers agreement"):
 
 
 @dataclass(frozen=True)
-class Comparison(Record, keys="checkout base head targets source! changes! summary notes!"):
+class Comparison(Record, keys="checkout base head targets source changes summary notes"):
     """Everything that one comparison found; `source` is of the targets' modules, read and not run."""
 
     schema_version: ClassVar[int] = 1

@@ -73,13 +73,19 @@ def test_a_run_with_fixes_says_them_again_and_one_without_has_no_key() -> None:
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ([], "it is no JSON object"),
+        ([], "schema_version is None, not 1"),
         ({}, "schema_version is None, not 1"),
         ({"schema_version": 2}, "schema_version is 2, not 1"),
-        ({"schema_version": 1}, "'run' is missing"),
-        ({**RUN.to_json(), "results": [{"probe": "x"}]}, "'probe_version' is missing"),
+        ({"schema_version": 1}, "a part of it is missing or of the wrong type: 'run'"),
+        (
+            {**RUN.to_json(), "results": [{"probe": "x"}]},
+            "a part of it is missing or of the wrong type: 'measurements'",
+        ),
         ({**RUN.to_json(), "results": 3}, "of the wrong type"),
-        ({**RUN.to_json(), "results": [{**ERROR.to_json(), "outcome": "passed"}]}, "'passed' is not a valid Outcome"),
+        (
+            {**RUN.to_json(), "results": [{**ERROR.to_json(), "outcome": "passed"}]},
+            "Invalid enum value 'passed' - at `\\$.results",
+        ),
     ],
 )
 def test_what_is_no_run_says_why(document: object, problem: str) -> None:

@@ -118,8 +118,8 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session(name="gpu-evidence", venv_backend="none")
 def gpu_evidence(session: nox.Session) -> None:
-    """What a GPU shows, in three parts of eight minutes; `nox -s gpu-evidence -- --preflight` rehearses it without."""
-    session.run(sys.executable, "-m", "benchmarks.gpu_evidence", *session.posargs, external=True)
+    """What a GPU shows; `nox -s gpu-evidence -- --rehearse` runs every line of it without one."""
+    session.run(sys.executable, "-m", "benchmarks.gpu", *session.posargs, external=True)
 
 
 @nox.session(name="newest-torch")

@@ -4,7 +4,7 @@
     python -m benchmarks.catalogue --page       # only rewrite the page from the results
 
 Writes benchmarks/results/catalogue.json and docs/evidence/speed.md. Each command runs in a child of its own,
-so that its processor time is its own; the worker's phases are read off the times at which its messages come.
+so that its processor time is its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.evidence import ROOT, results_of, rows, store_results, write_blocks
@@ -59,67 +58,11 @@ def audit_cost(words: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def worker_phases(target_name: str) -> dict[str, float]:
-    """The seconds of one worker before its first probe: torch, what the probes share and the target; the plan."""
-    from auditkit.config.config import read_config
-    from auditkit.probing.engine.fork_servers import server_for
-    from auditkit.probing.engine.protocol import End, Loaded
-    from auditkit.probing.engine.sandbox import Setting, worker_environment
-    from auditkit.probing.engine.session import Session
-
-    (target,) = (target for target in read_config(SPECIMEN / "auditkit.yaml").targets if target.name == target_name)
-    setting = Setting(SPECIMEN, sys.executable, (SPECIMEN,), time_limit_s=60.0)
-    session = Session(setting, [{"id": "plan", "kind": "plan"}], target)
-    last = time.monotonic()
-    phases: dict[str, float] = {}
-    names = {Loaded: "import torch and the target", End: "find the plan"}
-    worker = server_for(sys.executable, worker_environment()).fork(session.request["jobs"])
-    for message in worker.run(session.request, setting.cancelled):
-        now = time.monotonic()
-        if type(message) in names:
-            phases[names[type(message)]] = round(now - last, 2)
-            last = now
-    worker.end()
-    return phases
-
-
-def selfchecks() -> dict[str, float]:
-    """The seconds that each instrument's check on its toy takes, on each device, in a fork of one worker."""
-    from auditkit.probing.engine.examination import DEVICES
-    from auditkit.probing.engine.sandbox import Setting
-    from auditkit.probing.engine.session import Session
-
-    started: dict[str, float] = {}
-    seconds: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as nowhere:
-        session = Session(
-            Setting(Path(nowhere), sys.executable, (), time_limit_s=60.0),
-            [
-                {"id": f"{instrument}/{device}", "kind": "selfcheck", "instrument": instrument, "device": device}
-                for instrument in _instruments()
-                for device in DEVICES
-                if device != "cuda"
-            ],
-        )
-        for job in session.jobs(lambda name: started.update({name: time.monotonic()})):
-            if job.checked:
-                seconds[job.id] = round(time.monotonic() - started[job.id], 2)
-    return seconds
-
-
-def _instruments() -> list[str]:
-    from auditkit.probing.engine.catalog import load_catalog
-
-    return sorted({probe.instrument for probe in load_catalog().values() if probe.instrument not in ("syntax",)})
-
-
 def measure() -> dict[str, Any]:
-    """Every figure of the page, the workers' phases first, while nothing of ours runs."""
+    """Return every figure of the page."""
     words = ["audit", str(SPECIMEN), "--tickets", "tickets"]
     return {
         "machine": {"cpus": os.cpu_count(), "platform": platform.platform()},
-        "phases": worker_phases(TARGETS[0]),
-        "selfchecks": selfchecks(),
         "targets": [audit_cost([*words, "--target", name]) for name in TARGETS],
         "specimen": audit_cost(words),
     }
@@ -137,8 +80,6 @@ def blocks(results: dict[str, Any]) -> dict[str, str]:
         "environment": f"{run['device_name']}, {machine['cpus']} cores, no GPU, Python {run['python']}, torch "
         f"{run['torch']}. The catalogue holds {specimen['probes']} probes, SPECIMEN {specimen['targets']} targets.",
         "commands": rows(columns, [*commands, _command_row(specimen, _SPECIMEN_LIMIT_S)]),
-        "phases": rows(("phase", "s"), results["phases"].items()),
-        "selfchecks": rows(("instrument / device", "s"), results["selfchecks"].items()),
         "probes": rows(("probe", "all targets s", "slowest target s"), probes),
     }
 

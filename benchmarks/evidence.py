@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "docs" / "evidence"
@@ -18,14 +18,6 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 Document = dict[str, Any]
 RUN = ("torch", "python", "device_name")
-
-
-class Written(NamedTuple):
-    """What a run makes of a page: the text of each marked block, what is stored, and what is not as on record."""
-
-    blocks: dict[str, str]
-    stored: Any
-    others: list[str]
 
 
 class Place:
@@ -82,31 +74,6 @@ def write_blocks(page_name: str, blocks: Mapping[str, str]) -> str:
     return text
 
 
-def rows_of(page: Document) -> list[dict[str, str]]:
-    """The rows of the record, their cells by the names of their columns; cells left out at the end are empty."""
-    cells = [[cell.strip() for cell in row.split("|")] for row in page["rows"].splitlines()]
-    return [dict(zip(page["record"], row + [""] * len(page["record"]), strict=False)) for row in cells]
-
-
-def environment(page: Document, run: Mapping[str, str]) -> str:
-    """How a page was written: by which command, and where."""
-    where = f"torch {run['torch']}"
-    if "python" in run:
-        where += f", Python {run['python']}, {run['device_name']}"
-    return (
-        f"Written by `python -m benchmarks.public_code {page['name']}`: {where},\n"
-        "no GPU: device traffic is simulated, the rest is measured on the CPU."
-    )
-
-
-def table(columns: Mapping[str, str], records: Iterable[Mapping[str, str]]) -> str:
-    """A Markdown table: the title of each column, and what its cells are made of."""
-    return rows(
-        [title.strip() for title in columns],
-        ([cell.format(**record) for cell in columns.values()] for record in records),
-    )
-
-
 def rows(titles: Collection[str], cells: Iterable[Iterable[object]]) -> str:
     """A Markdown table of plain cells."""
     lines = ["| " + " | ".join(map(str, line)) + " |" for line in (titles, *cells)]
@@ -120,33 +87,3 @@ def fill(text: str, blocks: Mapping[str, str]) -> str:
     if sorted(names) != sorted(blocks):
         raise SystemExit(f"the page's blocks are {sorted(names)}, written were {sorted(blocks)}")
     return marked.sub(lambda found: f"{found[1]}{blocks[found[2]].rstrip()}\n{found[3]}", text)
-
-
-_EXCERPT = re.compile(r"^( *)```python\n *# (Lines? [\d-]+)\n.*?^ *```$", re.MULTILINE | re.DOTALL)
-_FUNCTION = re.compile(
-    r"^(\*\*(?:Original|New) implementation\*\*[^\n]*)\n\n```python\n.*?^```$", re.MULTILINE | re.DOTALL
-)
-_DIFFERENCE = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_CODE: Document = {"excerpt": None, "source": "", "difference": "", "code": ""}
-
-
-def without_code(text: str) -> str:
-    """The Markdown `text` with a note in the place of the audited code: it is others' work, and git has it."""
-    text = _EXCERPT.sub(lambda found: f"{found[1]}*({found[2]} of that file; the code is left out here)*", text)
-    text = _FUNCTION.sub(lambda found: f"{found[1]} *(left out here)*", text)
-    return _DIFFERENCE.sub(_counted, text)
-
-
-def _counted(found: re.Match[str]) -> str:
-    lines = found[1].splitlines()
-    added, removed = (sum(line.startswith(mark) and not line.startswith(mark * 3) for line in lines) for mark in "+-")
-    return f"*(+{added} -{removed} lines against the base; the code is left out here)*"
-
-
-def document_without_code(document: Any) -> Any:
-    """The JSON document without excerpts, completed sources and differences."""
-    if isinstance(document, list):
-        return [document_without_code(item) for item in document]
-    if not isinstance(document, dict):
-        return document
-    return {key: _CODE[key] if key in _CODE else document_without_code(item) for key, item in document.items()}

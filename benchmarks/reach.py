@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from auditkit.model.enums import Contract
@@ -46,11 +46,8 @@ def search(clone: Path, revision: str, python: str) -> Document:
     end_servers()  # time is counted of what has ended
     took_s = round(processor_s() - before, 1)
     last_lines = {trial.target.call: trial.candidate.last_line for trial in found.trials}
-    paths = {python: "python", f"{opened.path}/": "", str(clone.resolve()): "the checkout"}
     # The lists are of collectors: training steps are no places of them.
-    known = [
-        slim(each, paths) for each in found.candidates if not each.excluded and each.contract is not Contract.TRAIN_STEP
-    ]
+    known = [slim(each) for each in found.candidates if not each.excluded and each.contract is not Contract.TRAIN_STEP]
     return {"processor_s": took_s, "candidates": [{**each, "last_line": last_lines[each["call"]]} for each in known]}
 
 
@@ -64,11 +61,8 @@ def processor_s() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def slim(candidate: FoundCandidate, paths: Mapping[str, str]) -> Document:
-    """Of a candidate what the page shows, with other words for the `paths` of this machine."""
-    why_not = candidate.why_not.partition("\n")[0]
-    for path, name in paths.items():
-        why_not = why_not.replace(path, name)
+def slim(candidate: FoundCandidate) -> Document:
+    """Return what the page shows of a candidate."""
     return {
         "call": candidate.call,
         "file": candidate.file,
@@ -77,8 +71,6 @@ def slim(candidate: FoundCandidate, paths: Mapping[str, str]) -> Document:
         "contract": candidate.contract.value if candidate.contract else "",
         "asked": candidate.fed,
         "rung": candidate.rung,
-        "filled": sorted(candidate.filled),
-        "why_not": why_not,
     }
 
 

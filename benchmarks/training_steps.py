@@ -83,10 +83,12 @@ def ask(place: Place, environments: Path) -> Iterator[Document]:
         python = interpreter(subject.packages, environments)
         words = f"probe run {' '.join(probes)} {subject.options} --contract train_step --python {python}"
         document = place.document(words)
-        kept = ("probe", "outcome", "severity", "message", "law", "location", "duration_s")
-        results = [{key: each.get(key) for key in kept} for each in document["results"]]
+        red = ("severity", "message", "location")
+        results = [{key: each.get(key) for key in ("probe", "outcome", *(red if each["severity"] else ()))}
+                   for each in document["results"]]  # fmt: skip
         figures = [each for result in document["results"] for each in result["measurements"] if is_figure(each)]
-        yield {"subject": subject.name, "torch": document["run"]["torch"], "results": results, "figures": figures}
+        yield {"subject": subject.name, "torch": document["run"]["torch"], "results": results, "figures": figures,
+               "slowest_s": max(each["duration_s"] for each in document["results"])}  # fmt: skip
 
 
 def is_figure(measurement: Document) -> bool:
@@ -106,8 +108,7 @@ def page(stored: Sequence[Document]) -> tuple[dict[str, str], list[str]]:
         if tuple(each["probe"] for each in red) != subject.red:
             others.append(f"{subject.name}: {', '.join(each['probe'] for each in red) or 'nothing'}")
         counts = [len(by_outcome.get(name, ())) for name in ("reproduced", "not_reproduced", "not_applicable")]
-        slowest = max(result["duration_s"] or 0.0 for result in row["results"])
-        lines.append([subject.name, *figures(row), *counts, f"{slowest:.1f} s"])
+        lines.append([subject.name, *figures(row), *counts, f"{row['slowest_s']:.1f} s"])
         answers += [f"- {subject.name}: {told(each)}" for each in red]
     titles = (
         "trainer",

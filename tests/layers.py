@@ -34,7 +34,7 @@ LAYERS = {
     "files": Layer(words("errors")),
     "cache_folder": Layer(words("")),
     "model": Layer(words("model"), words("msgspec")),
-    "config": Layer(words("config model errors"), words("yaml")),
+    "config": Layer(words("config model errors"), words("yaml msgspec")),
     "sandbox": Layer(words("errors assets"), calls_only=words("config cache_folder")),
     "worker": Layer(words(""), words("torch"), words("torch triton")),
     "collectors": Layer(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
@@ -65,7 +65,7 @@ LAYERS = {
     "cli": Layer(
         words("cli"),
         words("typer"),
-        words("rich mcp"),
+        words("rich mcp msgspec"),
         words("audit sweep trials reports live tickets probing config files errors model version sandbox processes"),
     ),
 }

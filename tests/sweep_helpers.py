@@ -40,7 +40,6 @@ def job(folder: Path, name: str = "", revision: str = "", **more: Any) -> Job:
         "name": name or folder.name,
         "repository": str(folder),
         "revision": revision or commit_of(folder),
-        "revision_name": "",
         "probes": (LOOP,),
         "environment": EnvironmentSpec(),
         "device": DeviceChoice.CPU,

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from auditkit.model.enums import Outcome
 from auditkit.model.schemas import NAMES, schema
-from tests.project_files import ROOT, Ended, auditkit
+from tests.project_files import Ended, auditkit
 
 pytestmark = pytest.mark.acceptance
 
@@ -142,36 +142,3 @@ def test_probe_run_is_valid(checkout: Path) -> None:
     assert document_of("run", ended)["run"]["device"] == "cpu"
     missing = document_of("run", auditkit(*words, "stats:no_such_function"))
     assert missing["summary"]["error"] == 1
-
-
-def test_probes_are_valid() -> None:
-    listed = document_of("probes", auditkit("probe", "list", "--json"))["probes"]
-    assert {probe["id"] for probe in listed} == {
-        path.stem for path in (ROOT / "probes").glob("*.py") if path.stem != "forms" and path.name[0] != "_"
-    }
-    shown = document_of("probes", auditkit("probe", "show", listed[0]["id"], "--json"))
-    assert shown["probe"] == listed[0]
-
-
-def test_a_new_probe_is_valid(tmp_path: Path) -> None:
-    """The files that were written are named, the probe first."""
-    document = document_of("probe_new", auditkit("probe", "new", "norm_is_cut_off", "--json", cwd=tmp_path))
-    assert all((tmp_path / name).is_file() for name in document["files"])
-    assert (document["probe"], document["files"][0]) == ("norm_is_cut_off", "probes/norm_is_cut_off.py")
-
-
-def test_doctor_is_valid(tmp_path: Path) -> None:
-    """Every instrument on every device has a line or why not: four on three, graphs on two, steps on one."""
-    instruments = document_of("doctor", auditkit("doctor", "--json", cwd=tmp_path))["instruments"]
-    assert len({(state["instrument"], state["device"]) for state in instruments}) == 15
-    assert all(state["works"] or state["message"] for state in instruments)
-
-
-def test_init_is_valid(checkout: Path, tmp_path: Path) -> None:
-    ended = auditkit("init", checkout, "--output", tmp_path / "auditkit.yaml", "--json")
-    document = document_of("init", ended)
-    assert Path(document["path"]).is_file()
-    assert {(entry["call"], entry["works"]) for entry in document["candidates"]} == {
-        ("stats:layer_norms", True),
-        ("stats:stalls", False),
-    }

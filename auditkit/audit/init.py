@@ -54,7 +54,6 @@ def init(
     python: str | None = None,
     output: Path | None = None,
     progress: Callable[[str], None] | None = None,
-    in_place: bool = False,
     exclude: Sequence[str] = (),
 ) -> Initialised:
     """Write `auditkit.yaml` in the checkout's folder, or at `output`. An existing file is never replaced.
@@ -65,7 +64,7 @@ def init(
     path = output or spec.directory / CONFIG_NAME
     if path.exists():
         raise BadInputError(f"{path} exists already", "edit it, or name another file: --output FILE")
-    options = RunOptions(python=python, in_place=in_place)
+    options = RunOptions(python=python)
     with options.open(spec) as opened:
         setting = options.setting(opened)
         left_out = LeftOut(opened.path, exclude)

@@ -29,7 +29,7 @@ def combine(runs: Sequence[Run], devices: Sequence[DeviceChoice]) -> Run:
         results=tuple(over_arms(results, arms) for results in columns),
         # Of each the first arm's in which it could be fed.
         targets=tuple(next((one for one in of_one if one.answer), of_one[0]) for of_one in readings),
-        notes=_notes(arms),
+        notes=notes_of(arms),
         matrix=arms,
     )
 
@@ -51,8 +51,8 @@ def _weight(result: ProbeResult) -> tuple[int, str]:
     return _WEIGHT.index(result.outcome), result.severity.value if result.severity else ""
 
 
-def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:
-    """Every note once; one that not all arms have names its arm."""
+def notes_of(arms: Sequence[Arm]) -> tuple[str, ...]:
+    """Return every note once; a note that not all arms have names its arm."""
     notes = []
     for arm in arms:
         for note in arm.run.notes:

@@ -1,18 +1,15 @@
-"""The report of a saved run, or of one file of it, with its tickets and who imports the file."""
+"""The report of a saved run, or of one file of it, with its tickets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from auditkit.audit.audit import exit_code, specimen_dir
+from auditkit.audit.audit import exit_code
 from auditkit.config.config import Config
 from auditkit.errors import BadInputError, ExitCode, nearest_names
-from auditkit.model.runs.run import BUNDLED, Run
-from auditkit.probing.checkout.checkout import open_checkout, parse_checkout
+from auditkit.model.runs.run import Run
 from auditkit.probing.run.configuration import catalog_of
-from auditkit.probing.source.index import SourceIndex
-from auditkit.probing.source.links import Links
 from auditkit.reports.causes import Sources
 from auditkit.reports.findings import places_of
 from auditkit.reports.html.page import html_page
@@ -25,13 +22,11 @@ from auditkit.tickets.store import TicketFolder
 class ReportRequest:
     """What a report is written from.
 
-    `file` is the one file that it covers, "" for the whole run; `checkout` is where that file's importers are read
-    (None: where the run was made). `tickets` is their folder, None for none.
+    `file` is the one file that it covers, "" for the whole run. `tickets` is their folder, None for none.
     """
 
     run: Run
     file: str = ""
-    checkout: str | None = None
     tickets: Path | None = None
     config: Config = field(default_factory=Config)
 
@@ -43,17 +38,11 @@ def report(request: ReportRequest, is_html: bool = False) -> bytes:
     """
     if request.tickets is not None and not request.tickets.is_dir():
         raise BadInputError(f"no tickets folder: {request.tickets}", "name the folder: --tickets DIR")
-    run, notes = request.run, list[str]()
-    used_by: tuple[str, ...] = ()
-    if request.file:
-        run = only_file(run, request.file)
-        used_by, note = _used_by(request)
-        notes += [note] if note else []
+    run = only_file(request.run, request.file) if request.file else request.run
     listing = TicketFolder(request.tickets).listing() if request.tickets is not None else None
-    notes += [f"not a valid ticket: {one.message}" for one in (listing.broken if listing else ())]
+    notes = tuple(f"not a valid ticket: {one.message}" for one in (listing.broken if listing else ()))
     tickets = listing.tickets if listing else ()
-    probes = catalog_of(request.config)
-    page = run_page(Sources(run, probes, tickets, tuple(notes), request.file, used_by=used_by))
+    page = run_page(Sources(run, catalog_of(request.config), tickets, notes, request.file))
     return html_page(page) if is_html else markdown_page(page)
 
 
@@ -78,36 +67,3 @@ def only_file(run: Run, file: str) -> Run:
         near = nearest_names(file, known) or known[:3]
         raise BadInputError(f"the run says nothing of {file}", f"did you mean {' or '.join(near)}?" if near else "")
     return replace(run, results=results, candidates=candidates, notes=())
-
-
-def _used_by(request: ReportRequest) -> tuple[tuple[str, ...], str]:
-    """The files that import the request's file, code before tests; or why they could not be read."""
-    try:
-        with open_checkout(request.checkout or _own_checkout(request.run)) as opened:
-            index = SourceIndex(opened.path, request.config.import_roots)
-            module = next((each for each in index.modules if each.file == request.file), None)
-            if module is None:
-                return (), ""
-            links = Links(reversed(index.modules))
-            users = [
-                each
-                for each in index.modules
-                if each is not module
-                and any(origin == module.name for item in each.imports for origin, _ in links.targets(item))
-            ]
-            return tuple(each.file for each in sorted(users, key=lambda each: (each.is_test, each.file))), ""
-    except BadInputError as error:
-        if request.checkout is not None:
-            raise
-        return (), f"the checkout of the run was not read: {error.message}"
-
-
-def _own_checkout(run: Run) -> str:
-    """Where the run was made, at its revision if that was committed."""
-    environment = run.environment
-    if environment.checkout == BUNDLED:
-        return str(specimen_dir())
-    spec = parse_checkout(environment.checkout)
-    if spec.revision or not environment.revision or environment.dirty:
-        return spec.text
-    return f"{spec.directory}@{environment.revision}"

@@ -1,27 +1,22 @@
-"""`auditkit compare`: the same probes at two revisions, and what became of each answer."""
+"""`auditkit compare`: run the same probes at two revisions, and review what changed."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import run_or_exit
+from auditkit.cli.common import JsonOption, run_or_exit
 from auditkit.cli.comparison import CompareOptions, read_saved_run
-from auditkit.cli.options import ResultOptions, choose
-from auditkit.cli.output import complain, say, say_json
-from auditkit.cli.report import OutputOption, put, wants_html
+from auditkit.cli.options import choose
+from auditkit.cli.output import say_json
+from auditkit.cli.report import FormatOption, OutputOption, put, wants_html
 
 if TYPE_CHECKING:
-    from auditkit.config.config import Config
     from auditkit.model.revisions.comparison import Comparison
 
-EXAMPLE = "Example: auditkit compare ../trainer v1.1 v1.2 --target trainer.stats:grad_norm --takes module"
-
-
-_REVIEW = "As an implementation review"
-_FORMATS = ("text", "markdown", "html")
+EXAMPLE = "Example: auditkit compare ../trainer v1.1 v1.2 --target trainer.stats:grad_norm"
 
 
 @run_or_exit
@@ -31,71 +26,46 @@ def compare(
     runs: Annotated[
         bool, typer.Option("--runs", help="Compare two saved runs instead: --runs BASE.json HEAD.json.")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Compare what other versions, devices or dtypes measured.")
-    ] = False,
-    results: ResultOptions,
-    form: Annotated[
-        str,
-        typer.Option("--format", metavar="NAME", help="text, markdown or html: a review.", rich_help_panel=_REVIEW),
-    ] = "text",
+    fail_on: Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")] = "P4",
     plan: Annotated[
-        Path | None,
-        typer.Option(
-            "--plan", metavar="FILE", help="Judge the checkboxes of this Markdown file.", rich_help_panel=_REVIEW
-        ),
+        Path | None, typer.Option("--plan", metavar="FILE", help="Judge the checkboxes of this Markdown file.")
     ] = None,
-    tests: Annotated[
-        str,
-        typer.Option("--tests", metavar="COMMAND", help="Run it at both revisions.", rich_help_panel=_REVIEW),
-    ] = "",
+    tests: Annotated[str, typer.Option("--tests", metavar="COMMAND", help="Run it at both revisions.")] = "",
+    form: FormatOption = None,
     output: OutputOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Run the same probes at two revisions, and say what changed.
+    """Run the same probes at two revisions, and review what changed.
 
-    Each answer is fixed, introduced, better, worse or unchanged. Both revisions are checked out apart; nothing in the
-    repository changes. Without --target its collectors are found at both. Exits 1 where a finding is new or worse.
+    Each result is fixed, new, better, worse or unchanged. Both revisions are checked out apart; nothing in the
+    repository changes. Without --target its collectors are found at both. With --plan each checkbox, such as
+    `- [ ] syncs_grow_with_tensors: fixed`, is met, not met or not measurable.
 
-    With --format markdown or html it writes a review: each claim of the commits and each checkbox of --plan (such as
-    `- [ ] syncs_grow_with_tensors: fixed`) is met, not met or not measurable. Exits 0 only if the change is approved.
+    Exits 1 if a finding is new or worse; with --plan or --tests also if the change is not approved.
     """
-    from auditkit.errors import BadInputError
+    from auditkit.errors import ExitCode
+    from auditkit.model.enums import Severity
     from auditkit.probing.run.configuration import read_configuration
-    from auditkit.trials.compare import exit_code, in_words
-
-    lowest = results.lowest()
-    is_review = choose(_FORMATS.index, form, _FORMATS, "format") > 0 or output is not None
-    if (plan or tests) and not is_review:
-        raise BadInputError("--plan and --tests belong to a review", "add --format markdown")
-    configuration = read_configuration(options.runs.config, None if runs else options.checkout)
-    if runs:
-        found = _compare_saved(options, force)
-    else:
-        found = options.compared(configuration, force)
-    if is_review and not results.as_json:
-        _write_review(found, configuration, plan, tests, wants_html(None if form == "text" else form, output), output)
-    if results.as_json:
-        say_json(found.to_json())
-    else:
-        for line in in_words(found, results.verbose):
-            say(line)
-    for note in found.notes:
-        complain(f"note: {note}")
-    raise typer.Exit(int(exit_code(found, lowest)))
-
-
-def _write_review(
-    found: Comparison, configuration: Config, plan: Path | None, tests: str, is_html: bool, output: Path | None
-) -> NoReturn:
+    from auditkit.trials.compare import exit_code
     from auditkit.trials.review import review, review_page
 
+    lowest = choose(Severity, fail_on.upper(), list(Severity), "severity")
+    is_html = wants_html(form, output)
+    configuration = read_configuration(options.runs.config, None if runs else options.checkout)
+    found = _compare_saved(options) if runs else options.compared(configuration)
     judged = review(found, plan, tests)
-    put(review_page(judged, configuration, is_html), output)
-    raise typer.Exit(int(not judged.is_approved))
+    if as_json:
+        say_json(found.to_json())
+    else:
+        put(review_page(judged, configuration, is_html), output)
+    code = exit_code(found, lowest)
+    if code is ExitCode.OK and (plan or tests) and not judged.is_approved:
+        code = ExitCode.FINDINGS
+    raise typer.Exit(int(code))
 
 
-def _compare_saved(options: CompareOptions, force: bool) -> Comparison:
-    """Two documents of `audit --json` or `probe run --json` set side by side. Raises BadInputError."""
+def _compare_saved(options: CompareOptions) -> Comparison:
+    """Return the comparison of two documents of `audit --json` or `probe run --json`. Raises BadInputError."""
     from auditkit.errors import BadInputError
     from auditkit.trials.compare import compare_runs
 
@@ -103,4 +73,4 @@ def _compare_saved(options: CompareOptions, force: bool) -> Comparison:
         raise BadInputError("--runs measures nothing, so it takes no --target or --probe")
     if options.checkout is None or options.base is None or options.head is not None:
         raise BadInputError("--runs takes two files", "auditkit compare --runs base.json head.json")
-    return compare_runs(read_saved_run(Path(options.checkout)), read_saved_run(Path(options.base)), force)
+    return compare_runs(read_saved_run(Path(options.checkout)), read_saved_run(Path(options.base)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.options import ArmOptions, ProbesOption, TargetOptions, with_cache
+from auditkit.cli.options import ArmOptions, ProbesOption, TargetOption, with_cache
 
 if TYPE_CHECKING:
     from auditkit.config.config import Config
@@ -25,11 +25,11 @@ class CompareOptions:
     ] = None
     base: Annotated[str | None, typer.Argument(metavar="BASE", help="The revision before.")] = None
     head: Annotated[str | None, typer.Argument(metavar="HEAD", help="The revision after.")] = None
-    targets: TargetOptions
+    targets: TargetOption
     probe: ProbesOption = None
     runs: ArmOptions
 
-    def compared(self, config: Config, force: bool = False) -> Comparison:
+    def compared(self, config: Config) -> Comparison:
         """The comparison, made now, with progress. Raises BadInputError."""
         from auditkit.cli.runs.progress import progress
         from auditkit.errors import BadInputError
@@ -45,7 +45,6 @@ class CompareOptions:
             options=with_cache(self.runs.with_config(config), fresh=False),
             targets=targets,
             probes=tuple(self.probe or ()),
-            force=force,
         )
         with progress() as told:
             return compare(request, told)

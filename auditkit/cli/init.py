@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit
-from auditkit.cli.options import ExcludeOption, InPlaceOption, PythonOption
+from auditkit.cli.options import ExcludeOption, PythonOption
 from auditkit.cli.output import complain_fitted, say, say_json
 
 EXAMPLE = "Example: auditkit init ../trainer --output auditkit.yaml"
@@ -22,7 +22,6 @@ def init(
         Path | None, typer.Option("--output", metavar="FILE", help="Where to write; default: in the checkout.")
     ] = None,
     exclude: ExcludeOption = None,
-    in_place: InPlaceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find the collectors of a checkout, try each, write auditkit.yaml."""
@@ -32,7 +31,7 @@ def init(
     from auditkit.probing.run.found_candidates import left_out_lines, not_asked_lines
 
     with progress() as told:
-        done = run_init(checkout, python, output, told.trying, in_place, exclude or ())
+        done = run_init(checkout, python, output, told.trying, exclude or ())
     trials = done.found.trials
     if as_json:
         say_json(done.to_json())

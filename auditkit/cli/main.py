@@ -60,15 +60,8 @@ def _exit_code() -> int | str | None:
     except KeyboardInterrupt:  # before a command has begun
         complain("interrupted")
         code = INTERRUPTED
-    except (MemoryError, RuntimeError, OSError, ImportError) as error:
-        if (missing := _errno_of_shortage(error)) is not None:
-            from auditkit.cli.output import complain_of
-            from auditkit.processes import shortage
-
-            code = complain_of(shortage(missing), "--json" in sys.argv)
-        elif not isinstance(error, OSError):
-            raise
-        elif error.filename is not None:  # a file that no part of ours expected to fail
+    except OSError as error:
+        if error.filename is not None:  # a file that no part of ours expected to fail
             from auditkit.cli.output import complain_of
             from auditkit.errors import BadInputError
 
@@ -84,19 +77,6 @@ def _exit_code() -> int | str | None:
                 lost = lost or str(error.strerror)
             discard(stream)
     return _code_of_lost_output(lost, code) if lost else code
-
-
-def _errno_of_shortage(error: BaseException) -> int | None:
-    """EAGAIN or ENOMEM where processes, threads or memory have run out; a stream that blocks is lost output."""
-    import errno
-
-    if isinstance(error, MemoryError) or "failed to map segment" in str(error):  # of a library that is imported
-        return errno.ENOMEM
-    if isinstance(error, RuntimeError):
-        return errno.EAGAIN if str(error) == "can't start new thread" else None
-    is_write = hasattr(error, "characters_written")  # set by a buffered stream alone
-    number = getattr(error, "errno", None)
-    return number if number in (errno.EAGAIN, errno.ENOMEM) and not is_write else None
 
 
 def _open_missing_streams() -> None:

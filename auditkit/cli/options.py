@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -120,11 +120,6 @@ class TargetOptions:
             "--returns", metavar="ROLE=FIELD", help="Which field is the norm, nan_count, ...", rich_help_panel=_CALLED
         ),
     ] = None
-
-    @property
-    def are_given(self) -> bool:
-        """Whether any of them was typed."""
-        return any(getattr(self, field.name) for field in fields(self))
 
     def targets(self, config: Config, checkout: str | None = None) -> tuple[Target, ...]:
         """What is named: configured targets by name, others made of the options. `checkout` has names to suggest.

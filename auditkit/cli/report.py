@@ -31,14 +31,7 @@ def report(
     file: Annotated[
         str, typer.Option("--file", metavar="PATH", help="Only what concerns this file of the checkout.")
     ] = "",
-    checkout: Annotated[
-        str | None,
-        typer.Option("--checkout", metavar="DIR[@REV]", help="Where to read who imports --file; default: the run's."),
-    ] = None,
     tickets: TicketsOption = None,
-    batch: Annotated[
-        int | None, typer.Option("--batch", metavar="N", min=0, help="Without RUN.json: only tickets of this batch.")
-    ] = None,
     form: FormatOption = None,
     output: OutputOption = None,
     config: ConfigOption = None,
@@ -54,22 +47,24 @@ def report(
 
     is_html = wants_html(form, output)
     if run is None:
-        _of_tickets(tickets, batch, is_html, output)
+        _of_tickets(tickets, is_html, output)
         return
     saved = read_saved_run(run)
     configuration = read_configuration(config, None)
     folder = tickets or (Path("tickets") if Path("tickets").is_dir() else None)
-    put(make(ReportRequest(saved, file.removeprefix("./"), checkout, folder, configuration), is_html), output)
+    put(make(ReportRequest(saved, file.removeprefix("./"), folder, configuration), is_html), output)
     raise typer.Exit(int(report_code(saved)))
 
 
-def _of_tickets(tickets: Path | None, batch: int | None, is_html: bool, output: Path | None) -> None:
-    from auditkit.reports.tickets import html_report, markdown_report, read_tickets
+def _of_tickets(tickets: Path | None, is_html: bool, output: Path | None) -> None:
+    from auditkit.reports.html.page import html_page
+    from auditkit.reports.page import markdown_page
+    from auditkit.reports.tickets import read_tickets, tickets_page
 
     folder = ticket_folder(tickets)
-    documents, broken = read_tickets(folder, batch)
-    name = folder.folder.resolve().name
-    put(html_report(documents, broken, name) if is_html else markdown_report(documents, broken, name), output)
+    documents, broken = read_tickets(folder)
+    page = tickets_page(documents, broken, folder.folder.resolve().name)
+    put(html_page(page) if is_html else markdown_page(page), output)
     for error in broken:
         complain(f"error: {error.message}")
     if broken:

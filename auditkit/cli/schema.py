@@ -15,9 +15,7 @@ EXAMPLE = "Example: auditkit schema run"
 
 @run_or_exit
 def schema(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="run, compare, brief, probes, probe_new, doctor, init or error.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="run, compare, brief or error.")],
 ) -> None:
     """Print the JSON schema of a document that --json prints."""
     from auditkit.model.schemas import NAMES

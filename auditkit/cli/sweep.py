@@ -5,34 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit
-from auditkit.cli.options import Words, choose, parse_device
+from auditkit.cli.options import Words, parse_device
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from auditkit.sweep.driver import Event
-    from auditkit.sweep.plan_file import PlanFile
+    from auditkit.sweep.plan import Plan
 
 app = typer.Typer(
     help="Audit many checkouts and torch versions on an engine.",
     epilog="Example: auditkit sweep plan sweep.yaml > plan.jsonl",
     no_args_is_help=True,
 )
-ResultsOption = Annotated[
-    Path, typer.Option("--results", metavar="FOLDER", help="Where answers lie; an interrupted sweep goes on there.")
-]
-ClonesOption = Annotated[
-    Path | None,
-    typer.Option("--clones", metavar="DIR", help="Folders that stand for URLs, by the last part of their path."),
-]
 
 
 @app.command(epilog="Example: auditkit sweep plan ../trainer@v1.2 ../other --torch 2.9,2.11,2.13 > plan.jsonl")
@@ -46,23 +38,18 @@ def plan(
     ] = None,
     python: Annotated[Words, typer.Option("--python", metavar="VERSIONS", help="Of those environments: 3.12.")] = None,
     interpreter: Annotated[
-        Words, typer.Option("--interpreter", metavar="PATH", help="A Python with torch that is there.")
+        Words, typer.Option("--interpreter", metavar="PATH", help="An existing Python with torch.")
     ] = None,
     device: Annotated[
         Words,
         typer.Option(
             "--device",
             metavar="NAMES",
-            help="cuda asks for a card; auto, cpu and simulated take none.",
+            help="cuda asks for a GPU; auto, cpu and simulated use none.",
             show_default="auto",
         ),
     ] = None,
     probe: Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (repeatable).")] = None,
-    torch_index: Annotated[
-        str | None,
-        typer.Option("--torch-index", metavar="URL", help="Torch's wheels for environments; default: the usual index."),
-    ] = None,
-    clones: ClonesOption = None,
     github_matrix: Annotated[
         bool, typer.Option("--github-matrix", help="Print the matrix of a GitHub workflow instead, on one line.")
     ] = False,
@@ -70,7 +57,7 @@ def plan(
     """Print the jobs of a plan, one line of JSON each.
 
     Each checkout at each of its revisions is a job for every torch, Python and device. A revision becomes the commit
-    that it names now, so that the plan says the same tomorrow. An option takes the place of the file's list.
+    that it names now, so that the plan says the same tomorrow. An option replaces the list of the file.
     """
     import json
 
@@ -84,9 +71,8 @@ def plan(
         "interpreters": tuple(str(Path(path).expanduser().absolute()) for path in _listed(interpreter)),
         "devices": tuple(map(parse_device, _listed(device))),
         "probes": tuple(probe or ()),
-        "torch_index": torch_index,
     }
-    jobs = jobs_of(_plan_of(what, {name: value for name, value in options.items() if value}), clones)
+    jobs = jobs_of(_plan_of(what, {name: value for name, value in options.items() if value}))
     if github_matrix:
         say(json.dumps(matrix_of(list(jobs))))
         return
@@ -94,11 +80,11 @@ def plan(
         say(line)
 
 
-def _plan_of(what: list[str], options: dict[str, object]) -> PlanFile:
+def _plan_of(what: list[str], options: dict[str, object]) -> Plan:
     from dataclasses import replace
 
     from auditkit.errors import BadInputError
-    from auditkit.sweep.plan_file import PlanFile, checkout_of, named_apart, read_plan_file
+    from auditkit.sweep.plan import Plan, checkout_of, named_apart, read_plan_file
 
     files = [word for word in what if word.endswith((".yaml", ".yml"))]
     if files and len(what) > 1:
@@ -106,12 +92,12 @@ def _plan_of(what: list[str], options: dict[str, object]) -> PlanFile:
     if files:
         found = read_plan_file(Path(files[0]))
     else:
-        found = PlanFile(checkouts=named_apart(map(checkout_of, what)))
+        found = Plan(checkouts=named_apart(map(checkout_of, what)))
     return replace(found, **options)  # type: ignore[arg-type]
 
 
 def _listed(words: Words) -> tuple[str, ...]:
-    """`2.9,2.11` and the same option twice alike."""
+    """Return the parts of `2.9,2.11` and of the same option twice alike."""
     return tuple(part.strip() for word in words or () for part in word.split(",") if part.strip())
 
 
@@ -119,7 +105,9 @@ def _listed(words: Words) -> tuple[str, ...]:
 @run_or_exit
 def run(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What `auditkit sweep plan` printed.")],
-    results: ResultsOption = Path("swept"),
+    results: Annotated[
+        Path, typer.Option("--results", metavar="FOLDER", help="Where answers lie; an interrupted sweep continues.")
+    ] = Path("swept"),
     engine: Annotated[
         str, typer.Option("--engine", metavar="NAME", help="local: processes here; or ray, or slurm.")
     ] = "local",
@@ -132,14 +120,7 @@ def run(
         typer.Option("--attempts", metavar="K", min=1, help="How often a job may begin, if its worker is lost."),
     ] = 3,
     only: Annotated[Words, typer.Option("--only", metavar="KEY", help="Only this job (repeatable).")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Ask again what was given up.")] = False,
-    interpreter: Annotated[
-        Words,
-        typer.Option(
-            "--interpreter", metavar="TORCH=PATH", help="A Python that stands for an environment: 2.9=/t29/bin/python."
-        ),
-    ] = None,
-    clones: ClonesOption = None,
+    again: Annotated[bool, typer.Option("--again", help="Run again what was given up.")] = False,
     cache: Annotated[
         Path | None,
         typer.Option(
@@ -159,9 +140,9 @@ def run(
 ) -> None:
     """Run the jobs of a plan that have no result yet.
 
-    A job is asked again where its worker was killed or its node lost; what has a result is not, however often this is
-    started. What cannot be made or found is a result with its reason. Exits 0 where every job has an answer, 3 where
-    one has none, 4 where another sweep runs in the folder or its disk is full.
+    A job runs again if its worker was killed or its node lost; a job with a result never does. What cannot be made or
+    found is a result with its reason. Exits 0 if every job has an answer, 3 if one has none, 4 if another sweep runs in
+    the folder or its disk is full.
     """
     from auditkit.errors import BadInputError, ExitCode
     from auditkit.sweep.driver import SweepRequest, run_sweep
@@ -172,6 +153,9 @@ def run(
     unknown = next((key for key in only or () if key not in {job.key for job in planned}), None)
     if unknown is not None:
         raise BadInputError(f"{plan} has no job {unknown}", "a key stands at the start of its line")
+    options = dict(word.partition("=")[::2] for word in option or ())
+    if not all("=" in word for word in option or ()):
+        raise BadInputError("--option is not of the form NAME=VALUE", "such as --option partition=gpu")
     request = SweepRequest(
         jobs=planned,
         folder=results,
@@ -179,9 +163,7 @@ def run(
         engine=engine,
         at_a_time=jobs,
         attempts=attempts,
-        options=_pairs(option, "--option"),
-        clones=clones,
-        interpreters=_pairs(interpreter, "--interpreter"),
+        options=options,
         only=frozenset(only or ()),
         again=again,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
@@ -194,7 +176,7 @@ def run(
         raise typer.Exit(int(ExitCode.NOTHING_MEASURED))
 
 
-_TOLD = {"again": "runs again", "answered": "answered", "failed": "failed"}
+_ENDS = {"again": "runs again", "answered": "answered", "failed": "failed"}
 
 
 @contextlib.contextmanager
@@ -204,26 +186,18 @@ def _shown(as_json: bool) -> Iterator[Callable[[Event], None]]:
         yield _print_json if as_json else _log
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.text import Text
 
     from auditkit.model.text import inert_line
 
-    columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True, highlight=False)) as bar:
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=None)
 
         def take(event: Event) -> None:
             done = event.done + event.failed
-            words = f"{event.running} running, {event.failed} failed"
-            bar.update(task, total=event.planned, completed=done, description=words)
+            bar.update(task, total=event.planned, completed=done, description=f"{event.failed} failed")
             if event.event in ("again", "failed"):
                 bar.console.print(Text(inert_line(line_of(event)), overflow="ellipsis", no_wrap=True))
 
@@ -231,47 +205,23 @@ def _shown(as_json: bool) -> Iterator[Callable[[Event], None]]:
 
 
 def _print_json(event: Event) -> None:
-    import json
+    import msgspec
 
-    say(json.dumps(event.to_json()))
+    say(msgspec.json.encode(event).decode("utf-8"))
     sys.stdout.flush()
 
 
 def _log(event: Event) -> None:
-    if event.event in _TOLD:
+    if event.event in _ENDS:
         complain(line_of(event))
         sys.stderr.flush()
 
 
 def line_of(event: Event) -> str:
-    """`[12/150] failed  nanoGPT-...: no Python 3.9 (expected end 14:32)`."""
+    """Return `[12/150] failed  nanoGPT-...: no Python 3.9`."""
     why = f": {event.reason}" if event.reason else ""
     node = f" on {event.node}" if event.node and event.event == "again" else ""
-    end = expected_end(event)
-    done = f"[{event.done + event.failed}/{event.planned}]"
-    return f"{done} {_TOLD[event.event]}  {event.key}{node}{why}" + f" ({end})" * bool(end)
-
-
-def expected_end(event: Event) -> str:
-    """When it will be over, by what was done since this start; "" before anything was."""
-    left = event.planned - event.done - event.failed
-    if not left or not event.here:
-        return ""
-    left_s = left * event.seconds / event.here
-    pattern = "%H:%M" if left_s < 64_800 else "%a %d %b %H:%M"
-    return f"expected end {time.strftime(pattern, time.localtime(time.time() + left_s))}"
-
-
-def _pairs(words: Words, option: str) -> dict[str, str]:
-    from auditkit.errors import BadInputError
-
-    found = {}
-    for word in words or ():
-        name, separator, value = word.partition("=")
-        if not separator or not name:
-            raise BadInputError(f"{option} {word}: not of the form NAME=VALUE")
-        found[name] = value
-    return found
+    return f"[{event.done + event.failed}/{event.planned}] {_ENDS[event.event]}  {event.key}{node}{why}"
 
 
 @app.command(epilog="Example: auditkit sweep merge swept --output merged")
@@ -282,41 +232,30 @@ def merge(
         Path | None,
         typer.Option("--output", metavar="DIR", help="Where files are written.", show_default="FOLDER/merged"),
     ] = None,
-    tickets: Annotated[
-        Path | None,
-        typer.Option("--tickets", metavar="DIR", help="With a folder for each checkout.", show_default="in --output"),
-    ] = None,
     no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File none.")] = False,
-    batch: Annotated[int, typer.Option("--batch", metavar="N", min=0, help="Batch number of new tickets.")] = 1,
-    fail_on: Annotated[
-        str,
-        typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on."),
-    ] = "P4",
     as_json: JsonOption = False,
 ) -> None:
-    """Make one matrix of what the jobs said.
+    """Make one matrix of the answers of all jobs.
 
     Writes matrix.json (a run, as `audit --json` prints it), matrix.html, matrix.md, matrix.csv and jobs.csv, and files
-    tickets. The same answers make the same files, whatever engine they came from; times are in jobs.csv alone. Exits 1
-    with findings, 3 where a job or a question has no answer.
+    tickets in a folder for each checkout. The same answers make the same files, whatever engine they came from; times
+    are in jobs.csv alone. Exits 1 with findings, 3 if a job or a question has no answer.
     """
     from auditkit.model.enums import Severity
     from auditkit.sweep.merge import exit_code, read_sweep
     from auditkit.sweep.merge import merge as merge_jobs
-    from auditkit.sweep.merged_files import TICKETS, file_tickets, write_merged
-    from auditkit.sweep.tables import markdown_table
+    from auditkit.sweep.output import TICKETS, file_tickets, markdown_table, write_merged
 
-    lowest = choose(Severity, fail_on.upper(), list(Severity), "severity")
     results, jobs = read_sweep(folder)
     merged = merge_jobs(results, jobs)
     out = output or folder / "merged"
     written = write_merged(merged, results, jobs, out)
-    filed = [] if no_tickets else file_tickets(merged, tickets or out / TICKETS, batch)
+    filed = 0 if no_tickets else file_tickets(merged, out / TICKETS)
     if as_json:
         say_json(merged.run.to_json())
     else:
         say(markdown_table(merged).decode("utf-8").rstrip("\n"))
         complain(f"wrote {', '.join(map(str, written))}")
         if filed:
-            complain(f"{sum(one.findings for one in filed)} findings have tickets in {tickets or out / TICKETS}")
-    raise typer.Exit(int(exit_code(merged, lowest)))
+            complain(f"{filed} findings have tickets in {out / TICKETS}")
+    raise typer.Exit(int(exit_code(merged, Severity.P4)))

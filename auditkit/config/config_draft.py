@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from auditkit.config.config import KEYS, TARGET_KEYS
-from auditkit.config.yaml_reader import NUMBER_TEXT
+from auditkit.config.config import Config
+from auditkit.config.yaml_reader import NUMBER_TEXT, keys_of
 from auditkit.model.runs.target import Target
 
+_TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns", "places")
 _EXPLANATIONS = {
     "checkout": "The code under audit, relative to this file; add @REVISION for a revision of it.",
     "python": "The interpreter that runs it. Without this line: its .venv or venv, else the current one.",
@@ -65,7 +66,7 @@ def render_config(draft: ConfigDraft) -> str:
 
 def _lines(draft: ConfigDraft) -> Iterator[str]:
     yield "# Written by `auditkit init`; yours to edit. `auditkit audit` reads it."
-    for key in KEYS:
+    for key in keys_of(Config):
         value = getattr(draft, key, None)
         if key in _EXPLANATIONS and value not in (None, (), ""):
             yield f"\n# {_EXPLANATIONS[key]}"
@@ -85,7 +86,7 @@ def _lines(draft: ConfigDraft) -> Iterator[str]:
 
 
 def _target(entry: DraftTarget) -> Iterator[str]:
-    values = {key: value for key in TARGET_KEYS if (value := getattr(entry.target, key)) not in (None, "", {}, ())}
+    values = {key: value for key in _TARGET_KEYS if (value := getattr(entry.target, key)) not in (None, "", {}, ())}
     dash = "  - "
     for key, value in values.items():
         plain = dict(value) if isinstance(value, Mapping) else list(value) if key == "places" else str(value)

@@ -1,79 +1,119 @@
-"""YAML with places: values and their lines, and every problem of a file reported at once."""
+"""Read a YAML file into a dataclass: msgspec checks the values, and an error names its line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import EnumMeta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from auditkit.errors import BadInputError, nearest_names
 
 if TYPE_CHECKING:
-    from yaml.nodes import MappingNode, ScalarNode
-    from yaml.nodes import Node as Node  # for those who read with it
+    from yaml.nodes import Node
 
-# YAML 1.1 takes 1e-8 for text (it wants 1.0e-8); nobody who writes it in a config means text.
 NUMBER_TEXT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
-
-# What YAML 1.1 counts as the end of a line.
+"""YAML 1.1 reads 1e-8 as text (it requires 1.0e-8); here it is a number."""
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-
-_TYPE_WORDS = {
-    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "nothing",
-    "map": "a mapping", "seq": "a list", "timestamp": "a date",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong at a place; `line` and `column` count from 1, `width` is how much is marked."""
-
-    line: int
-    column: int
-    width: int
-    message: str
-    hint: str | None = None
-
-
+_PLACE = re.compile(r"(?P<what>.*?)(?: - at (?:`key` in )?`(?P<place>\$.*?)(?:\[\.\.\.\].*)?`)?$", re.DOTALL)
 _LARGEST_BYTES = 1_000_000
+_WORDS = {
+    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "nothing",
+    "object": "a mapping", "array": "a list",
+}  # fmt: skip
+_T = TypeVar("_T")
 
 
-class YamlReader:
-    """One YAML file: typed access to its nodes, with every problem collected until `raise_problems`.
+class YamlFile:
+    """The value of a YAML file, and the node of each of its places (`$.targets[0].call`).
 
-    `if_absent` is the hint where there is no such file.
+    With `as_text` every scalar is text, as it is written: 2.10 is not 2.1. Raises BadInputError if the file is not
+    there or not valid; `if_absent` is the hint for a missing file.
     """
 
-    def __init__(self, path: Path, if_absent: str = "auditkit init CHECKOUT writes an auditkit.yaml") -> None:
-        self.path = path
-        self._if_absent = if_absent
-        self.problems: list[Problem] = []
-        self._plain: dict[int, Any] = {}
-        self.text = self._read()
-
-    def _read(self) -> str:
+    def __init__(
+        self, path: Path, if_absent: str = "auditkit init CHECKOUT writes an auditkit.yaml", as_text: bool = False
+    ) -> None:
+        self.path, self._as_text = path, as_text
+        self.text = _read(path, if_absent)
+        self._nodes: dict[str, Node] = {}
+        root = self._composed()
         try:
-            with open(self.path, "rb") as file:
-                data = file.read(_LARGEST_BYTES + 1)
-            if len(data) > _LARGEST_BYTES:
-                raise BadInputError(
-                    f"{self.path} has more than {_LARGEST_BYTES:,} bytes", "no configuration is so large"
-                )
-            return data.decode("utf-8-sig")
-        except FileNotFoundError:
-            raise BadInputError(f"no such file: {self.path}", self._if_absent) from None
-        except IsADirectoryError:
-            raise BadInputError(f"{self.path} is a directory", "name the file in it") from None
-        except OSError as error:
-            raise BadInputError(f"{self.path} cannot be read: {error.strerror}", "check its rights") from None
-        except UnicodeDecodeError as error:
-            line = error.object[: error.start].count(b"\n") + 1
-            raise BadInputError(f"{self.path}:{line}:1: not UTF-8", "save the file as UTF-8") from None
+            self.value: Any = self._plain(root, "$") if root is not None else None
+        except RecursionError:
+            raise self.error("$", "nested too deeply") from None
 
-    def root(self) -> Node | None:
-        """The file's one document, None where it is empty. Raises BadInputError where it is not YAML."""
+    def error(self, place: str, message: str, hint: str | None = None) -> BadInputError:
+        """Return the error for a place: `file:line:column: message`, then the line with a mark under the place."""
+        node = self._nodes.get(place)
+        if node is None:
+            return self._error(1, 1, 1, message, hint)
+        start, end = node.start_mark, node.end_mark
+        width = end.column - start.column if end.line == start.line else 1
+        return self._error(start.line + 1, start.column + 1, max(width, 1), message, hint)
+
+    def line_of(self, place: str) -> int:
+        return self._nodes[place].start_mark.line + 1
+
+    def where(self, place: str) -> str:
+        """`FILE:LINE:COLUMN` of a place."""
+        mark = self._nodes[place].start_mark
+        return f"{self.path}:{mark.line + 1}:{mark.column + 1}"
+
+    def unknown(self, place: str, message: str, name: str, known: Collection[str]) -> BadInputError:
+        """Return the error for a name that is not `known`, with the nearest known name as the hint."""
+        nearest = nearest_names(name, known, most=1) if len(known) > 5 else []
+        return self.error(place, message, f"did you mean {nearest[0]}?" if nearest else f"one of {', '.join(known)}")
+
+    def as_list(self, key: str) -> None:
+        """Take a text under the key as a list of one."""
+        if isinstance(self.value, dict) and isinstance(self.value.get(key), str):
+            self.value[key] = [self.value[key]]
+            self._nodes[f"$.{key}[0]"] = self._nodes[f"$.{key}"]
+
+    def convert(self, kind: type[_T], what: str) -> _T:
+        """Return the value as a dataclass. Raises BadInputError for an unknown key and for a value of another type."""
+        if self.value is None:
+            return kind()
+        self._check(self.value, kind, "$", what)
+        try:
+            return msgspec.convert(self.value, kind, strict=not self._as_text, dec_hook=_hook)
+        except msgspec.ValidationError as error:
+            found = _PLACE.fullmatch(str(error))
+            place = (found["place"] if found else "") or "$"
+            name = place.rpartition(".")[2] if "." in place else what
+            raise self.error(place, f"{name} {_in_words(found['what'] if found else str(error))}") from None
+
+    def _check(self, value: Any, kind: Any, place: str, what: str) -> None:
+        """Check the keys and the words of enums, which have a nearest name."""
+        origin, inner = get_origin(kind), get_args(kind)
+        if origin in (Union, UnionType):
+            self._check(value, next(one for one in inner if one is not NoneType), place, what)
+        elif origin is Annotated:
+            self._check(value, inner[0], place, what)
+        elif origin is tuple and isinstance(value, list):
+            for number, item in enumerate(value):
+                self._check(item, inner[0], f"{place}[{number}]", what.removesuffix("s"))
+        elif origin is Mapping and isinstance(value, dict):
+            for name, item in value.items():
+                self._check(item, inner[1], f"{place}.{name}", what)
+        elif isinstance(kind, EnumMeta) and isinstance(value, str):
+            known = [one.value for one in kind]
+            if value not in known:
+                raise self.unknown(place, f"unknown {what} {value!r}", value, known)
+        elif is_dataclass(kind) and isinstance(value, dict):
+            hints, known = get_type_hints(kind, include_extras=True), keys_of(kind)
+            for name, item in value.items():
+                if name not in known:
+                    raise self.unknown(f"{place}.{name}?", f"unknown key {name!r} in {what}", name, known)
+                self._check(item, hints[name], f"{place}.{name}", name)
+
+    def _composed(self) -> Node | None:
         import yaml
 
         class Loader(yaml.SafeLoader):
@@ -88,133 +128,97 @@ class YamlReader:
                 return super().compose_node(parent, index)
 
         try:
-            document: Node | None = yaml.compose(self.text, Loader=Loader)
+            root: Node | None = yaml.compose(self.text, Loader=Loader)
         except yaml.reader.ReaderError as error:
             line = self.text.count("\n", 0, error.position) + 1
-            self.problems.append(Problem(line, 1, 1, f"the character {error.character!r} is not allowed"))
-            document = None
+            raise self._error(line, 1, 1, f"the character {error.character!r} is not allowed") from None
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            self.problems.append(Problem(line, column, 1, f"not valid YAML: {error.problem or error.context}"))
-            document = None
+            raise self._error(line, column, 1, f"not valid YAML: {error.problem or error.context}") from None
         except RecursionError:
-            self.problems.append(Problem(1, 1, 1, "nested too deeply"))
-            document = None
-        self.raise_problems()
-        return document
+            raise self._error(1, 1, 1, "nested too deeply") from None
+        return root
 
-    def report(self, node: Node, message: str, hint: str | None = None) -> None:
-        """Note a problem at a node."""
-        start, end = node.start_mark, node.end_mark
-        width = end.column - start.column if end.line == start.line else 1
-        self.problems.append(Problem(start.line + 1, start.column + 1, max(width, 1), message, hint))
-
-    def report_unknown(self, node: Node, message: str, name: str, known: Collection[str]) -> None:
-        """Note a name that is not among the known ones, with the nearest of them as hint."""
-        nearest = nearest_names(name, known, most=1) if len(known) > 5 else []
-        self.report(node, message, f"did you mean {nearest[0]}?" if nearest else f"one of {', '.join(known)}")
-
-    def raise_problems(self) -> None:
-        """Raise one BadInputError with all problems so far, if there are any."""
-        if not self.problems:
-            return
-        several = len(self.problems) > 1
-        ordered = sorted(self.problems, key=lambda problem: (problem.line, problem.column))
-        text = "\n".join(self._show(problem, with_hint=several) for problem in ordered)
-        raise BadInputError(text, f"{len(ordered)} problems in {self.path}" if several else ordered[0].hint)
-
-    def _show(self, problem: Problem, with_hint: bool) -> str:
-        lines = _LINE_BREAK.split(self.text)
-        source = lines[problem.line - 1] if problem.line <= len(lines) else ""
-        marks = " " * (problem.column - 1) + "^" + "~" * (problem.width - 1)
-        shown = [f"{self.path}:{problem.line}:{problem.column}: {problem.message}"]
-        shown += [f"    {source.replace(chr(9), ' ')}", f"    {marks}"]
-        shown += [f"    {problem.hint}"] if with_hint and problem.hint else []
-        return "\n".join(shown)
-
-    # Typed access. Each notes a problem and gives a neutral value where the type is another.
-
-    def mapping(self, node: Node, what: str, known: Collection[str] | None = None) -> Iterator[tuple[Any, Node]]:
-        """The keys and value nodes of a mapping, each key a pair of its text and its node.
-
-        Noted: another type, a key that is not text, a key twice, and one not `known`.
-        """
-        if not self._is(node, "map", what):
-            return
-        seen: dict[str, int] = {}
-        mapping: MappingNode = node  # type: ignore[assignment]
-        for key_node, value_node in mapping.value:
-            key = self.text_of(key_node, "a key")
-            if key is None:
-                continue
-            if key in seen:
-                self.report(key_node, f"the key {key!r} is given twice", f"first in line {seen[key]}")
-            elif known is not None and key not in known:
-                self.report_unknown(key_node, f"unknown key {key!r} in {what}", key, known)
-            else:
-                yield (key, key_node), value_node
-            seen.setdefault(key, key_node.start_mark.line + 1)
-
-    def items(self, node: Node, what: str) -> list[Node]:
-        """The items of a list."""
-        return list(node.value) if self._is(node, "seq", what) else []
-
-    def text_of(self, node: Node, what: str) -> str | None:
-        """A text without null bytes, which no path and no argument of a process can hold."""
-        if not self._is(node, "str", what):
-            return None
-        if "\0" in node.value:
-            self.report(node, f"{what} holds a null byte")
-            return None
-        return str(node.value)
-
-    def count_of(self, node: Node, what: str) -> int | None:
-        """A whole number of 0 or more."""
-        if not self._is(node, "int", what):
-            return None
-        value = self.plain(node)
-        if value < 0:
-            self.report(node, f"{what} must not be negative")
-            return None
-        return int(value)
-
-    def flag_of(self, node: Node, what: str) -> bool:
-        """True or false."""
-        return self._is(node, "bool", what) and bool(self.plain(node))
-
-    def _is(self, node: Node, kind: str, what: str) -> bool:
-        found = node.tag.rpartition(":")[2]
-        if found == kind:
-            return True
-        self.report(node, f"{what} must be {_TYPE_WORDS[kind]}, not {_TYPE_WORDS.get(found, node.tag)}")
-        return False
-
-    def plain(self, node: Node) -> Any:
-        """The Python value of a node: text, numbers, flags, None, lists and mappings of those."""
-        if id(node) in self._plain:
-            return self._plain[id(node)]
-        self._plain[id(node)] = None  # an alias inside its own anchor ends here
+    def _plain(self, node: Node, place: str) -> Any:
+        """Return the Python value of a node. Raises BadInputError for a key that is not text or is there twice."""
+        self._nodes[place] = node
         kind = node.tag.rpartition(":")[2]
+        if kind == "seq":
+            return [self._plain(item, f"{place}[{number}]") for number, item in enumerate(node.value)]
         if kind == "map":
-            value: Any = {key: self.plain(item) for (key, _), item in self.mapping(node, "a value")}
-        elif kind == "seq":
-            value = [self.plain(item) for item in node.value]
-        else:
-            value = self._scalar(node, kind)  # type: ignore[arg-type]
-        self._plain[id(node)] = value
-        return value
-
-    def _scalar(self, node: ScalarNode, kind: str) -> Any:
+            return dict(self._entries(node, place))
+        if kind not in ("str", "int", "float", "bool", "null"):
+            raise self.error(place, f"a value of type {kind} is not supported here")
+        if kind == "str" and "\0" in node.value:
+            raise self.error(place, "a null byte is not allowed")
+        if kind == "str" and node.style is None and not self._as_text and NUMBER_TEXT.fullmatch(node.value):
+            return float(node.value)
+        if kind == "str" or (self._as_text and kind != "null"):
+            return node.value
         import yaml
 
-        if kind not in ("str", "int", "float", "bool", "null"):
-            self.report(node, f"a value of type {_TYPE_WORDS.get(kind, node.tag)} is not supported here")
-            return None
-        if kind == "str" and node.style is None and NUMBER_TEXT.fullmatch(node.value):
-            return float(node.value)
         try:
             return yaml.SafeLoader("").construct_object(node)
         except ValueError:
-            self.report(node, f"{node.value!r} cannot be read as {_TYPE_WORDS[kind]}")
-            return None
+            raise self.error(place, f"{node.value!r} cannot be read as {kind}") from None
+
+    def _entries(self, node: Node, place: str) -> Iterator[tuple[str, Any]]:
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            self._nodes[f"{place}.{name}?"] = key
+            if not key.tag.endswith(":str") and not self._as_text:
+                raise self.error(f"{place}.{name}?", "a key must be text")
+            if name in lines:
+                raise self.error(f"{place}.{name}?", f"the key {name!r} is given twice", f"first in line {lines[name]}")
+            lines[name] = key.start_mark.line + 1
+            yield name, self._plain(value, f"{place}.{name}")
+
+    def _error(self, line: int, column: int, width: int, message: str, hint: str | None = None) -> BadInputError:
+        lines = _LINE_BREAK.split(self.text)
+        source = lines[line - 1] if line <= len(lines) else ""
+        marks = " " * (column - 1) + "^" + "~" * (width - 1)
+        shown = f"    {source.replace(chr(9), ' ')}\n    {marks}"
+        return BadInputError(f"{self.path}:{line}:{column}: {message}\n{shown}", hint)
+
+
+def keys_of(kind: Any) -> list[str]:
+    """Return the keys of a dataclass in a file: its fields but those with the metadata `internal`."""
+    return [field.name for field in fields(kind) if not field.metadata.get("internal")]
+
+
+def _in_words(message: str) -> str:
+    """Return `must be a whole number, not text` for msgspec's "Expected `int`, got `str`"."""
+    message = message.replace(" | null`", "`")
+    message = re.sub(
+        "`([^`]*)`", lambda kind: " or ".join(_WORDS.get(one, one) for one in kind[1].split(" | ")), message
+    )
+    return (
+        message.replace("Object missing required field", "misses").replace("Expected", "must be").replace("got", "not")
+    )
+
+
+def _hook(kind: Any, value: Any) -> Any:
+    """Convert what msgspec does not know: paths."""
+    if isinstance(kind, type) and issubclass(kind, Path) and isinstance(value, str):
+        return Path(value)
+    raise msgspec.ValidationError(f"Expected `{getattr(kind, '__name__', kind)}`, got `{type(value).__name__}`")
+
+
+def _read(path: Path, if_absent: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST_BYTES + 1)
+        if len(data) > _LARGEST_BYTES:
+            raise BadInputError(f"{path} has more than {_LARGEST_BYTES:,} bytes", "no configuration is so large")
+        return data.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise BadInputError(f"no such file: {path}", if_absent) from None
+    except IsADirectoryError:
+        raise BadInputError(f"{path} is a directory", "name the file in it") from None
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror}", "check its rights") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise BadInputError(f"{path}:{line}:1: not UTF-8", "save the file as UTF-8") from None

@@ -140,8 +140,3 @@ def _error(value: Any, exact: float) -> float:
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-
-
-def largest_difference(answers: Sequence[AnswerContrast]) -> float:
-    """The largest relative difference of numbers that agree; 0 where all are identical."""
-    return max((relative_difference(one.base, one.head) for one in answers if one.agrees), default=0.0)

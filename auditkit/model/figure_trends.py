@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -126,34 +125,10 @@ def _grouped(taken: Iterable[Measurement], keys: Sequence[str]) -> dict[tuple[st
 def _pair(
     ours: list[Measurement], theirs: list[Measurement], base: Sequence[Measurement], head: Sequence[Measurement]
 ) -> list[FigureChange]:
-    """The figures of one case: repeated times as their medians, all others one by one."""
-    # By their quartiles: two whose ranges overlap are the same; a single one only moves.
-    if (ours or theirs)[0].unit in TIME_UNITS and max(len(ours), len(theirs)) > 1:
-        return [_times(ours, theirs)]
+    """Return the figures of one case, one by one."""
     paired = [(ours[at] if at < len(ours) else None, theirs[at] if at < len(theirs) else None)
               for at in range(max(len(ours), len(theirs)))]  # fmt: skip
     return [_figure(one, other, base, head) for one, other in paired]
-
-
-def _times(ours: list[Measurement], theirs: list[Measurement]) -> FigureChange:
-    """Medians, with the quartiles in the case; the same where the ranges between the quartiles overlap."""
-    named = (ours or theirs)[0]
-    ranges = [_quartiles([float(one.value) for one in side]) if side else None for side in (ours, theirs)]
-    said = ["not measured" if one is None else f"{one[0]:.4g} to {one[2]:.4g}" for one in ranges]
-    case = {**named.case, "quartiles_base": said[0], "quartiles_head": said[1]}
-    first, second = ranges
-    trend = Trend.MOVED
-    if first is not None and second is not None:
-        trend = Trend.WORSE if second[0] > first[2] else Trend.BETTER if second[2] < first[0] else Trend.SAME
-    medians = [ABSENT if one is None else one[1] for one in ranges]
-    return FigureChange(named.name, named.unit, case, medians[0], medians[1], trend, named.evidence)
-
-
-def _quartiles(values: list[float]) -> tuple[float, float, float]:
-    if len(values) == 1:
-        return values[0], values[0], values[0]
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return low, middle, high
 
 
 def _figure(

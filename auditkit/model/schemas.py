@@ -12,10 +12,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from auditkit.model.codec import Record, keys_of
-from auditkit.model.enums import Evidence, Outcome, Severity, Takes
+from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.revisions.comparison import Comparison
-from auditkit.model.runs.candidates import FoundCandidate
-from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Arm, Run, RunHead
 
 _NotFinite = Literal["inf", "-inf", "nan"]
@@ -35,39 +33,6 @@ class _Error(msgspec.Struct, forbid_unknown_fields=True):
     location: _Place | None
     hint: str | None
     exit_code: int
-
-
-class _Instrument(msgspec.Struct, forbid_unknown_fields=True):
-    instrument: str
-    device: str
-    works: bool
-    message: str
-
-
-class _Doctor(msgspec.Struct, forbid_unknown_fields=True):
-    """What this machine can measure."""
-
-    schema_version: Literal[1]
-    auditkit: str
-    git: bool
-    sandbox: str
-    no_sandbox: str
-    python: str
-    torch: str
-    executable: str
-    platform: str
-    cuda: bool
-    instruments: list[_Instrument]
-    device_name: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class _NewProbe(msgspec.Struct, forbid_unknown_fields=True):
-    """What `probe new` wrote, and what to do next."""
-
-    schema_version: Literal[1]
-    probe: str
-    files: list[str]
-    next: list[str]
 
 
 class _BriefFinding(msgspec.Struct, forbid_unknown_fields=True):
@@ -155,22 +120,6 @@ def _document(name: str, *fields: tuple[Any, ...]) -> Any:
     return msgspec.defstruct(name, [("schema_version", Literal[1]), *fields], forbid_unknown_fields=True)
 
 
-def _probes() -> Any:
-    """`probe list` has `probes`, `probe show` has `probe`."""
-    probe = _struct(ProbeInfo)
-    kinds = (("probes", list[probe]), ("probe", probe))  # type: ignore[valid-type]
-    return _document("Probes", *((name, kind | msgspec.UnsetType, msgspec.UNSET) for name, kind in kinds))
-
-
-def _init() -> Any:
-    """What `init` wrote, and every function that it tried."""
-    tried = [("works", bool), ("takes", Takes | None), ("finish", str | None), ("setup", str | None), ("message", str)]
-    own = _fields(FoundCandidate)
-    fields = [*tried, *sorted(own.values(), key=len)]
-    candidate = msgspec.defstruct("TriedFunction", fields, forbid_unknown_fields=True)
-    return _document("Init", ("path", str), ("candidates", list[candidate]))  # type: ignore[valid-type]
-
-
 def _brief() -> Any:
     """What `--json` prints beside `--save`: the worst findings."""
     fields = [("run", _struct(RunHead)), ("summary", dict[str, int]), ("remembered", int)]
@@ -182,10 +131,6 @@ _DOCUMENTS: Mapping[str, Callable[[], Any]] = {
     "run": lambda: _struct(Run),
     "compare": lambda: _struct(Comparison),
     "brief": _brief,
-    "probes": _probes,
-    "probe_new": lambda: _NewProbe,
-    "doctor": lambda: _Doctor,
-    "init": _init,
     "error": lambda: _Error,
 }
 NAMES = tuple(_DOCUMENTS)

@@ -18,9 +18,8 @@ from auditkit.model.ticket import Ticket
 class Sources:
     """What a report is written from.
 
-    `probes` are known definitions by id, `tickets` those of the folder; `notes` say what could not be read. `used_by`
-    says which files import `file`, where the report covers that alone; `prefix` leads from the top of the repository to
-    the checkout.
+    `probes` are known definitions by id, `tickets` those of the folder; `notes` say what could not be read. `file` is
+    the only file that the report covers, if any; `prefix` leads from the top of the repository to the checkout.
     """
 
     run: Run
@@ -29,7 +28,6 @@ class Sources:
     notes: tuple[str, ...] = ()
     file: str = ""
     prefix: str = ""
-    used_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
@@ -10,6 +11,7 @@ from auditkit.model.answer_changes import RAISES
 from auditkit.model.codec import ABSENT
 from auditkit.model.revisions.comparison import (
     Agreement,
+    AnswerContrast,
     Change,
     Contrast,
     FigureChange,
@@ -23,14 +25,13 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted, listed
 from auditkit.model.units import format_value
-from auditkit.reports.comparison_text import answer_line, laws, moved_figures
 from auditkit.reports.page import Block, Code, Items, Page, Section, Span, Spans, Strong, Table, Text
 from auditkit.reports.requirements import BEFORE, State
 from auditkit.reports.review_parts import Review
 
 _COSTS = ("syncs", "launches", "memory", "transfers", "graphs")
 """Instruments whose figures are what a call costs."""
-_MOST_ANSWERS, _MOST_COSTS, _MOST_NAMED, _LONGEST_CASE = 6, 30, 12, 40
+_MOST_ANSWERS, _MOST_COSTS, _MOST_FIGURES, _MOST_NAMED, _LONGEST_CASE = 6, 30, 3, 12, 40
 _WORDS = {Change.INTRODUCED: "new", Change.FIXED: "fixed", Change.NOT_COMPARABLE: "cannot be compared"}
 _ORDER = ("new", "worse", "mixed", "cannot be compared", "fixed", "better")
 
@@ -88,8 +89,6 @@ def _facts(review: Review) -> Iterator[tuple[str, Spans]]:
     head = comparison.head
     machine = f"torch {head.torch}, Python {head.python}, {head.device_name}" if head.torch else "the source was read"
     yield "Measured with", (machine,)
-    if comparison.differing:
-        yield "Compared by force", ("; ".join(comparison.differing),)
 
 
 def _requirements(review: Review) -> Section:
@@ -140,7 +139,7 @@ def _card(one: Contrast, word: str, probes: Mapping[str, ProbeInfo]) -> Section:
     rows += [(Strong(name), f" {side.message}") for name, side in (("base", one.base), ("head", one.head)) if side]
     rows += [(one.reason,)] if one.reason else []
     if one.change not in (Change.INTRODUCED, Change.FIXED):
-        rows += [(figure,) for figure in moved_figures(one)]
+        rows += [(figure,) for figure in _moved_figures(one)]
     advice = probe.remediation if probe and word in ("new", "worse", "mixed") else ""
     return Section(
         title=f"{word}: {probe.title if probe else one.probe} ({short_target(one.target)})",
@@ -148,6 +147,49 @@ def _card(one: Contrast, word: str, probes: Mapping[str, ProbeInfo]) -> Section:
         severity=(one.severity or "P4"),
         lead=(*lead, Code(one.probe), f", {one.evidence}" if one.evidence else ""),
     )
+
+
+def laws(contrast: Contrast) -> str:
+    """`3n+1 -> 5` of a probe that fits a law, "" of any other; words that both end in are said once."""
+    if contrast.base is None or contrast.head is None or not (contrast.base.law and contrast.head.law):
+        return ""
+    one, other = contrast.base.law, contrast.head.law
+    words = one.removeprefix("about ").partition(" ")[2]
+    if words and other.endswith(words):
+        one = one.removesuffix(f" {words}")
+    return f"{one} -> {other}"
+
+
+def _moved_figures(contrast: Contrast) -> Iterator[str]:
+    """Return a line for each of the first figures that got worse or better, and the number of the others."""
+    moved = [one for trend in (Trend.WORSE, Trend.BETTER) for one in contrast.figures if one.trend is trend]
+    yield from map(_figure_line, moved[:_MOST_FIGURES])
+    if len(moved) > _MOST_FIGURES:
+        yield f"and {len(moved) - _MOST_FIGURES} more figures"
+
+
+def _figure_line(figure: FigureChange) -> str:
+    """`sync_count: 4 -> 1 (tensors=4): better`; a case's long texts are left out."""
+    sides = [_value(value, figure.unit) for value in (figure.base, figure.head)]
+    texts = {name: _value(value, "") for name, value in figure.case.items() if name != "device"}
+    case = ", ".join(f"{name}={text}" for name, text in texts.items() if text and len(text) <= _LONGEST_CASE)
+    trend = "" if figure.trend is Trend.SAME else f": {figure.trend.value}"
+    return f"{figure.name}: {sides[0]} -> {sides[1]}{f' ({case})' if case else ''}{trend}"
+
+
+def _value(value: object, unit: str) -> str:
+    return "not measured" if value is ABSENT else format_value(value, unit)
+
+
+def _answer_line(answer: AnswerContrast) -> str:
+    """`grad_norm: inf -> 6.4e+21 (magnitudes, magnitude=1e+20; exact norm 6.4e+21, the head is nearer)`."""
+    case = ", ".join(f"{name}={_value(value, '')}" for name, value in answer.case.items()
+                     if name not in ("device", "family"))  # fmt: skip
+    sides = [_value(value, "") for value in (answer.base, answer.head)]
+    nearer = f", the {answer.nearer} is nearer" if answer.nearer else ""
+    field = answer.field or "the answer"
+    exact = f"; exact norm {answer.exact:.6g}{nearer}" if not math.isnan(answer.exact) else ""
+    return f"{field}: {sides[0]} -> {sides[1]} ({answer.family}, {case}{exact})"
 
 
 def _costs(review: Review, probes: Mapping[str, ProbeInfo]) -> Section:
@@ -192,7 +234,7 @@ def _results(review: Review) -> Section:
             )
             rows.append((f"{len(target.answers) - len(apart)} of {len(target.answers)} numbers agree (at most "
                          f"{largest:.2g} apart){':' if apart else ''}",))  # fmt: skip
-            rows += [(answer_line(one),) for one in apart[:_MOST_ANSWERS]]
+            rows += [(_answer_line(one),) for one in apart[:_MOST_ANSWERS]]
             rows += [(f"{len(apart) - _MOST_ANSWERS} more numbers differ",)] if len(apart) > _MOST_ANSWERS else []
     return Section("What the functions return", (Items(tuple(rows)),) if rows else (), anchor="results")
 

@@ -101,19 +101,17 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cell:
-    """One result in a grid: its column, its outcome, sign and word, the worst number, and the section with more."""
+    """One result in a grid: its column, its outcome, sign and word."""
 
     column: str
     kind: str
     sign: str
     word: str
-    number: str = ""
-    anchor: str = ""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Results by target and probe; only HTML has it. `corner` names the rows."""
+    """Results by row and column; only HTML has it. `corner` names the rows."""
 
     caption: str
     corner: str

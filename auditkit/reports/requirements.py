@@ -14,6 +14,7 @@ SAME_ANSWERS = "answers"
 _WORDS = frozenset(word.value for word in (*Outcome, *Change)) | {Trend.BETTER.value, Trend.SAME.value}
 _FORM = re.compile(r"(?P<probe>[a-z_]\w*)\s*:\s*(?P<word>[a-z_ -]+)")
 _LAW = re.compile(r"(?P<probe>[a-z_]\w*)\s+law(?:\s+at\s+fix)?\s*=\s*(?P<law>\S.*)")
+_BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[[ xX]\]\s+(?P<text>.+?)\s*$", re.MULTILINE)
 FORMS = "PROBE: not_reproduced, PROBE: fixed, PROBE law = O(1), answers: same"
 _MOST_TARGETS = 3
 BEFORE = "met already before"
@@ -32,7 +33,7 @@ class State(StrEnum):
 class Requirement:
     """Something that the change has to do, and what was measured of it.
 
-    `origin` is who says so: `commit message`, `plan`, `probe`.
+    `origin` is who says so: `plan` or `probe`.
     """
 
     text: str
@@ -70,6 +71,18 @@ def parse_requirement(text: str, origin: str = "plan") -> Wanted:
     if grown is None:
         raise ValueError(f"a requirement is one of {FORMS}")
     return Wanted(text.strip(), origin, grown["probe"], law=grown["law"].strip())
+
+
+def judge_plan(plan: str, comparison: Comparison) -> tuple[Requirement, ...]:
+    """Judge each checkbox of a plan in Markdown; one that `parse_requirement` cannot read is not measurable."""
+    found = []
+    for match in _BOX.finditer(plan):
+        text = match["text"].replace("`", "")
+        try:
+            found.append(judge_requirement(parse_requirement(text), comparison))
+        except ValueError as error:
+            found.append(Requirement(text, "plan", State.NOT_MEASURABLE, str(error)))
+    return tuple(found)
 
 
 def judge_requirement(wanted: Wanted, comparison: Comparison) -> Requirement:

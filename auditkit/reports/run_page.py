@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from auditkit.model.enums import Evidence, Outcome, Severity
@@ -17,15 +17,13 @@ from auditkit.model.text import counted, listed
 from auditkit.model.units import format_value
 from auditkit.reports.causes import Cause, Sources, causes_of
 from auditkit.reports.findings import standings_of
-from auditkit.reports.html.pictures import WORDS, pictures_of, worst_number
+from auditkit.reports.html.pictures import pictures_of
 from auditkit.reports.page import (
     Block,
-    Cell,
     Code,
     Diff,
     Figure,
     Folded,
-    Grid,
     Items,
     Link,
     Listing,
@@ -57,7 +55,6 @@ def run_page(sources: Sources) -> Page:
     grave = [each for each in own if each.worst.severity is not Severity.P4]
     sections = [
         *_beside_tickets(run),
-        *_grid_section(run, anchors),
         *_arms_section(run, anchors),
         Section("Findings", tuple(_findings(sources, causes, grave, anchors)), anchor="findings"),
         *_not_checked_section(run),
@@ -317,8 +314,6 @@ def _made(sources: Sources) -> Iterator[Block]:
     asked = [name for name in sound if any(_is_sound(one) for one in run.results if one.probe == name)]
     if asked:
         yield Text((f"{counted(len(asked), 'probe')} reproduced nowhere: ", Code(", ".join(asked)), "."))
-    if sources.used_by:
-        yield Text((f"{sources.file} is imported by ", Code(listed(sources.used_by, 8)), "."))
     notes = dict.fromkeys((*run.notes, *sources.notes))
     if notes:
         shown = [(note,) for note in list(notes)[:_MOST_NOTES]]
@@ -350,50 +345,6 @@ def _beside_tickets(run: Run) -> Iterator[Section]:
 
 def _key(one: ProbeResult) -> _Key:
     return one.probe, one.target
-
-
-def _grid_section(run: Run, anchors: Mapping[_Key, str]) -> Iterator[Section]:
-    """Targets by the probes that found something, or returned no result; HTML has it alone."""
-    asked = [one for one in run.results if not one.is_of_source]
-    loud = [one for one in asked if _is_loud(one)]
-    if not loud:
-        return
-    found = Counter(name for one in asked if one.outcome is Outcome.REPRODUCED for name in _key(one))
-    worst: dict[str, str] = {}
-    for each in asked:
-        for name in _key(each):
-            worst[name] = min(worst.get(name, "P9"), each.severity or "P9")
-    probes = sorted({one.probe for one in loud}, key=lambda name: (worst[name], -found[name], name))
-    # A probe that needs another device says nothing of its target.
-    telling = {one.target for one in loud if one.outcome is not Outcome.UNAVAILABLE} or {one.target for one in loud}
-    targets = sorted(telling, key=lambda name: (worst[name], -found[name], name))
-    names = _names(targets) | {probe: probe for probe in probes}
-    down, across = (targets, probes) if len(targets) > len(probes) else (probes, targets)
-    results = {pair: one for one in asked for pair in (_key(one), _key(one)[::-1])}
-    rows = []
-    for row in down:
-        ones = [results.get((row, column)) for column in across]
-        rows.append((names[row], tuple(_cell(names[at], one, anchors) for at, one in zip(across, ones, strict=True))))
-    corner = "target" if down is targets else "probe"
-    grid = Grid("What each probe found in each target", corner, tuple(names[name] for name in across), tuple(rows))
-    yield Section("Targets and probes", (grid,), anchor="matrix")
-
-
-def _cell(column: str, one: ProbeResult | None, anchors: Mapping[_Key, str]) -> Cell:
-    if one is None:
-        return Cell(column, "none", "", "not run")
-    sign, word = WORDS[one.outcome]
-    if one.outcome is not Outcome.REPRODUCED:
-        return Cell(column, one.outcome.value, sign, word)
-    severity = (one.severity or Severity.P4).value
-    return Cell(column, one.outcome.value, sign, severity, worst_number(one), anchors.get(_key(one), ""))
-
-
-def _names(targets: Iterable[str]) -> dict[str, str]:
-    """The short name of each target, the whole one where two have the same."""
-    targets = list(targets)
-    short = Counter(short_target(target) for target in targets)
-    return {target: short_target(target) if short[short_target(target)] == 1 else target for target in targets}
 
 
 def _arms_section(run: Run, anchors: Mapping[_Key, str]) -> Iterator[Section]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from auditkit.model.ticket import Status, Ticket
-from auditkit.tickets import markdown
+from auditkit.reports.page import Code, Folded, Items, Link, Page, Section, Spans, Table, Written
 from auditkit.tickets.document import Document, TicketFileError
 from auditkit.tickets.lifecycle import consensus
 from auditkit.tickets.queue import blockers, selected
@@ -16,88 +16,36 @@ _MOST_OPEN = 20
 """Tickets whose texts are unfolded from the start, if there are no more."""
 
 
-def read_tickets(folder: TicketFolder, batch: int | None = None) -> tuple[list[Document], list[TicketFileError]]:
-    """Read all tickets of a folder (of one batch), and the files that are not valid."""
+def read_tickets(folder: TicketFolder) -> tuple[list[Document], list[TicketFileError]]:
+    """Return the tickets of a folder, and the files that are not valid."""
     documents, broken = [], []
     for ticket_id in folder.ids():
         try:
-            document = folder.read(ticket_id)
+            documents.append(folder.read(ticket_id))
         except TicketFileError as error:
             broken.append(error)
-            continue
-        if batch is None or document.ticket.batch == batch:
-            documents.append(document)
     return documents, broken
 
 
-def markdown_report(documents: Sequence[Document], broken: Sequence[TicketFileError], name: str) -> bytes:
-    """Return the page as Markdown."""
+def tickets_page(documents: Sequence[Document], broken: Sequence[TicketFileError], name: str) -> Page:
+    """Return the page of a folder: counts, the tickets worst first, and (in HTML) each ticket's text."""
     tickets = [document.ticket for document in documents]
     unfinished = selected(tickets, all_statuses=False)
     finished = Counter(ticket.status.value for ticket in tickets if ticket.status.is_finished)
-    told = ", ".join(f"{count} {status}" for status, count in sorted(finished.items())) or "none"
-    lines = [f"# Tickets: {markdown.line(name)}", ""]
-    lines += [f"{len(unfinished)} open of {len(tickets)}; finished: {told}.", ""]
-    if unfinished:
-        lines += [*_matrix(unfinished), "", "## Open, worst first", "", *_open(unfinished), ""]
-        lines += ["## By file", "", *_by_file(unfinished), ""]
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(finished.items())) or "none"
+    sections = [
+        Section("Open, by severity and status", (_matrix(unfinished),)),
+        Section("Open, worst first", (_table(unfinished),)),
+        Section("By file", (Items(tuple(_by_file(unfinished))),)),
+    ]
     disputed = [one for one in unfinished if consensus(one).kind in ("disputed", "refined")]
-    if disputed:
-        lines += ["## Reviewers disagree", ""]
-        lines += [f"- {one.id} {markdown.line(one.title)}: {markdown.line(consensus(one).text)}" for one in disputed]
-        lines.append("")
-    if broken:
-        lines += ["## Not valid, in no count", "", *(f"- {markdown.line(error.message)}" for error in broken), ""]
-    return ("\n".join(lines).rstrip("\n") + "\n").encode()
-
-
-def _matrix(tickets: Sequence[Ticket]) -> list[str]:
-    """Return the numbers of open tickets by severity and status."""
-    statuses = [status for status in Status if any(ticket.status is status for ticket in tickets)]
-    rows = [f"| | {' | '.join(status.value for status in statuses)} |", "|---" * (len(statuses) + 1) + "|"]
-    for severity in sorted({ticket.severity for ticket in tickets}):
-        own = Counter(ticket.status for ticket in tickets if ticket.severity is severity)
-        rows.append(f"| {severity.value} | {' | '.join(str(own[status]) for status in statuses)} |")
-    return rows
-
-
-def _open(tickets: Sequence[Ticket]) -> list[str]:
-    blocked = blockers(tickets)
-    rows = ["| Ticket | Severity | Status | Where | What | Reviews |", "|---|---|---|---|---|---|"]
-    for one in tickets:
-        status = one.status.value + (f", blocked by {', '.join(blocked[one.id])}" if one.id in blocked else "")
-        cells = (one.id, one.severity.value, status, one.location, one.title, consensus(one).text)
-        rows.append("| " + " | ".join(map(markdown.cell, cells)) + " |")
-    return rows
-
-
-def _by_file(tickets: Sequence[Ticket]) -> list[str]:
-    files: dict[str, list[str]] = {}
-    for ticket in tickets:
-        for file in dict.fromkeys(place.file for place in ticket.places) or ["(no file)"]:
-            files.setdefault(file, []).append(f"{ticket.id} ({ticket.severity.value})")
-    return [f"- {markdown.code(file)}: {', '.join(ids)}" for file, ids in sorted(files.items())]
-
-
-def html_report(documents: Sequence[Document], broken: Sequence[TicketFileError], name: str) -> bytes:
-    """Return the page for a browser: the list, and below it each ticket's text."""
-    from auditkit.reports.html.page import html_page
-    from auditkit.reports.page import Items, Link, Page, Section, Table, Written
-
-    tickets = selected([document.ticket for document in documents])
+    for title, rows in (
+        ("Reviewers disagree", [f"{one.id} {one.title}: {consensus(one).text}" for one in disputed]),
+        ("Not valid, in no count", [error.message for error in broken]),
+    ):
+        if rows:
+            sections.append(Section(title, (Items(tuple((row,) for row in rows)),)))
     texts = {document.ticket.id: document.text.partition("\n---\n")[2] for document in documents}
-    rows = tuple(
-        (
-            Link(one.id, f"t-{one.id}"),
-            one.severity.value,
-            one.status.value,
-            one.title,
-            one.location,
-            consensus(one).text,
-        )
-        for one in tickets
-    )
-    head = ("ticket", "severity", "status", "what", "where", "reviews")
     cards = tuple(
         Section(
             f"{one.id} {one.title}",
@@ -107,13 +55,36 @@ def html_report(documents: Sequence[Document], broken: Sequence[TicketFileError]
             lead=(f"{one.status.value} {one.location}",),
             is_open=not one.status.is_finished and len(tickets) <= _MOST_OPEN,
         )
-        for one in tickets
+        for one in selected(tickets)
     )
-    invalid = (Section("Not valid, in no count", (Items(tuple((error.message,) for error in broken)),)),)
-    sections = (
-        Section("Tickets, worst first", (Table(head, rows),)),
-        *(invalid if broken else ()),
-        Section("Texts", cards),
-    )
-    open_count = sum(not ticket.status.is_finished for ticket in tickets)
-    return html_page(Page(name, (f"{open_count} of {len(tickets)} tickets are open.",), (), sections))
+    sections.append(Section("Texts", (Folded("The text of every ticket", cards),)))
+    summary = f"{len(unfinished)} open of {len(tickets)}; finished: {counts}."
+    return Page(f"Tickets: {name}", (summary,), (), tuple(sections if unfinished or broken else sections[-1:]))
+
+
+def _matrix(tickets: Sequence[Ticket]) -> Table:
+    """Return the numbers of open tickets by severity and status."""
+    statuses = [status for status in Status if any(ticket.status is status for ticket in tickets)]
+    rows = []
+    for severity in sorted({ticket.severity for ticket in tickets}):
+        own = Counter(ticket.status for ticket in tickets if ticket.severity is severity)
+        rows.append((severity.value, *(str(own[status]) for status in statuses)))
+    return Table(("severity", *(status.value for status in statuses)), tuple(rows))
+
+
+def _table(tickets: Sequence[Ticket]) -> Table:
+    blocked = blockers(tickets)
+    rows = []
+    for one in tickets:
+        status = one.status.value + (f", blocked by {', '.join(blocked[one.id])}" if one.id in blocked else "")
+        cells = (one.severity.value, status, one.title, one.location, consensus(one).text)
+        rows.append((Link(one.id, f"t-{one.id}"), *cells))
+    return Table(("ticket", "severity", "status", "what", "where", "reviews"), tuple(rows))
+
+
+def _by_file(tickets: Sequence[Ticket]) -> Iterator[Spans]:
+    files: dict[str, list[str]] = {}
+    for ticket in tickets:
+        for file in dict.fromkeys(place.file for place in ticket.places) or ["(no file)"]:
+            files.setdefault(file, []).append(f"{ticket.id} ({ticket.severity.value})")
+    yield from ((Code(file), f": {', '.join(ids)}") for file, ids in sorted(files.items()))

@@ -1,13 +1,12 @@
 """One job in one process, the same on every engine: `python -m auditkit.sweep.execution ORDER [--lifeline]`.
 
 It checks the code out, finds or makes the interpreter, audits, and writes one file: the answer, or why there is none.
-It ends with 0 where that file is written; with 4 where it cannot be; else it may be run again.
+It ends with 0 if that file is written, with 4 if it cannot be; with another code it may run again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import io
 import json
 import os
@@ -20,12 +19,14 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from auditkit import sandbox
 from auditkit.audit.audit import AuditRequest, audit
@@ -39,7 +40,6 @@ from auditkit.errors import (
 )
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.run import Run
-from auditkit.model.runs.target import Target
 from auditkit.model.text import inert_line
 from auditkit.probing.checkout.checkout import CheckoutSpec
 from auditkit.probing.engine.fork_servers import end_servers
@@ -49,232 +49,187 @@ from auditkit.sandbox import Mounts
 from auditkit.sweep.engines.node import LIFELINE
 from auditkit.sweep.environments import LONGEST_REASON, EnvironmentFailedError, interpreter_for
 from auditkit.sweep.folder import Answer, Failure, ResultsFolder
-from auditkit.sweep.jobs import Job, Order, command_of
-from auditkit.sweep.repositories import Code, NoCodeError, folder_of, is_url
+from auditkit.sweep.jobs import Order, command_of
+from auditkit.sweep.repositories import NoCodeError, folder_of, is_url
 
-# An end that was asked for takes a worker's patience; whoever does not end by then is ended.
 _GRACE_S = 20.0
+"""A process that was told to end waits for its workers this long; then it is killed."""
 _LARGEST_RESULT_BYTES = 256 << 20
-PREPARE, AUDIT = "--prepare", "--audit"
-"""Steps of a job that has a sandbox for each."""
-
+_PREPARE, _AUDIT = "--prepare", "--audit"
+"""Steps of a job, each in a sandbox of its own."""
 _ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-
-
-class _Clock:
-    """Ends this process when its time is up, or when whoever started it is gone: first politely, then at once."""
-
-    def __init__(self, job: Job, folder: ResultsFolder) -> None:
-        self.is_out = False
-        self._job, self._folder = job, folder
-        self.began = time.monotonic()
-
-    def start(self) -> None:
-        timer = threading.Thread(target=self._run_out, daemon=True)
-        timer.start()
-
-    def _run_out(self) -> None:
-        time.sleep(self._job.resources.time_s)
-        self.is_out = True
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(_GRACE_S)
-        with contextlib.suppress(AuditkitError, OSError):
-            self._folder.put(self.failure())
-        os._exit(0)
-
-    def failure(self) -> Failure:
-        limit = self._job.resources.time_s
-        return Failure(self._job, "time", f"no answer within {limit:g} s", "time_limit in the plan gives it longer")
-
-
-def _follow_lifeline() -> None:
-    """End when standard input does."""
-    with contextlib.suppress(OSError):
-        while os.read(0, 1):
-            pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE_S)
-    os._exit(128 + signal.SIGTERM)
+_KINDS: dict[type[AuditkitError], str] = {
+    NoCodeError: "checkout", EnvironmentFailedError: "environment", NothingMeasuredError: "target",
+    TargetNotLoadedError: "target",
+}  # fmt: skip
+_received: list[int] = []
+"""The signal that told this process to end."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Do the job of an order; the exit code."""
-    order = Order.from_json(json.loads(words[0]))
+    """Run the job of an order and return the exit code."""
+    order = msgspec.json.decode(words[0], type=Order)
     folder, job = ResultsFolder(Path(order.folder)), order.job
-    if sandbox.inside() and set(words[1:]) & {PREPARE, AUDIT}:
+    if sandbox.inside() and set(words[1:]) & {_PREPARE, _AUDIT}:
         print(json.dumps(_step(order, folder, words[1:])))
         return 0
-    # Until the attempt can be taken back; threads that begin now will not hear these signals at all.
+    # Blocked until the attempt can be taken back; threads that begin now never receive these signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     for number in _ENDS:
         signal.signal(number, _end)
     if LIFELINE in words[1:]:
-        threading.Thread(target=_follow_lifeline, daemon=True).start()
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
     if folder.is_done(job.key):
         return 0
     try:
         mark = folder.begin(job.key, order.attempts)
-        return _do(order, folder, mark) if mark is not None else 0
+        return _run(order, folder, mark) if mark is not None else 0
     except StoreConflictError as error:
         print(error.message, file=sys.stderr)
         return int(ExitCode.STORE_CONFLICT)
 
 
-def _do(order: Order, folder: ResultsFolder, mark: Path) -> int:
-    """The job, begun as `mark` says; an end that is not the job's own fault takes the mark away."""
-    clock = _Clock(order.job, folder)
-    clock.start()
+def _end(number: int, _frame: FrameType | None) -> None:
+    _received.append(number)
+    raise SystemExit(128 + number)
+
+
+def _terminate(before_exit: Callable[[], None] = lambda: None) -> None:
+    """End this process: by SIGTERM, and if that takes too long at once."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_S)
+    before_exit()
+    os._exit(128 + signal.SIGTERM)
+
+
+def _end_with_stdin() -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 1):
+            pass
+    _terminate()
+
+
+def _run(order: Order, folder: ResultsFolder, mark: Path) -> int:
+    """Run the job, begun as `mark` says; an end that is not the job's own fault takes the mark away."""
+    limit_s = order.job.resources.time_s
+    late = Failure(order.job, "time", f"no answer within {limit_s:g} s", "time_limit in the plan gives it longer",
+                   node=socket.gethostname(), seconds=limit_s)  # fmt: skip
+    is_late = threading.Event()
+
+    def put_late() -> None:
+        with contextlib.suppress(AuditkitError, OSError):
+            folder.put(late)
+
+    def end_in_time() -> None:
+        time.sleep(limit_s)
+        is_late.set()
+        _terminate(put_late)
+
+    threading.Thread(target=end_in_time, daemon=True).start()
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
-        folder.put(_result(order, folder, clock))
+        try:
+            result = _result(order, folder)
+        except (SystemExit, KeyboardInterrupt):
+            if not is_late.is_set():
+                raise
+            result = late
+        folder.put(result)
     except (StoreConflictError, SystemExit):
         mark.unlink(missing_ok=True)
         raise
     return 0
 
 
-# The signal that told this process to end.
-_told: list[int] = []
+def _result(order: Order, folder: ResultsFolder) -> Answer | Failure:
+    """Return the answer, or why there is none. Raises SystemExit after a signal, OSError if the job may run again."""
+    began, node = time.monotonic(), socket.gethostname()
 
+    def failure(kind: str, reason: str, hint: str = "") -> Failure:
+        seconds = round(time.monotonic() - began, 3)
+        return Failure(order.job, kind, in_one_line(reason), hint, node=node, seconds=seconds)
 
-def _end(number: int, _frame: FrameType | None) -> None:
-    _told.append(number)
-    raise SystemExit(128 + number)
-
-
-def _asked(order: Order, folder: ResultsFolder) -> Run:
-    """As `ask`; after a signal SystemExit, whatever other error that became on its way out, as in subprocess."""
     try:
-        return ask(order, folder)
-    except Exception:
-        if _told:
-            raise SystemExit(128 + _told[0]) from None
-        raise
-
-
-def _result(order: Order, folder: ResultsFolder, clock: _Clock) -> Answer | Failure:
-    """The answer, or why there is none. Raises SystemExit where it is to end, OSError where it may be tried again."""
-    job = order.job
-    began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    failure = Failure(job, "error", "", node=socket.gethostname())
-    try:
-        run = _asked(order, folder)
-    except StoreConflictError:
-        raise
-    except EnvironmentFailedError as error:
-        return _timed(replace(failure, kind="environment", reason=error.message), clock)
-    except AuditkitError as error:
-        reason = in_one_line(error.message)
-        return _timed(replace(failure, kind=_kind(error), reason=reason, hint=error.hint or ""), clock)
-    except (SystemExit, KeyboardInterrupt):
-        if clock.is_out:
-            return _timed(replace(clock.failure(), node=failure.node), clock)
-        raise
-    except (OSError, MemoryError):
+        run = _audited_run(order, folder)
+    except (StoreConflictError, OSError, MemoryError):
         raise
     except Exception as error:
+        if _received:  # whatever became of the signal on its way out, as in subprocess
+            raise SystemExit(128 + _received[0]) from None
+        if isinstance(error, AuditkitError):
+            kind = next((word for each, word in _KINDS.items() if isinstance(error, each)), "input")
+            return failure(kind, error.message, error.hint or "")
         place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        return _timed(replace(failure, reason=in_one_line(f"{type(error).__name__}: {error} ({where})")), clock)
+        return failure("error", f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})")
     end_servers()  # which counts what the workers took
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     missing = run.no_target
     return Answer(
-        job=job,
+        job=order.job,
         run=run.to_json(),
         no_target=missing.message if missing is not None else "",
         no_target_hint=missing.hint if missing is not None else "",
-        node=failure.node,
-        began=began,
-        seconds=round(time.monotonic() - clock.began, 3),
+        node=node,
+        seconds=round(time.monotonic() - began, 3),
         cpu_seconds=round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3),
         memory_mb=max(usage.ru_maxrss for usage in usages) // 1000,
     )
 
 
-def _kind(error: AuditkitError) -> str:
-    """What was missing: the code, a target in it, or something else that the plan names."""
-    if isinstance(error, NoCodeError):
-        return "checkout"
-    return "target" if isinstance(error, NothingMeasuredError | TargetNotLoadedError) else "input"
-
-
 def in_one_line(text: str) -> str:
-    """A reason as it fits into a table; its lines are parted by semicolons."""
+    """Return a reason as one cell of a table; semicolons part its lines."""
     lines = "; ".join(line.strip() for line in without_folder(text).splitlines() if line.strip())
     return textwrap.shorten(inert_line(lines.replace(":; ", ": ")), LONGEST_REASON, placeholder=" ...")
 
 
 def without_folder(text: str) -> str:
-    """A text with `python` for the interpreters of a cache: whose folder it is makes one reason many."""
+    """Return a text with `python` for the interpreters of a cache: their folders make one reason many."""
     return re.sub(r"/\S+/environments/[^/\s]+/bin/(?=python)", "", text)
 
 
-def _timed(failure: Failure, clock: _Clock) -> Failure:
-    return replace(failure, seconds=round(time.monotonic() - clock.began, 3))
-
-
-def ask(order: Order, folder: ResultsFolder) -> Run:
-    """The audit of a job. Raises AuditkitError where that cannot begin."""
+def _audited_run(order: Order, folder: ResultsFolder) -> Run:
+    """Return the audit of a job. Raises AuditkitError if that cannot begin."""
     if not order.cage or sandbox.inside():
         return _audited(order, *_prepared(order, folder))
-    # Cloning and installing need the network, and run nothing that the checkout brings; the audit has none.
-    job = order.job
-    cache, notes = Path(order.cache), folder.path / "environments"
+    # Cloning and installing need the network, and run nothing of the checkout; the audit has no network.
+    job, cache, notes = order.job, Path(order.cache), folder.path / "environments"
     for path in (cache, notes):
         path.mkdir(parents=True, exist_ok=True)
     local = job.repository if not is_url(job.repository) else urlsplit(job.repository).path
     here = [local] if not is_url(job.repository) or job.repository.startswith("file://") else []
-    read = [*here, *filter(None, [order.clones, job.environment.interpreter, job.settings.config or ""])]
-    named = [*order.interpreters.values(), *filter(None, [job.environment.interpreter])]
-    own = sandbox.interpreters(named, here)
+    named = [job.environment.interpreter] if job.environment.interpreter else []
+    read = [*here, *named, *filter(None, [job.config])]
     network = is_url(job.repository) or bool(job.environment.torch or job.environment.python)
     print(f"{job.key}: cloning and installing in a sandbox with network access", file=sys.stderr)
-    prepared = _inside(PREPARE, order, Mounts([*read, *own], [str(cache), str(notes)], network=network))
+    mounts = Mounts([*read, *sandbox.interpreters(named, here)], [str(cache), str(notes)], network=network)
+    prepared = _inside(_PREPARE, order, mounts)
     place, python = prepared["place"], prepared["python"]
     has_cuda = job.device is not DeviceChoice.CPU and bool(sandbox.cards())
     shown = [*sandbox.interpreters([*named, *filter(None, [python])], [place]), *read, place, str(cache)]
-    told = _inside(AUDIT, order, Mounts(shown, gpu=has_cuda), place, python or "")
-    return Run.from_json(told["run"])
+    return Run.from_json(_inside(_AUDIT, order, Mounts(shown, gpu=has_cuda), place, python or "")["run"])
 
 
 def _prepared(order: Order, folder: ResultsFolder) -> tuple[Path, str | None]:
-    """The folder of a job's code, cloned if it has to be, and its interpreter, None for the checkout's own."""
-    job = order.job
-    clones = Path(order.clones) if order.clones else None
-    place = folder_of(job.repository, job.revision, clones, Path(order.cache))
-    python = order.interpreters.get(job.environment.torch) if not job.environment.interpreter else None
-    if python is None:
-        code = Code(place, job.revision)
-        python = interpreter_for(job.environment, job.device, code, Path(order.cache), folder.path / "environments")
-    return place, python
+    """Return the folder of a job's code, cloned if necessary, and its interpreter, None for the checkout's own."""
+    job, cache = order.job, Path(order.cache)
+    place = folder_of(job.repository, job.revision, cache)
+    notes = folder.path / "environments"
+    return place, interpreter_for(job.environment, job.device, place, job.revision, cache, notes)
 
 
 def _audited(order: Order, place: Path, python: str | None) -> Run:
-    job, settings = order.job, order.job.settings
-    if job.device is not DeviceChoice.CUDA:  # a card that the engine has not given out is not there, on any engine
+    job = order.job
+    if job.device is not DeviceChoice.CUDA:  # no engine has given a GPU to this job
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    spec = CheckoutSpec(f"{place}@{job.revision}" * bool(job.revision) or str(place), place, job.revision)
-    config = read_configuration(Path(settings.config) if settings.config else None, place)
-    config = replace(config, exclude=(*config.exclude, *settings.exclude))
-    options = RunOptions(
-        config,
-        device=job.device,
-        time_limit_s=settings.time_limit_s,
-        uses_cache=True,
-    )
-    request = AuditRequest(
-        checkout=spec.text,
-        arms=(replace(options, python=python or options.python),),
-        targets=tuple(Target(call) for call in settings.targets),
-        probes=job.probes,
-        style=settings.style,
-    )
-    return audit(request)
+    spec = CheckoutSpec(f"{place}@{job.revision}" if job.revision else str(place), place, job.revision)
+    config = read_configuration(Path(job.config) if job.config else None, place)
+    options = RunOptions(config, device=job.device, uses_cache=True)
+    arms = (replace(options, python=python or options.python),)
+    return audit(AuditRequest(checkout=spec.text, arms=arms, probes=job.probes))
 
 
 class _Bounded(io.BytesIO):
-    """What a sandbox prints, of which the host keeps no more than its limit."""
+    """What a sandbox prints, up to a limit."""
 
     def write(self, data: Any) -> int:
         if self.tell() + len(data) > _LARGEST_RESULT_BYTES:
@@ -284,24 +239,23 @@ class _Bounded(io.BytesIO):
 
 def _inside(step: str, order: Order, mounts: Mounts, *words: str) -> dict[str, Any]:
     """Run one step of a job in a sandbox. Raises what the step raised there."""
-    said = _Bounded()
-    code = sandbox.run([*command_of(order), step, *words], mounts, said)
+    output = _Bounded()
+    code = sandbox.run([*command_of(order), step, *words], mounts, output)
     try:
-        told = json.loads(said.getvalue())
-        error = told.get("error")
+        printed = json.loads(output.getvalue())
+        error = printed.get("error")
     except (ValueError, AttributeError):
         raise BadInputError(f"the job ended in its sandbox with exit code {code} and without a result") from None
     if error:
-        kinds = (EnvironmentFailedError, NoCodeError, NothingMeasuredError, TargetNotLoadedError)
-        kind = next((each for each in kinds if each.__name__ == error["kind"]), BadInputError)
+        kind = next((each for each in _KINDS if each.__name__ == error["kind"]), BadInputError)
         raise kind(str(error["message"]), error["hint"] and str(error["hint"]))
-    return dict(told)
+    return dict(printed)
 
 
 def _step(order: Order, folder: ResultsFolder, words: Sequence[str]) -> dict[str, Any]:
-    """What a step of a job prints in its sandbox."""
+    """Return what a step of a job prints in its sandbox."""
     try:
-        if words[0] == PREPARE:
+        if words[0] == _PREPARE:
             place, python = _prepared(order, folder)
             return {"place": str(place), "python": python}
         return {"run": _audited(order, Path(words[1]), words[2] or None).to_json()}

@@ -1,29 +1,25 @@
-"""One job of a sweep: what is asked of which code, where, what it needs, its key, and the command that does it."""
+"""One job of a sweep: which code is checked, where, what it needs, its key, and the command that runs it."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import ClassVar
+
+import msgspec
 
 from auditkit.errors import BadInputError
-from auditkit.model.codec import Record, encode
 from auditkit.model.enums import DeviceChoice
 
 _MODULE = "auditkit.sweep.execution"
 KEY_DIGITS = 12
-_NOT_IN_KEY = ("key", "name", "revision_name", "resources")
-_SHORT_REVISION = 10
+_HINT = "auditkit sweep plan FILE.yaml > plan.jsonl writes a plan"
 
 
-@dataclass(frozen=True)
-class Resources(Record):
-    """What one job needs while it runs: memory in MB, graphics cards, processor cores, and seconds at most."""
+class Resources(msgspec.Struct, frozen=True):
+    """What one job needs while it runs: memory in MB, GPUs, processor cores, and seconds at most."""
 
     memory_mb: int
     gpus: int = 0
@@ -31,19 +27,18 @@ class Resources(Record):
     time_s: float = 3600.0
 
 
-@dataclass(frozen=True)
-class EnvironmentSpec(Record, keys="interpreter? python? torch? requirements? index?"):
-    """The Python that runs the code: an `interpreter` that is there, or one to be made.
+class EnvironmentSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The Python that runs the code: an existing `interpreter`, or an environment that auditkit makes.
 
-    `python` and `torch` are versions, such as `3.12` and `2.9`. `requirements` are what is installed beside torch; what
-    names a file of the checkout is read there, and None means nothing. `index` is where
-    torch's wheels come from: a URL, `default` for the usual one, "" for uv's own choice by the device.
+    `python` and `torch` are versions, such as `3.12` and `2.9`. `requirements` are installed beside torch: packages, or
+    files of the checkout (`*.txt`). `index` is where torch's wheels come from: a URL, `default` for the usual index, ""
+    for uv's own choice by the device.
     """
 
     interpreter: str = ""
     python: str = ""
     torch: str = ""
-    requirements: tuple[str, ...] | None = None
+    requirements: tuple[str, ...] = ()
     index: str = ""
 
     @property
@@ -53,115 +48,86 @@ class EnvironmentSpec(Record, keys="interpreter? python? torch? requirements? in
         return self.interpreter or ", ".join(named) or "Python of the checkout"
 
 
-@dataclass(frozen=True)
-class Settings(Record, keys="time_limit_s? exclude? config? targets? style?"):
-    """How a job asks: seconds for each probe, paths that are passed over, an auditkit.yaml, named targets."""
+class Job(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One checkout at one revision, checked in one environment on one device.
 
-    time_limit_s: float = 120.0
-    exclude: tuple[str, ...] = ()
-    config: str = ""
-    targets: tuple[str, ...] = ()
-    style: bool = False
-
-
-@dataclass(frozen=True)
-class Job(
-    Record,
-    keys="key name repository revision revision_name probes environment device resources settings?",
-):
-    """One checkout at one revision, asked in one environment on one device.
-
-    `repository` is an absolute folder, or a URL that is cloned where the job runs; `revision` a full commit, "" for a
-    folder outside git, which is asked as it lies. `name` is its row in the merged matrix. `probes` are ids, none for
-    all that an audit asks.
+    `repository` is an absolute folder, or a URL that is cloned where the job runs; `revision` is a full commit, "" for
+    a folder outside git, which is checked as it is. `name` is its row in the merged matrix. `probes` are ids; empty for
+    all that an audit runs. `config` is an auditkit.yaml.
     """
-
-    schema_version: ClassVar[int] = 1
 
     key: str
     name: str
     repository: str
     revision: str
-    revision_name: str
     probes: tuple[str, ...]
     environment: EnvironmentSpec
     device: DeviceChoice
     resources: Resources
-    settings: Settings = field(default_factory=Settings)
+    config: str = ""
 
     def __post_init__(self) -> None:
         if not self.key:
-            object.__setattr__(self, "key", key_of(self))
+            msgspec.structs.force_setattr(self, "key", key_of(self))
 
 
 def key_of(job: Job) -> str:
-    """`nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the answer hangs on; the name of a file."""
-    asked = {one.name: encode(getattr(job, one.name)) for one in fields(job) if one.name not in _NOT_IN_KEY}
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode("ascii")).hexdigest()[:KEY_DIGITS]
-    environment = job.environment
-    torch = f"torch{environment.torch}" if environment.torch else _short(environment.interpreter)
-    name = job.name.partition("@")[0]
-    parts = (name, job.revision[:_SHORT_REVISION], torch, job.device.value, digest)
+    """Return `nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the answer depends on."""
+    environment, device = job.environment, job.device
+    content = msgspec.json.encode([job.repository, job.revision, job.probes, environment, device, job.config])
+    digest = hashlib.sha256(content).hexdigest()[:KEY_DIGITS]
+    path = Path(environment.interpreter)
+    interpreter = path.parent.parent.name if path.parent.name == "bin" else path.name
+    torch = f"torch{environment.torch}" if environment.torch else interpreter
+    parts = (job.name.partition("@")[0], job.revision[:10], torch, device.value, digest)
     return "-".join(re.sub(r"[^\w.]+", "_", part)[:40] for part in parts if part)
 
 
-def _short(interpreter: str) -> str:
-    """`t29` of `/envs/t29/bin/python`."""
-    path = Path(interpreter)
-    return path.parent.parent.name if path.parent.name == "bin" else path.name
-
-
 def write_plan(jobs: Iterable[Job]) -> Iterator[str]:
-    """A line of JSON for each job, without a line end."""
+    """Yield a line of JSON for each job, without a line end."""
     for job in jobs:
-        yield json.dumps(job.to_json(), separators=(",", ":"))
+        yield msgspec.json.encode(job).decode("utf-8")
 
 
 def read_plan(path: Path) -> list[Job]:
-    """The jobs of a plan. Raises BadInputError with file and line for what is no job, and for a key twice."""
+    """Return the jobs of a plan. Raises BadInputError with file and line for a line that is no job or a second one."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise BadInputError(f"{path}: {why}", "auditkit sweep plan FILE.yaml > plan.jsonl writes a plan") from None
+        raise BadInputError(f"{path}: {why}", _HINT) from None
     jobs: dict[str, Job] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
-            job = Job.from_json(json.loads(line))
-        except ValueError as error:
-            hint = "a plan is what auditkit sweep plan FILE.yaml prints, one job a line"
-            raise BadInputError(f"{path}:{number}:1: no job: {error}", hint) from None
+            job = msgspec.json.decode(line, type=Job)
+        except msgspec.DecodeError as error:
+            raise BadInputError(f"{path}:{number}:1: no job: {error}", _HINT) from None
         if job.key != key_of(job):
-            said = f"{path}:{number}:1: the key {job.key} is not that of this job, {key_of(job)}"
-            raise BadInputError(said, "plan again: a key says what was asked")
+            message = f"{path}:{number}:1: the key {job.key} is not that of this job, {key_of(job)}"
+            raise BadInputError(message, "plan again: the key names what the job checks")
         if job.key in jobs:
             raise BadInputError(f"{path}:{number}:1: the job {job.key} is planned twice", "remove one of the lines")
         jobs[job.key] = job
     if not jobs:
-        raise BadInputError(f"{path} has no job", "auditkit sweep plan FILE.yaml > plan.jsonl writes a plan")
+        raise BadInputError(f"{path} has no job", _HINT)
     return list(jobs.values())
 
 
-@dataclass(frozen=True)
-class Order(Record):
-    """All that the process of a job receives: the job, the sweep's folder, and this machine's clones and environments.
+class Order(msgspec.Struct, frozen=True):
+    """All that the process of a job receives: the job, the sweep's folder, and this machine's cache.
 
-    The job may begin `attempts` times. `interpreters` maps versions of torch to interpreters that replace environments.
-    `cage` runs everything of the job in a sandbox.
+    The job may begin `attempts` times. `cage` runs everything of the job in a sandbox.
     """
 
     folder: str
     attempts: int
     cache: str
     job: Job
-    clones: str = ""
-    interpreters: Mapping[str, str] = field(default_factory=dict)
     cage: bool = False
 
 
 def command_of(order: Order) -> tuple[str, ...]:
     """Return the command that runs a job on any node that has this interpreter and the sweep's folder."""
-    text = json.dumps(order.to_json(), separators=(",", ":"))
-    return (sys.executable, "-P", "-m", _MODULE, text)
+    return (sys.executable, "-P", "-m", _MODULE, msgspec.json.encode(order).decode("utf-8"))

@@ -1,31 +1,31 @@
-"""What the jobs of a sweep said, as one matrix: a row for each question of each checkout, a column for each place."""
+"""Merge the answers of a sweep: a row for each question of each checkout, a column for each environment and device."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit import __version__
-from auditkit.audit.matrix import label_arms, over_arms
+from auditkit.audit.matrix import label_arms, notes_of, over_arms
 from auditkit.errors import ExitCode
 from auditkit.model.enums import DeviceChoice, Outcome, Severity
 from auditkit.model.runs.run import Arm, Environment, NoTarget, ProbeResult, Run, TargetReading, fingerprint
 from auditkit.model.text import counted
 from auditkit.sweep.execution import without_folder
-from auditkit.sweep.folder import Answer, Failure, ResultsFolder
+from auditkit.sweep.folder import ResultsFolder
 from auditkit.sweep.jobs import Job
 
 NO_ANSWER = "sweep_job"
-"""What stands for a probe where a checkout has no answer at all."""
+"""The probe of a result that stands for a checkout without any answer."""
 _Place = tuple[str, str, str, DeviceChoice]
-_Question = tuple[str, str]
+_WHAT = {"checkout": "no checkout: ", "environment": "no environment: ", "lost": "no result: "}
 
 
 @dataclass(frozen=True)
-class Told:
-    """What one job came to: the run that it gave, or why there is none (`failure`)."""
+class Reply:
+    """What one job returned: its run, or why there is none (`failure`)."""
 
     job: Job
     run: Run | None
@@ -41,20 +41,20 @@ class Told:
 
 @dataclass(frozen=True)
 class Subject:
-    """One checkout at one revision: its row of the table, its repository, and what each column said of it.
+    """One checkout at one revision: its row of the table, and the reply of each column.
 
     `run` is the matrix of it alone, with the names that an audit of it has.
     """
 
     name: str
     job: Job
-    told: Mapping[str, Told]
+    replies: Mapping[str, Reply]
     run: Run
 
 
 @dataclass(frozen=True)
 class Merged:
-    """One matrix run over all subjects, whose names begin with their subject's where there are several."""
+    """One matrix run over all subjects; with several, every name begins with its subject's."""
 
     columns: tuple[str, ...]
     subjects: tuple[Subject, ...]
@@ -62,17 +62,20 @@ class Merged:
 
 
 def merge(folder: ResultsFolder, jobs: Sequence[Job]) -> Merged:
-    """The matrix of all jobs, in the order of their plan; the same bytes from the same answers, without any times.
+    """Return the matrix of all jobs, in the order of their plan; the same answers give the same bytes.
 
-    Raises BadInputError where a result cannot be read.
+    Raises BadInputError if a result cannot be read.
     """
-    told = [_told(folder, job) for job in jobs]
+    replies = [_reply(folder, job) for job in jobs]
     places = list(dict.fromkeys(_place(job) for job in jobs))
-    columns = dict(zip(places, _labels(places, told), strict=True))
-    by_name: dict[str, list[Told]] = {}
-    for one in told:
-        by_name.setdefault(one.job.name, []).append(one)
-    subjects = tuple(_subject(name, of_name, columns) for name, of_name in by_name.items())
+    columns = dict(zip(places, _labels(places, replies), strict=True))
+    by_name: dict[str, dict[str, Reply]] = {}
+    for one in replies:
+        by_name.setdefault(one.job.name, {}).setdefault(columns[_place(one.job)], one)
+    subjects = tuple(
+        Subject(name, next(iter(of_name.values())).job, of_name, _matrix(name, of_name))
+        for name, of_name in by_name.items()
+    )
     identity = hashlib.sha256("\n".join(job.key for job in jobs).encode()).hexdigest()[:12]
     return Merged(tuple(columns.values()), subjects, _whole(f"sweep-{identity}", subjects, tuple(columns.values())))
 
@@ -81,171 +84,109 @@ def _place(job: Job) -> _Place:
     return job.environment.interpreter, job.environment.python, job.environment.torch, job.device
 
 
-def _told(folder: ResultsFolder, job: Job) -> Told:
+def _reply(folder: ResultsFolder, job: Job) -> Reply:
+    """Return a job's reply, without what no second run has: ids, times, and where things lay."""
     answer = folder.read_answer(job.key)
-    if answer is not None:
-        return Told(job, _without_times(_run_of(answer), job))
-    failure = folder.read_failure(job.key)
-    return Told(job, None, _sentence(failure) if failure is not None else "not asked: it is planned, and no job ran it")
-
-
-def _sentence(failure: Failure) -> str:
-    what = {"checkout": "no checkout", "environment": "no environment", "lost": "no result"}.get(failure.kind)
-    reason = without_folder(failure.reason)
-    return f"{what}: {reason}" if what else reason
-
-
-def _run_of(answer: Answer) -> Run:
+    if answer is None:
+        failure = folder.read_failure(job.key)
+        if failure is None:
+            return Reply(job, None, "not run: it is planned, and no job ran it")
+        return Reply(job, None, f"{_WHAT.get(failure.kind, '')}{without_folder(failure.reason)}")
     run = Run.from_json(answer.run)
-    missing = NoTarget(answer.no_target, answer.no_target_hint) if answer.no_target else None
-    return replace(run, no_target=missing)
-
-
-def _without_times(run: Run, job: Job) -> Run:
-    """A run without what no second one would have: its id, its times, where things lay, and what was remembered."""
     results = tuple(
         replace(one, duration_s=0.0, remembered=False, message=without_folder(one.message)) for one in run.results
     )
-    environment, notes = replace(run.environment, checkout=job.repository), tuple(map(without_folder, run.notes))
-    return replace(run, id="", environment=environment, results=results, notes=notes)
+    return Reply(job, replace(
+        run,
+        id="",
+        environment=replace(run.environment, checkout=job.repository),
+        results=results,
+        notes=tuple(map(without_folder, run.notes)),
+        no_target=NoTarget(answer.no_target, answer.no_target_hint) if answer.no_target else None,
+    ))  # fmt: skip
 
 
-def _labels(places: Sequence[_Place], told: Sequence[Told]) -> tuple[str, ...]:
-    """The name of each column: by the environment of the first job that ran there, else by what was planned."""
+def _labels(places: Sequence[_Place], replies: Sequence[Reply]) -> tuple[str, ...]:
+    """Return the name of each column: of the environment of the first job that ran there, else as planned."""
     found: dict[_Place, Environment] = {}
-    for one in told:
+    for one in replies:
         if one.run is not None and one.run.environment.torch:
             found.setdefault(_place(one.job), one.run.environment)
     environments = []
     for place in places:
         interpreter, python, torch, device = place
         planned = Environment("", "", False, python, torch, device.value, "", interpreter or "the checkout's Python")
-        is_own = not (interpreter or python or torch)
-        environments.append(planned if is_own else found.get(place, planned))
+        environments.append(planned if not (interpreter or python or torch) else found.get(place, planned))
     return label_arms(environments, [device for *_, device in places])
 
 
-def _subject(name: str, told: Sequence[Told], columns: Mapping[_Place, str]) -> Subject:
-    of_column: dict[str, Told] = {}
-    for one in told:
-        of_column.setdefault(columns[_place(one.job)], one)
-    return Subject(name, told[0].job, of_column, _matrix(name, of_column))
-
-
-def _matrix(name: str, of_column: Mapping[str, Told]) -> Run:
-    """The matrix of one subject; every question that one column answered is asked of all."""
-    asked: dict[_Question, ProbeResult] = {}
-    for one in of_column.values():
-        for result in one.run.results if one.run is not None else ():
-            asked.setdefault((result.probe, result.fingerprint), result)
-    if not asked:
+def _matrix(name: str, replies: Mapping[str, Reply]) -> Run:
+    """Return the matrix of one subject; every question that one column answered is a row of all."""
+    examples: dict[tuple[str, str], ProbeResult] = {}
+    for reply in replies.values():
+        for result in reply.run.results if reply.run is not None else ():
+            examples.setdefault((result.probe, result.fingerprint), result)
+    if not examples:
         nothing = ProbeResult(NO_ANSWER, 1, name, Outcome.ERROR, "", fingerprint(NO_ANSWER, name))
-        asked = {(NO_ANSWER, nothing.fingerprint): nothing}
-    arms = tuple(Arm(label, _completed(one, asked)) for label, one in of_column.items())
-    read = [result for result in asked.values() if result.is_of_source]
+        examples = {(NO_ANSWER, nothing.fingerprint): nothing}
+    arms = tuple(Arm(label, _completed(reply, examples)) for label, reply in replies.items())
     columns = zip(*([one for one in arm.run.results if not one.is_of_source] for arm in arms), strict=True)
-    results = [*(over_arms(results, arms) for results in columns), *read]
+    results = [over_arms(results, arms) for results in columns]
     readings: dict[str, TargetReading] = {}
-    for arm in arms:
-        for reading in arm.run.targets:
-            if not readings.get(reading.target.call, reading).answer:
-                readings[reading.target.call] = reading
-            readings.setdefault(reading.target.call, reading)
+    for reading in (reading for arm in arms for reading in arm.run.targets):
+        if not readings.get(reading.target.call, reading).answer:
+            readings[reading.target.call] = reading
+        readings.setdefault(reading.target.call, reading)
     return Run(
         id="",
         environment=arms[0].run.environment,
-        results=tuple(results),
+        results=(*results, *(result for result in examples.values() if result.is_of_source)),
         targets=tuple(readings.values()),
-        notes=tuple(_notes(arms)),
+        notes=notes_of(arms),
         matrix=arms,
     )
 
 
-def _completed(told: Told, asked: Mapping[_Question, ProbeResult]) -> Run:
-    """The run of a job with every question in one order: what it did not answer is an error with its reason."""
-    run = told.run if told.run is not None else Run("", _environment(told.job), ())
-    own = {(one.probe, one.fingerprint): one for one in run.results}
-    results = []
-    for question, example in asked.items():
-        if question in own:
-            results.append(own[question])
-        elif not example.is_of_source:
-            results.append(_silent(example, told))
-    return replace(run, results=tuple(results), no_target=None)
-
-
-def _silent(example: ProbeResult, told: Told) -> ProbeResult:
-    """That nothing is known here of what another column was asked."""
-    return ProbeResult(
-        probe=example.probe,
-        probe_version=example.probe_version,
-        target=example.target,
-        outcome=Outcome.ERROR,
-        message=told.why_silent,
-        fingerprint=example.fingerprint,
-        location=example.location,
-        device=told.job.device.value,
-    )
-
-
-def _environment(job: Job) -> Environment:
-    spec = job.environment
-    return Environment(
-        checkout=job.repository,
-        revision=job.revision,
-        dirty=False,
-        python=spec.python,
-        torch=spec.torch,
-        device=job.device.value,
-        device_name="",
-        interpreter=spec.interpreter,
+def _completed(reply: Reply, examples: Mapping[tuple[str, str], ProbeResult]) -> Run:
+    """Return the run of a job with every question in one order: without an answer it is an error with its reason."""
+    job, spec = reply.job, reply.job.environment
+    run = reply.run or Run("", Environment(
+        job.repository, job.revision, False, spec.python, spec.torch, job.device.value, "", spec.interpreter,
         auditkit=__version__,
-    )
-
-
-def _notes(arms: Sequence[Arm]) -> Iterator[str]:
-    """Every note once; one that not all arms have names its arm."""
-    said: dict[str, None] = {}
-    for arm in arms:
-        for note in arm.run.notes:
-            shared = all(note in other.run.notes for other in arms)
-            said[note if shared else f"{arm.label}: {note}"] = None
-    yield from said
+    ), ())  # fmt: skip
+    own = {(one.probe, one.fingerprint): one for one in run.results}
+    results = tuple(
+        own[question] if question in own else ProbeResult(
+            one.probe, one.probe_version, one.target, Outcome.ERROR, reply.why_silent, one.fingerprint,
+            location=one.location, device=job.device.value,
+        )
+        for question, one in examples.items()
+        if question in own or not one.is_of_source
+    )  # fmt: skip
+    return replace(run, results=results, no_target=None)
 
 
 def _whole(identity: str, subjects: Sequence[Subject], columns: Sequence[str]) -> Run:
-    """All subjects in one run: of several, each name begins with its subject's."""
+    """Return all subjects in one run: of several, each name begins with its subject's."""
     if len(subjects) == 1:
         return replace(subjects[0].run, id=identity)
     runs = [_under(subject.name, subject.run) for subject in subjects]
     arms = []
     for label in columns:
-        of_label = [arm.run for run in runs for arm in run.matrix if arm.label == label]
-        first = of_label[0]
-        place = replace(first.environment, checkout=f"{counted(len(subjects), 'checkout')}", revision="", dirty=False)
-        arms.append(
-            Arm(
-                label,
-                Run(
-                    id=identity,
-                    environment=place,
-                    results=tuple(result for run in of_label for result in run.results),
-                    targets=tuple(reading for run in of_label for reading in run.targets),
-                ),
-            )
-        )
-    return Run(
-        id=identity,
-        environment=arms[0].run.environment,
-        results=tuple(result for run in runs for result in run.results),
-        targets=tuple(reading for run in runs for reading in run.targets),
-        notes=tuple(f"{subject.name}: {note}" for subject in subjects for note in subject.run.notes),
-        matrix=tuple(arms),
-    )
+        parts = [arm.run for run in runs for arm in run.matrix if arm.label == label]
+        place = replace(parts[0].environment, checkout=counted(len(subjects), "checkout"), revision="", dirty=False)
+        arms.append(Arm(label, _joined(identity, place, parts)))
+    notes = tuple(f"{subject.name}: {note}" for subject in subjects for note in subject.run.notes)
+    return replace(_joined(identity, arms[0].run.environment, runs), notes=notes, matrix=tuple(arms))
+
+
+def _joined(identity: str, environment: Environment, runs: Sequence[Run]) -> Run:
+    results = tuple(result for run in runs for result in run.results)
+    return Run(identity, environment, results, tuple(reading for run in runs for reading in run.targets))
 
 
 def _under(name: str, run: Run) -> Run:
-    """A run whose targets, files and fingerprints begin with the name of their checkout."""
+    """Return a run whose targets, files and fingerprints begin with the name of their checkout."""
     return replace(
         run,
         results=tuple(_result_under(name, one) for one in run.results),
@@ -259,28 +200,25 @@ def _under(name: str, run: Run) -> Run:
 def _result_under(name: str, one: ProbeResult) -> ProbeResult:
     target = one.target if one.probe == NO_ANSWER else f"{name}/{one.target}"
     head, mark, tail = one.fingerprint.partition(one.target)
-    place, statement, excerpt = one.location, one.statement, one.excerpt
-    return replace(
-        one,
-        target=target,
-        fingerprint=f"{head}{target}{tail}" if mark else one.fingerprint,
-        location=replace(place, file=f"{name}/{place.file}") if place is not None else None,
-        statement=replace(statement, file=f"{name}/{statement.file}") if statement is not None else None,
-        excerpt=replace(excerpt, file=f"{name}/{excerpt.file}") if excerpt is not None else None,
-    )
+    places = {
+        key: replace(place, file=f"{name}/{place.file}")
+        for key in ("location", "statement", "excerpt")
+        if (place := getattr(one, key)) is not None
+    }
+    return replace(one, target=target, fingerprint=f"{head}{target}{tail}" if mark else one.fingerprint, **places)
 
 
 def exit_code(merged: Merged, fail_on: Severity) -> ExitCode:
-    """Findings at or above `fail_on` come first, then anything without an answer, in any column."""
+    """Return FINDINGS for findings at or above `fail_on`, else NOTHING_MEASURED for anything without an answer."""
     results = [one for arm in merged.run.matrix for one in arm.run.results]
     if any(one.severity and one.severity.at_least(fail_on) for one in (*results, *merged.run.results)):
         return ExitCode.FINDINGS
-    silent = any(told.run is None or told.run.no_target for one in merged.subjects for told in one.told.values())
+    silent = any(one.run is None or one.run.no_target for each in merged.subjects for one in each.replies.values())
     has_error = any(one.outcome is Outcome.ERROR for one in results)
     return ExitCode.NOTHING_MEASURED if silent or has_error else ExitCode.OK
 
 
 def read_sweep(path: Path) -> tuple[ResultsFolder, list[Job]]:
-    """A results folder and what was planned in it last. Raises BadInputError where it is none."""
+    """Return a results folder and its last plan. Raises BadInputError if it is none."""
     folder = ResultsFolder(path.absolute())
     return folder, folder.plan()

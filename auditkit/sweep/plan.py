@@ -1,108 +1,199 @@
-"""From what a plan says to its jobs: every revision of every checkout, in every environment, on every device."""
+"""From a plan to its jobs: every revision of every checkout, in every environment, on every device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from auditkit.config.yaml_reader import YamlFile
 from auditkit.errors import BadInputError
 from auditkit.model.enums import DeviceChoice
-from auditkit.model.runs.probe import ProbeInfo
 from auditkit.probing.engine.catalog import load_catalog, select
-from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources, Settings
-from auditkit.sweep.plan_file import Checkout, PlanFile
-from auditkit.sweep.repositories import resolve
+from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources
+from auditkit.sweep.repositories import is_url, resolve, short_name
 
-# One that runs no probe yet: torch, and what the target imports.
 _IDLE_WORKER_MB = 700
+"""A worker that runs no probe yet: torch, and what the target imports."""
 _HOST_MB = 200
 _GITHUB_MOST = 256
 _SHORT = 12
+_VERSION = re.compile(r"\d+(\.\d+){0,3}([a-z]+\d+)?(\+\w+)?")
+_NAME = re.compile(r"[\w.+-][\w.+ -]*")
 
 
-def jobs_of(plan: PlanFile, clones: Path | None = None) -> Iterator[Job]:
-    """The jobs of a plan in their order: checkouts, revisions, environments, devices.
+@dataclass(frozen=True)
+class Checkout:
+    """A repository, a `path` or a `url`, and the revisions to check, none for the newest commit.
 
-    Every revision becomes the full commit that it names now; `clones` are folders that stand for URLs. Raises
-    BadInputError for a revision or a probe that is not there, with the place in the plan that names it.
+    `place` is where the plan's file names it.
+    """
+
+    path: str = ""
+    url: str = ""
+    name: str = ""
+    revisions: tuple[str, ...] = ()
+    requirements: tuple[str, ...] | None = None
+    config: str = ""
+    place: str = field(default="", metadata={"internal": True})
+
+    @property
+    def repository(self) -> str:
+        return self.url or self.path
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Checkouts, each crossed with every torch and Python, every interpreter and every device.
+
+    `memory_mb` of None is what the probes declare. `time_limit` is seconds for a job.
+    """
+
+    checkouts: tuple[Checkout, ...] = ()
+    torch: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    interpreters: tuple[str, ...] = ()
+    devices: tuple[DeviceChoice, ...] = (DeviceChoice.AUTO,)
+    probes: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    torch_index: str = ""
+    time_limit: float = 3600.0
+    memory_mb: int | None = None
+
+
+def read_plan_file(path: Path) -> Plan:
+    """Read a plan's YAML. Raises BadInputError as `file:line:column: message` with the line and a hint."""
+    hint = "a plan of few checkouts is words: auditkit sweep plan CHECKOUT@REVISION --torch 2.13"
+    file = YamlFile(path, hint, as_text=True)
+    folder = Path(os.path.abspath(path)).parent
+    listed = file.value.get("checkouts") if isinstance(file.value, dict) else None
+    if isinstance(listed, list):  # a text is a checkout, too
+        named = {number: checkout_of(text, folder) for number, text in enumerate(listed) if isinstance(text, str)}
+        file.value["checkouts"] = [
+            {"path": named[number].path, "url": named[number].url, "revisions": list(named[number].revisions)}
+            if number in named else each
+            for number, each in enumerate(listed)
+        ]  # fmt: skip
+    plan = file.convert(Plan, "plan")
+    if not plan.checkouts:
+        raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")
+    for key in ("torch", "pythons"):
+        for number, version in enumerate(getattr(plan, key)):
+            if not _VERSION.fullmatch(version):
+                raise file.error(f"$.{key}[{number}]", f"{version!r} is no version", "such as 2.9 or 3.12")
+    checkouts = [_placed(file, number, each, folder) for number, each in enumerate(plan.checkouts)]
+    interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
+    return replace(plan, checkouts=named_apart(checkouts), interpreters=interpreters)
+
+
+def _placed(file: YamlFile, number: int, one: Checkout, folder: Path) -> Checkout:
+    place = f"$.checkouts[{number}]"
+    if bool(one.path) == bool(one.url):
+        raise file.error(place, "a checkout has a path or a url, and not both", "path: ../trainer")
+    if one.url and not is_url(one.url):
+        raise file.error(place, f"{one.url} is no URL of a repository", "a folder is a path:")
+    if one.name and not _NAME.fullmatch(one.name):
+        raise file.error(place, f"{one.name!r} is no name of a checkout", "letters, digits, and . _ + -")
+    whole = checkout_of(one.repository, folder)
+    return replace(
+        whole,
+        name=one.name or whole.name,
+        revisions=one.revisions or whole.revisions,
+        requirements=one.requirements,
+        config=_absolute(one.config, folder) if one.config else "",
+        place=file.where(place),
+    )
+
+
+def checkout_of(text: str, folder: Path = Path()) -> Checkout:
+    """Return the checkout of a URL or a folder, either with `@REVISION`. Relative paths begin in `folder`."""
+    at = text.rfind("@")
+    head, revision = (text[:at], text[at + 1 :]) if at > 0 else (text, "")
+    if is_url(text):
+        # The @ of an address (`git@host:`) begins no revision.
+        is_address = not is_url(head) or "/" not in (head.partition("://")[2] or head.partition(":")[2])
+        head, revision = (text, "") if is_address else (head, revision)
+        return Checkout("", head, short_name(head), (revision,) if revision else ())
+    whole = _absolute(text, folder)
+    if revision and not os.path.isdir(whole):
+        return Checkout(_absolute(head, folder), "", short_name(_absolute(head, folder)), (revision,))
+    return Checkout(whole, "", short_name(whole))
+
+
+def _absolute(path: str, folder: Path) -> str:
+    return os.path.abspath(folder / Path(path).expanduser())
+
+
+def named_apart(checkouts: Iterable[Checkout]) -> tuple[Checkout, ...]:
+    """Return the checkouts; the name of each is its row of the matrix. Raises BadInputError for a second one."""
+    first: dict[str, Checkout] = {}
+    for one in checkouts:
+        other = first.setdefault(one.name, one)
+        if other is not one and other.repository == one.repository and not one.place:
+            # The same folder at two revisions, on the command line.
+            first[one.name] = replace(other, revisions=tuple(dict.fromkeys((*other.revisions, *one.revisions))))
+        elif other is not one:
+            place = f"{one.place}: " if one.place else ""
+            message = f"a second checkout is called {one.name}: {one.repository} as well as {other.repository}"
+            raise BadInputError(place + message, "in a plan, give one of them a name: of its own")
+    return tuple(first.values())
+
+
+def jobs_of(plan: Plan) -> Iterator[Job]:
+    """Yield the jobs of a plan in their order: checkouts, revisions, environments, devices.
+
+    Every revision becomes the full commit that it names now. Raises BadInputError for a missing revision or probe,
+    with the place in the plan that names it.
     """
     catalog = load_catalog()
     probes = tuple(probe.id for probe in select(catalog, plan.probes)) if plan.probes else ()
-    memory_mb = plan.memory_mb if plan.memory_mb is not None else _memory_mb(plan, probes, catalog)
+    # The probe that needs most, a second worker, and the process that reads both.
+    most = max([_IDLE_WORKER_MB, *(one.memory_mb for one in select(catalog, probes, False))])
+    memory_mb = plan.memory_mb if plan.memory_mb is not None else most + _IDLE_WORKER_MB + _HOST_MB
     for checkout in plan.checkouts:
         environments = _environments(plan, checkout)
-        settings = Settings(
-            plan.probe_time_limit, (*plan.exclude, *checkout.exclude), checkout.config, checkout.targets, plan.style
-        )
         for revision in checkout.revisions or ("",):
-            commit = _commit(checkout, revision, clones)
+            commit = _commit(checkout, revision)
             suffix = f"@{revision[:_SHORT] if revision == commit else revision}" if len(checkout.revisions) > 1 else ""
-            blank = Job(
-                "-", f"{checkout.name}{suffix}", checkout.repository, commit, revision, probes,
-                EnvironmentSpec(), DeviceChoice.AUTO, Resources(memory_mb), settings,
-            )  # fmt: skip
             for environment, device in product(environments, dict.fromkeys(plan.devices)):
-                if not _is_left_out(plan, checkout, revision, environment, device):
-                    gpus = int(device is DeviceChoice.CUDA)
-                    resources = Resources(memory_mb, gpus, time_s=plan.time_limit)
-                    yield replace(blank, key="", environment=environment, device=device, resources=resources)
+                resources = Resources(memory_mb, int(device is DeviceChoice.CUDA), time_s=plan.time_limit)
+                yield Job(
+                    "", f"{checkout.name}{suffix}", checkout.repository, commit, probes, environment, device,
+                    resources, checkout.config,
+                )  # fmt: skip
 
 
-def _commit(checkout: Checkout, revision: str, clones: Path | None) -> str:
+def _commit(checkout: Checkout, revision: str) -> str:
     try:
-        return resolve(checkout.repository, revision, clones)
+        return resolve(checkout.repository, revision)
     except BadInputError as error:
         place = f"{checkout.place}: " if checkout.place else ""
         raise BadInputError(f"{place}{error.message}", error.hint) from None
 
 
-def _environments(plan: PlanFile, checkout: Checkout) -> Sequence[EnvironmentSpec]:
-    """Interpreters that are there, then those that are made; the checkout's own where neither is named."""
+def _environments(plan: Plan, checkout: Checkout) -> Sequence[EnvironmentSpec]:
+    """Return existing interpreters, then those that auditkit makes; the checkout's own if the plan names neither."""
     requirements = checkout.requirements if checkout.requirements is not None else plan.requirements
-    there = [EnvironmentSpec(interpreter=path) for path in dict.fromkeys(plan.interpreters)]
-    versions = product(plan.torch or ("",), plan.pythons or ("",))
+    existing = [EnvironmentSpec(interpreter=path) for path in dict.fromkeys(plan.interpreters)]
     made = [
         EnvironmentSpec(python=python, torch=torch, requirements=requirements, index=plan.torch_index)
-        for torch, python in versions
+        for torch, python in product(dict.fromkeys(plan.torch) or ("",), dict.fromkeys(plan.pythons) or ("",))
         if torch or python
     ]
-    return [*there, *made] or [EnvironmentSpec()]
-
-
-def _is_left_out(
-    plan: PlanFile, checkout: Checkout, revision: str, environment: EnvironmentSpec, device: DeviceChoice
-) -> bool:
-    said = {
-        "checkout": checkout.name,
-        "revision": revision,
-        "torch": environment.torch,
-        "python": environment.python,
-        "interpreter": environment.interpreter,
-        "device": device.value,
-    }
-    return any(all(said[key] == value for key, value in words) for words in plan.without)
-
-
-def _memory_mb(plan: PlanFile, probes: Sequence[str], catalog: dict[str, ProbeInfo]) -> int:
-    """What a job holds at most: the probe that needs most beside a second worker and the process that reads both."""
-    asked = select(catalog, probes, plan.style)
-    return max([_IDLE_WORKER_MB, *(one.memory_mb for one in asked)]) + _IDLE_WORKER_MB + _HOST_MB
+    return [*existing, *made] or [EnvironmentSpec()]
 
 
 def github_matrix(jobs: Sequence[Job]) -> dict[str, Any]:
-    """The jobs for `strategy: matrix:` of a GitHub workflow: `key` for `sweep run --only`, `name` for people.
+    """Return the jobs for `strategy: matrix:` of a GitHub workflow: `key` for `sweep run --only`, `name` for people.
 
-    Raises BadInputError where they are more than GitHub runs of one matrix.
+    Raises BadInputError for more jobs than GitHub runs of one matrix.
     """
     if len(jobs) > _GITHUB_MOST:
-        said = f"GitHub runs at most {_GITHUB_MOST} jobs of one matrix, and these are {len(jobs):,}"
-        raise BadInputError(said, "plan fewer, or run the plan on an engine: auditkit sweep run PLAN --engine slurm")
-    return {"include": [{"key": job.key, "name": describe(job)} for job in jobs]}
-
-
-def describe(job: Job) -> str:
-    """`nanoGPT, torch 2.9, cpu`."""
-    return f"{job.name}, {job.environment.label}, {job.device.value}"
+        message = f"GitHub runs at most {_GITHUB_MOST} jobs of one matrix, and these are {len(jobs):,}"
+        raise BadInputError(message, "plan fewer, or run the plan on an engine: auditkit sweep run PLAN --engine slurm")
+    names = {job.key: f"{job.name}, {job.environment.label}, {job.device.value}" for job in jobs}
+    return {"include": [{"key": key, "name": name} for key, name in names.items()]}

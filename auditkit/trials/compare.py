@@ -22,7 +22,6 @@ from auditkit.model.revisions.comparison import (
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Environment, ProbeResult, Run
 from auditkit.model.runs.target import Target
-from auditkit.model.units import TIME_UNITS
 from auditkit.probing.checkout import git
 from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, parse_checkout
 from auditkit.probing.engine.catalog import read_probe, select
@@ -33,7 +32,6 @@ from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.probing.source.history.anchors import AnchoredSource
 from auditkit.probing.source.history.changes import read_changes
-from auditkit.reports.comparison_text import comparison_lines
 from auditkit.trials.comparison import contrast, contrast_added, contrast_source, environment_differences
 from auditkit.trials.target_pairs import Side, TargetPair, names_of, pair_found, pair_named
 
@@ -45,7 +43,7 @@ ANSWERS = "_answers"
 class CompareRequest:
     """What to compare: two revisions of the directory `checkout`, about these targets (none: what is found).
 
-    `label` stands for the checkout in the result. `force` compares what was measured under other versions.
+    `label` stands for the checkout in the result.
     """
 
     checkout: str
@@ -55,7 +53,6 @@ class CompareRequest:
     targets: tuple[Target, ...] = ()
     probes: tuple[str, ...] = ()
     label: str | None = None
-    force: bool = False
 
 
 def compare(request: CompareRequest, progress: Progress | None = None) -> Comparison:
@@ -96,15 +93,14 @@ def _compared(
         _environment(_label(request, index), side, [run for pair in runs if (run := pair[index]) is not None])
         for index, side in enumerate(sides)
     )
-    differing = _differences(environments[0], environments[1], request.force, of_devices=False)
+    _check_environments(environments[0], environments[1], of_devices=False)
     return Comparison(
         checkout=request.label or request.checkout,
         base=environments[0],
         head=environments[1],
-        targets=tuple(_of_target(pair, *run, request.force) for pair, run in zip(pairs, runs, strict=True)),
+        targets=tuple(_of_target(pair, *run) for pair, run in zip(pairs, runs, strict=True)),
         source=_of_source(request, sides, pairs, [probe for probe in probes if probe.scope == "source"], progress),
         changes=read_changes(base, head, [pair.match.name for pair in pairs]),
-        differing=differing,
         notes=tuple(dict.fromkeys((*_notes(sides, runs), *notes))),
     )
 
@@ -134,15 +130,10 @@ def _measured(
     sides: Sequence[Side],
     progress: Progress,
 ) -> list[_PairRun]:
-    """Both revisions of one target, then of the next one: what drifts on the machine meets both.
-
-    At once where everything is counted; where a probe measures time one after the other, and the other one
-    first at every second target.
-    """
+    """Run the probes on both revisions of one target at once, then of the next one."""
     asked = [pair for pair in pairs if pair.match.state is not MatchState.REMOVED]
     progress.targets_known([target for pair in asked for target in (pair.base, pair.head) if target], len(probes))
     questions = [*probes, read_probe(bundled_dir("probes") / f"{ANSWERS}.py")]
-    at_once = 1 if any(TIME_UNITS.intersection(probe.units.values()) for probe in probes) else len(sides)
     cancelled = threading.Event()
     settings = [replace(side.setting, cancelled=cancelled) for side in sides]
 
@@ -151,19 +142,18 @@ def _measured(
         about = Questions([target], questions, environment_of(_label(request, index), sides[index].opened))
         return (number, index), measure(about, settings[index], progress)
 
-    found = dict(in_parallel(one, _turns(pairs), at_once, cancelled))
+    found = dict(in_parallel(one, _turns(pairs), len(sides), cancelled))
     return [(found.get((number, 0)), found.get((number, 1))) for number in range(len(pairs))]
 
 
 def _turns(pairs: Sequence[TargetPair]) -> Iterator[tuple[int, int, Target]]:
-    """(number of the pair, 0 for base or 1 for head, target), base and head taking turns to be first."""
+    """Yield the number of the pair, 0 for base or 1 for head, and the target."""
     for number, pair in enumerate(pairs):
         if pair.match.state is MatchState.REMOVED:
             continue
-        both = [(number, 0, pair.base), (number, 1, pair.head)]
-        for place, index, target in both if number % 2 == 0 else both[::-1]:
+        for index, target in enumerate((pair.base, pair.head)):
             if target is not None:
-                yield place, index, target
+                yield number, index, target
 
 
 def _label(request: CompareRequest, index: int) -> str:
@@ -180,18 +170,15 @@ def _environment(label: str, side: Side, runs: Sequence[Run]) -> Environment:
     return replace(first, device=device)
 
 
-def _differences(base: Environment, head: Environment, force: bool, of_devices: bool) -> tuple[str, ...]:
-    """What is not the same in both, where that was forced. Raises BadInputError where it was not."""
+def _check_environments(base: Environment, head: Environment, of_devices: bool) -> None:
+    """Raise BadInputError if the two were measured under other versions or devices."""
     differing = environment_differences(base, head, of_devices)
-    if differing and not force:
-        raise BadInputError(
-            f"the two are not comparable: {', '.join(differing)}",
-            "run both under one interpreter on one device, or --force to compare them all the same",
-        )
-    return differing
+    if differing:
+        hint = "run both under one interpreter on one device"
+        raise BadInputError(f"the two are not comparable: {', '.join(differing)}", hint)
 
 
-def _of_target(pair: TargetPair, base: Run | None, head: Run | None, force: bool) -> TargetComparison:
+def _of_target(pair: TargetPair, base: Run | None, head: Run | None) -> TargetComparison:
     """The contrasts of one target; those of a new one have a head alone, a removed one is only named."""
     before, after = ({one.probe: one for one in run.results} if run else {} for run in (base, head))
     asked = [probe for probe in after if probe != ANSWERS]
@@ -200,7 +187,7 @@ def _of_target(pair: TargetPair, base: Run | None, head: Run | None, force: bool
     answers = [side[ANSWERS].measurements if ANSWERS in side else () for side in (before, after)]
     return TargetComparison(
         pair.match,
-        tuple(contrast(before[probe], after[probe], force) for probe in asked),
+        tuple(contrast(before[probe], after[probe]) for probe in asked),
         compare_answers(answers[0], answers[1]),
     )
 
@@ -220,7 +207,7 @@ def _of_source(
         targets = [target for pair in pairs if (target := (pair.base, pair.head)[index]) is not None]
         questions = SourceQuestions(probes, SourceScope.TARGETS, targets, request.options)
         results.append(read_source(questions, side.opened, progress).results)
-    return contrast_source(results[0], results[1], names_of(pairs), request.force)
+    return contrast_source(results[0], results[1], names_of(pairs))
 
 
 def _notes(sides: Sequence[Side], runs: Sequence[_PairRun]) -> Iterator[str]:
@@ -234,16 +221,15 @@ def _notes(sides: Sequence[Side], runs: Sequence[_PairRun]) -> Iterator[str]:
         yield from (f"{name}: {note}" for note in ours if note not in others)
 
 
-def compare_runs(base: Run, head: Run, force: bool = False) -> Comparison:
+def compare_runs(base: Run, head: Run) -> Comparison:
     """Two saved runs set side by side, matched by qualified name alone: there is no source to look into.
 
-    Raises BadInputError where torch, Python or device are not the same and that was not forced, or where a
-    run has several arms.
+    Raises BadInputError if torch, Python or device differ, or if a run has several arms.
     """
     for name, run in (("base", base), ("head", head)):
         if run.matrix:
             raise BadInputError(f"the {name} has {len(run.matrix)} arms", "compare runs of one interpreter and device")
-    differing = _differences(base.environment, head.environment, force, of_devices=True)
+    _check_environments(base.environment, head.environment, of_devices=True)
     before, after = ({one.fingerprint: one for one in run.results if not one.is_of_source} for run in (base, head))
     read = [[one for one in run.results if one.is_of_source] for run in (base, head)]
     targets: dict[str, list[str]] = {}
@@ -253,16 +239,13 @@ def compare_runs(base: Run, head: Run, force: bool = False) -> Comparison:
         checkout=head.environment.checkout.partition("@")[0],
         base=base.environment,
         head=head.environment,
-        targets=tuple(_of_saved(prints, before, after, force) for prints in targets.values()),
-        source=contrast_source(read[0], read[1], {}, force),
-        differing=differing,
+        targets=tuple(_of_saved(prints, before, after) for prints in targets.values()),
+        source=contrast_source(read[0], read[1], {}),
         notes=tuple(dict.fromkeys((*base.notes, *head.notes))),
     )
 
 
-def _of_saved(
-    prints: Sequence[str], before: dict[str, ProbeResult], after: dict[str, ProbeResult], force: bool
-) -> TargetComparison:
+def _of_saved(prints: Sequence[str], before: dict[str, ProbeResult], after: dict[str, ProbeResult]) -> TargetComparison:
     """One target of two saved runs. A probe that only one of them asked cannot be compared."""
     ours, theirs = ([side[one] for one in prints if one in side] for side in (before, after))
     if not theirs:
@@ -270,13 +253,8 @@ def _of_saved(
     name = theirs[0].target
     if not ours:
         return TargetComparison(TargetMatch("", name, MatchState.ADDED), tuple(map(contrast_added, theirs)))
-    contrasts = [contrast(before[one], after[one], force) for one in prints if one in before and one in after]
+    contrasts = [contrast(before[one], after[one]) for one in prints if one in before and one in after]
     return TargetComparison(TargetMatch(name, name, MatchState.UNREAD), tuple(contrasts))
-
-
-def in_words(comparison: Comparison, verbose: bool = False) -> tuple[str, ...]:
-    """The comparison as lines for a terminal; `verbose` shows every probe with every figure."""
-    return tuple(comparison_lines(comparison, verbose))
 
 
 _UNANSWERED = (Change.NOT_COMPARABLE, Change.NOT_APPLICABLE)

@@ -25,16 +25,16 @@ def environment_differences(base: Environment, head: Environment, of_devices: bo
     return tuple(f"{name} {one} against {other}" for name, one, other in facts if one and other and one != other)
 
 
-def contrast(base: ProbeResult, head: ProbeResult, force: bool = False) -> Contrast:
-    """One probe about one target at both revisions.
+def contrast(base: ProbeResult, head: ProbeResult) -> Contrast:
+    """Return the change of one probe's result about one target.
 
-    `force` compares also what was measured by another version of the probe, on another device, by other
-    evidence or in other dtypes; an error or a missing device is never compared.
+    An error, a missing device, and a measurement by another version of the probe, on another device, by other evidence
+    or in other dtypes are not comparable.
     """
     before, after = Said.of(base), Said.of(head)
     if base.outcome is head.outcome is Outcome.NOT_APPLICABLE:
         return Contrast(head.probe, before, after, Change.NOT_APPLICABLE, reason=head.message)
-    reason = _why_no_answer(base, head) or ("" if force else _why_not_comparable(base, head))
+    reason = _why_no_answer(base, head) or _why_not_comparable(base, head)
     if reason:
         return Contrast(head.probe, before, after, Change.NOT_COMPARABLE, reason=reason)
     change = _change(base.outcome, head.outcome)
@@ -117,7 +117,7 @@ def _words(result: ProbeResult) -> str:
 
 
 def contrast_source(
-    base: Sequence[ProbeResult], head: Sequence[ProbeResult], renamed: Mapping[str, str], force: bool = False
+    base: Sequence[ProbeResult], head: Sequence[ProbeResult], renamed: Mapping[str, str]
 ) -> tuple[Contrast, ...]:
     """What reading the source says: findings matched by what they are about, `renamed` from base to head."""
     probes = dict.fromkeys(result.probe for result in (*base, *head))
@@ -125,20 +125,18 @@ def contrast_source(
         found
         for probe in probes
         for found in _of_source(
-            [one for one in base if one.probe == probe], [one for one in head if one.probe == probe], renamed, force
+            [one for one in base if one.probe == probe], [one for one in head if one.probe == probe], renamed
         )
     )
 
 
-def _of_source(
-    base: list[ProbeResult], head: list[ProbeResult], renamed: Mapping[str, str], force: bool
-) -> Iterator[Contrast]:
+def _of_source(base: list[ProbeResult], head: list[ProbeResult], renamed: Mapping[str, str]) -> Iterator[Contrast]:
     before = {renamed.get(one.target, one.target): one for one in base if one.outcome is Outcome.REPRODUCED}
     after = {one.target: one for one in head if one.outcome is Outcome.REPRODUCED}
     for subject in dict.fromkeys((*before, *after)):
         one, other = before.get(subject), after.get(subject)
         if one is not None and other is not None:
-            yield contrast(one, other, force)
+            yield contrast(one, other)
         elif one is not None:
             yield _only(one, None, Change.FIXED, _why_one_sided("head", head, base))
         elif other is not None:
@@ -146,7 +144,7 @@ def _of_source(
     if not before and not after:
         ours, theirs = _best(base), _best(head)
         if ours is not None and theirs is not None:
-            yield contrast(ours, theirs, force)
+            yield contrast(ours, theirs)
 
 
 def _only(one: ProbeResult | None, other: ProbeResult | None, change: Change, reason: str) -> Contrast:

@@ -12,37 +12,6 @@ from auditkit.model.runs.run import ProbeResult
 from auditkit.model.units import format_value
 
 MEMORY = "peak_memory_grows_with_params"
-NOUNS: Mapping[str, str] = {
-    "norm_overflows_on_finite_grads": "overflow",
-    "norm_underflows_to_zero": "underflow",
-    "norm_loses_accuracy": "accuracy",
-    "norm_depends_on_grouping": "grouping",
-    "norm_depends_on_sharding": "sharding",
-    "norm_depends_on_mesh": "meshes",
-    "nonfinite_grads_look_healthy": "hidden non-finite gradients",
-    "peak_memory_grows_with_params": "memory",
-    "memory_is_retained_after_call": "retained memory",
-    "answer_is_cached_between_calls": "answers of earlier calls",
-    "syncs_grow_with_tensors": "syncs",
-    "async_collect_synchronizes": "syncs while collecting",
-    "launches_grow_with_tensors": "launches",
-    "graph_breaks_under_compile": "graph breaks",
-    "breaks_cuda_graph_capture": "CUDA graph capture",
-    "mutates_gradients": "changed gradients",
-    "clip_destroys_gradients": "destroyed gradients",
-    "counts_are_rounded": "rounded counts",
-    "ratio_divides_by_zero": "division by zero",
-    "work_runs_off_the_inputs_device": "work on another device",
-    "empty_input_changes_result_type": "another answer without gradients",
-    "fails_on_generator_input": "failure on generators",
-    "fails_on_gradients_of_two_devices": "failure on two devices",
-    "fails_on_missing_grads": "failure on missing gradients",
-    "fails_on_mixed_dtypes": "failure on mixed dtypes",
-    "fails_on_noncontiguous_grads": "failure on non-contiguous gradients",
-    "fails_on_sparse_grads": "failure on sparse gradients",
-    "fails_on_zero_element_grads": "failure on empty gradients",
-}
-"""What a probe stands for in `trades X for Y`; one that is not here is called by its id."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +111,7 @@ def _is_cost(change: ProbeChange) -> bool:
 
 def _change(base: ProbeResult, arm: ProbeResult, is_finding: bool) -> ProbeChange:
     kind = _kind(base, arm)
-    noun = NOUNS.get(base.probe, base.probe)
-    return ProbeChange(base.probe, base.outcome, arm.outcome, kind, _told(base, arm), noun, is_finding)
+    return ProbeChange(base.probe, base.outcome, arm.outcome, kind, _told(base, arm), base.probe, is_finding)
 
 
 def _kind(base: ProbeResult, arm: ProbeResult) -> ChangeKind:

@@ -111,28 +111,6 @@ def test_tickets_are_numbered_worst_first_and_found_again(tmp_path: Path):
     assert {path: path.read_bytes() for path in tickets.rglob("*.md")} == before
 
 
-def test_one_function_as_two_targets_has_two_fingerprints(tmp_path: Path):
-    """The second gets an ordinal; one statement is one cause, so they share a ticket."""
-    target = Target("gradmon.defective:squared_sum_norm", name="a")
-    probes = ("norm_overflows_on_finite_grads",)
-    run = audit(_request(tmp_path / "tickets", targets=(target, replace(target, name="b")), probes=probes))
-    assert [result.fingerprint for result in run.results] == [
-        "norm_overflows_on_finite_grads/1/gradmon.defective:squared_sum_norm",
-        "norm_overflows_on_finite_grads/1/gradmon.defective:squared_sum_norm#1",
-    ]
-    assert [(result.ticket, result.ticket_action) for result in run.results] == [
-        ("B1-PT-01", "created"),
-        ("B1-PT-01", "joined"),
-    ]
-
-
-def test_a_threshold_of_the_configuration_is_judged_by():
-    """With a slope of 5 launches allowed, 3n is no finding."""
-    config = Config(policy={"launches_per_tensor": 5})
-    run = audit(_request(None, arms=(replace(HERE, config=config),), probes=("launches_grow_with_tensors",)))
-    assert [(result.outcome, result.law) for result in run.results] == [(Outcome.NOT_REPRODUCED, "3n")]
-
-
 def test_a_tickets_folder_that_cannot_be_written_fails_before_anything_runs(tmp_path: Path):
     """The error comes at once; the probe's name being wrong is found earlier still."""
     with pytest.raises(BadInputError, match="no probe is called 'norm_overflow'"):

@@ -9,7 +9,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from auditkit.audit.baseline import base_at
 from tests.filing_helpers import put
 from tests.project_files import Ended, auditkit
 from tests.test_schema import document_of
@@ -18,7 +17,6 @@ from tests.verify_helpers import LOOP, LOOP_PRINT, NAIVE, RIGHT, git
 pytestmark = pytest.mark.process
 
 OTHER = NAIVE.replace("total_norm", "other_norm")
-OTHER_PRINT = LOOP_PRINT.replace("total_norm", "other_norm")
 
 
 @pytest.fixture(scope="module")
@@ -118,42 +116,6 @@ def test_a_change_cannot_hide_its_finding(project: Path, file: str, text: str) -
     assert [(each.text or "").split("\n")[0] for each in failures] == ["code/train/more.py:7"]
 
 
-def test_the_control_without_a_base_the_change_is_believed(project: Path) -> None:
-    put(project, "code/train/more.py", OTHER)
-    put(project, "code/auditkit.yaml", "exclude: [more.py, train/more.py]\n")
-    ended = ask(project)
-    assert (ended.code, last(ended)[0][:7]) == (0, "1 known")
-
-
-def test_a_tickets_folder_that_became_a_link_is_read_at_the_base(project: Path) -> None:
-    put(project, "code/train/more.py", OTHER)
-    (project / "tickets").rename(project / "moved")
-    (project / "tickets").symlink_to("moved")
-    assert ask(project, "--against", "HEAD").code == 1
-
-
-def test_the_base_has_no_configuration_and_no_tickets(project: Path) -> None:
-    """What a change brings along counts from the next one on; everything is new, which is said."""
-    git(project, "rm", "-rqf", "--cached", "tickets", "code/auditkit.yaml")
-    git(project, "commit", "-qm", "without")
-    put(project, "code/auditkit.yaml", "exclude: [train]\n")
-    ended = ask(project, "--against", "HEAD")
-    assert (ended.code, last(ended)[0][:20]) == (1, "0 known, 1 new, 0 go")
-    assert "there is no folder tickets at " in " ".join(ended.stderr.split())
-
-
-def test_probes_of_ones_own_are_those_of_the_base(project: Path) -> None:
-    """A change may break, or soften, the question itself."""
-    assert auditkit("probe", "new", "norm_is_cut_off", cwd=project / "code").code == 0
-    put(project, "code/auditkit.yaml", "tickets: ../tickets\nprobes_dir: probes\n")
-    named = ("--config", "code/auditkit.yaml")
-    git(project, "add", ".")
-    git(project, "commit", "-qm", "own probe")
-    put(project, "code/probes/norm_is_cut_off.py", "nothing\n")
-    assert ask(project, *named).code == 2
-    assert ask(project, *named, "--against", "HEAD").code == 0
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -174,32 +136,6 @@ def test_wrong_usage_is_told_before_anything_is_asked(project: Path, words: list
     assert ended.stdout == ""
 
 
-def test_paths_that_the_base_names_mean_what_lies_here(project: Path) -> None:
-    """Checkout, interpreter and tickets; its own probes alone are those of then."""
-    put(project, "ci/auditkit.yaml", "checkout: ../code\npython: ../venv/bin/python\ntickets: ../tickets\n")
-    git(project, "add", ".")
-    git(project, "commit", "-qm", "configured")
-    put(project, "ci/auditkit.yaml", "nonsense: 1\n")
-    with base_at("HEAD", str(project / "ci")) as base:
-        config = base.configuration(project / "ci" / "auditkit.yaml", str(project / "ci"))
-    assert (config.checkout, config.python) == (str(project / "code"), str(project / "venv/bin/python"))
-    assert (config.tickets, config.path) == (project / "tickets", project / "ci/auditkit.yaml")
-
-
-def test_a_folder_outside_git_has_no_base(tmp_path: Path) -> None:
-    put(tmp_path, "code/train/norms.py", NAIVE)
-    ended = ask(tmp_path, "--against", "HEAD")
-    assert (ended.code, "has no git repository" in ended.stderr) == (2, True)
-
-
-def test_a_ticket_that_cannot_be_read_knows_nothing(project: Path) -> None:
-    (ticket,) = project.glob("tickets/B*.md")
-    ticket.write_bytes(b"\xff" + ticket.read_bytes())
-    ended = ask(project)
-    assert ended.code == 1
-    assert "not a valid ticket" in " ".join(ended.stderr.split())
-
-
 def test_a_saved_run_is_exported_as_it_was(project: Path) -> None:
     """`export` of `audit --json` writes the same bytes as the audit's own options, and exits 0."""
     put(project, "code/train/more.py", OTHER)
@@ -213,12 +149,3 @@ def test_a_saved_run_is_exported_as_it_was(project: Path) -> None:
     for form in forms:
         assert (project / f"a.{form}").read_bytes() == (project / f"b.{form}").read_bytes()
     assert json.loads((project / "a.gitlab").read_text())[0]["location"]["path"] == "code/train/more.py"
-
-
-def test_a_file_that_no_longer_parses_keeps_its_findings(project: Path) -> None:
-    """A syntax error hides a finding and does not remove it: auditkit did not check the file."""
-    put(project, "code/train/norms.py", NAIVE + "\ndef broken(:\n")
-    put(project, "code/train/right.py", RIGHT)
-    head, unasked = last(ask(project))
-    assert head.startswith("0 known, 0 new, 0 gone, 1 not asked, ")
-    assert "not checked: train/norms.py" in unasked

@@ -64,11 +64,3 @@ def test_discovery_that_is_switched_off_says_so(tmp_path: Path) -> None:
     (line,) = configured_lines(run)
     assert "discover: false" in line
     assert "1 target " in line
-
-
-def test_a_configured_target_is_not_found_a_second_time(tmp_path: Path) -> None:
-    """auditkit.yaml may use another name of the function that discovery finds: both are one target."""
-    (tmp_path / "shown.py").write_text("from known import known\n")
-    run = audited(tmp_path, Config(targets=(Target("shown:known"), Target("fresh:fresh"))))
-    assert outcomes(run).keys() == {"shown:known", "fresh:fresh"}
-    assert run.candidates == ()

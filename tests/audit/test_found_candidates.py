@@ -11,7 +11,7 @@ from auditkit.model.enums import Reason
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.probing.checkout.checkout import open_checkout
 from auditkit.probing.engine.sandbox import Setting
-from auditkit.probing.run.found_candidates import summary_lines, table
+from auditkit.probing.run.found_candidates import summary_lines
 from auditkit.probing.run.found_targets import find_targets
 from tests.filing_helpers import put
 
@@ -43,14 +43,6 @@ def test_forty_candidates_are_a_few_lines() -> None:
     passed_over = [found(f"e:{name}", excluded="it updates parameters") for name in "ab"]
     line = "    3 left out (-v names each): 2: it updates parameters; 1: archive/"
     assert list(summary_lines([*passed_over, MANY[3]])) == [line]
-
-
-def test_the_table_has_each_with_its_reason() -> None:
-    rows = dict(table(MANY))
-    assert len(rows) == 1 + len(MANY)
-    assert rows["b:two at a.py:3", "yes", "placeholders", "max_norm=1.0"] == ""
-    assert rows["old:norm at a.py:3", "no", "", ""] == "left out: archive/"
-    assert rows["c:f7 at a.py:3", "no", "", ""] == "it needs mpu"
 
 
 SOURCE = """\

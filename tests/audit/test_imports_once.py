@@ -10,9 +10,7 @@ from auditkit.audit.audit import AuditRequest, audit
 from auditkit.model.enums import DeviceChoice, Outcome
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
-from auditkit.probing.engine import fork_servers
 from auditkit.probing.run.run_options import RunOptions
-from tests.filing_helpers import put
 from tests.second_interpreter import make_interpreter
 
 pytestmark = pytest.mark.process
@@ -112,14 +110,6 @@ def test_one_target_costs_two_imports_however_many_probes_run(tmp_path: Path, co
     assert len(imports(log, "stats")) == 2
 
 
-def test_targets_of_one_module_share_its_imports(tmp_path: Path, counted: tuple[Path, Path]) -> None:
-    """Two workers side by side import it, once each; what a target does, it does in a fork."""
-    _, log = counted
-    run(tmp_path, counted, ("grad_norm", "largest_norm", "grad_norm"))
-    assert len(imports(log, "torch")) <= 1
-    assert len(set(imports(log, "stats"))) == len(imports(log, "stats")) == 2
-
-
 def test_a_trial_shares_its_import_with_the_audit(tmp_path: Path, counted: tuple[Path, Path]) -> None:
     """Nobody names a target: both functions are found, tried and audited."""
     python, log = counted
@@ -139,26 +129,3 @@ def test_a_target_that_starts_a_thread_is_imported_for_each_probe(tmp_path: Path
     assert any("each probe ran in a fresh process" in note for note in done.notes)
     assert len(imports(log, "torch")) <= 1
     assert len(imports(log, "stats")) == 2 * (1 + 1) + len(PROBES)
-
-
-def test_an_import_that_failed_is_tried_again_in_a_process_of_its_own(
-    tmp_path: Path, counted: tuple[Path, Path]
-) -> None:
-    """What it left half done in one process is not there in the next."""
-    python, log = counted
-    text = STATS.replace("THREADED", "False").replace("LOG", repr(str(log)))
-    put(tmp_path, "checkout/stats.py", f"{text}\nraise OSError\n")
-    options = options_of(python)
-    targets = tuple(map(Target, ("stats:grad_norm", "stats:largest_norm", "stats:other_norm")))
-    run = audit(AuditRequest(str(tmp_path / "checkout"), (options,), targets, PROBES[:1]))
-    cut_out = Outcome.NOT_REPRODUCED
-    assert [result.outcome for result in run.results] == [cut_out, cut_out, Outcome.ERROR]  # it has no other_norm
-    assert len(set(imports(log, "stats"))) == len(imports(log, "stats")) == 6  # two rungs each
-
-
-def test_the_count_sees_more_imports(tmp_path: Path, counted: tuple[Path, Path]) -> None:
-    """The control: once the server is gone, the next audit starts another one."""
-    for expected in (1, 2):
-        fork_servers.end_servers()
-        run(tmp_path, counted, ("grad_norm",))
-        assert len(imports(counted[1], "torch")) == expected

@@ -64,25 +64,6 @@ def test_the_checkout_as_it_lies(checkout: Path) -> None:
     assert all(bool(one.owner) == one.target.startswith("torch.") for one in run.results if one.severity)
 
 
-BLOCK = """\
-def main(model):
-    total = 0.0
-    for p in model.parameters():
-        total += p.grad.norm() ** 2
-    total = total ** 0.5
-    print(total)
-"""
-
-
-def test_files_that_no_import_names_and_blocks(checkout: Path) -> None:
-    put(checkout, "my-trainer/train.py", SOURCE.partition("def step")[0])
-    put(checkout, "train.py", BLOCK)
-    path = init(str(checkout), exclude=["stats.py"]).path
-    run = audited(path)
-    assert sorted(asked(run)) == ["my-trainer/train.py:grad_norm", "train.py:main#total"]
-    assert {reading.target.name for reading in run.targets} == {"grad-norm", "total"}
-
-
 @pytest.mark.acceptance
 def test_an_interpreter_outside_the_workspace_that_a_script_stands_for(checkout: Path, tmp_path: Path) -> None:
     python = tmp_path / "environment" / "python"
@@ -102,14 +83,3 @@ def test_a_revision_is_written_down(checkout: Path, output: str | None) -> None:
     run = audited(init(f"{checkout}@v1", output=folder / output if output else None).path)
     assert run.environment.checkout == f"{checkout}@v1"
     assert sorted(asked(run)) == CALLS
-
-
-def test_a_file_far_from_the_checkout(checkout: Path, tmp_path: Path) -> None:
-    """It may not name what lies outside its workspace: the command that comes next does."""
-    (tmp_path / "far" / "away").mkdir(parents=True)
-    done = init(str(checkout), output=tmp_path / "far" / "away" / "audit.yaml", exclude=["tools"])
-    named, option, path = done.audit_words.split()
-    assert (named, option, path) == (str(checkout), "--config", str(done.path))
-    assert f"auditkit audit {checkout} --config audit.yaml\n" in done.path.read_text(encoding="utf-8")
-    assert read_config(done.path).exclude == ("tools",)
-    assert Path(checkout_of(named, read_config(done.path)) or "") == checkout

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.audit.audit import AuditRequest, audit, exit_code, is_about_specimen
+from auditkit.audit.audit import AuditRequest, audit, exit_code
 from auditkit.config.config import Config
-from auditkit.errors import BadInputError, ExitCode, NothingMeasuredError
+from auditkit.errors import ExitCode
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.run import Run
 from auditkit.probing.run.run_options import RunOptions
@@ -58,18 +58,3 @@ def test_its_findings_are_torchs_and_get_no_ticket(run: Run) -> None:
     assert (overflow.outcome, overflow.severity) == (Outcome.REPRODUCED, Severity.P4)
     assert (overflow.owner, overflow.ticket) == (f"torch {version}: torch.nn.utils.get_total_norm", None)
     assert exit_code(run) is ExitCode.FINDINGS
-
-
-def test_what_is_excluded_is_not_asked(tmp_path: Path) -> None:
-    with pytest.raises(NothingMeasuredError, match=r"train.py \(excluded, 1 file, 1 collector\)"):
-        asked(tmp_path / "checkout", exclude=("train.py",))
-
-
-def test_a_target_without_a_checkout_is_one_of_this_folder(tmp_path: Path) -> None:
-    """Where it has Python files; else one of the bundled specimen, or an error that says what to name."""
-    assert is_about_specimen((), tmp_path)
-    assert is_about_specimen(["gradmon.defective:collect_health_async"], tmp_path)
-    with pytest.raises(BadInputError, match=r"no Python files, so nothing of it is stats:norm"):
-        is_about_specimen(["stats:norm"], tmp_path)
-    put(tmp_path, "src/stats.py", "")
-    assert not is_about_specimen(["stats:norm"], tmp_path)

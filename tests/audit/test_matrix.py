@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 
 from auditkit.audit.audit import AuditRequest, audit, exit_code, load_failures
 from auditkit.audit.matrix import combine, label_arms
-from auditkit.errors import BadInputError, ExitCode
+from auditkit.errors import ExitCode
 from auditkit.model.enums import DeviceChoice, Outcome, Severity
 from auditkit.model.runs.run import Environment, ProbeResult, Run
 from auditkit.model.runs.target import Target
@@ -112,15 +110,6 @@ def test_arms_are_named_by_what_tells_them_apart(
     assert label_arms(environments, devices) == labels
 
 
-def test_every_interpreter_runs_on_every_device() -> None:
-    """The product, in the order given, without repetitions; with neither option there is one arm."""
-    said = RunOptions(time_limit_s=7.0)
-    arms = said.on_arms(["a", "b", "a"], [CPU, SIMULATED])
-    assert [(arm.python, arm.device) for arm in arms] == [("a", CPU), ("a", SIMULATED), ("b", CPU), ("b", SIMULATED)]
-    assert {arm.time_limit_s for arm in arms} == {7.0}
-    assert said.on_arms([], []) == (said,)
-
-
 def _run(outcome: Outcome, severity: Severity | None = None, loaded: bool = True, torch: str = "2.9.1") -> Run:
     result = ProbeResult("p", 1, "m:f", outcome, f"said by {torch}", "p/1/m:f", severity=severity, loaded=loaded)
     return Run("id", environment(torch), (result,))
@@ -155,55 +144,6 @@ def test_what_counts_over_all_arms(runs: tuple[Run, ...], outcome: Outcome, arm:
     assert combined.environment == runs[0].environment
 
 
-def test_a_finding_of_one_arm_says_so_in_its_message() -> None:
-    """The message alone is true: whoever reads nothing else knows which arm it speaks of."""
-    (result,) = combine((SOUND, FOUND), (AUTO, AUTO)).results
-    assert result.message == "said by 2.9.1 (P2 reproduced with torch 2.9.1; not reproduced with torch 2.15.0)"
-    (agreed,) = combine((SOUND, _run(Outcome.NOT_REPRODUCED, torch="2.16.0")), (AUTO, AUTO)).results
-    assert agreed.message == "said by 2.15.0"
-
-
-def test_a_law_that_changes_is_a_difference_and_a_figure_that_does_not_reproduce_is_none() -> None:
-    """n against 3n launches is what the user asks for; 1.01 against 1.02 bytes of a sound target is not."""
-
-    def law(text: str, outcome: Outcome, torch: str) -> Run:
-        severity = Severity.P3 if outcome is Outcome.REPRODUCED else None
-        result = ProbeResult("p", 1, "m:f", outcome, "text", "p/1/m:f", severity=severity, law=text)
-        return Run("id", environment(torch), (result,))
-
-    found, sound = Outcome.REPRODUCED, Outcome.NOT_REPRODUCED
-    (result,) = combine((law("n", found, "2.9.1"), law("3n", found, "2.15.0")), (AUTO, AUTO)).results
-    assert result.arms_differ
-    assert result.arms_in_words() == "P3 reproduced (n) with torch 2.9.1; P3 reproduced (3n) with torch 2.15.0"
-    (result,) = combine((law("1.01", sound, "2.9.1"), law("1.02", sound, "2.15.0")), (AUTO, AUTO)).results
-    assert not result.arms_differ
-
-
-def test_a_finding_of_one_interpreter_is_one_ticket(place: Path, tmp_path: Path) -> None:
-    """Filed once, with the arm's own figures, and what the other arm measured beside it."""
-    run = audit(request(place, ["newer", "older"], tickets=tmp_path / "tickets", probes=(OVERFLOW, SYNCS)))
-    older = f"torch {run.environment.torch.partition('+')[0]}, {place}/older/bin/python"
-    assert outcomes(run) == [(OVERFLOW, "reproduced"), (SYNCS, "not_reproduced")]
-    assert [outcomes(each.run)[0][1] for each in run.matrix] == ["not_reproduced", "reproduced"]
-    finding = run.results[0]
-    assert (finding.arm, finding.ticket, finding.arms_differ) == (older, "B1-PT-01", True)
-    assert run.environment_of(finding).interpreter == f"{place}/older/bin/python"
-    (ticket,) = (tmp_path / "tickets").rglob("*.md")
-    said = " ".join(ticket.read_text("utf-8").split())
-    assert f"(P2 reproduced with {older}; not reproduced with " in said
-    (evidence,) = (tmp_path / "tickets").rglob("B1-PT-01*.json")
-    (result,) = json.loads(evidence.read_text("utf-8"))["results"]
-    assert [each["outcome"] for each in result["arms"]] == ["not_reproduced", "reproduced"]
-
-
-def test_one_arm_is_a_plain_run(place: Path) -> None:
-    """Nothing of a matrix where there is one interpreter, even when it is named twice."""
-    run = audit(request(place, ["older", "older"]))
-    assert outcomes(run) == [(OVERFLOW, "reproduced")]
-    assert (run.matrix, run.results[0].arms) == ((), ())
-    assert not {"matrix", "arms", "arm"} & {*run.to_json(), *run.to_json()["results"][0]}
-
-
 def test_an_arm_that_cannot_be_loaded_does_not_stop_the_others(place: Path) -> None:
     """Its results are errors; the other arm's pass stands beside them, and the exit code says what was lost."""
     run = audit(request(place, ["bare", "newer"]))
@@ -223,18 +163,3 @@ def test_a_target_found_in_one_interpreter_is_asked_of_all(place: Path) -> None:
     assert [result.outcome.value for result in newer] == ["not_reproduced", "reproduced"]
     assert "has no 'added_later'" in older[1].message
     assert [reading.target.call for reading in run.targets] == ["stats:grad_norm", "stats:added_later"]
-
-
-def test_devices_are_arms(place: Path) -> None:
-    """One interpreter on two devices: traffic is counted on the pretended device only where it was asked."""
-    arms = RunOptions().on_arms([sys.executable], [CPU, SIMULATED])
-    run = audit(request(place, [], arms=arms, probes=(SYNCS,)))
-    assert [each.run.results[0].device for each in run.matrix] == ["cpu", "simulated"]
-    assert [each.label.rpartition(" on ")[2] for each in run.matrix] == ["cpu", "simulated"]
-
-
-def test_an_interpreter_that_is_not_there_is_refused_before_anything_runs(place: Path, tmp_path: Path) -> None:
-    """The second of two as well as the first."""
-    with pytest.raises(BadInputError, match="no such Python interpreter"):
-        audit(request(place, ["newer", "missing"], tickets=tmp_path / "tickets"))
-    assert not (tmp_path / "tickets").exists()

@@ -75,13 +75,6 @@ def test_what_is_torchs_is_p4_and_says_so(run: Run) -> None:
     assert (found[OVERFLOW].severity, found[UNDERFLOW].severity) == (Severity.P4, Severity.P2)
 
 
-def test_each_result_is_told_once_as_it_ends_up(run: Run, told: list[ProbeResult]) -> None:
-    def key(result: ProbeResult) -> str:
-        return result.fingerprint
-
-    assert sorted(told, key=key) == sorted(run.results, key=key)
-
-
 def test_torchs_findings_are_a_group_for_each_probe(run: Run) -> None:
     """Whoever calls it; and none of them joins what a wrapper adds at the same line."""
     probes = {probe.id: probe for probe in PROBES}
@@ -105,18 +98,3 @@ def test_a_librarys_finding_names_its_own_function(call: str, owner: str) -> Non
     setting = Setting(FOLDER, sys.executable, (FOLDER,))
     (owned,) = TorchItself(setting, PROBES).own(TargetRun(results=[found])).results
     assert (owned.owner, owned.severity) == (owner, Severity.P4)
-
-
-def test_who_reads_no_severity_asks_for_no_owner() -> None:
-    """`verify`, `try-fix` and `bisect`: the same outcome without another worker."""
-    questions = Questions([Target(THIN)], PROBES[:1], PLACE, attributed=False)
-    (result,) = measure(questions, Setting(FOLDER, sys.executable, (FOLDER,)), Progress()).results
-    assert (result.outcome, result.owner) == (Outcome.REPRODUCED, "")
-
-
-def test_a_finding_in_an_installed_package_has_its_statement(run: Run) -> None:
-    """Excerpt and statement are read where the package lies; torch's own function keeps what it was judged."""
-    found = [one for one in with_causes(run.results, FOLDER) if one.target == INSTALLED and one.statement]
-    assert {one.probe for one in found} == {OVERFLOW, UNDERFLOW}
-    assert all(one.excerpt and not one.owner and one.siblings is None for one in found)
-    assert {one.statement.file for one in found if one.statement} == {"torch/nn/utils/clip_grad.py"}

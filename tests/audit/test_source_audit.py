@@ -15,7 +15,6 @@ from tests.source_helpers import DEFAULT, EXPORT, LOOP, PRIVATE, UNTESTED, UNUSE
 pytestmark = pytest.mark.process
 
 OK, FINDINGS, BAD_INPUT, NOTHING = 0, 1, 2, 3
-SPECIMEN = ROOT / "probes" / "specimens" / "training_telemetry"
 NORMS = "import torch\n\n\ndef norms(grads: list[torch.Tensor]):\n    return [g.norm().item() for g in grads]\n"
 PLAIN = "def first(x, limit=33):\n    return x > limit\n\n\ndef second(x, limit=33):\n    return first(x, limit)\n"
 
@@ -90,14 +89,6 @@ def test_tickets_are_filed_where_somebody_said_so_and_nowhere_else(tmp_path: Pat
     assert sorted(path.name for path in checkout.iterdir()) == ["norms.py"]
 
 
-def test_nothing_found_is_a_pass(tmp_path: Path) -> None:
-    write(tmp_path, {"plain.py": "x = 1\n"})
-    code, document = run_json("probe", "run", LOOP, "--checkout", tmp_path)
-    assert {each["evidence"] for each in document["results"]} == {"read"}
-    (result,) = document["results"]
-    assert (code, result["outcome"], result["target"]) == (OK, "not_reproduced", "source")
-
-
 def test_a_file_that_does_not_parse_is_no_pass(tmp_path: Path) -> None:
     """Exit 3 without a finding, 1 with one; the file and its line are on the page."""
     write(tmp_path, {"plain.py": "x = 1\n", "broken.py": "x = 1\ndef f(:\n"})
@@ -105,57 +96,6 @@ def test_a_file_that_does_not_parse_is_no_pass(tmp_path: Path) -> None:
     assert (ended.code, "broken.py:2: invalid syntax" in ended.stdout) == (NOTHING, True)
     write(tmp_path, {"norms.py": NORMS})
     assert auditkit("probe", "run", LOOP, "--checkout", tmp_path).code == FINDINGS
-
-
-@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\u202eb", "a\tb"])
-def test_a_file_whose_name_is_no_text_is_named_and_hides_nothing(name: str, tmp_path: Path) -> None:
-    """The others' findings are filed; the name is shown so that it moves nothing."""
-    code = write(tmp_path / "code", {f"{name}.py": NORMS, "norms.py": NORMS})
-    ended = auditkit("audit", code, "--probe", LOOP, "--tickets", tmp_path / "tickets")
-    shown = {"a\nb": "a\\nb.py:1: not read", "a\x1b[2Jb": "a\\x1b[2Jb.py:1: not read",
-             "a\u202eb": "a\\u202eb.py:1: not read", "a\tb": "a\\tb.py:1: not read"}  # fmt: skip
-    assert (ended.code, shown[name] in ended.stdout) == (FINDINGS, True), ended
-    assert len(list((tmp_path / "tickets").rglob("B1-*.md"))) == 1
-
-
-@pytest.mark.parametrize(("severity", "code"), [("P4", FINDINGS), ("P1", OK)])
-def test_the_lowest_severity_that_fails_counts(severity: str, code: int, tmp_path: Path) -> None:
-    write(tmp_path, {"norms.py": NORMS})
-    words = ("probe", "run", LOOP, "--checkout", tmp_path, "--fail-on", severity)
-    assert auditkit(*words).code == code
-
-
-def test_findings_are_filed_once(tmp_path: Path) -> None:
-    """A ticket holds the line, the sentence and the command; the second run refreshes it."""
-    write(tmp_path / "code", {"norms.py": NORMS})
-    words = ("probe", "run", LOOP, "--checkout", tmp_path / "code", "--tickets", tmp_path / "tickets")
-    actions = [run_json(*words)[1]["results"][0]["ticket_action"] for _ in range(2)]
-    (ticket,) = (tmp_path / "tickets").rglob("*.md")
-    text = ticket.read_text(encoding="utf-8")
-    assert actions[0] == "created"
-    assert actions[1] != "created"
-    assert ".item() of g.norm() (loop over grads)" in text
-    assert "location: norms.py:5\n" in text
-    assert "norms.py" in text
-    assert "sync_in_loop/1/norms:norms" in text
-
-
-def test_the_policy_of_the_configuration_is_judged_with(tmp_path: Path) -> None:
-    norms = "def exceeds(norm, limit=7):\n    return norm > limit\n\n\ndef clip(norm, limit=7):\n    pass\n"
-    write(tmp_path, {"norms.py": norms})
-    assert auditkit("probe", "run", DEFAULT, "--checkout", tmp_path).code == FINDINGS
-    write(tmp_path, {"auditkit.yaml": "policy:\n  signatures: 3\n"})
-    assert auditkit("probe", "run", DEFAULT, "--checkout", tmp_path).code == OK
-
-
-def test_specimens_beside_probes_are_left_out(tmp_path: Path) -> None:
-    """They are defects on purpose; where the specimen is the checkout they are the question."""
-    probe = (ROOT / "probes" / f"{PRIVATE}.py").read_text(encoding="utf-8")
-    place = write(tmp_path, {"probes/mine.py": probe, "probes/specimens/any/norms.py": NORMS})
-    assert auditkit("probe", "run", LOOP, "--checkout", place).code == OK
-    assert auditkit("probe", "run", LOOP, "--checkout", place / "probes" / "specimens" / "any").code == FINDINGS
-    (place / "probes" / "mine.py").unlink()
-    assert auditkit("probe", "run", LOOP, "--checkout", place).code == FINDINGS
 
 
 @pytest.mark.parametrize(

@@ -36,17 +36,6 @@ def test_a_class_built_with_a_module_is_fed_through_its_constructor(found: Found
     assert (target.contract, target.takes, target.setup) == (Contract.GRAD_NORM, Takes.MODULE, "__init__")
 
 
-def test_a_class_built_with_two_modules_is_a_monitor(found: FoundTargets):
-    """Two groups, the first with the gradients, the second without."""
-    target = _target(found, "Pair.check")
-    assert (target.contract, target.takes) == (Contract.MONITOR, Takes.MODULE)
-
-
-def test_of_two_ways_to_call_one_function_the_richer_answer_is_audited(found: FoundTargets):
-    """`detailed=True` returns a count more, so that is the one."""
-    assert dict(_target(found, "flagged").arguments) == {"detailed": True}
-
-
 def test_what_cannot_be_fed_is_said(found: FoundTargets):
     """A method whose object lacks a schedule is passed over, with what it needs; not a function with another way."""
     failed = [trial.target.call for trial in found.trials if not trial.works]

@@ -258,17 +258,6 @@ def test_what_could_not_be_measured_is_said(
     assert ended.stderr.count("error: ") == 1
 
 
-@pytest.mark.acceptance
-@pytest.mark.parametrize("name", ["no such function", "target that cannot be fed"])
-def test_people_are_told_the_same(workspace: Path, name: str) -> None:
-    """The same exit code, and the reason in what is printed as well as in the complaint."""
-    options, code, _, *sentences = UNMEASURED[name]
-    ended = run_in(workspace, f"audit plain {PROBE} {options}")
-    assert ended.code == code
-    for text in (ended.stderr, ended.stdout):
-        assert all(sentence in text for sentence in sentences), text
-
-
 def test_an_interpreter_without_torch_is_named(workspace: Path) -> None:
     """Audit, init and doctor: exit 5, what is missing, and where to install it."""
     venv.create(workspace / "bare", with_pip=False)
@@ -296,31 +285,6 @@ def test_without_torch_the_source_is_read_and_the_rest_is_an_error(workspace: Pa
     assert ended.stderr.count("has no torch") == 1
 
 
-def test_an_old_torch_is_named_at_once_and_nothing_else_is(workspace: Path) -> None:
-    """One sentence with the version that is there and the one that is needed, whatever else would fail."""
-    venv.create(workspace / "old", with_pip=False)
-    (packages,) = (workspace / "old").glob("lib/python*/site-packages")
-    (packages / "torch").mkdir()
-    (packages / "torch" / "__init__.py").write_text("__version__ = '2.4.0+cu121'\n", encoding="utf-8")
-    python = workspace / "old" / "bin" / "python"
-    ended = auditkit("audit", "plain", "--python", python, "--json", cwd=workspace)
-    asked = [result for result in json.loads(ended.stdout)["results"] if result["device"] != "source"]
-    sentence = f"{python} has torch 2.4.0+cu121; auditkit needs torch 2.9 or later"
-    assert (ended.code, {result["message"].partition(" (")[0] for result in asked}) == (NOT_LOADED, {sentence})
-    assert ended.stderr.splitlines() == [f"error: {asked[0]['message']}"]
-
-
-def test_a_slip_in_a_target_files_nothing(workspace: Path) -> None:
-    """Neither for the target that cannot be imported nor for what was read beside it."""
-    (workspace / "tickets").mkdir()
-    line = "audit plain --target stats:grad_nrm"
-    ended = run_in(workspace, line)
-    assert ended.code == NOT_LOADED
-    assert "no ticket was filed: stats:grad_nrm cannot be imported" in ended.stderr
-    assert "did you mean grad_norm?" in ended.stderr
-    assert list((workspace / "tickets").iterdir()) == []
-
-
 @pytest.mark.parametrize("checkout", ["empty", "repository/docs", "prose"])
 def test_the_next_step_of_an_audit_without_targets_works(
     workspace: Path, checkout: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -340,29 +304,6 @@ def test_the_next_step_of_an_audit_without_targets_works(
         asked += ["--target", "gradmon.sound_numerics:norm_of_norms", "--no-tickets"]
     place = workspace / "empty" if words == ["audit"] else workspace
     assert auditkit(*asked, cwd=place).code in (OK, FINDINGS)
-
-
-def test_an_empty_folder_is_told_from_a_checkout(tmp_path: Path) -> None:
-    """Named as `.`, the current folder is a checkout without collectors, and stays empty."""
-    ended = auditkit("audit", ".", cwd=tmp_path)
-    assert (ended.code, ended.stdout) == (NOTHING_MEASURED, "")
-    assert "no gradient collector was found in 0 Python files" in ended.stderr
-    assert os.listdir(tmp_path) == []
-
-
-def test_the_demo_says_where_it_cannot_write() -> None:
-    """The bundled audit files into the current folder: a read-only one is refused before it measures."""
-    ended = auditkit("audit", cwd=Path("/sys"), time_limit_s=10)
-    assert (ended.code, ended.stdout) == (STORE_CONFLICT, "")
-    assert "cannot be written: " in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
-@pytest.mark.parametrize("line", ["audit --nonsense", "probe run", "audit --time-limit 0", "ticket frobnicate"])
-def test_wrong_usage_exits_2(line: str, tmp_path: Path) -> None:
-    ended = auditkit(*line.split(), cwd=tmp_path)
-    assert (ended.code, ended.stdout) == (BAD_INPUT, "")
-    assert "Usage: " in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -413,15 +354,3 @@ def test_output_that_is_lost_is_said(words: tuple[str, ...], unbuffered: str, tm
         said = with_stdout(full, *words, PYTHONUNBUFFERED=unbuffered)
     assert said == (STORE_CONFLICT, "error: the output cannot be written: No space left on device\n")
     assert with_stdout(None, *words) == (STORE_CONFLICT, "error: the output cannot be written: Bad file descriptor\n")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_change_is_no_failure_where_its_output_is_lost(tmp_path: Path) -> None:
-    """The control is the same command again, which changes nothing and has nothing to show for it."""
-    put(tmp_path, "B7-PT-01.md", ticket_text())
-    words = ("ticket", "edit", "B7-PT-01", "assignee=bob", "--tickets", str(tmp_path))
-    lost = "error: the output cannot be written: No space left on device"
-    for expected in ((0, f"{lost}; the files were written\n"), (STORE_CONFLICT, f"{lost}\n")):
-        with Path("/dev/full").open("w") as full:
-            assert with_stdout(full, *words) == expected
-    assert "bob" in (tmp_path / "B7-PT-01.md").read_text("utf-8")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.engine.catalog import read_probe
 from tests.project_files import auditkit, run_program
 
 pytestmark = pytest.mark.acceptance
@@ -54,14 +53,6 @@ def test_it_runs_alone(place: Path) -> None:
     assert f"{CLAIM}: gradients of 16 have the norm 1000, not 1024" in ended.stdout
 
 
-def test_its_recommended_code_passes_it(place: Path, tmp_path: Path) -> None:
-    """No probe recommends what it would itself reproduce on; the same code stands in the sound specimen."""
-    code = read_probe(place / "probes" / f"{CLAIM}.py").remediation_code
-    (tmp_path / "fixed.py").write_text(code, encoding="utf-8")
-    words = ["--checkout", tmp_path, "--target", "fixed:total_norm"]
-    assert auditkit("probe", "run", f"probes/{CLAIM}.py", *words, cwd=place).code == OK
-
-
 def test_its_specimens_are_no_findings_of_the_checkout_around_it(place: Path, tmp_path: Path) -> None:
     """An audit that looks for collectors leaves out the defect that is there on purpose, and only that."""
     checkout = tmp_path / "checkout"
@@ -71,14 +62,3 @@ def test_its_specimens_are_no_findings_of_the_checkout_around_it(place: Path, tm
     (checkout / "probes" / f"{CLAIM}.py").unlink()
     ended = auditkit("init", checkout, "--output", tmp_path / "auditkit.yaml", cwd=tmp_path)
     assert "defective" in ended.stdout
-
-
-def test_a_name_is_refused_with_a_suggestion(tmp_path: Path) -> None:
-    """Exit 2, one message and one hint, and an empty folder."""
-    ended = auditkit("probe", "new", "NormIsCutOff", cwd=tmp_path)
-    assert (ended.code, ended.stdout) == (BAD_INPUT, "")
-    assert ended.stderr.splitlines() == [
-        "error: 'NormIsCutOff' is no name for a probe: lower-case words joined by underscores",
-        "hint: did you mean norm_is_cut_off?",
-    ]
-    assert list(tmp_path.iterdir()) == []

@@ -97,13 +97,6 @@ def test_list_and_show_know_the_folder_and_the_lifecycle(trainer: Path, tmp_path
     assert {probe["id"]: probe["lifecycle"] for probe in document["probes"]}[CLAIM] == "experimental"
 
 
-def test_the_probe_is_read_from_the_folder_and_not_at_the_revision(trainer: Path) -> None:
-    """One question asked of every revision: the configuration and its probes are those on disk."""
-    rewrite(trainer, "not {:.4g}", "instead of {:.4g}")
-    ended = auditkit("probe", "run", CLAIM, "--checkout", ".@HEAD", "--target", "stats:grad_norm", *NAMED, cwd=trainer)
-    assert (ended.code, "instead of 1024" in ended.stdout) == (FINDINGS, True), ended.stderr
-
-
 BROKEN = {
     "not Python": ("PROBE = {\n    'id': 'half'\n", "half.py:1: not valid Python: '{' was never closed"),
     "no definition": ("def measure(ctx):\n    yield\n", "half.py: no `PROBE = {...}` at the top level"),
@@ -134,19 +127,6 @@ def test_a_broken_probe_is_one_clear_line(trainer: Path, kind: str) -> None:
         assert told in ended.stderr.splitlines()[0]
         assert str(Path("checks", "half.py")) in ended.stderr.splitlines()[0]
         assert "Traceback" not in ended.stderr
-
-
-def test_a_folder_that_is_not_there_and_a_name_that_is_taken_are_refused(trainer: Path) -> None:
-    """Neither is passed over in silence."""
-    other = trainer / "checks" / "counts_are_rounded.py"
-    text = (trainer / "checks" / f"{CLAIM}.py").read_text("utf-8")
-    other.write_text(text.replace(f'"id": "{CLAIM}"', '"id": "counts_are_rounded"'), encoding="utf-8")
-    ended = auditkit("probe", "list", *NAMED, cwd=trainer)
-    assert (ended.code, "two probes are called counts_are_rounded: " in ended.stderr) == (BAD_INPUT, True)
-    assert str(other) in ended.stderr
-    (trainer / "auditkit.yaml").write_text(CONFIG.replace("checks", "cheks"), encoding="utf-8")
-    ended = auditkit("audit", ".", *NAMED, cwd=trainer)
-    assert (ended.code, ended.stderr.splitlines()[0]) == (BAD_INPUT, f"error: no folder of probes: {trainer}/cheks")
 
 
 @pytest.mark.parametrize(

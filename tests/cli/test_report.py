@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from tests.application import app
 from tests.filing_helpers import put, ticket_text
 from tests.reports.exported_runs import ERROR, RUNS, WORST, result, run_of
-from tests.source_helpers import write
 
 pytestmark = pytest.mark.process
 
@@ -36,19 +35,13 @@ def test_the_name_of_the_file_or_the_option_chooses_the_form(saved: Path, tmp_pa
     assert run(saved).stdout.startswith("# trainer at aaaaaaaaaaaa\n")
 
 
-def test_one_file_has_its_findings_alone_and_who_imports_it(saved: Path, tmp_path: Path) -> None:
-    checkout = write(tmp_path / "trainer", {"stats.py": "x = 1\n", "loop.py": "import stats\n", "other.py": ""})
-    done = run(saved, "--file", "stats.py", "--checkout", checkout)
+def test_one_file_has_its_findings_alone(saved: Path) -> None:
+    done = run(saved, "--file", "stats.py")
     assert done.exit_code == 0
     assert done.stdout.startswith("# stats.py: The norm overflows on finite gradients and 1 more finding\n")
-    assert "stats.py is imported by `loop.py`." in done.stdout
     wrong = run(saved, "--file", "stat.py")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
     assert "the run says nothing of stat.py\nhint: did you mean stats.py?" in wrong.stderr
-
-
-def test_a_run_whose_checkout_is_gone_is_a_note(saved: Path) -> None:
-    assert "the checkout of the run was not read: no such directory" in run(saved, "--file", "stats.py").stdout
 
 
 def test_the_tickets_of_a_run_have_their_status(saved: Path, tmp_path: Path) -> None:
@@ -63,7 +56,7 @@ def test_a_folder_of_tickets_is_a_page(tmp_path: Path) -> None:
     put(tmp_path / "tickets", "B7-PT-01.md", ticket_text())
     page = run("--tickets", tmp_path / "tickets", "--format", "html")
     assert page.exit_code == 0
-    assert "1 of 1 tickets are open" in page.stdout
+    assert "1 open of 1; finished: none." in page.stdout
     assert run("--tickets", tmp_path / "tickets").stdout.startswith("# Tickets: tickets\n")
     put(tmp_path / "tickets", "B7-PT-02.md", "# Finding Ticket: x\n")
     assert run("--tickets", tmp_path / "tickets", "--format", "html").exit_code == 2
@@ -88,7 +81,6 @@ def test_a_run_of_hostile_words_is_written(tmp_path: Path) -> None:
         (("part.json",), "error: part.json is no saved run: "),
         (("run.json", "--tickets", "none"), "error: no tickets folder: none\n"),
         (("run.json", "--format", "pdf"), "error: no such format: 'pdf'\nhint: one of markdown, html\n"),
-        (("run.json", "--file", "stats.py", "--checkout", "none"), "error: no such directory: none\n"),
         (("--tickets", "none"), "error: there is no tickets folder none\n"),
         (("run.json", "-o", "."), "error: . is a folder\nhint: name a file: --output FILE\n"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -23,19 +22,8 @@ from tests.probing_helpers import (
     ACCURACY,
     CAPTURE,
     COUNTS,
-    EMPTY,
     GROUPING,
-    HEALTH,
-    MISSING,
-    MIXED_DTYPES,
-    MUTATES,
-    NO_ELEMENTS,
-    NONCONTIGUOUS,
-    OVERFLOW,
-    SPARSE,
     SYNCS,
-    TARGETS,
-    UNDERFLOW,
 )
 
 pytestmark = pytest.mark.acceptance
@@ -71,19 +59,6 @@ COLLECTORS = (
         arguments={"max_norm": 1.0},
     ),
 )
-
-
-# auditkit.collectors, told to measure CPU tensors with the kernels in Triton's interpreter.
-INTERPRETED = Target(
-    "interpreted:collect_gradients",
-    contract=Contract.GRAD_STATS,
-    takes=Takes.PARAMETERS,
-    finish="interpreted:PendingGradientStats.materialize",
-)
-SHORT_ON_KERNELS = (HEALTH, EMPTY)
-# A minute and more: the interpreter takes some milliseconds for every 2048 elements. Counts above 2**24 would take
-# too long: the kernels count at most 65536 in an integer, and add those in float64.
-LONG_ON_KERNELS = (MISSING, NONCONTIGUOUS, SPARSE, NO_ELEMENTS, MUTATES, MIXED_DTYPES, OVERFLOW, UNDERFLOW)
 
 
 def _setting(device: DeviceChoice, sizes: list[int]) -> Setting:
@@ -128,27 +103,6 @@ def test_the_device_path_in_short():
         COUNTS: Outcome.NOT_REPRODUCED,
         SYNCS: Outcome.NOT_REPRODUCED,
     }
-
-
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
-@pytest.mark.slow
-@pytest.mark.parametrize("probes", [SHORT_ON_KERNELS, LONG_ON_KERNELS])
-def test_no_probe_reproduces_on_the_kernels(probes: Sequence[str]):
-    """The third path, whose syncs, launches and memory only a GPU has: what it answers is right."""
-    checkout = TARGETS / "interpreted"
-    setting = Setting(checkout, sys.executable, (checkout, ROOT), DeviceChoice.CPU)
-    run = run_target(INTERPRETED, select(load_catalog(), list(probes)), setting)
-    assert [
-        (result.probe, result.outcome) for result in run.results if result.outcome is not Outcome.NOT_REPRODUCED
-    ] == []
-    assert len(run.results) == len(probes)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", COLLECTORS, ids=lambda target: target.call.partition(":")[2])
-def test_the_dear_probes_reproduce_nothing_on_the_device_path(target: Target):
-    outcomes = _outcomes(target, DEAR_WHEN_SIMULATED, DeviceChoice.SIMULATED)
-    assert {outcome for outcome, _ in outcomes.values()} <= {Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE}
 
 
 def _outcomes(target: Target, probes: Sequence[str], device: DeviceChoice) -> dict[str, tuple[Outcome, str]]:

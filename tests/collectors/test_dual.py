@@ -1,7 +1,6 @@
 """Two groups of gradients, and the ratio of their intensities."""
 
 import math
-import sys
 
 import pytest
 import torch
@@ -42,14 +41,6 @@ def test_ratio_is_zero_where_a_side_is_zero(other: list[torch.Tensor]) -> None:
         stats = collect_dual_gradients(host, seed).materialize()
         assert stats.normalized_ratio == 0.0
         assert not stats.ratio_is_defined
-
-
-def test_ratio_of_extremes_is_finite() -> None:
-    """A quotient that is no float64 is the largest one; nothing underflows on the way."""
-    tiny = [torch.full((9,), 5e-324, dtype=torch.float64)]
-    huge = [torch.full((4,), 1e300, dtype=torch.float64)]
-    assert ratio(tiny, huge) == sys.float_info.max
-    assert ratio(tiny, tiny) == 1.0
 
 
 def test_ratio_of_nonfinite_gradients_is_nan() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from auditkit.collectors import GradientIsolationMonitor, collect_dual_gradients, collect_gradients
+from auditkit.collectors import collect_dual_gradients, collect_gradients
 from auditkit.worker.simulated.device import simulated_cuda
 from auditkit.worker.simulated.tensor import to_simulated
 from tests.collectors.pretend_cuda import PretendCuda
@@ -26,13 +26,6 @@ def traffic_of(work: Callable[[], object]) -> tuple[int, int]:
 def enhanced_stats_of_seed_000(gradients: Sequence[Tensor]) -> list[float]:
     """Control: one read for each tensor, as the audited collector had."""
     return [gradient.norm(2).item() for gradient in gradients]
-
-
-def test_the_pretended_device_counts_reads() -> None:
-    """The instrument: n reads of n tensors are n, and a copy to the host is one."""
-    gradients = pretend_gradients(5)
-    assert traffic_of(lambda: enhanced_stats_of_seed_000(gradients))[1] == 5
-    assert traffic_of(lambda: gradients[0].cpu())[1] == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -57,17 +50,6 @@ def test_one_read_per_device() -> None:
     pending = collect_dual_gradients(gradients, gradients[:8])
     stats: list[object] = []
     assert traffic_of(lambda: stats.append(pending.materialize()))[1] == 2
-
-
-def test_isolation_reads_once() -> None:
-    """One read for the host's and the seed's gradients together."""
-    host, seed = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
-    for module in (host, seed):
-        module.weight = torch.nn.Parameter(PretendCuda(torch.zeros(3, 3)))
-        module.weight.grad = PretendCuda(torch.ones(3, 3))
-    monitor = GradientIsolationMonitor()
-    monitor.register(host, seed)
-    assert traffic_of(monitor.check_isolation)[1] == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -101,22 +83,6 @@ def test_collect_compiles_without_a_graph_break() -> None:
     assert (actual.nan_count, actual.zero_count) == (1, 0)
 
 
-def test_a_compiled_collection_is_one_operator() -> None:
-    """The graph does not grow with the gradients, and what runs is the pass that runs without a compiler."""
-    sizes = []
-
-    def backend(graph: torch.fx.GraphModule, _: object) -> object:
-        sizes.append(sum(node.op not in ("placeholder", "output") for node in graph.graph.nodes))
-        return graph
-
-    for count in (2, 40):
-        gradients = [torch.randn(30) for _ in range(count)]
-        torch._dynamo.reset()
-        compiled = torch.compile(lambda given: collect_gradients(given).total_norm, fullgraph=True, backend=backend)
-        assert compiled(gradients).item() == pytest.approx(collect_gradients(gradients).total_norm.item(), rel=1e-15)
-    assert sizes[0] == sizes[1]
-
-
 def test_total_norm_is_what_materialize_reads() -> None:
     """Of every dtype and scale, beside NaN and Inf, with and without a compiler's records; 0-d and float64."""
     ends = [torch.tensor([3e300, 1.0]).double(), torch.tensor([1e-300]).double(), torch.full((3,), 1e20)]
@@ -133,44 +99,3 @@ def test_total_norm_is_what_materialize_reads() -> None:
                 norm, expected = pending.total_norm, pending.materialize().total_norm
                 assert (norm.shape, norm.dtype) == ((), torch.float64)
                 assert norm.item() == pytest.approx(expected, rel=1e-14, abs=0, nan_ok=True)
-
-
-def test_what_is_pending_is_shown_without_being_read() -> None:
-    """A debugger or a log line that prints it waits for nothing."""
-    pending = collect_gradients(pretend_gradients(3))
-    PretendCuda.reset()
-    assert repr(pending) == "PendingGradientStats(3 gradients, not read)"
-    assert repr(collect_dual_gradients([], [])) == "PendingDualGradientStats(0 gradients and 0 gradients, not read)"
-    assert PretendCuda.reads == []
-
-
-@pytest.mark.gpu
-def test_on_a_gpu_collect_does_not_synchronize() -> None:
-    """CUDA's own check finds no synchronization, and the statistics are the CPU's."""
-    gradients = [torch.randn(100, 100), torch.randn(7).double() * 1e300, torch.randn(50, 4).half()[:, ::2]]
-    on_device = [gradient.cuda() for gradient in gradients]
-    collect_gradients(on_device).materialize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        pending = collect_gradients(on_device)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    actual, expected = pending.materialize(), collect_gradients(gradients).materialize()
-    assert actual.per_tensor_norms == pytest.approx(expected.per_tensor_norms, rel=1e-12)
-
-
-@pytest.mark.gpu
-def test_on_a_gpu_collect_captures_and_replays() -> None:
-    """A captured collection, replayed on other gradients, gives what an eager one gives."""
-    gradients = [torch.randn(100, 100, device="cuda"), torch.randn(7, device="cuda")]
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        collect_gradients(gradients)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        pending = collect_gradients(gradients)
-    for gradient in gradients:
-        gradient.normal_()
-    graph.replay()
-    assert pending.materialize() == collect_gradients(gradients).materialize()

@@ -3,9 +3,7 @@
 import math
 import sys
 
-import torch
-
-from auditkit.collectors import DualGradientStats, collect_dual_gradients, collect_gradients
+from auditkit.collectors import DualGradientStats
 from auditkit.collectors.records import GradientMeasure
 from auditkit.collectors.statistics import EXPLODING_NORM_THRESHOLD, VANISHING_NORM_THRESHOLD, summarize
 
@@ -21,12 +19,6 @@ def test_thresholds_are_exclusive() -> None:
     assert (stats.vanishing_count, stats.exploding_count, stats.health) == (1, 1, 0.5)
 
 
-def test_counts_add_and_zeros_are_the_rest() -> None:
-    """Zeros are the elements that are not non-zero."""
-    stats = summarize([measure(1.0, 3, 1, 1), measure(2.0, 4)], [10, 4])
-    assert (stats.zero_count, stats.nan_count, stats.inf_count, stats.element_count) == (7, 1, 1, 14)
-
-
 def test_a_nan_shows_everywhere_and_leaves_the_finite_norm() -> None:
     """NaN: total, extremes and ratio are NaN, health is 0, finite_norm is the rest's."""
     stats = summarize([measure(3.0, nan_count=1), measure(4.0)], [10, 10])
@@ -36,24 +28,11 @@ def test_a_nan_shows_everywhere_and_leaves_the_finite_norm() -> None:
     assert stats.per_tensor_norms[1] == 4.0
 
 
-def test_an_infinity_explodes() -> None:
-    """Inf: total and largest norm are inf, the smallest is not, health is 0."""
-    stats = summarize([measure(3.0, inf_count=1), measure(4.0)], [10, 10])
-    assert (stats.total_norm, stats.max_norm, stats.norm_ratio) == (math.inf, math.inf, math.inf)
-    assert (stats.min_norm, stats.exploding_count, stats.health) == (4.0, 1, 0.0)
-
-
 def test_norm_ratio_leaves_zeros_out_and_is_finite() -> None:
     """Zero norms have no ratio; a quotient beyond float64 is its largest number."""
     assert summarize([measure(0.0, 0), measure(2.0), measure(6.0)], [10] * 3).norm_ratio == 3.0
     assert summarize([measure(0.0, 0)], [10]).norm_ratio == 1.0
     assert summarize([measure(1e300), measure(1e-300)], [10] * 2).norm_ratio == sys.float_info.max
-
-
-def test_norms_at_the_ends_of_float64_add() -> None:
-    """The total of norms whose squares are no float64 is exact."""
-    assert summarize([measure(3e300), measure(4e300)], [1, 1]).total_norm == 5e300
-    assert math.isclose(summarize([measure(3e-300), measure(4e-300)], [1, 1]).total_norm, 5e-300, rel_tol=1e-15)
 
 
 def test_names_and_numbers_for_a_logger() -> None:
@@ -73,13 +52,3 @@ def test_a_line_shows_statistics() -> None:
     assert repr(summarize([measure(3.0)] * 2, [10] * 2)) == "GradientStats(total_norm=4.24264, 2 tensors, health=1.00)"
     bad = repr(summarize([measure(3.0, nan_count=2)] * 500, [10] * 500))
     assert bad == "GradientStats(total_norm=nan, 500 tensors, health=0.00, 1000 NaN)"
-
-
-def test_thresholds_are_the_callers() -> None:
-    """What vanishes, explodes and leaks is what the caller says."""
-    gradients = [torch.full((1,), norm) for norm in (1e-3, 1.0, 10.0)]
-    assert collect_gradients(gradients).materialize().health == 1.0
-    stats = collect_gradients(gradients, vanishing_norm=1e-2, exploding_norm=5.0).materialize()
-    assert (stats.vanishing_count, stats.exploding_count) == (1, 1)
-    seed = collect_dual_gradients([], gradients, vanishing_norm=2.0).materialize().seed
-    assert (seed.vanishing_count, seed.exploding_count) == (2, 0)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from benchmarks.evidence import EVIDENCE, fill, results_of
-from benchmarks.precision import MOST_TICKETS, NAME, NOT_JUDGED, blocks, judge, judged_repositories, repositories
+from benchmarks.precision import NAME, NOT_JUDGED, blocks, judge, judged_repositories, repositories
 
 VERDICTS = {
     "peak_memory_grows_with_params a:f": {"accept": "Three copies of the gradients."},
@@ -33,18 +31,6 @@ def test_a_rejected_ticket_and_one_without_a_verdict_are_not_accepted() -> None:
     judged = judge("a", VERDICTS, [good, unknown])
     assert judged.tickets[1]["verdict"] == NOT_JUDGED
     assert judged.missed == ["1 of 2 tickets accepted"]
-
-
-@pytest.mark.parametrize(("accepted", "rejected", "is_enough"), [(9, 1, True), (8, 1, False), (0, 0, True)])
-def test_nine_of_ten_are_wanted(accepted: int, rejected: int, is_enough: bool) -> None:
-    good, bad = ticket("peak_memory_grows_with_params a:f"), ticket("sync_in_loop a:g")
-    assert (judge("a", VERDICTS, [good] * accepted + [bad] * rejected).missed == []) is is_enough
-
-
-def test_more_than_twelve_tickets_are_said_as_missed() -> None:
-    good = ticket("peak_memory_grows_with_params a:f")
-    assert judge("a", VERDICTS, [good] * MOST_TICKETS).missed == []
-    assert judge("a", VERDICTS, [good] * 13).missed == ["13 tickets, at most 12 are wanted"]
 
 
 def test_every_verdict_is_one_word_with_a_reason() -> None:

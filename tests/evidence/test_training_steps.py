@@ -18,5 +18,6 @@ def test_an_answer_that_is_not_on_record_is_told() -> None:
     stored = results_of(PAGE)
     rows = stored["rows"]
     sound = next(index for index, each in enumerate(SUBJECTS) if not each.red)
-    rows[sound]["results"][0] |= {"outcome": "reproduced", "probe": "a_probe"}
+    found = {"outcome": "reproduced", "probe": "a_probe", "severity": "P1", "message": "", "location": None}
+    rows[sound]["results"][0] = found
     assert page(rows)[1] == [f"{SUBJECTS[sound].name}: a_probe"]

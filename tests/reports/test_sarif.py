@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import Draft202012Validator
 
 from auditkit.model.runs.run import Run
 from auditkit.probing.engine.catalog import load_catalog
 from auditkit.reports.export import json_text
 from auditkit.reports.sarif import run_sarif
-from tests.reports.exported_runs import ERROR, PASS, RUNS, UNAVAILABLE, many, result, run_of
+from tests.reports.exported_runs import ERROR, PASS, RUNS, UNAVAILABLE, run_of
 
 PROBES = load_catalog()
 
@@ -185,63 +182,3 @@ def test_what_got_no_answer_is_told_and_is_no_result() -> None:
 def test_beside_tickets_a_result_says_whether_it_is_new() -> None:
     (run,) = log(RUNS["known"])["runs"]
     assert [each.get("baselineState") for each in run["results"]] == ["new", "unchanged", None]  # the last is minor
-
-
-def test_a_probe_that_is_not_known_here_is_a_rule_all_the_same() -> None:
-    """A saved run may be of another version, or of a project's own probes."""
-    (run,) = log(run_of(result("of_another_version")))["runs"]
-    (rule,) = run["tool"]["driver"]["rules"]
-    assert (rule["id"], rule["fullDescription"]["text"]) == ("of_another_version", "of another version.")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("level", "warn"), ("message", "text"), ("locations", []), ("ruleIndex", -1)]
-)
-def test_a_wrong_result_is_refused(name: str, value: object) -> None:
-    document = log(RUNS["findings"])
-    document["runs"][0]["results"][0][name] = value
-    with pytest.raises(ValidationError):
-        Draft202012Validator(SARIF).validate(document)
-
-
-@pytest.fixture(scope="module")
-def multitool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Microsoft's validator, 100 MB from npm; the program in the package, because its script hides the errors."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm is not installed, which brings sarif-multitool")
-    folder = tmp_path_factory.mktemp("npm")
-    wanted = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "@microsoft/sarif-multitool@5.7"]
-    done = subprocess.run([npm, *wanted], cwd=folder, capture_output=True, text=True, check=False, timeout=300)
-    program = next(folder.glob("node_modules/@microsoft/sarif-multitool-*/Sarif.Multitool"), None)
-    if program is None:
-        pytest.skip(f"npm could not install sarif-multitool: {done.stderr.strip()[-200:]}")
-    program.chmod(0o755)
-    return program
-
-
-def verdicts(multitool: Path, document: object, folder: Path) -> list[str]:
-    """The errors by the standard's rules and by GitHub's; it ends with 0 whatever it finds, so its log is read."""
-    file, found = folder / "audit.sarif", folder / "found.sarif"
-    file.write_bytes(json_text(document))
-    command = [multitool, "validate", file, "--rule-kind", "Sarif;Gh", "--output", found, "--log", "ForceOverwrite"]
-    subprocess.run(command, capture_output=True, check=True, timeout=300)
-    (run,) = json.loads(found.read_text("utf-8-sig"))["runs"]
-    assert run["invocations"][0]["executionSuccessful"]
-    told = [note for one in run["invocations"] for note in one.get("toolExecutionNotifications", ())]
-    errors = [each for each in (*run.get("results", ()), *told) if each.get("level") == "error"]
-    return [f"{each.get('ruleId')}: {each['message']}" for each in errors]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("run", [*LOGS.values(), many()], ids=[*LOGS, "ten thousand"])
-def test_microsofts_validator_and_githubs_rules_have_no_error(run: Run, multitool: Path, tmp_path: Path) -> None:
-    assert verdicts(multitool, log(run), tmp_path) == []
-
-
-@pytest.mark.slow
-def test_the_validator_sees_what_github_refuses(multitool: Path, tmp_path: Path) -> None:
-    document = log(RUNS["findings"])
-    del document["runs"][0]["tool"]["driver"]["rules"][0]["help"]
-    document["runs"][0]["results"][0]["locations"] = []
-    assert {error.partition(":")[0] for error in verdicts(multitool, document, tmp_path)} >= {"GH2012"}

@@ -20,7 +20,7 @@ from auditkit.sweep.driver import SweepRequest, run_sweep
 from auditkit.sweep.folder import Answer, Failure, ResultsFolder
 from auditkit.sweep.jobs import EnvironmentSpec, Job
 from auditkit.sweep.merge import merge
-from auditkit.sweep.tables import findings_in_words, markdown_table
+from auditkit.sweep.output import findings_in_words, markdown_table
 from tests.filing_helpers import put
 from tests.project_files import ROOT
 from tests.reports.exported_runs import RUNS
@@ -117,7 +117,7 @@ def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(
         own, made, never = one.arms
         assert own.outcome is Outcome.REPRODUCED
         assert (made.outcome, made.message) == (Outcome.ERROR, "no environment: torch==2.10.*: no wheel")
-        assert (never.outcome, never.message) == (Outcome.ERROR, "not asked: it is planned, and no job ran it")
+        assert (never.outcome, never.message) == (Outcome.ERROR, "not run: it is planned, and no job ran it")
         assert one.arms_differ
     table = markdown_table(merged).decode()
     assert "| no answer (1) | no answer (2) |" in table
@@ -154,28 +154,6 @@ def test_the_table_counts_what_is_torchs_apart(tmp_path: Path) -> None:
     assert "torch" not in all_own
     folder = folder_with(tmp_path / "swept", [one], [Answer(one, owned.to_json())])
     assert f"| {own} |" in markdown_table(merge(folder, [one])).decode()
-
-
-def test_a_late_answer_takes_the_place_of_a_failure_and_never_of_an_answer(tmp_path: Path) -> None:
-    (one,) = columns(tmp_path, "2.9")
-    run = RUNS["findings"].to_json()
-    folder = folder_with(tmp_path / "swept", [one], [Failure(one, "lost", "its node is gone")])
-    folder.put(Answer(one, run, node="a"))
-    assert folder.read_failure(one.key) is None
-    folder.put(Answer(one, run, node="b"))
-    folder.put(Failure(one, "lost", "its node is gone"))
-    answer = folder.read_answer(one.key)
-    assert answer is not None
-    assert (answer.node, folder.failed()) == ("a", set())
-
-
-def test_two_checkouts_with_a_target_of_one_name_stay_two(tmp_path: Path) -> None:
-    jobs = [job(tmp_path, name, "a" * 40, repository=f"/code/{name}") for name in ("one", "two")]
-    run = RUNS["findings"]
-    merged = merge(folder_with(tmp_path / "swept", jobs, [Answer(each, run.to_json()) for each in jobs]), jobs).run
-    fingerprints = [each.fingerprint for each in merged.results]
-    assert len(set(fingerprints)) == len(fingerprints) == 2 * len(run.results)
-    assert all(each.location.file.startswith(("one/", "two/")) for each in merged.results if each.location)
 
 
 def test_a_changed_answer_is_named(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from typer.testing import CliRunner
 
 from auditkit.errors import BadInputError
 from auditkit.sweep.jobs import key_of, read_plan, write_plan
-from auditkit.sweep.plan import jobs_of
-from auditkit.sweep.plan_file import PlanFile, checkout_of, read_plan_file
+from auditkit.sweep.plan import checkout_of, jobs_of, read_plan_file
 from tests.application import app
 from tests.sweep_helpers import commit_of, job, repository
 from tests.sweep_helpers import plan as write_jobs
@@ -35,9 +33,6 @@ pythons: [3.10]
 interpreters: [venv/bin/python]
 devices: [cpu, cuda]
 probes: [sync_in_loop, peak_memory_grows_with_params]
-without:
-  - {{checkout: here, device: cuda}}
-  - {{checkout: remote, torch: 2.10}}
 time_limit: 60
 """
 
@@ -58,15 +53,20 @@ def test_every_list_is_crossed_with_the_checkouts(tmp_path: Path, code: Path) ->
     cells = [(one.name, one.environment.torch, one.device.value) for one in jobs]
     assert cells == [
         *[("code", torch, device) for torch in ("", "2.10", "2.9") for device in ("cpu", "cuda")],
-        *[(f"remote@{sha * 12}", torch, device) for sha in "12" for torch in ("", "2.9") for device in ("cpu", "cuda")],
-        *[("here", torch, "cpu") for torch in ("", "2.10", "2.9")],
+        *[
+            (f"remote@{sha * 12}", torch, device)
+            for sha in "12"
+            for torch in ("", "2.10", "2.9")
+            for device in ("cpu", "cuda")
+        ],
+        *[("here", torch, device) for torch in ("", "2.10", "2.9") for device in ("cpu", "cuda")],
     ]
     first, made = jobs[0], jobs[2]
     assert first.environment.interpreter == str(tmp_path / "venv/bin/python")
     assert (made.environment.python, made.environment.torch) == ("3.10", "2.10")
-    assert (first.revision, first.revision_name) == (commit_of(code, "v1"), "v1")
+    assert first.revision == commit_of(code, "v1")
     assert {(one.resources.gpus, one.device.value) for one in jobs} == {(0, "cpu"), (1, "cuda")}
-    assert jobs[6].environment.requirements is None
+    assert jobs[6].environment.requirements == ()
     assert jobs[8].environment.requirements == ("requirements.txt", "einops")
     assert (jobs[6].repository, jobs[-1].revision) == (f"{URL}.git", "")
     assert first.resources.time_s == 60
@@ -89,7 +89,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path, code: Path) -> None:
 
 
 def test_a_key_says_what_was_asked_and_nothing_else(code: Path) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from auditkit.model.enums import DeviceChoice
     from auditkit.sweep.jobs import EnvironmentSpec, Resources
@@ -97,21 +97,21 @@ def test_a_key_says_what_was_asked_and_nothing_else(code: Path) -> None:
     one = job(code)
     others: list[dict[str, Any]] = [
         {"repository": "/elsewhere"}, {"revision": "b" * 40}, {"probes": ()}, {"device": DeviceChoice.CUDA},
-        {"environment": EnvironmentSpec(torch="2.9")}, {"environment": EnvironmentSpec(requirements=())},
+        {"environment": EnvironmentSpec(torch="2.9")}, {"environment": EnvironmentSpec(requirements=("x",))},
     ]  # fmt: skip
     keys = {key_of(replace(one, **other)) for other in others}
     assert len(keys | {one.key}) == len(others) + 1
-    assert key_of(replace(one, resources=Resources(9999), revision_name="main")) == one.key
+    assert key_of(replace(one, resources=Resources(9999))) == one.key
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("checkouts: [code]\ntorchs: [2.9]", ":2:1: unknown key 'torchs' in a sweep's plan\n"),
+        ("checkouts: [code]\ntorchs: [2.9]", ":2:1: unknown key 'torchs' in plan\n"),
         ("checkouts: [code]\ntorch: [new]", ":2:9: 'new' is no version\n"),
-        ("checkouts:\n  - {path: code, revision: v1}", ":2:18: unknown key 'revision' in a checkout\n"),
+        ("checkouts:\n  - {path: code, revision: v1}", ":2:18: unknown key 'revision' in checkout\n"),
         ("checkouts:\n  - {path: code, url: x}", ":2:5: a checkout has a path or a url, and not both\n"),
-        ("checkouts: [code]\ndevices: [gpu]", ":2:11: unknown word 'gpu' in devices\n"),
+        ("checkouts: [code]\ndevices: [gpu]", ":2:11: unknown device 'gpu'\n"),
         ("checkouts: [code@v3]", ":1:13: {folder}/code has no revision 'v3'"),
         ("checkouts: [cod]", ":1:13: no such directory: {folder}/cod"),
         ("checkouts: [code, ./code]", ":1:19: a second checkout is called code"),
@@ -123,13 +123,6 @@ def test_what_is_wrong_in_a_plan_is_said_with_its_place(tmp_path: Path, code: Pa
         planned(tmp_path, text)
     assert f"{tmp_path / 'sweep.yaml'}{said.replace('{folder}', str(tmp_path))}" in caught.value.message
     assert caught.value.hint
-
-
-def test_a_plan_that_is_not_there_is_no_configuration(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError) as wrong:
-        read_plan_file(tmp_path / "plan.yaml")
-    assert wrong.value.message == f"no such file: {tmp_path / 'plan.yaml'}"
-    assert wrong.value.hint == "a plan of few checkouts is words: auditkit sweep plan CHECKOUT@REVISION --torch 2.13"
 
 
 def test_words_are_a_plan_too(tmp_path: Path, code: Path) -> None:
@@ -171,20 +164,11 @@ def test_a_plan_that_somebody_changed(tmp_path: Path, code: Path) -> None:
     for changed, said in (
         (line.replace('"device":"cpu"', '"device":"cuda"'), ":1:1: the key "),
         (line * 2, ":2:1: the job "),
-        ("{}\n", ":1:1: no job: schema_version is None, not 1"),
-        (line.replace('"device":"cpu",', ""), ":1:1: no job: 'device' is missing"),
+        ("{}\n", ":1:1: no job: Object missing required field `key`"),
+        (line.replace('"device":"cpu",', ""), ":1:1: no job: Object missing required field `device`"),
         ("", " has no job"),
     ):
         path.write_text(changed)
         with pytest.raises(BadInputError) as caught:
             read_plan(path)
         assert str(path) + said in caught.value.message
-
-
-def test_ten_thousand_jobs_are_planned_in_two_seconds(code: Path) -> None:
-    """A hundred thousand take 20 s at most: benchmarks/sweep.py has the figure."""
-    wide = PlanFile(checkouts=(checkout_of(str(code)),), torch=tuple(f"2.{number}" for number in range(10_000)))
-    began = time.process_time()
-    lines = list(write_plan(jobs_of(wide)))
-    assert len(lines) == 10_000
-    assert time.process_time() - began < 2

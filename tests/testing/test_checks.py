@@ -17,7 +17,6 @@ import torch
 
 from auditkit.errors import BadInputError
 from auditkit.testing import Check, GuardFailed, GuardUnavailable, check
-from auditkit.testing.checks import _DTYPES
 from auditkit.testing.growth import keeps
 
 HERE = Path(__file__).parent
@@ -44,10 +43,6 @@ def raising(parameters):
     if len([p for p in parameters if p.grad is not None]) > 100:
         raise KeyError("too many")
     return sound(parameters)
-
-
-def twice(parameters, factor):
-    return factor * sound(parameters)
 
 
 def nothing(parameters, unknown_thing):
@@ -161,19 +156,6 @@ def test_a_failure_names_the_number_the_law_the_line_and_its_evidence(
     assert "\n\n" not in said
 
 
-def test_functions_of_every_kind_are_asked() -> None:
-    """Defined in a test, bound, of a class, static, by name, and with arguments of their own."""
-
-    def local(parameters):
-        return max(p.grad.abs().max().item() for p in parameters)
-
-    assert re.search(r"test_checks\.py:\d+ in .*local\n", refused(lambda: guard(local).syncs(at_most=2)))
-    for target in (Monitor(2.0).norm, Monitor.norm, Monitor.plain, Monitor.named, f"{__name__}:sound"):
-        guard(target).syncs(at_most=0)
-    guard(twice, arguments={"factor": 3.0}).syncs(at_most=0)
-    guard(torch.nn.utils.clip_grad_norm_, arguments={"max_norm": 1.0}).syncs(at_most=0)
-
-
 @pytest.mark.parametrize(
     ("ask", "message", "note"),
     [
@@ -210,30 +192,6 @@ def test_no_answer_is_a_skip_with_its_reason(ask: Any) -> None:
     with pytest.raises(GuardUnavailable, match=r"\w{3}") as skipped:
         ask()
     assert isinstance(skipped.value, unittest.SkipTest)
-
-
-@pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (lambda: guard(sound).finite_up_to(1e30, dtypes=["floaT32"]), "no dtype is called 'floaT32'"),
-        (lambda: guard(sound).finite_up_to(1e30, dtypes="float8"), "no dtype is called 'float8'"),
-        (lambda: guard(sound).finite_up_to(1e30, dtypes=[]), "dtypes names no dtype"),
-        (lambda: guard(sound).finite_up_to(float("nan")), "norm is a finite number above 0, not nan"),
-        (lambda: guard(sound).finite_up_to(-1.0), "norm is a finite number above 0, not -1.0"),
-        (lambda: guard(sound).peak(at_most=float("inf")), "at_most is a finite number above 0, not inf"),
-        (lambda: bool(guard(sound)), "is neither true nor false"),
-    ],
-)
-def test_a_guard_that_would_check_nothing_is_an_error(ask: Any, message: str) -> None:
-    with pytest.raises(BadInputError, match=re.escape(message)):
-        ask()
-
-
-def test_the_dtypes_are_those_that_the_probe_judges() -> None:
-    answer, _ = guard(sound).finite_up_to(1e3)._answered("norm_overflows_on_finite_grads")
-    judged = {row.case["dtype"] for row in answer.measurements if row.name == "breaking_norm"}
-    assert judged <= {*_DTYPES}
-    assert {*_DTYPES} - judged <= {"mixed"}
 
 
 def test_the_process_is_left_as_it_was() -> None:
@@ -280,11 +238,3 @@ def test_a_training_step_is_asked_and_its_hooks_are_gone() -> None:
     assert "P0        gradients_lost_or_stale: " in said
     assert re.search(r"test_checks\.py:\d+ in steps_that_add_up\n +optimizer\.step\(\)", said)
     assert hooks() == before
-
-
-@pytest.mark.process
-def test_what_traces_or_forks_is_asked_in_a_worker() -> None:
-    """Its own compiler, whose caches are not the test's; the answer is that of an audit."""
-    said = refused(lambda: guard(waiting).passes("graph_breaks_under_compile"))
-    assert "graph_breaks_under_compile" in said
-    assert place(waiting) in said

@@ -271,19 +271,3 @@ def test_a_block_may_be_the_first_that_imports_the_compiler(project: Path) -> No
     # torch's own deprecated calls, where it compiles, are none of ours.
     ended = pytest_in(project, "-W", "default")
     assert "4 passed" in ended.stdout, ended.stdout[-3000:]
-
-
-def test_guards_can_be_turned_off(project: Path) -> None:
-    """A skip, not a pass; tests without a guard run."""
-    ended = pytest_in(project, "--auditkit=off")
-    assert "1 passed, 12 skipped" in ended.stdout
-    assert ended.stdout.count("--auditkit=off") == len(re.findall("^SKIPPED", ended.stdout, re.MULTILINE)) > 5
-    assert ended.stdout.splitlines()[-1] == "loaded:"
-    refused = pytest_in(project, "--auditkit=no")
-    assert (refused.code, "'on', 'off'" in refused.stderr or "on, off" in refused.stderr) == (4, True)
-
-
-def test_the_marker_is_registered(project: Path) -> None:
-    assert (
-        "@pytest.mark.auditkit(probes=[...], fail_on='P4', **how): the test" in pytest_in(project, "--markers").stdout
-    )

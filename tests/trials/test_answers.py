@@ -8,7 +8,7 @@ from auditkit.model.enums import Outcome
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult, TargetReading
 from auditkit.model.runs.target import Target
-from auditkit.trials.answers import ANSWERS, Answers, costs, problem
+from auditkit.trials.answers import ANSWERS, Answers, costs
 
 HEALTHY, MIXED = "nonfinite_grads_look_healthy", "fails_on_mixed_dtypes"
 ROLES = {"norm": "norm", "nan_count": "nans"}
@@ -54,20 +54,3 @@ def test_the_costs_of_a_change(arm: Answers, said: list[str]) -> None:
     found = costs(BASE, arm)
     assert len(found) == len(said)
     assert all(words in told for words, told in zip(said, found, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("findings", "result", "said"),
-    [
-        ({HEALTHY}, answer(HEALTHY, GONE), ""),
-        ({HEALTHY}, answer(HEALTHY, STILL), f"left {HEALTHY}"),
-        ({HEALTHY}, answer(HEALTHY, Outcome.ERROR), f"left {HEALTHY}, which had no answer: "),
-        ((), answer(HEALTHY, STILL), ""),
-        ((), answer(MIXED, STILL), "is a trade: fails_on_mixed_dtypes began to reproduce: "),
-        ((), answer(MIXED, Outcome.ERROR), "is a trade: fails_on_mixed_dtypes has no answer any more: "),
-        ((), recorded(2.0, 0), "changed a right answer: nans of dtype float32, planted 2 nans: 2 -> 0"),
-        ((), recorded(NAN, 2), ""),
-    ],
-)
-def test_one_answer_says_that_a_change_is_none(findings: set[str], result: ProbeResult, said: str) -> None:
-    assert problem(findings, BASE, result) == said

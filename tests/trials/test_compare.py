@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.config.config import Config
-from auditkit.errors import BadInputError, ExitCode, NothingMeasuredError
-from auditkit.model.codec import ABSENT
+from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.enums import Outcome, Reason, Severity
 from auditkit.model.revisions.comparison import Agreement, Change, Comparison, Contrast, MatchState, Trend
 from auditkit.model.runs.run import ProbeResult
@@ -26,23 +24,15 @@ from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.source.history.anchors import AnchoredSource
 from auditkit.probing.source.history.changes import read_changes
 from auditkit.trials.compare import CompareRequest, compare, exit_code
-from auditkit.trials.target_pairs import Side, names_of, pair_found, pair_named
+from auditkit.trials.target_pairs import Side, names_of, pair_named
 from tests import compared_results as results
-from tests.compared_history import LARGEST, commit, git, make_history, state_of
-from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
+from tests.compared_history import commit, make_history, state_of
+from tests.probing_helpers import OVERFLOW, SYNCS
 from tests.project_files import our_environment
 
 pytestmark = pytest.mark.process
 
 TOTAL = Target("trainer.stats:total_norm")
-HANGING = """
-import time
-
-
-def total_norm(parameters):
-    time.sleep(600)
-    return parameters[0].grad.norm()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -103,24 +93,6 @@ def test_a_renamed_function_is_the_same_target(repository: Path) -> None:
     assert (back.match.state, back.base) == (MatchState.RENAMED, TOTAL)
 
 
-def test_added_and_removed_functions_are_told(repository: Path) -> None:
-    with sides(repository, "overflowing", "widened") as (base, head):
-        gone, new = pair_named([Target("trainer.stats:mean_norm"), Target("trainer.stats:largest_norm")], base, head)
-    assert (gone.match.state, gone.head) == (MatchState.REMOVED, None)
-    assert (new.match.state, new.base) == (MatchState.ADDED, None)
-
-
-def test_a_function_that_both_revisions_have_is_no_other_one_renamed(tmp_path: Path) -> None:
-    """Two twins, of which one goes: the other is itself."""
-    repository = make_history(tmp_path / "twins")
-    twin = LARGEST.replace("largest_norm", "peak_norm")
-    commit(repository, "twins", trainer__stats="import torch\n" + LARGEST + twin)
-    commit(repository, "one goes", trainer__stats="import torch\n" + LARGEST)
-    with sides(repository, "HEAD~1", "HEAD") as (base, head):
-        (gone,) = pair_named([Target("trainer.stats:peak_norm")], base, head)
-    assert gone.match.state is MatchState.REMOVED
-
-
 def test_what_lies_between_is_read_from_git(repository: Path) -> None:
     """Commits, files with their lines, and the tests that were added, with the targets that they name."""
     with open_checkout(f"{repository}@overflowing") as base, open_checkout(f"{repository}@widened") as head:
@@ -132,22 +104,6 @@ def test_what_lies_between_is_read_from_git(repository: Path) -> None:
     (test,) = changes.tests
     assert (test.name, test.kind) == ("TestNorm::test_large_gradients_have_a_norm", "added")
     assert test.names == ("trainer.stats:total_norm",)
-
-
-def test_renamed_deleted_and_odd_files_are_read(tmp_path: Path) -> None:
-    """Names with blanks and quotes, a moved file, a binary one; below a folder only that folder's."""
-    repository = make_history(tmp_path / "odd")
-    git(repository, "mv", "trainer/stats.py", "trainer/a b\"'.py")
-    (repository / "data.bin").write_bytes(bytes(range(256)) * 4)
-    commit(repository, "odd\n\nOne \x1f two", tests__test_stats=None)
-    with open_checkout(f"{repository}@renamed") as base, open_checkout(f"{repository}@HEAD") as head:
-        changes = read_changes(base, head, [])
-    files = {one.name: one for one in changes.files}
-    assert files["trainer/a b\"'.py"].old_path == "trainer/stats.py"
-    assert (files["data.bin"].describe(), files["tests/test_stats.py"].path) == ("binary, new", "")
-    assert [test.kind for test in changes.tests] == ["removed"]
-    with open_checkout(f"{repository}/trainer@renamed") as base, open_checkout(f"{repository}/trainer@HEAD") as head:
-        assert [one.name for one in read_changes(base, head, []).files] == ["a b\"'.py"]
 
 
 def test_wrong_words_are_refused_before_anything_runs(repository: Path, tmp_path: Path) -> None:
@@ -189,64 +145,6 @@ def test_no_probe_of_ours_measures_time() -> None:
 
 
 @pytest.mark.slow
-def test_memory_and_overflow_are_traded(repository: Path) -> None:
-    """The fix made the memory worse: a finding that the base does not have, and exit code 1."""
-    found = compared(repository, "overflowing", "widened", OVERFLOW, MEMORY, SYNCS, LAUNCHES)
-    contrasts = by_probe(found)
-    assert {name: contrasts[name].change for name in (OVERFLOW, SYNCS)} == {
-        OVERFLOW: Change.FIXED,
-        SYNCS: Change.STILL_SOUND,
-    }
-    memory = contrasts[MEMORY]
-    assert memory.change in (Change.INTRODUCED, Change.STILL_REPRODUCED)
-    assert memory.is_worse
-    ratios = [(one.base, one.head) for one in memory.figures
-              if one.name == "peak_extra_per_gradient_byte" and one.case["tensors"] == 10]  # fmt: skip
-    assert all(head > base + 1 for base, head in ratios)
-    assert exit_code(found) is ExitCode.FINDINGS
-    assert exit_code(found, Severity.P0) is ExitCode.OK
-    back = compared(repository, "widened", "overflowing", OVERFLOW, MEMORY)
-    assert by_probe(back)[OVERFLOW].change is Change.INTRODUCED
-    assert exit_code(back) is ExitCode.FINDINGS
-
-
-@pytest.mark.slow
-def test_a_revision_against_itself_changes_nothing(repository: Path) -> None:
-    """The whole catalogue twice: every figure and every answer the same. A comparison that sees ghosts fails here."""
-    found = compared(repository, "overflowing", "overflowing")
-    assert {one.change for one in found.contrasts} <= {
-        Change.STILL_REPRODUCED, Change.STILL_SOUND, Change.NOT_APPLICABLE, Change.NOT_COMPARABLE,
-    }  # fmt: skip
-    assert {one.trend for one in found.contrasts} == {Trend.SAME}
-    assert {one.agreement for target in found.targets for one in target.answers} == {Agreement.IDENTICAL}
-    assert exit_code(found) is ExitCode.OK
-
-
-@pytest.mark.slow
-def test_targets_are_found_at_both_revisions(repository: Path) -> None:
-    """Without a name: changed, removed and added ones; the new one is measured at the head alone."""
-    found = compared(repository, "overflowing", "widened", SYNCS, named=())
-    states = {target.match.name.partition(":")[2]: target.match.state for target in found.targets}
-    assert states == {
-        "total_norm": MatchState.CHANGED,
-        "mean_norm": MatchState.REMOVED,
-        "largest_norm": MatchState.ADDED,
-    }
-    new = next(target for target in found.targets if target.match.state is MatchState.ADDED)
-    assert [(one.base, one.reason) for one in new.contrasts] == [
-        (None, "the target is new: not reproduced at the head")
-    ]
-    gone = next(target for target in found.targets if target.match.state is MatchState.REMOVED)
-    assert (gone.contrasts, gone.answers) == ((), ())
-
-
-def test_what_is_excluded_is_compared_at_no_revision(repository: Path) -> None:
-    """As in an audit: `exclude` of auditkit.yaml. Named, it is compared all the same."""
-    with sides(repository, "overflowing", "widened") as (base, head), pytest.raises(NothingMeasuredError):
-        pair_found(base, head, Config(exclude=("*",)), lambda _: None)
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see every process")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
 def test_an_interrupted_comparison_leaves_the_repository_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
@@ -284,53 +182,3 @@ def test_an_interrupted_comparison_leaves_the_repository_as_it_was(tmp_path: Pat
         )  # fmt: skip
     assert os.listdir(scratch) == []
     assert state_of(repository) == before
-
-
-TIMER = '''
-"""How long does one call take?"""
-
-import time
-
-PROBE = {
-    "id": "call_is_slow", "version": 1, "title": "A call is slow", "contracts": ["grad_norm"],
-    "categories": ["Performance bottleneck"], "agent": "PT", "severity": "P3", "lifecycle": "stable",
-    "instrument": "numerics", "motivation": "", "method": "", "limits": "", "remediation": "", "verification": [],
-    "measurements": {"call_time": "s"},
-}
-
-
-def measure(ctx):
-    for turn in range(5):
-        started = time.perf_counter()
-        ctx.norm(ctx.benign())
-        yield ctx.measurement("call_time", time.perf_counter() - started, "s", began=time.time(), turn=turn)
-
-
-def judge(measurements, policy):
-    return {"outcome": "reproduced", "message": "it takes some time"}
-'''
-
-
-@pytest.mark.slow
-def test_where_a_probe_measures_time_the_revisions_take_turns(repository: Path, tmp_path: Path) -> None:
-    """Never at once, and at every second target the other one first; the times have their quartiles."""
-    probe = tmp_path / "call_is_slow.py"
-    probe.write_text(TIMER.replace(", began=time.time(), turn=turn", ""), encoding="utf-8")
-    (contrast,) = compared(repository, "widened", "widened", str(probe)).contrasts
-    (figure,) = [one for one in contrast.figures if one.name == "call_time"]
-    assert (contrast.change, figure.base > 0, figure.head > 0) == (Change.STILL_REPRODUCED, True, True)
-    assert " to " in figure.case["quartiles_base"]
-    probe.write_text(TIMER, encoding="utf-8")
-    named = (TOTAL, Target("trainer.stats:largest_norm"))
-    found = compared(repository, "widened", "widened", str(probe), named=named)
-    began = [
-        [
-            [one.case["began"] for one in contrast.figures if getattr(one, side) is not ABSENT]
-            for side in ("base", "head")
-        ]
-        for contrast in found.contrasts
-    ]
-    (first_base, first_head), (second_base, second_head) = began
-    assert max(first_base) < min(first_head)
-    assert max(first_head) < min(second_head)
-    assert max(second_head) < min(second_base)

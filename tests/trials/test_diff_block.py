@@ -42,13 +42,6 @@ def test_git_and_we_make_the_same_of_the_diff(before: bytes, tmp_path: Path) -> 
     assert (tmp_path / "sub" / "norms.py").read_bytes() == change.after
 
 
-def test_lines_may_have_moved_and_blanks_been_lost(tmp_path: Path) -> None:
-    before = FILES["newlines"]
-    diff = change_of(before).difference().replace("\n \n", "\n\n")
-    (tmp_path / "norms.py").write_bytes(b"# one\n# two\n" + before)
-    assert changes_of(diff, tmp_path)[0].after == b"# one\n# two\n" + before.replace(b"x.norm()", DOUBLE.encode())
-
-
 def test_the_diffs_of_one_function_build_on_one_another(tmp_path: Path) -> None:
     """Another diff changed the line before; the same line twice is no place."""
     before = b"def f(a):\n    b = a + 1\n    c = b.view(-1)\n    return c\n"
@@ -77,9 +70,3 @@ def test_what_does_not_apply_says_so(tmp_path: Path, diff: str, said: str) -> No
     (tmp_path / "norms.py").write_bytes(FILES["newlines"])
     with pytest.raises(CannotComplete, match=said):
         changes_of(diff, tmp_path)
-
-
-def test_what_cannot_be_shown_is_refused() -> None:
-    latin = "# -*- coding: latin-1 -*-\n# größer\nx = 1\n".encode("latin-1")
-    with pytest.raises(CannotComplete, match="not UTF-8"):
-        FileChange("x.py", latin, latin.replace(b"= 1", b"= 2")).difference()

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.audit.audit import AuditRequest, audit
-from auditkit.audit.fix_again import look_for_fix
 from auditkit.config.config import Config
 from auditkit.model.enums import Severity
 from auditkit.model.runs.probe import ProbeInfo
@@ -26,7 +25,6 @@ from auditkit.tickets.store import TicketFolder
 from auditkit.trials.bench import Bench
 from auditkit.trials.fix_search import Found, Search
 from auditkit.trials.fix_trials import Scene
-from auditkit.trials.verify import VerifyRequest
 from tests.filing_helpers import put
 from tests.probing.fix.rewrites.places import of_lines
 from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
@@ -177,20 +175,6 @@ def test_an_interrupt_ends_the_search_and_keeps_the_audit(searched: Searched) ->
     assert found.note.endswith("; 1 without: not tried: interrupted")
 
 
-def test_a_file_that_changed_meanwhile_is_not_tried(searched: Searched) -> None:
-    file = searched.checkout / "stats.py"
-    before = file.read_bytes()
-    with OPTIONS.open(searched.spec) as opened:
-        file.write_bytes(before + b"\r\n")
-        with Bench.open(searched.spec, sys.executable) as bench:
-            scene = Scene(searched.spec, opened, {"": OPTIONS}, searched.probes)
-            search = Search(scene, searched.run, [bench], 60.0, rewrites=lambda *_: [SUFFICES])
-            found = search.fixes_of([searched.findings])
-    file.write_bytes(before)
-    assert found.fixes == ()
-    assert found.note.endswith("1 without: could not be tried: stats.py changed while it was audited")
-
-
 FLATTENED = '''import torch
 
 
@@ -269,18 +253,3 @@ def test_a_minor_finding_may_stay_and_the_next_audit_searches_where_none_had_tim
     evidence = folder.evidence("B1-PT-01")
     assert evidence is not None
     assert [one["mends"] for one in evidence.fixes] == [list(fix.mends)]
-
-
-@pytest.mark.slow
-def test_ticket_fix_searches_where_no_audit_has_and_leaves_what_somebody_wrote(tmp_path: Path) -> None:
-    put(tmp_path, "trainer/quality.py", FLATTENED)
-    audit(AuditRequest(str(tmp_path / "trainer"), (OPTIONS,), (), (VIEW,), tickets=tmp_path / "t"))
-    folder = TicketFolder(tmp_path / "t")
-    verify = VerifyRequest("B1-PT-01", str(tmp_path / "trainer"), OPTIONS)
-    look_for_fix(folder, verify)
-    assert "+    flat = torch.cat([grad.reshape(-1) for grad in grads])" in str(folder.read("B1-PT-01").section("Fix"))
-    put(tmp_path, "t/B1-PT-01.md", folder.read("B1-PT-01").with_section("Fix", "Use reshape.").text)
-    put(tmp_path, "trainer/quality.py", FLATTENED.replace("torch.cat", "torch.hstack"))
-    look_for_fix(folder, verify)  # the diff does not apply any more
-    assert folder.read("B1-PT-01").section("Fix") == "Use reshape."
-    assert "torch.hstack([grad.reshape" in str(folder.evidence("B1-PT-01"))

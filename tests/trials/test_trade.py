@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from auditkit.model.enums import Contract, Outcome, Severity
-from auditkit.model.revisions.trial import ChangeKind, FixVerdict
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.revisions.trial import FixVerdict
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult, fingerprint
-from auditkit.probing.engine.catalog import load_catalog
-from auditkit.trials.trade import NOUNS, does_not_run, judge
+from auditkit.trials.trade import does_not_run, judge
 
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 MEMORY, SYNCS, LAUNCHES = "peak_memory_grows_with_params", "syncs_grow_with_tensors", "launches_grow_with_tensors"
@@ -47,29 +46,29 @@ TABLE: list[tuple[tuple[str, ...], list[tuple[str, str, str]], str]] = [
     ((OVERFLOW,), [(OVERFLOW, "bad", "good")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "bad")], "insufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "bad", "bad")], "sufficient"),
-    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "good 0.1", "bad 2")], "trades overflow for memory"),
-    ((MEMORY,), [(MEMORY, "bad 3.25", "good 0.2"), (SYNCS, "good 1", "bad 513")], "trades memory for syncs"),
-    ((MEMORY,), [(MEMORY, "bad 3.25", "good 0.2"), (SYNCS, "good 1", "good 2")], "trades memory for syncs"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "good 0.1", "bad 2")], f"trades {OVERFLOW} for {MEMORY}"),
+    ((MEMORY,), [(MEMORY, "bad 3.25", "good 0.2"), (SYNCS, "good 1", "bad 513")], f"trades {MEMORY} for {SYNCS}"),
+    ((MEMORY,), [(MEMORY, "bad 3.25", "good 0.2"), (SYNCS, "good 1", "good 2")], f"trades {MEMORY} for {SYNCS}"),
     ((MEMORY,), [(MEMORY, "bad 3.25", "good 0.2"), (SYNCS, "good 1", "good 1")], "sufficient"),
-    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "bad 1", "bad 2")], "trades overflow for memory"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "bad 1", "bad 2")], f"trades {OVERFLOW} for {MEMORY}"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "bad 2", "bad 1")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "good 0.1", "good 0.11")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "good 0", "good 0.2")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (LAUNCHES, "bad 3", "bad 3")], "sufficient"),
-    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (LAUNCHES, "bad 3", "bad 4")], "trades overflow for launches"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (LAUNCHES, "bad 3", "bad 4")], f"trades {OVERFLOW} for {LAUNCHES}"),
     (
         (MEMORY,),
         [(MEMORY, "bad 3", "good 0"), (LAUNCHES, "good 0", "bad 7"), (SYNCS, "good 1", "bad 9")],
-        "trades memory for syncs and launches",
+        f"trades {MEMORY} for {SYNCS} and {LAUNCHES}",
     ),
     ((OVERFLOW, UNDERFLOW), [(OVERFLOW, "bad", "good"), (UNDERFLOW, "bad", "bad")], "insufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "bad"), (SYNCS, "good 1", "bad 9")], "insufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "error")], "does not run"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "n/a")], "does not run"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "absent")], "does not run"),
-    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "good", "error")], "trades overflow for failure on sparse"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "good", "error")], f"trades {OVERFLOW} for {SPARSE}"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "absent", "absent")], "sufficient"),
-    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "n/a", "bad")], "trades overflow for failure on sparse"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (SPARSE, "n/a", "bad")], f"trades {OVERFLOW} for {SPARSE}"),
 ]
 
 
@@ -97,41 +96,12 @@ def test_an_insufficient_fix_says_what_is_gone_and_what_got_worse() -> None:
     )
 
 
-def test_what_the_fix_is_not_about_is_named_and_costs_nothing() -> None:
-    base = [result(OVERFLOW, "bad"), result(UNDERFLOW, "bad"), result(SPARSE, "bad")]
-    arm = [result(OVERFLOW, "good"), result(UNDERFLOW, "good"), result(SPARSE, "bad")]
-    judged = judge((OVERFLOW,), base, arm)
-    assert judged.text == "sufficient"
-    assert judged.reason == (
-        "norm_overflows_on_finite_grads no longer reproduces; norm_underflows_to_zero no longer reproduces either; "
-        "as before reproduce fails_on_sparse_grads"
-    )
-    assert [change.kind for change in judged.changes] == [ChangeKind.GONE, ChangeKind.STILL, ChangeKind.GONE]
-
-
-def test_a_peak_is_told_in_gradient_bytes() -> None:
-    base = [result(OVERFLOW, "bad"), result(MEMORY, "good", 0.1, "0.1 bytes per gradient byte")]
-    arm = [result(OVERFLOW, "good"), result(MEMORY, "bad", 2.0, "2 bytes per gradient byte")]
-    assert judge((OVERFLOW,), base, arm).reason.endswith("0.1x -> 2x of the gradients' bytes")
-
-
-def test_nothing_red_at_the_base_is_no_verdict() -> None:
-    with pytest.raises(ValueError, match="no finding of the ticket reproduces at the base"):
-        judge((OVERFLOW,), [result(OVERFLOW, "good")], [result(OVERFLOW, "good")])
-
-
 def test_code_that_does_not_run_says_why() -> None:
     judged = does_not_run("the block needs grads")
     assert (judged.text, judged.reason) == ("does not run", "the block needs grads")
 
 
-def test_every_probe_of_targets_has_its_word() -> None:
-    asked = [probe for probe in load_catalog().values() if probe.scope == "target" and probe.lifecycle == "stable"]
-    of_gradients = {probe.id for probe in asked if Contract.GRAD_NORM in probe.contracts or "fails" in probe.id}
-    assert of_gradients - NOUNS.keys() == set()
-
-
 def test_a_field_that_the_answer_lost_is_a_cost() -> None:
     judged = judge((OVERFLOW,), [result(OVERFLOW, "bad")], [result(OVERFLOW, "good")], ["nan_count"])
-    assert judged.text == "trades overflow for the answer's nan_count"
+    assert judged.text == f"trades {OVERFLOW} for the answer's nan_count"
     assert judged.reason.endswith("the answer is another: it no longer says nan_count")

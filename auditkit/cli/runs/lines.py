@@ -1,50 +1,12 @@
-"""Lines that every report of a run is made of: tables that fit a terminal, readings, what has no answer."""
+"""Lines of the report of a run: how targets are called and read, and what has no result."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from auditkit.cli.output import fitted
-
 if TYPE_CHECKING:
-    from auditkit.model.runs.measurement import Pivot
     from auditkit.model.runs.run import ProbeResult, TargetReading
-
-WIDTH = 100
-_GAP = "  "
-
-
-def columns_of(rows: Sequence[Sequence[str]], indent: str = "", width: int | None = None) -> list[str] | None:
-    """The rows as aligned lines, None where they do not fit in `width`, or in 100 columns."""
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    lines = [indent + _GAP.join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)) for row in rows]
-    lines = [line.rstrip() for line in lines]
-    return lines if max(map(len, lines)) <= (width or WIDTH) else None
-
-
-def measured_tables(result: ProbeResult, width: int | None = None) -> list[str]:
-    """What the probe measured over two values of its cases, such as dtype and elements, as lines."""
-    from auditkit.model.runs.measurement import pivots
-
-    lines = []
-    for pivot in pivots(result.measurements):
-        lines.append(f"{result.probe}: {pivot.name} by {pivot.side} and {pivot.top}")
-        lines += _table(pivot, width)
-    return lines
-
-
-def _table(pivot: Pivot, width: int | None) -> list[str]:
-    heads = ("", *pivot.columns)
-    rows = [(name, *cells) for name, cells in pivot.rows]
-    aligned = columns_of([heads, *rows], "  ", (width or WIDTH) - len(_GAP))
-    if aligned is not None:
-        return aligned
-    lines = []
-    for name, cells in pivot.rows:
-        listed = ", ".join(f"{cell} at {column}" for column, cell in zip(pivot.columns, cells, strict=True))
-        lines.append(fitted(f"  {name}: {listed}", (width or WIDTH) - len(_GAP)))
-    return lines
 
 
 def without_answer(results: Sequence[ProbeResult]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,7 @@ from auditkit.cli.output import (
 )
 from auditkit.cli.runs.causes import causes_of, place_of, words_of
 from auditkit.cli.runs.ending import answer, beside_tickets, counts, next_step, nothing_audited
-from auditkit.cli.runs.lines import columns_of, how_it_is_read, measured_tables, without_answer
-from auditkit.cli.runs.matrix_report import difference_lines, matrix_lines
+from auditkit.cli.runs.lines import how_it_is_read, without_answer
 from auditkit.cli.runs.progress import progress
 
 if TYPE_CHECKING:
@@ -60,10 +59,9 @@ def run_and_finish(
 ) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
-    `named` is a question of a few named probes, soon answered: in a pipe it says nothing on its way, and where
-    only one target was asked it shows what was measured. The user has not refused tickets if `wants_tickets`.
-    `files` are written when it is printed, by their formats, and the whole run to `save`. With `requires_steps`, a
-    training step that was found and not checked ends it with exit code 3.
+    `named` is a run of a few named probes, which ends soon: in a pipe it says nothing on its way. The user has not
+    refused tickets if `wants_tickets`. `files` are written when it is printed, by their formats, and the whole run to
+    `save`. With `requires_steps`, a training step that was found and not checked ends it with exit code 3.
     """
     from auditkit.audit.audit import audit, exit_code, load_failures, specimen_dir
     from auditkit.audit.baseline import only_new
@@ -138,10 +136,8 @@ def _head(run: Run, view: View) -> Iterator[str]:
     yield from configured_lines(run)
     yield from summary_lines(run.candidates)
     if view.verbose and run.candidates:
-        rows, reasons = zip(*table(run.candidates), strict=True)
-        aligned = columns_of(rows, "  ", view.width) or ["  " + "  ".join(filter(None, row)) for row in rows]
-        for line, why in zip(aligned, reasons, strict=True):
-            yield line
+        for row, why in table(run.candidates):
+            yield "  " + "  ".join(filter(None, row))
             yield from [f"      {why}"] if why else []
     if any(result.evidence and result.evidence.value == "simulated" for result in run.results):
         yield "simulated: counted on CPU behind a pretended CUDA device; no number is a GPU's"
@@ -150,10 +146,7 @@ def _head(run: Run, view: View) -> Iterator[str]:
 def _sections(run: Run, view: View) -> Iterator[Iterable[str]]:
     found = run.results
     if run.matrix:
-        found = tuple(result for result in run.results if result.is_of_source)
-        asked = replace(run, results=tuple(result for result in run.results if not result.is_of_source))
-        yield matrix_lines(asked, view.verbose, view.width)
-        yield difference_lines(asked)
+        yield _difference_lines(run)
     own = [result for result in found if result.severity and not result.owner and not result.style]
     for cause in causes_of(result for result in own if view.in_full or result.severity != _MINOR):
         yield cause.lines(view.in_full)
@@ -166,6 +159,16 @@ def _sections(run: Run, view: View) -> Iterator[Iterable[str]]:
         for target in dict.fromkeys(result.target for result in found if not result.is_of_source):
             yield _target_lines(run, target, view)
         yield _quiet_lines([result for result in found if result.is_of_source], named=True)
+
+
+def _difference_lines(run: Run) -> Iterator[str]:
+    """Where the arms of a run do not agree, which the several arms were run for."""
+    differing = [result for result in run.results if result.arms_differ]
+    if not differing:
+        yield "all arms agree"
+        return
+    yield f"{len(differing)} of {len(run.results)} results differ between the arms:"
+    yield from (f"  {one.probe} on {one.target}: {one.arms_in_words()}" for one in differing)
 
 
 def _heading(run: Run) -> str:
@@ -224,12 +227,10 @@ def _style_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
 
 
 def _target_lines(run: Run, target: str, view: View) -> Iterator[str]:
-    """How one target was called and read, what did not reproduce, and what was measured over two values of a case."""
+    """How one target was called and read, and what did not reproduce."""
     results = [result for result in run.results if result.target == target]
     lines = [how_it_is_read(each) for each in run.targets if view.verbose and each.target.call == target]
     lines += _quiet_lines(results, view.named)
-    if view.verbose or all(result.target == target for result in run.results):
-        lines += [line for result in results for line in measured_tables(result, view.width)]
     if lines:
         yield target
         yield from (f"  {line}" for line in lines)

@@ -217,12 +217,8 @@ class TargetComparison(Record, keys="**match contrasts answers agreement"):
 
 
 @dataclass(frozen=True)
-class Comparison(Record, keys="checkout base head targets source! changes! summary differing! notes!"):
-    """Everything that one comparison found; `source` is of the targets' modules, read and not run.
-
-    `differing` names what of the two environments is not the same: then it was compared because it was
-    forced to be.
-    """
+class Comparison(Record, keys="checkout base head targets source changes summary notes"):
+    """Everything that one comparison found; `source` is of the targets' modules, read and not run."""
 
     schema_version: ClassVar[int] = 1
 
@@ -232,7 +228,6 @@ class Comparison(Record, keys="checkout base head targets source! changes! summa
     targets: tuple[TargetComparison, ...]
     source: tuple[Contrast, ...] = ()
     changes: Changes = field(default_factory=Changes)
-    differing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from auditkit.model.codec import Record, decode
+from auditkit.model.codec import Record
 from auditkit.model.runs.measurement import Location
 
 
@@ -42,7 +42,3 @@ class Siblings:
     def to_json(self) -> list[dict[str, Any]]:
         """Where the candidates stand."""
         return [place.location.to_json() for place in self.places]
-
-    @classmethod
-    def read(cls, raw: Any, place: str) -> Siblings:
-        return cls(places=tuple(map(Sibling, decode(tuple[Location, ...], raw, place))))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from auditkit.model.codec import Record, decode, read_fields
+from auditkit.model.codec import Record, converted, number_again
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
 from auditkit.model.runs.baseline import Baseline
 from auditkit.model.runs.candidates import FoundCandidate
@@ -67,7 +67,7 @@ class RunHead(Record, keys="id **environment"):
 
 @dataclass(frozen=True)
 class ArmOutcome(
-    Record, keys="arm python=environment.python! torch=environment.torch! device! outcome severity law message"
+    Record, keys="arm python=environment.python torch=environment.torch device outcome severity law message"
 ):
     """What the same probe said of the same target in one arm: under one interpreter on one device.
 
@@ -93,19 +93,12 @@ class ArmOutcome(
         law = f" ({self.law})" if self.law and self.outcome is Outcome.REPRODUCED else ""
         return f"{severity}{self.outcome.value.replace('_', ' ')}{law}"
 
-    @classmethod
-    def read(cls, raw: Any, place: str) -> ArmOutcome:
-        """Of its environment a document has the versions and the device; the rest is its run's."""
-        found = read_fields(cls, raw, place)
-        python, torch, device = (decode(str, raw[name], f"{place}.{name}") for name in ("python", "torch", "device"))
-        return cls(**found, environment=Environment("", "", False, python, torch, device, ""))
-
 
 @dataclass(frozen=True)
 class ProbeResult(
     Record,
-    keys="probe probe_version target outcome severity! evidence! reason device message law fingerprint ticket "
-    "ticket_action location! measurements! notes duration_s siblings? excerpt? statement? arm? arms? breaks? occurs? "
+    keys="probe probe_version target outcome severity evidence reason device message law fingerprint ticket "
+    "ticket_action location measurements notes duration_s siblings? excerpt? statement? arm? arms? breaks? occurs? "
     "owner? style? remembered?",
 ):
     """What one probe said of one target.
@@ -182,11 +175,6 @@ class ProbeResult(
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"duration_s": round(self.duration_s, 3)}
 
-    @classmethod
-    def read(cls, raw: Any, place: str) -> ProbeResult:
-        result = super().read(raw, place)
-        return replace(result, loaded=not (result.reason and result.reason.is_not_loaded))
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -242,11 +230,6 @@ class TargetReading(Record, keys="name=target.name **target answer roles found r
     placeholders: tuple[str, ...] = ()
     plan: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    @classmethod
-    def read(cls, raw: Any, place: str) -> TargetReading:
-        reading = super().read(raw, place)
-        return replace(reading, target=replace(reading.target, name=decode(str, raw.get("name", ""), f"{place}.name")))
-
 
 @dataclass(frozen=True)
 class NoTarget:
@@ -261,9 +244,7 @@ class NoTarget:
 
 
 @dataclass(frozen=True)
-class Run(
-    Record, keys="run! targets discovery_off? candidates? results fixes? no_fix? summary notes matrix? baseline?"
-):
+class Run(Record, keys="run targets discovery_off? candidates? results fixes? no_fix? summary notes matrix? baseline?"):
     """The whole of one invocation, as `--json` prints it, but for `no_target`, whose message is among the notes.
 
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
@@ -304,19 +285,40 @@ class Run(
         return count_outcomes(self.results)
 
     @classmethod
-    def read(cls, raw: Any, place: str) -> Run:
-        found = read_fields(cls, raw, place)
-        head = RunHead.read(raw["run"], f"{place}.run".lstrip("."))
-        results = tuple(_at_home(result, head.environment) for result in found.pop("results"))
-        return cls(head.id, head.environment, results, **found)
+    def from_json(cls, document: Any) -> Run:
+        """Return the run that `to_json` wrote. Raises ValueError with the place for anything else."""
+        if not isinstance(document, dict) or document.get("schema_version") != cls.schema_version:
+            version = document.get("schema_version") if isinstance(document, dict) else None
+            raise ValueError(f"schema_version is {version!r}, not {cls.schema_version}")
+        try:
+            return converted(_fields_of(document), cls)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"a part of it is missing or of the wrong type: {error}") from None
 
 
-def _at_home(result: ProbeResult, environment: Environment) -> ProbeResult:
-    """A result that was read, whose arms ran in `environment` but for what they say of it themselves."""
-    own = [arm.environment for arm in result.arms]
-    whole = [replace(environment, python=one.python, torch=one.torch, device=one.device) for one in own]
-    arms = zip(result.arms, whole, strict=True)
-    return replace(result, arms=tuple(replace(arm, environment=place) for arm, place in arms))
+def _fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's document with a key for each field, where `to_json` has put some in another place."""
+    head = document["run"]
+    return {
+        **document,
+        "id": head["id"],
+        "environment": head,
+        "targets": [{**raw, "target": raw} for raw in document.get("targets", ())],
+        "results": [_fields_of_result(raw, head) for raw in document["results"]],
+        "matrix": [{"label": raw["arm"], "run": _fields_of(raw)} for raw in document.get("matrix", ())],
+    }
+
+
+def _fields_of_result(raw: Mapping[str, Any], head: Mapping[str, Any]) -> dict[str, Any]:
+    """Of an arm's environment a document has the versions and the device; the rest is the run's."""
+    reason, found = raw.get("reason"), dict(raw)
+    found["loaded"] = not (reason and Reason(reason).is_not_loaded)
+    found["measurements"] = [{**one, "value": number_again(one["value"], one["unit"])} for one in raw["measurements"]]
+    if "siblings" in raw:
+        found["siblings"] = {"places": [{"location": place} for place in raw["siblings"]]}
+    own = ("python", "torch", "device")
+    found["arms"] = [{**arm, "environment": {**head, **{key: arm[key] for key in own}}} for arm in raw.get("arms", ())]
+    return found
 
 
 @dataclass(frozen=True)

@@ -175,13 +175,8 @@ def _grid(grid: Grid) -> Markup:
 
 
 def _cell(cell: Cell) -> Markup:
-    is_found = cell.kind == "reproduced"
-    parts: list[object] = [element("span", cell.sign, aria_hidden="true"), " "]
-    parts += [element("span", "reproduced, ", class_="unseen")] if is_found else []
-    parts.append(element("span", cell.word, class_="word unseen" if cell.kind == "not_applicable" else "word"))
-    parts += [" ", element("b", cell.number)] if cell.number else []
-    inside = [element("a", *parts, href=f"#{cell.anchor}")] if cell.anchor else parts
-    return element("td", *inside, role="cell", class_=cell.kind, data_column=cell.column)
+    sign, word = element("span", cell.sign, aria_hidden="true"), element("span", cell.word, class_="word")
+    return element("td", sign, " ", word, role="cell", class_=cell.kind, data_column=cell.column)
 
 
 def _span(span: Span) -> Markup:

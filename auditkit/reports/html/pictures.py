@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from auditkit.model.enums import Evidence, Outcome
+from auditkit.model.enums import Evidence
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.text import counted
 from auditkit.model.units import format_value
 from auditkit.reports.html import svg
 from auditkit.reports.html.svg import Boundaries, Drawing, Growth, Limit, Markup, element
-from auditkit.tickets.deciding import evidence_words, told_figure
+from auditkit.tickets.deciding import evidence_words
 
 _SIZES = ("tensors", "params", "elements", "ranks", "steps", "layers", "size")
 """Cases that a figure grows with, the first that has most values wins."""
@@ -35,7 +35,6 @@ _LARGEST = {"float16": 65504.0, "bfloat16": 3.39e38, "float32": 3.403e38, "float
 _SMALLEST = {"float16": 6.0e-8, "bfloat16": 9.2e-41, "float32": 1.4e-45, "float64": 4.9e-324, "mixed": 1.4e-45}
 _LABEL = 22
 """The height of the evidence below a drawing."""
-_NO_FIGURES = ("value", "truth", "fields", "line")
 """Units of what says nothing without its name."""
 _LARGEST_DRAWN = 1e300
 
@@ -75,19 +74,6 @@ class Picture:
 def pictures_of(result: ProbeResult) -> list[Picture]:
     """The pictures of a finding: of its law, and of the boundaries that it has; none where it has neither."""
     return [] if result.is_of_source else [*_growths(result), *_boundaries(result)]
-
-
-def worst_number(result: ProbeResult) -> str:
-    """What stands in a finding's cell: its law, or the number that its message tells; "" where that is only words."""
-    if result.law or result.is_of_source:
-        return result.law.replace(" bytes per gradient byte", "× the gradients")
-    judged = told_figure(result)
-    if judged is None or judged.unit in _NO_FIGURES:
-        return ""
-    if judged.unit == "ratio":
-        return f"{judged.value:.2%}".replace(".00%", "%")
-    is_short = judged.unit == "bytes" or 1e-3 <= abs(judged.value) < 1e6 or not judged.value
-    return format_value(judged.value, judged.unit) if is_short else f"{judged.value:.3g}"
 
 
 def _finite(value: object) -> float | None:
@@ -243,13 +229,3 @@ def _limit(one: Measurement, dtype: str, is_low: bool) -> Limit:
 
 def _share(limit: Limit) -> str:
     return "unknown" if limit.sound is None else f"{limit.sound:.0%}"
-
-
-WORDS: Mapping[Outcome, tuple[str, str]] = {
-    Outcome.REPRODUCED: ("✗", "reproduced"),
-    Outcome.NOT_REPRODUCED: ("✓", "sound"),
-    Outcome.NOT_APPLICABLE: ("–", "does not apply"),
-    Outcome.UNAVAILABLE: ("?", "not here"),
-    Outcome.ERROR: ("!", "error"),
-}
-"""The shape and the word of each outcome, as a cell has them."""

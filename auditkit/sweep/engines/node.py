@@ -8,40 +8,39 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 from auditkit.model.text import inert_line
 
 LIFELINE = "--lifeline"
-"""Tells a job's command to end when its standard input does: when whoever started it is gone."""
+"""Tells a job's command to end when its standard input does, that is, when its driver is gone."""
 _GRACE_S = 15.0
-# Ray interrupts between two lines of Python: no call may wait longer.
 _LOOK_S = 0.5
+"""Ray interrupts between two lines of Python: no call may wait longer."""
 _TAIL_BYTES = 2000
 
 
 def start_command(
     command: Sequence[str], log: str | Path, environment: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:
-    """Start a job's command in a session of its own; what it prints goes to `log`. Raises OSError where it cannot."""
-    with open(log, "wb") as words:
+    """Start a job's command in a session of its own; its output goes to `log`. Raises OSError if it cannot start."""
+    with open(log, "wb") as output:
         return subprocess.Popen(
             [*command, LIFELINE],
             stdin=subprocess.PIPE,
-            stdout=words,
-            stderr=words,
+            stdout=output,
+            stderr=output,
             env=environment,
             start_new_session=True,
         )
 
 
 def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> tuple[int | None, str, str]:
-    """Run a command; its exit code, why it ended with another than 0, and this node's name.
+    """Run a command; return its exit code, why it ended with another than 0, and this node's name.
 
     It is told to end when this process is interrupted or gets SIGTERM, and ends by itself when this process is killed.
-    `unset` are variables of this process's environment that it does not see.
+    It does not see the variables `unset`.
     """
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     environment = {name: value for name, value in os.environ.items() if name not in unset}
@@ -49,10 +48,14 @@ def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> 
         process = start_command(command, log, environment)
     except OSError as error:
         return None, f"it could not be started: {error.strerror}", node
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: process.terminate())
+    pidfd = os.pidfd_open(process.pid)
     try:
-        with _terminated_by(process):
-            _wait(process)
+        while not select.select([pidfd], [], [], _LOOK_S)[0]:
+            pass
     finally:
+        os.close(pidfd)
+        signal.signal(signal.SIGTERM, before)
         code = _end(process)
     if code == 0:
         with contextlib.suppress(OSError):
@@ -61,31 +64,8 @@ def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> 
     return code, reason_of(code, last_words(log)), node
 
 
-def _wait(process: subprocess.Popen[bytes]) -> None:
-    pidfd = os.pidfd_open(process.pid)
-    try:
-        while not select.select([pidfd], [], [], _LOOK_S)[0]:
-            pass
-    finally:
-        os.close(pidfd)
-
-
-@contextlib.contextmanager
-def _terminated_by(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Hand SIGTERM on to the command."""
-
-    def hand_on(_number: int, _frame: FrameType | None) -> None:
-        process.terminate()
-
-    before = signal.signal(signal.SIGTERM, hand_on)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """End what still runs of a command, politely first; its exit code."""
+    """End what still runs of a command, by SIGTERM first; return its exit code."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -98,23 +78,19 @@ def _end(process: subprocess.Popen[bytes]) -> int:
     return code
 
 
-def reason_of(exit_code: int, last_words: str = "") -> str:
-    """Why a command ended, in words: its signal or exit code, and the last line that it wrote."""
+def reason_of(exit_code: int, output: str = "") -> str:
+    """Return why a command ended: its signal or exit code, and the last line that it wrote."""
+    reason = f"exit code {exit_code}"
     if exit_code < 0:
-        try:
-            name = signal.Signals(-exit_code).name
-        except ValueError:
-            name = str(-exit_code)
+        known = {number.value: number.name for number in signal.Signals}
         hint = ", perhaps for want of memory" if exit_code == -signal.SIGKILL else ""
-        said = f"killed by {name}{hint}"
-    else:
-        said = f"exit code {exit_code}"
-    lines = [line for line in last_words.splitlines() if line.strip()]
-    return f"{said}: {inert_line(lines[-1])[:300]}" if lines else said
+        reason = f"killed by {known.get(-exit_code, -exit_code)}{hint}"
+    lines = [line for line in output.splitlines() if line.strip()]
+    return f"{reason}: {inert_line(lines[-1])[:300]}" if lines else reason
 
 
 def last_words(path: str | Path) -> str:
-    """The end of a log; "" where there is none."""
+    """Return the end of a log; "" if there is none."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""What a sweep asks of whatever runs its jobs: take a command, say when it ended, leave nothing behind."""
+"""The interface of an engine: take a command, say when it ended, leave nothing behind."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from auditkit.errors import BadInputError
 from auditkit.sweep.jobs import Resources
 
 
 @dataclass(frozen=True)
 class Task:
-    """A command to run once, as it is, on any node: its result is a file in the sweep's folder, never its output.
+    """A command to run once on any node: its result is a file in the sweep's folder, never its output.
 
-    `key` names the job. A command that ends with 0 has done its work; it may be run again at any time without harm.
+    `key` names the job. A command that ends with 0 has done its work; it may run again at any time without harm.
     """
 
     key: str
@@ -24,10 +25,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Ended:
-    """A task that runs no more. `reason` is "" where its command ended with 0, else what is known of why.
+    """A task that runs no more. `reason` is "" if its command ended with 0.
 
-    `exit_code` is the command's, negative for a signal, None where nobody knows, as of a node that is lost. `again`
-    is False where this engine can never run it.
+    `exit_code` is negative for a signal, None if it is not known, as of a lost node. `again` is False if this engine
+    can never run the task.
     """
 
     key: str
@@ -39,34 +40,36 @@ class Ended:
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What an engine is told: the sweep's folder and name, how many jobs at a time, and options of its own.
-
-    `jobs` of None lets the engine choose. `options` are words of the user's, such as a partition; an engine refuses
-    those that it does not know.
-    """
+    """The sweep's folder and name, how many jobs at a time (None: the engine chooses), and the user's options."""
 
     folder: Path
     name: str
     jobs: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
+    def check_options(self, engine: str, known: Sequence[str]) -> None:
+        """Raise BadInputError for an option that the engine does not know."""
+        unknown = next((name for name in self.options if name not in known), None)
+        if unknown is not None:
+            raise BadInputError(f"the {engine} engine has no option '{unknown}'", f"one of {', '.join(known)}")
+
 
 class Engine(Protocol):
-    """Runs tasks; used by one thread. What it started ends with `close`, also where that is called after Ctrl-C."""
+    """Runs tasks; used by one thread. What it started ends with `close`, also after Ctrl-C."""
 
     @property
     def capacity(self) -> int:
-        """How many tasks it takes at a time, those that wait in a queue of its own among them."""
+        """How many tasks it takes at a time, with those that wait in a queue of its own."""
 
     @property
     def left_behind(self) -> Container[str]:
-        """The keys of tasks that still run for a driver that is gone: `submit` takes them over until `finished`."""
+        """The keys of tasks that still run for an earlier driver: `submit` takes them over until `finished`."""
 
     def submit(self, task: Task) -> None:
-        """Take a task. Raises BadInputError where the engine itself cannot work, such as a cluster that is gone."""
+        """Take a task. Raises BadInputError if the engine itself cannot work, such as a lost cluster."""
 
     def finished(self, timeout_s: float) -> Sequence[Ended]:
-        """What ended since the last call, each task once; waits for the first one for so many seconds at most."""
+        """Return what ended since the last call; wait at most `timeout_s` for the first one."""
 
     def close(self) -> None:
-        """End all that still runs, with the processes that it started, on every node; returns when they are gone."""
+        """End all that still runs, with the processes that it started, on every node, and wait for that."""

@@ -66,9 +66,7 @@ class SlurmQueue:
     """
 
     def __init__(self, settings: EngineSettings) -> None:
-        unknown = next((name for name in settings.options if name not in _OPTIONS), None)
-        if unknown is not None:
-            raise BadInputError(f"the Slurm engine has no option '{unknown}'", f"one of {', '.join(_OPTIONS)}")
+        settings.check_options("Slurm", _OPTIONS)
         if importlib.util.find_spec("submitit") is None:
             raise BadInputError(
                 "submitit is not installed here",

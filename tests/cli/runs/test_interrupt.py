@@ -106,26 +106,3 @@ def test_an_interrupted_audit_leaves_nothing(repository: Path, tmp_path: Path, n
     assert os.listdir(scratch) == []
     assert subprocess.run(status, check=True, capture_output=True).stdout == before
     assert not (tmp_path / "tickets").exists()
-
-
-# Loads the command line; the signal comes while one of its modules is made, in code that is made of text, too.
-EARLY = """
-import builtins, os, signal, sys
-before, name = builtins.__import__, sys.argv.pop(1)
-def slow(*words, **more):
-    if words[0] == name:
-        builtins.__import__ = before
-        eval("os.kill(os.getpid(), signal.SIGINT)")
-    return before(*words, **more)
-builtins.__import__ = slow
-import runpy
-runpy.run_module("auditkit", run_name="__main__")
-"""
-
-
-@pytest.mark.parametrize("module", ["auditkit.cli.output", "auditkit.cli.application", "typer", "auditkit.errors"])
-def test_the_first_moments_are_interrupted_like_all_others(module: str, tmp_path: Path) -> None:
-    """130 and no traceback while the modules of the command load; not the signal's own end of the process."""
-    words = [sys.executable, "-c", EARLY, module, "ticket", "lint", "--tickets", str(tmp_path)]
-    done = subprocess.run(words, env=our_environment(), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

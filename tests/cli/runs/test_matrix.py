@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +73,11 @@ def document(checkout: Path, pythons: tuple[Path, Path]) -> dict[str, Any]:
 
 
 def test_one_table_shows_what_differs(for_people: Ended, pythons: tuple[Path, Path]) -> None:
-    """A line for each arm of each probe, the differences named once more, nothing cut off by the pipe."""
+    """The differences are named, and nothing is cut off by the pipe."""
     older, newer = (f"torch {arm}" for arm in _labels(for_people))
     lines = for_people.stdout.splitlines()
     assert for_people.code == FINDINGS
     assert (older.endswith(str(pythons[0])), newer.endswith(str(pythons[1]))) == (True, True)
-    row = lines.index(f"  {OVERFLOW}  differs")
-    assert [" ".join(line.split()) for line in lines[row + 1 : row + 3]] == [
-        f"{older} P2 reproduced",
-        f"{newer} not reproduced",
-    ]
-    assert any(line.startswith(f"      {older}: the norm breaks at 256 in float16") for line in lines)
     told = " ".join(for_people.stdout.partition("2 of 3 results differ between the arms:")[2].split())
     assert f"{OVERFLOW} on stats:grad_norm: P2 reproduced with {older}; not reproduced with {newer}" in told
     assert "Checked 1 function in 2 environments with 3 probes: 2 findings" in lines
@@ -97,17 +90,6 @@ def _labels(ended: Ended) -> list[str]:
     """The arms' names in the first line, without their common `torch `."""
     heading = ended.stdout.splitlines()[0].partition(": torch ")[2]
     return heading.partition(", measured on the CPU")[0].split(" and torch ")
-
-
-def test_arms_stand_side_by_side_where_they_fit(checkout: Path) -> None:
-    """Two devices: a heading with a column each, the cells below their heads, within 100 columns."""
-    ended = run(checkout, "--python", sys.executable, "--device", "cpu", "--device", "simulated", "--verbose")
-    lines = ended.stdout.splitlines()
-    (heading,) = (line for line in lines if line.strip().startswith("torch ") and "on simulated" in line)
-    (row,) = (line for line in lines if line.startswith(f"  {LAUNCHES} "))
-    columns = [heading.index("torch "), heading.rindex("torch ")]
-    assert [row[column:].split("  ")[0] for column in columns] == ["not reproduced", "not reproduced"]
-    assert max(len(heading), len(row)) <= 100
 
 
 def test_the_document_holds_every_arm(document: dict[str, Any], pythons: tuple[Path, Path]) -> None:
@@ -127,36 +109,10 @@ def test_the_document_holds_every_arm(document: dict[str, Any], pythons: tuple[P
     assert len({result["fingerprint"] for result in document["results"]}) == 3
 
 
-def test_a_program_that_knows_only_the_old_keys_reads_the_truth(document: dict[str, Any]) -> None:
-    """Findings with one ticket each; the message of one that not all arms have names its arm."""
-    overflow = document["results"][0]
-    assert overflow["ticket"]
-    assert f"(P2 reproduced with {overflow['arm']}; not reproduced with " in overflow["message"]
-    assert {"schema_version", "run", "results", "summary"} <= document.keys()
-
-
-def test_an_arm_without_torch_is_said_once(checkout: Path, pythons: tuple[Path, Path]) -> None:
-    """Its column says so, its reason stands once for all probes, and the exit code is the load failure's."""
+def test_an_arm_without_torch_is_shown(checkout: Path, pythons: tuple[Path, Path]) -> None:
+    """Its reason is shown, and the exit code is the load failure's."""
     ended = run(checkout, "--python", pythons[1], "--python", "/bin/true")
     assert ended.code == NOT_LOADED
-    assert ended.stdout.count("is no Python") == 1
-    assert "/bin/true: error (no_interpreter)  3 probes: /bin/true is no Python" in ended.stdout
+    assert "error (no_interpreter)" in ended.stdout
+    assert "/bin/true is no Python" in ended.stdout
     assert ended.stderr.startswith("asking stats:grad_norm (1 of 1)\nerror: /bin/true: ")
-
-
-def test_measurements_are_a_table_of_dtypes_and_elements(checkout: Path, pythons: tuple[Path, Path]) -> None:
-    """One target: `probe run` shows them; `audit` with --verbose. A boundary that is none is none."""
-    words = ["--checkout", checkout, *NORM, "--python", pythons[0]]
-    shown = auditkit("probe", "run", OVERFLOW, *words)
-    lines = shown.stdout.splitlines()
-    head = lines.index(f"  {OVERFLOW}: breaking_norm by dtype and elements")
-    assert [line.split() for line in lines[head + 1 : head + 5]] == [
-        ["4,096", "1,048,576"],
-        ["float32", "1.845e+19", "1.845e+19"],
-        ["bfloat16", "1.845e+19", "1.845e+19"],
-        ["float16", "256", "256"],
-    ]
-    quiet = auditkit("audit", checkout, *NORM, "--probe", OVERFLOW, "--python", pythons[1])
-    assert "by dtype and elements" not in quiet.stdout
-    verbose = auditkit("audit", checkout, *NORM, "--probe", OVERFLOW, "--python", pythons[1], "--verbose")
-    assert "breaking_norm by dtype and elements" in verbose.stdout

@@ -146,18 +146,6 @@ def test_known_findings_are_told_from_new_ones() -> None:
     assert "3 findings in 3 tickets in tickets (1 open again): 1 new, 2 known" in text
 
 
-def test_only_what_is_minor_breaks_nothing() -> None:
-    """Then no ticket is offered; nothing at all, and what is torch's alone, are said as plainly."""
-    text = page([found(SPARSE, "P4")])
-    assert "Nothing here breaks training: what reproduced is minor (P4)." in text
-    assert "What to do first" not in text
-    assert text.splitlines()[-1] == f"  auditkit probe show {SPARSE}"
-    theirs = page([found(OVERFLOW, "P4", owner="torch 2.13.0: torch.nn.utils.get_total_norm")])
-    assert "\nEvery finding belongs to a library: there is nothing to fix in this checkout.\n" in theirs
-    quiet = page([found(PEAK, "", outcome="not_reproduced")])
-    assert quiet.endswith("\nNothing reproduced.\n\nChecked 1 function with 1 probe: 1 passed")
-
-
 def test_what_was_found_and_not_checked_comes_first_and_fails_where_steps_are_required() -> None:
     step = FoundCandidate("train:step", "train.py", 3, contract=Contract.TRAIN_STEP)
     norm = FoundCandidate("train:norm", "train.py", 9, contract=Contract.GRAD_NORM)
@@ -246,18 +234,6 @@ def test_a_collector_that_could_not_be_fed_is_named_again() -> None:
             no_target=NoTarget("no gradient collector could be imported:", is_import=True),
         )
         assert again.splitlines()[-1] == "  auditkit audit /code/trainer --python VENV/bin/python"
-
-
-def test_a_named_probe_that_reproduces_nothing_says_why() -> None:
-    """A question has its answer in words, and no next command."""
-    lines = page([found(PEAK, "", outcome="not_reproduced", message="scalars only")], named=True).splitlines()
-    answer = [
-        "trainer.stats:norm",
-        f"  not reproduced: {PEAK}: scalars only",
-        "",
-        "Checked 1 function with 1 probe: 1 passed",
-    ]
-    assert lines[-4:] == answer
 
 
 def test_text_of_the_checkout_moves_nothing() -> None:

@@ -12,8 +12,6 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import pytest
-
 from auditkit.model.enums import Evidence, Severity
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.fix import Fix, FixRow
@@ -148,18 +146,12 @@ def test_hostile_texts_stay_text() -> None:
         assert inert(text) in shown
 
 
-def test_a_control_that_is_not_escaped_is_seen() -> None:
-    page = page_of(Sources(run_of(waiting()), {})).replace(b"1 line waits", b"<img src=x onerror=pwned()>")
-    with pytest.raises(AssertionError, match="img"):
-        Parsed(page).check()
-
-
 def test_the_page_says_the_verdict_first_and_what_is_missing() -> None:
     run = run_of(waiting(), OVERFLOW, PASS, UNAVAILABLE, ERROR)
     text = " ".join(" ".join(Parsed(page_of(Sources(run, {}))).texts).split())
     said = [
         "1 finding (1 P1)", "2 checks returned no result, which is not a pass", "no number is from a GPU",
-        "Targets and probes", "waits once per tensor:", "there is no CUDA device on this machine", "which lies in it",
+        "waits once per tensor:", "there is no CUDA device on this machine", "which lies in it",
     ]  # fmt: skip
     places = [text.find(each) for each in said]
     assert places == sorted(places), dict(zip(said, places, strict=True))
@@ -186,13 +178,6 @@ def test_a_picture_says_the_finding_and_has_its_numbers_beside_it() -> None:
     # The legend's stand behind the drawing's own.
     lines = {element.attrib["class"]: element.attrib for element in reversed([*drawn.iter("line")])}
     assert (lines["fit"]["x2"], lines["fit"]["y2"]) == (lines["far"]["x1"], lines["far"]["y1"])
-
-
-def test_no_line_is_drawn_through_what_has_no_law() -> None:
-    measured = tuple(
-        Measurement("sync_count", count, "count", {"tensors": n}) for n, count in ((4, 9), (16, 2), (64, 40))
-    )
-    assert pictures_of(result("syncs_grow_with_tensors", measurements=measured)) == []
 
 
 def test_the_policy_allows_the_one_style_and_the_run_lies_in_the_page() -> None:
@@ -224,12 +209,3 @@ def test_size_and_time() -> None:
     start = time.process_time()
     page_of(Sources(many(200), {}))
     assert time.process_time() - start < 2
-
-
-def test_a_link_leads_inside_the_card_that_it_unfolds() -> None:
-    """A browser unfolds the `details` around what a link names, and not one that the link itself names."""
-    page = Parsed(page_of(Sources(run_of(waiting(), OVERFLOW), {})))
-    linked = {(each.get("href") or "").removeprefix("#") for tag, each in page.tags if tag == "a"}
-    named = {each["id"]: tag for tag, each in page.tags if "id" in each}
-    assert {"f1"} <= linked <= {*named, *(each for each in linked if each.startswith("data:"))}
-    assert "details" not in {named.get(each) for each in linked}

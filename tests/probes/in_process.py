@@ -42,6 +42,11 @@ class Answer(NamedTuple):
     notes: list[str]
     line: int | None
 
+    @property
+    def said(self) -> str:
+        """The outcome, and the severity of a finding: `reproduced P3`."""
+        return f"{self.outcome} {self.severity or ''}".strip()
+
     def values(self, name: str, **case: Any) -> list[Any]:
         return [row.value for row in self.rows if row.name == name and case.items() <= row.case.items()]
 

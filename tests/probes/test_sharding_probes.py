@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,39 +14,23 @@ import pytest
 import torch
 
 from auditkit.audit.audit import AuditRequest, audit
-from auditkit.model.enums import Outcome, Severity
+from auditkit.model.enums import Contract, Outcome, Severity
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog, load_module
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.worker.gradients import sharded
 from auditkit.worker.measure.ranks import RanksFailed, run_ranks, why_not
 from tests.probes.in_process import Answer, ask_all
-from tests.probes.specimens import DEAR, NEEDS_GPU, PROBES
-from tests.probes.spectral_specimens import ONE_PROCESS, SPECIMEN
-from tests.probing_helpers import BATCH, GATHER, MESH, SHARDING, SHARDS, SPECTRAL, TARGETS, is_alive, run_probes
+from tests.probes.specimens import NO_RANKS, asked_here, folder_of
+from tests.probing_helpers import GATHER, MESH, PER_RANK, SHARDING, TARGETS, is_alive, run_probes
 
 CATALOG = load_catalog()
-REPRODUCED = {
-    "local_norm": SHARDING,
-    "summed_norm": SHARDING,
-    "clip_by_local_norm": SHARDING,
-    "plain_norm_per_rank": MESH,
-    "inner_mesh_norm": MESH,
-    "echoes_without_last": GATHER,
-    "unordered_keys_of_group": SHARDS,
-}
-SOUND = {
-    "sharded_norm": SHARDING,
-    "clip_sharded": SHARDING,
-    "gathered_echoes": GATHER,
-    "shard_keys_of_group": SHARDS,
-}
-pytestmark = [pytest.mark.skipif(why_not("cpu", 2) is not None, reason=str(why_not("cpu", 2))), pytest.mark.acceptance]
+SPECIMEN = folder_of("specan")
+pytestmark = [pytest.mark.skipif(NO_RANKS is not None, reason=str(NO_RANKS)), pytest.mark.acceptance]
 
 
-@functools.cache
-def specimen(module: str, function: str, probe: str) -> Answer:
-    return ask_all(Target(f"specan.{module}:{function}"), [probe], SPECIMEN)[probe]
+def asked(function: str, probe: str) -> Answer:
+    return asked_here(f"specan.defective_ranks:{function}")[probe]
 
 
 @pytest.fixture(autouse=True)
@@ -57,119 +38,37 @@ def _specimen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SPECIMEN))
 
 
-# --- the contract of every probe ---------------------------------------------------------------------
+# --- what ranks report --------------------------------------------------------------------------------
 
 
-# Of three norms one by default; a test below asks another one.
-NORMS_BY_DEFAULT = ("local_norm", "sharded_norm")
-
-
-def _or_slow(probes: dict[str, str]) -> list[Any]:
-    dear = [name for name, probe in probes.items() if probe == SHARDING and name not in NORMS_BY_DEFAULT]
-    return [pytest.param(name, marks=pytest.mark.slow) if name in dear else name for name in probes]
-
-
-@pytest.mark.parametrize("function", _or_slow(REPRODUCED))
-def test_a_defect_of_ranks_is_reproduced(function: str) -> None:
-    answer = specimen("defective_ranks", function, REPRODUCED[function])
-    assert (answer.outcome, answer.line is not None) == ("reproduced", True)
-    assert {row.name: row.unit for row in answer.rows}.items() <= CATALOG[REPRODUCED[function]].units.items()
-    said = load_module(CATALOG[REPRODUCED[function]]).judge(answer.rows, CATALOG[REPRODUCED[function]].policy)
-    assert said["outcome"] == "reproduced"
-
-
-@pytest.mark.parametrize("function", _or_slow(SOUND))
-def test_its_sound_counterpart_passes(function: str) -> None:
-    answer = specimen("sound_ranks", function, SOUND[function])
-    assert answer.outcome == "not_reproduced", answer.message
-
-
-@pytest.mark.parametrize(("probe_id", "function"), [(SHARDING, "gradient_norm"), (GATHER, "gathered_echoes")])
-def test_the_recommended_code_passes(
-    probe_id: str, function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = CATALOG[probe_id].remediation_code
-    (tmp_path / f"fix_of_{probe_id}.py").write_text(code, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    others = [probe for probe in (*PROBES, *ONE_PROCESS) if probe not in NEEDS_GPU | DEAR and probe != BATCH]
-    own = [SHARDING, MESH] if probe_id == SHARDING else [probe_id]  # the two recommend the same
-    answers = ask_all(Target(f"fix_of_{probe_id}:{function}"), [*own, *others], tmp_path)
-    assert {answers[probe].outcome for probe in own} == {"not_reproduced"}
-    assert answers[probe_id].outcome == "not_reproduced", answers[probe_id].message
-    reproduced = {probe: answer.message for probe, answer in answers.items() if answer.outcome == "reproduced"}
-    assert reproduced == {}
-
-
-def test_a_contract_that_it_does_not_cover_is_not_applicable() -> None:
-    assert specimen("sound", "aligned_svds", SHARDING).outcome == "not_applicable"
-    assert specimen("sound_ranks", "sharded_norm", GATHER).outcome == "not_applicable"
-
-
-def test_a_target_without_collectives_gathers_nothing() -> None:
-    answer = specimen("sound", "spectral_echoes", GATHER)
-    assert answer.outcome == "not_applicable"
-    assert answer.message == "it calls no collective: it answers about the replicas that it is given"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("probe_id", SPECTRAL)
-def test_every_probe_runs_alone(probe_id: str, tmp_path: Path) -> None:
-    """On the whole specimen, in real workers: each probe reproduces on its defective targets and on no others."""
-    command = [sys.executable, str(CATALOG[probe_id].path), "--checkout", str(SPECIMEN), "--json"]
-    done = subprocess.run(
-        [*command, "--python", sys.executable], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    results = json.loads(done.stdout)["results"]
-    found = {each["target"].split(":")[0] for each in results if each["outcome"] == "reproduced"}
-    assert found
-    assert all("defective" in module for module in found)
-    assert "error" not in {each["outcome"] for each in results}
-
-
-# --- what is measured --------------------------------------------------------------------------------
-
-
-def test_a_local_norm_shrinks_with_the_ranks_and_differs_between_them() -> None:
-    answer = specimen("defective_ranks", "local_norm", SHARDING)
-    wrappings = "fsdp2_root, fsdp2_root_and_submodules, fsdp2_submodules, hsdp"
-    assert answer.message.startswith(f"another number under {wrappings}, partial, tensor_parallel; the norm of ")
+def test_what_a_placement_reads_is_told_with_its_figure() -> None:
+    """Every rank's own norm differs, and their squares add up to the whole."""
+    answer = asked("local_norm", SHARDING)
     (whole,) = answer.values("one_process_norm")
     for ranks in (2, 4):
         local = answer.values("norm", placement="fsdp2_root", ranks=ranks)
         assert len(set(local)) == ranks
         assert sum(norm**2 for norm in local) == pytest.approx(whole**2, rel=1e-5)
+    assert answer.message.startswith("another number under fsdp2_root, ")
 
 
-def test_replicas_counted_twice_read_too_large_by_their_root() -> None:
-    """A sum over all ranks is right under FSDP2 and for plain shards; HSDP holds everything twice."""
-    answer = specimen("defective_ranks", "summed_norm", SHARDING)
-    (whole,) = answer.values("one_process_norm")
-    assert answer.values("norm", placement="fsdp2_root", ranks=4) == pytest.approx([whole] * 4, rel=1e-5)
-    assert answer.values("norm", placement="plain_shards", ranks=4) == pytest.approx([whole] * 4, rel=1e-5)
-    assert answer.values("norm", placement="hsdp", ranks=4) == pytest.approx([whole * 2**0.5] * 4, rel=1e-5)
-    assert "hsdp" in answer.message
-    assert "fsdp2" not in answer.message
-
-
-def test_what_each_mesh_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four copies of the vectors are counted; half of the shards are left out. Each passes norm_depends_on_sharding."""
-    of_plain = specimen("defective_ranks", "plain_norm_per_rank", MESH)
+def test_what_each_mesh_reads_is_told() -> None:
+    """Four copies of the vectors are counted; shards that are all alike are another probe's business."""
+    of_plain = asked("plain_norm_per_rank", MESH)
     (whole, *_) = of_plain.values("one_process_norm")
     (norm, *others) = of_plain.values("norm", mesh="plain_beside_sharded")
     vectors = sum(float(grad.square().sum()) for grad in sharded.one_process() if grad.dim() == 1)
     assert norm**2 == pytest.approx(whole**2 + 3 * vectors, rel=1e-5)
     assert others == [norm] * 3
     assert of_plain.message.startswith(f"under plain_beside_sharded the norm of 4 ranks reads {norm:.6g} instead of ")
-    assert "pipeline" in of_plain.message.split("right under ")[1]
-    of_inner = specimen("defective_ranks", "inner_mesh_norm", MESH)
-    first, _, third, _ = of_inner.values("norm", mesh="fsdp_and_tensor_parallel")
-    assert (first < whole, third < whole, first == third) == (True, True, False)
-    assert (of_inner.severity, specimen("sound_ranks", "sharded_norm", MESH).outcome) == ("P2", "not_reproduced")
+    of_local = ask_all(Target("specan.defective_ranks:local_norm"), [MESH], SPECIMEN)[MESH]
+    assert (of_local.outcome, "see norm_depends_on_sharding" in of_local.message) == ("not_applicable", True)
 
 
-def test_where_shards_that_are_all_alike_are_off_another_probe_says_so() -> None:
-    answer = specimen("defective_ranks", "local_norm", MESH)
-    assert (answer.outcome, "see norm_depends_on_sharding" in answer.message) == ("not_applicable", True)
+def test_a_target_without_collectives_gathers_nothing() -> None:
+    answer = ask_all(Target("specan.sound:spectral_echoes"), [GATHER], SPECIMEN)[GATHER]
+    told = "it calls no collective: it answers about the replicas that it is given"
+    assert (answer.outcome, answer.message) == ("not_applicable", told)
 
 
 BY_MARKS = """
@@ -214,14 +113,6 @@ def test_ranks_that_exchange_nothing_leave_marked_shards_to_their_caller(
     monkeypatch.syspath_prepend(str(tmp_path))
     answer = ask_all(Target("marked_alone:grad_norm"), [MESH], tmp_path)[MESH]
     assert (answer.outcome, "exchange nothing" in answer.message) == ("not_applicable", True)
-
-
-@pytest.mark.slow
-def test_ranks_that_clip_by_their_own_norm_scale_by_another_factor() -> None:
-    answer = specimen("defective_ranks", "clip_by_local_norm", SHARDING)
-    (one,) = answer.values("one_process_clip_coefficient")
-    assert all(value > 1.2 * one for value in answer.values("clip_coefficient", placement="fsdp2_root"))
-    assert "the clip coefficient of 2 ranks under fsdp2_root reads" in answer.message
 
 
 def test_every_placement_holds_the_gradients_of_one_process() -> None:
@@ -306,6 +197,44 @@ def test_an_error_stops_training_and_a_refusal_is_none() -> None:
     assert refused["outcome"] == "not_reproduced"
     assert refused["message"].endswith("it refuses in words: fsdp2_root")
     assert "breaks" not in judged(row("norm", float("nan"), **case))
+
+
+# --- training steps over ranks ------------------------------------------------------------------------
+
+
+def test_a_plain_loop_is_not_judged_and_its_figure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_of("trainsteps")
+    monkeypatch.syspath_prepend(str(folder))
+    target = Target("trainsteps.sound:train_by_token", contract=Contract.TRAIN_STEP)
+    answer = ask_all(target, [PER_RANK], folder)[PER_RANK]
+    assert answer.outcome == "not_applicable"
+    assert answer.message.startswith("its code does not say that ranks have different numbers of targets")
+    assert "times the norm of the mean over all targets" in answer.message
+
+
+@pytest.mark.parametrize(
+    ("counts", "ignores", "reduces", "package", "outcome", "occurs"),
+    [
+        (True, False, False, True, "reproduced", None),
+        (True, True, True, False, "reproduced", None),
+        (False, True, True, True, "reproduced", "rare"),
+        (True, True, False, False, "not_applicable", None),
+        (False, False, True, True, "not_applicable", None),
+        (False, True, False, True, "not_applicable", None),
+    ],
+)
+def test_what_is_a_finding_follows_from_what_the_code_says(
+    counts: bool, ignores: bool, reduces: bool, package: bool, outcome: str, occurs: str | None
+) -> None:
+    """nanoGPT's loop divides by the number of ranks and has no tokens without a target: it is right as it is."""
+    said = {"counts_targets": counts, "ignores_targets": ignores, "reduces_over_ranks": reduces}
+    rows = [row(name, value) for name, value in {**said, "package_has_ranks": package}.items()]
+    for rank, alone in enumerate((1.4, 0.9)):
+        for wrapping, ratio in (("none", alone), ("ddp", 1.2), ("fsdp2", 1.2)):
+            case = {"wrapping": wrapping, "ranks": 2, "rank": rank}
+            rows += [row("norm_ratio", ratio, **case), row("cosine", 0.8, **case)]
+    answer = load_module(CATALOG[PER_RANK]).judge(rows, CATALOG[PER_RANK].policy)
+    assert (answer["outcome"], answer.get("occurs")) == (outcome, occurs)
 
 
 # --- ranks that misbehave ----------------------------------------------------------------------------

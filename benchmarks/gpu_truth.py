@@ -22,8 +22,7 @@ from auditkit.worker.base.frames import SourceRoots
 from auditkit.worker.base.refusals import NotApplicable, TargetRaised
 from auditkit.worker.context.context import Context
 from auditkit.worker.measure import selfcheck
-from auditkit.worker.measure.launches import count_launches
-from auditkit.worker.measure.syncs import Count, count_syncs
+from auditkit.worker.measure.syncs import Count, count_launches, count_syncs
 from auditkit.worker.simulated.tensor import to_simulated
 from benchmarks.gpu_machine import ROOT, Machine
 from benchmarks.gpu_rows import Document, Row

@@ -98,14 +98,10 @@ def test_ten_mib_for_each_call_read_ten_mib_for_each_call() -> None:
     assert held(KeepsTenMib) == {calls: calls * 10 * MIB for calls in CALLS}
 
 
-def test_one_buffer_is_told_apart_from_growth() -> None:
-    assert held(KeepsOneBuffer) == dict.fromkeys(CALLS, 10 * MIB)
-
-
-def test_gradients_that_are_kept_count_and_gradients_that_are_not_do_not() -> None:
+@pytest.mark.parametrize(("owner", "bytes_held"), [(KeepsOneBuffer, 10 * MIB), (KeepsNothing, 0)])
+def test_what_does_not_grow_is_told_apart(owner: type, bytes_held: int) -> None:
     """A cycle that only the collector can free is not held."""
-    assert held(KeepsGradients) == {calls: calls * GRADIENT_BYTES for calls in CALLS}
-    assert held(KeepsNothing) == dict.fromkeys(CALLS, 0)
+    assert held(owner) == dict.fromkeys(CALLS, bytes_held)
 
 
 def test_python_memory_is_read_by_its_own_instrument() -> None:
@@ -152,12 +148,6 @@ def test_one_instance_sees_new_gradients_of_the_same_parameters(owner: type, fee
     assert held(owner, feed=feed) == {calls: calls * GRADIENT_BYTES for calls in CALLS}
 
 
-def test_every_call_gives_the_instance_the_gradients_of_that_call() -> None:
-    target = repeated(WatchesModule, Feed("module", "list", [], "watch", ["module"]))
-    answers = [target.call([grad * value for grad in make_grads()]) for value in (2.0, 5.0)]
-    assert answers == [2.0, 5.0]
-
-
 class Answers:
     def __init__(self, give: Callable) -> None:
         self.give = give
@@ -183,20 +173,12 @@ def test_an_answer_that_keeps_the_graph_alive_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    "give", [lambda grads: total(grads).detach(), lambda grads: float(total(grads).detach())], ids=["detached", "read"]
+    ("give", "make"),
+    [(lambda grads: total(grads).detach(), with_graph), (total, make_grads), (lambda grads: list(grads), with_graph)],
+    ids=["detached", "no graph", "given back"],
 )
-def test_an_answer_without_a_graph_keeps_nothing(give: Callable) -> None:
-    kept = kept_of(give)
-    assert kept.paths == []
-    assert kept.held == pytest.approx(0, abs=1024)
-
-
-def test_gradients_without_a_graph_give_an_answer_without_one() -> None:
-    assert kept_of(total, make_grads).paths == []
-
-
-def test_gradients_that_are_given_back_are_not_the_targets_graph() -> None:
-    assert kept_of(lambda grads: list(grads)).paths == []
+def test_an_answer_without_a_graph_of_its_own_has_none(give: Callable, make: Callable) -> None:
+    assert kept_of(give, make).paths == []
 
 
 def test_the_line_that_made_what_is_kept() -> None:

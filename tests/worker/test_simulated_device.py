@@ -192,17 +192,11 @@ def test_foreach_operators_and_torchs_grouping_take_it(t: torch.Tensor) -> None:
     assert _has_foreach_support([t], t.device)
 
 
-def test_autograd_runs_through_it_and_over_the_bus(t: torch.Tensor) -> None:
+def test_autograd_runs_through_it(t: torch.Tensor) -> None:
     p = nn.Parameter(t.clone())
     assert isinstance(p, nn.Parameter)
     (p**3).sum().backward()
     assert (is_simulated(p.grad), p.grad.tolist()) == (True, [3.0, 12.0, 27.0])
-    down = t.clone().requires_grad_()
-    (down * 2).cpu().sum().backward()
-    assert (is_simulated(down.grad), down.grad.tolist()) == (True, [2.0, 2.0, 2.0])
-    up = torch.ones(3, requires_grad=True)
-    (up.to("cuda") * t).sum().backward()
-    assert (is_simulated(up.grad), up.grad.tolist()) == (False, [1.0, 2.0, 3.0])
     with torch.no_grad():
         assert not (p * 2).requires_grad
 

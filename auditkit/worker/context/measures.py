@@ -9,9 +9,8 @@ from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable, TargetRaised
 from ..feed.given import GroupInput
 from ..measure import graph_capture, memory, mutation, retention, tracing
-from ..measure.graphs import Stop, Trace, compilations, fullgraph_failure, is_declared_eager, trace
-from ..measure.launches import count_launches
-from ..measure.syncs import Count, count_syncs
+from ..measure.graphs import Stop, Trace, fullgraph_failure, is_declared_eager, trace
+from ..measure.syncs import Count, count_launches, count_syncs
 from ..measure.transfers import Traffic, count_transfers
 from ..simulated.device import on_device
 from .calls import Calls
@@ -113,10 +112,6 @@ class Measures:
     def fullgraph_failure(self, grads: Sequence[Any], whole: bool = True) -> Optional[Stop]:
         """Why `torch.compile(fullgraph=True)` refuses the call; None where it compiles."""
         return fullgraph_failure(self._compilable(grads, whole), self._calls.roots)
-
-    def compilations(self, cases: Sequence[Sequence[Any]], whole: bool = True) -> List[int]:
-        """How many graphs are compiled anew for each case, after the cases before it."""
-        return compilations([self._compilable(grads, whole) for grads in cases])
 
     def _compilable(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
         """A call that torch.compile can take. Raises NotApplicable where its result would not be about the target."""

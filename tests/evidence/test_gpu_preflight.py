@@ -19,7 +19,6 @@ pytestmark = pytest.mark.acceptance
 
 # Some need a CUDA build of torch to be fed, another reads the simulated tensor's storage, which has none.
 FAIL_HERE = (
-    "traffic devices/wrong:home_device_norm",
     "traffic layouts/defective:reads_storage",
     "traffic devices/cuda_",
 )

@@ -42,7 +42,9 @@ def module_of(folder: str, kind: str) -> ModuleType:
 @functools.cache
 def asked(probe: str, kind: str, function: str) -> Answer:
     folder = next(folder for folder, probes in PROBES.items() if probe in probes)
-    return ask(probe, getattr(module_of(folder, kind), function), roots=SourceRoots(str(TARGETS / folder)))
+    found = getattr(module_of(folder, kind), function)
+    owner = found if hasattr(found, "update") else None
+    return ask(probe, found.update if owner else found, owner=owner, roots=SourceRoots(str(TARGETS / folder)))
 
 
 EMPTIES = "(no tensors, no gradients yet)"

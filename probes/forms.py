@@ -78,6 +78,22 @@ def rank_rows(ctx, reports, passes=False, **case):
     return sites
 
 
+def is_off(value, expected, tolerance):
+    """Whether a rank's number is none of the `expected` ones."""
+    finite = [each for each in expected if math.isfinite(value) and math.isfinite(each)]
+    return all(abs(value - each) > tolerance * abs(each) for each in finite)
+
+
+def rank_figures(measurements, first, expected, *keys):
+    """What all ranks report in the case of `first`, where one of them was seen to be off; `keys` name the case."""
+    of_case = [m for m in measurements if m.name == first.name and "rank" in m.case]
+    alike = [m for m in of_case if all(m.case[key] == first.case[key] for key in keys)]
+    values = ", ".join(dict.fromkeys("{:.6g}".format(m.value) for m in alike))
+    ranks = 1 + max(m.case["rank"] for m in alike)
+    text = "under {} the {} of {} ranks reads {} instead of {:.6g}"
+    return text.format(first.case[keys[0]], first.name.replace("_", " "), ranks, values, expected)
+
+
 def rank_place(ctx, sites, asked_on):
     """Yield the line that raised in most ranks, and a note where the ranks did not run on the device `asked_on`."""
     if ctx.device != asked_on:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -73,18 +72,6 @@ def test_work_of_the_host_counts_wherever_the_answer_ends_up() -> None:
         context = Context(find_plan(caller, {}), caller, "simulated", ROOTS, {})
         outcomes.append(_ask(CATALOG[OFF_DEVICE], context, {}).outcome)
     assert outcomes == ["reproduced", "not_reproduced"]
-
-
-@pytest.mark.parametrize("size", [1, 2, 5, 6])
-def test_the_best_assignment_is_the_best_of_all_permutations(size: int) -> None:
-    generator = torch.Generator().manual_seed(size)
-    for _ in range(5):
-        scores = torch.rand(size, size, generator=generator, dtype=torch.float64)
-        orders = itertools.permutations(range(size))
-        best = max(sum(float(scores[row, column]) for column, row in enumerate(order)) for order in orders)
-        found = matrices.best_assignment(scores)
-        assert sorted(found) == list(range(size))
-        assert float(scores[found, range(size)].sum()) == pytest.approx(best)
 
 
 def test_an_echo_that_is_nan_for_orthogonal_replicas_is_a_finding() -> None:

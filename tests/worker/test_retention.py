@@ -12,8 +12,8 @@ import torch
 from auditkit.worker.base.frames import SourceRoots
 from auditkit.worker.feed.caller import Caller
 from auditkit.worker.feed.plan import Feed
-from auditkit.worker.measure.memory import held_bytes, peak_bytes, python_held_bytes
-from auditkit.worker.measure.retention import RepeatedCall, kept_by_answer, where_retained
+from auditkit.worker.feed.repeated import RepeatedCall
+from auditkit.worker.measure.memory import held_bytes, kept_by_answer, peak_bytes, python_held_bytes, where_retained
 
 pytestmark = pytest.mark.process
 

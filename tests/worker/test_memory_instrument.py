@@ -11,7 +11,10 @@ import pytest
 import torch
 
 from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.measure.memory import live_at_peak, peak_bytes, python_peak_bytes
+from auditkit.worker.feed.caller import Caller
+from auditkit.worker.feed.plan import Feed
+from auditkit.worker.feed.repeated import RepeatedCall
+from auditkit.worker.measure.memory import held_bytes, live_at_peak, peak_bytes, python_peak_bytes
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
 TENSORS, ELEMENTS = 10, 100_000
@@ -20,6 +23,10 @@ GRADIENT_BYTES = TENSORS * ELEMENTS * 4
 
 def make_grads() -> list[torch.Tensor]:
     return [torch.ones(ELEMENTS) for _ in range(TENSORS)]
+
+
+def one_mib() -> list[torch.Tensor]:
+    return [torch.ones(1 << 16) for _ in range(4)]
 
 
 def cat_and_count(grads: list[torch.Tensor]) -> torch.Tensor:
@@ -90,3 +97,67 @@ def test_the_lines_that_hold_the_peak_are_named_largest_first() -> None:
     # The mask and its int64 copy (9 bytes an element) on one line, the flat copy (4) on the line before.
     assert [line for line, _ in found] == [3, 2]
     assert [held for _, held in found] == [pytest.approx(9_000_000, abs=1024), pytest.approx(4_000_000, abs=1024)]
+
+
+def test_the_release_of_an_older_block_is_not_counted() -> None:
+    """The profiler reports the release of a block that an earlier recording saw, with the size of that time."""
+    older: list[torch.Tensor] = []
+    assert peak_bytes(lambda: older.append(torch.empty(2 << 20, dtype=torch.uint8)), "cpu") == 2 << 20
+    assert held_bytes(older.clear, (1, 2), "cpu") == {1: 0, 2: 0}
+    assert peak_bytes(lambda: older.append(torch.empty(2 << 20, dtype=torch.uint8)), "cpu") == 2 << 20
+
+    def replace() -> None:
+        older.clear()
+        older.append(torch.empty(1 << 20, dtype=torch.uint8))
+
+    assert peak_bytes(replace, "cpu") == 1 << 20
+
+
+# --- what is held from call to call ---------------------------------------------------------------
+
+MIB = 1 << 20
+CALLS = (1, 4, 16)
+
+
+class KeepsParameters:
+    """Reads parameters, and remembers the gradients that they had."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def collect(self, parameters: Any) -> float:
+        self.kept += [parameter.grad for parameter in parameters]
+        return 1.0
+
+
+class WatchesModule:
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def watch(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    def collect(self) -> float:
+        self.kept += [parameter.grad for parameter in self.module.parameters()]
+        return float(next(self.module.parameters()).grad[0])
+
+
+@pytest.mark.parametrize(
+    ("owner", "feed"),
+    [
+        (KeepsParameters, Feed("parameters", "list", ["parameters"], None, [])),
+        (KeepsParameters, Feed("parameters", "iterator", ["parameters"], None, [])),
+        (WatchesModule, Feed("module", "list", [], "watch", ["module"])),
+    ],
+    ids=["parameters", "iterator", "registered module"],
+)
+def test_one_instance_sees_new_gradients_of_the_same_parameters(owner: type, feed: Feed) -> None:
+    """The parameters themselves live on and are not counted."""
+    caller = Caller(owner.collect, owner, "collect", {})  # type: ignore[attr-defined]
+    target = RepeatedCall(caller, feed, one_mib(), [None])
+
+    def step() -> None:
+        target.call(one_mib())
+        target.forget()
+
+    assert held_bytes(step, CALLS, "cpu") == {calls: calls * MIB for calls in CALLS}

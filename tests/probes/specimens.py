@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from pathlib import Path
 
 from auditkit.model.enums import Contract
@@ -193,9 +192,4 @@ def asked_here(call: str) -> dict[str, Answer]:
     kinds = {"gradmon": (*PROBES, SHARDING), "specan": (*ONE_PROCESS, OFF_DEVICE, SHARDING, MESH, GATHER)}
     probes = kinds.get(call.split(".")[0], (*STEPS, PER_RANK))
     chosen = [each for each in probes if each not in NEEDS_GPU | (DEAR - EXPECTED[call] - SOUND.get(call, set()))]
-    folder = str(folder_of(call))
-    sys.path.insert(0, folder)
-    try:
-        return once(call, lambda: ask_all(target_of(call), chosen, folder_of(call)))
-    finally:
-        sys.path.remove(folder)
+    return once(call, lambda: ask_all(target_of(call), chosen, folder_of(call)))

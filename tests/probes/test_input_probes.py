@@ -8,10 +8,10 @@ from types import ModuleType
 
 import pytest
 
-from auditkit.model.enums import Contract, Outcome, Takes
+from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.target import Target
 from auditkit.worker.base.frames import SourceRoots
-from tests.probes.in_process import Answer, ask, run_here
+from tests.probes.in_process import Answer, ask, ask_all
 from tests.probing_helpers import (
     EMPTY,
     GENERATOR,
@@ -200,13 +200,11 @@ LOST = {
 def test_no_answer_is_a_failure_that_says_so(function: str) -> None:
     """The control answers always, with the same numbers."""
     probe, told = LOST[function]
-    (found,) = run_here(TARGETS / "partial", f"empties:{function}", [probe]).results
-    assert (found.outcome, told in found.message) == (Outcome.REPRODUCED, True), found.message
-    (control,) = run_here(TARGETS / "partial", "empties:always", [probe]).results
-    assert control.outcome is Outcome.NOT_REPRODUCED
+    found = ask_all(f"empties:{function}", [probe], TARGETS / "partial")[probe]
+    assert (found.outcome, told in found.message) == ("reproduced", True), found.message
+    assert ask_all("empties:always", [probe], TARGETS / "partial")[probe].outcome == "not_reproduced"
 
 
 @pytest.mark.parametrize("function", ["norm_as_tensor", "largest_values", "saved_copies", "block_norms"])
 def test_a_collector_that_reads_its_answer_or_a_fixed_sample_stays_on_its_device(function: str) -> None:
-    (result,) = run_here(TARGETS / "devices", f"sound:{function}", [OFF_DEVICE]).results
-    assert result.outcome is Outcome.NOT_REPRODUCED
+    assert ask_all(f"sound:{function}", [OFF_DEVICE], TARGETS / "devices")[OFF_DEVICE].outcome == "not_reproduced"

@@ -33,14 +33,6 @@ def asked(function: str, probe: str) -> Answer:
     return asked_here(f"specan.defective_ranks:{function}")[probe]
 
 
-@pytest.fixture(autouse=True)
-def _specimen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(SPECIMEN))
-
-
-# --- what ranks report --------------------------------------------------------------------------------
-
-
 def test_what_a_placement_reads_is_told_with_its_figure() -> None:
     """Every rank's own norm differs, and their squares add up to the whole."""
     answer = asked("local_norm", SHARDING)
@@ -93,24 +85,18 @@ def grad_norm(parameters):
     [('not getattr(p, "shared", False)', "not_reproduced"), ('hasattr(p, "shared") or True', "reproduced")],
     ids=["a copy is left out", "a copy is counted"],
 )
-def test_code_that_marks_its_shards_gets_plain_ones_with_marks(
-    counted: str, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_that_marks_its_shards_gets_plain_ones_with_marks(counted: str, outcome: str, tmp_path: Path) -> None:
     (tmp_path / f"marked_{outcome}.py").write_text(BY_MARKS.replace("COUNTED", counted))
-    monkeypatch.syspath_prepend(str(tmp_path))
     answer = ask_all(Target(f"marked_{outcome}:grad_norm"), [MESH], tmp_path)[MESH]
     assert answer.outcome == outcome
     assert {row.case["mesh"] for row in answer.rows if "rank" in row.case} == {"marked_shards", "marked_copies"}
     assert ("under marked_copies the norm of 4 ranks" in answer.message) == (outcome == "reproduced")
 
 
-def test_ranks_that_exchange_nothing_leave_marked_shards_to_their_caller(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_that_exchange_nothing_leave_marked_shards_to_their_caller(tmp_path: Path) -> None:
     """The control is the test above, where they add up."""
     alone = BY_MARKS.replace("COUNTED", "True").replace("if dist.is_initialized():\n", "if False:\n")
     (tmp_path / "marked_alone.py").write_text(alone)
-    monkeypatch.syspath_prepend(str(tmp_path))
     answer = ask_all(Target("marked_alone:grad_norm"), [MESH], tmp_path)[MESH]
     assert (answer.outcome, "exchange nothing" in answer.message) == ("not_applicable", True)
 
@@ -153,10 +139,9 @@ def get_grad_norm(model: torch.nn.Module) -> float:
 """
 
 
-def test_the_wrapping_that_fails_is_named_with_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wrapping_that_fails_is_named_with_its_figure(tmp_path: Path) -> None:
     """As in LoongForge before 36f13e39: right where the root is wrapped, and what a rank holds where it is not."""
     (tmp_path / "of_wrapped_root.py").write_text(WRAPPED_ROOT)
-    monkeypatch.syspath_prepend(str(tmp_path))
     answer = ask_all(Target("of_wrapped_root:get_grad_norm"), [SHARDING], tmp_path)[SHARDING]
     (whole,) = answer.values("one_process_norm")
     for right in ("fsdp2_root", "fsdp2_root_and_submodules"):
@@ -203,9 +188,8 @@ def test_an_error_stops_training_and_a_refusal_is_none() -> None:
 # --- training steps over ranks ------------------------------------------------------------------------
 
 
-def test_a_plain_loop_is_not_judged_and_its_figure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_loop_is_not_judged_and_its_figure_is_told() -> None:
     folder = folder_of("trainsteps")
-    monkeypatch.syspath_prepend(str(folder))
     target = Target("trainsteps.sound:train_by_token", contract=Contract.TRAIN_STEP)
     answer = ask_all(target, [PER_RANK], folder)[PER_RANK]
     assert answer.outcome == "not_applicable"

@@ -59,11 +59,6 @@ REPRODUCED: dict[str, set[str]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(FOLDER))
-
-
 def target(function: str) -> Target:
     return Target(f"loops:{function}", contract=Contract.TRAIN_STEP)
 
@@ -145,7 +140,7 @@ def test_the_loop_of_a_script_is_asked_where_it_stands(tmp_path: Path) -> None:
     }
 
 
-def test_which_parameters_two_optimizers_have_is_not_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_parameters_two_optimizers_have_is_not_made_up(tmp_path: Path) -> None:
     """Two of the same parameters would step twice on one gradient, and be told as stale."""
     (tmp_path / "two_optimizers.py").write_text(
         "def train(model, criterion, loader, host_optimizer, seed_optimizer):\n"
@@ -155,6 +150,5 @@ def test_which_parameters_two_optimizers_have_is_not_made_up(tmp_path: Path, mon
         "        host_optimizer.step()\n        seed_optimizer.step()\n",
         encoding="utf-8",
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(CannotFeedError, match="several optimizers"):
         ask_all(Target("two_optimizers:train", contract=Contract.TRAIN_STEP), [LOST], tmp_path)

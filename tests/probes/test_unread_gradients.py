@@ -9,23 +9,18 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.model.enums import Outcome
-from auditkit.model.runs.target import Target
-from tests.probes.in_process import ask, run_here
+from tests.probes.in_process import ask, ask_all
 from tests.probing_helpers import (
     COUNTS,
     HEALTH,
     LAUNCHES,
     NONCONTIGUOUS,
-    OVERFLOW,
     RATIO,
     RETAINED,
     SPARSE,
     SYNCS,
     TARGETS,
 )
-
-PARTIAL = TARGETS / "partial"
 
 
 def norm(grads: Sequence[torch.Tensor]) -> float:
@@ -48,12 +43,6 @@ TOLD = "its answer does not follow float32 gradients of two dimensions"
 def test_nothing_is_counted_of_matrices_that_are_never_read(probe: str) -> None:
     answer = ask(probe, of_dimensions(1))
     assert (answer.outcome, answer.message) == ("not_applicable", TOLD)
-
-
-def test_a_declared_norm_of_biases_is_not_broken_by_matrices() -> None:
-    """Its norm of matrices is 0 at every magnitude."""
-    target = Target("norms:norm_of_biases", returns={"norm": ""})
-    assert run_here(PARTIAL, target, [OVERFLOW]).results[0].outcome is Outcome.NOT_APPLICABLE
 
 
 # --- not finite ----------------------------------------------------------------------------------------
@@ -184,6 +173,6 @@ def test_a_count_is_planted_in_every_number_of_dimensions() -> None:
 
 def test_a_count_that_is_the_whole_answer_is_asked_too() -> None:
     """A number is a `grad_norm` by contract, whatever it counts."""
-    result = run_here(PARTIAL, "norms:zeros_in_float32", [COUNTS]).results[0]
-    assert result.outcome is Outcome.REPRODUCED
-    assert result.message.startswith("16,777,217 planted zeros are reported as 16,777,216 ")
+    answer = ask_all("norms:zeros_in_float32", [COUNTS], TARGETS / "partial")[COUNTS]
+    assert answer.outcome == "reproduced"
+    assert answer.message.startswith("16,777,217 planted zeros are reported as 16,777,216 ")

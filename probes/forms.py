@@ -112,6 +112,25 @@ def attempt(ctx, call, *args):
         return None, error
 
 
+def counted_law(ctx, name, count_calls):
+    """Yield how often one call does something at 4, 16, 64 and 256 tensors, and the law; return the last count."""
+    counts = {}
+    for tensors in (4, 16, 64, 256):
+        count = count_calls(ctx.gradients(tensors, 128))
+        counts[tensors] = count.total
+        yield ctx.measurement(name, count.total, "count", tensors=tensors)
+    yield ctx.law(name + "_law", counts)
+    return count
+
+
+def law_in_words(measurements, name, what):
+    """The law that `counted_law` measured, and a message of it."""
+    law = next(m for m in measurements if m.name == name + "_law")
+    largest = max((m for m in measurements if m.name == name), key=lambda m: m.case["tensors"])
+    text = "{} per call: {} for n tensors ({:,} at {})"
+    return law, text.format(what, law.case["law"], largest.value, largest.case["tensors"])
+
+
 def unless_refused(ctx, dtype, call):
     """The result of `call`, or None and a note if the target takes no such gradients; it must take float32."""
     try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many kernels does one call launch, as a law in the number of tensors?"""
 
-from forms import run_alone, verdict
+from forms import counted_law, law_in_words, run_alone, verdict
 
 PROBE = {
     "version": 3,
@@ -19,39 +19,28 @@ PROBE = {
     "policy's small slope.",
     "remediation": "Use foreach operators, which pack many tensors into one launch, and reduce their stacked results.",
     "remediation_code": "remedies/total_norm.py",
-    "measurements": {"launch_count": "count", "launch_count_law": "per tensor"},
+    "measurements": {"launch_count": "count", "launch_count_law": "per tensor", "is_for_debugging": "truth"},
     "policy": {"launches_per_tensor": 0.1},
 }
 
-_TENSOR_COUNTS = (4, 16, 64, 256)
-_ELEMENTS = 128
 _MANY_LAUNCHES = 8.0
 _FOR_DEBUGGING = ("debug", "sanity")
 
 
 def measure(ctx):
     """Yield the exact count at every number of tensors, and the line that launches most."""
-    counts, sites = {}, []
-    for tensors in _TENSOR_COUNTS:
-        count = ctx.launches(ctx.gradients(tensors, _ELEMENTS))
-        counts[tensors], sites = count.total, count.sites
-        yield ctx.measurement("launch_count", count.total, "count", tensors=tensors)
-    law, place = ctx.law("launch_count_law", counts), ctx.definition()
-    if place is not None and any(word in (place.file + place.function).lower() for word in _FOR_DEBUGGING):
-        law["case"]["debugging"] = True
-    yield law
-    yield ctx.location(ctx.most_common(sites))
+    count = yield from counted_law(ctx, "launch_count", ctx.launches)
+    place = ctx.definition()
+    is_beside = place is not None and any(word in (place.file + place.function).lower() for word in _FOR_DEBUGGING)
+    yield ctx.measurement("is_for_debugging", is_beside, "truth")
+    yield ctx.location(ctx.most_common(count.sites))
 
 
 def judge(measurements, policy):
     """Reproduced where the slope is above what foreach's packing explains."""
-    law = next(m for m in measurements if m.name == "launch_count_law")
-    largest = max((m for m in measurements if m.name == "launch_count"), key=lambda m: m.case["tensors"])
-    message = "launches per call: {} for n tensors ({:,} at {})".format(
-        law.case["law"], largest.value, largest.case["tensors"]
-    )
+    law, message = law_in_words(measurements, "launch_count", "launches")
     # At 5 us a launch, 300 tensors take 12 ms of a step at 8 each; at one each 1.5, hidden behind the kernels.
-    is_noticed = law.value >= _MANY_LAUNCHES and "debugging" not in law.case
+    is_noticed = law.value >= _MANY_LAUNCHES and not any(m.value for m in measurements if m.name == "is_for_debugging")
     occurs = "common" if is_noticed else "rare"
     return verdict(law.value > policy["launches_per_tensor"], message, occurs=occurs, law=law.case["law"])
 

@@ -101,6 +101,44 @@ def rank_place(ctx, sites, asked_on):
     yield ctx.location(ctx.most_common(sites))
 
 
+# --- norms that overflow -------------------------------------------------------------------------------
+
+LARGE_MAGNITUDE = 1e20
+# Trainers log norms of 0.1 to 1e3, and up to 1e4 in a spike; float16 itself ends at 65,504.
+REACHED_NORM = 3e4
+# No weight survives a step of such a gradient; torch's own norm and clipping end at 1.84e19.
+DIVERGED_NORM = 1e15
+# (dtype, tensors, elements of each, largest exponent an element may have)
+_LARGE_CASES = (
+    ("float32", 4, 1024, 126),
+    ("float32", 1, 1 << 20, 126),
+    ("bfloat16", 4, 1024, 126),
+    ("bfloat16", 1, 1 << 20, 126),
+    ("float16", 4, 1024, 15),
+    ("float16", 1, 1 << 20, 15),
+    ("mixed", 4, 1024, 126),
+    ("float64", 4, 1024, 1022),
+)
+
+
+def large_cases():
+    """(dtype, shape, case, root of the number of elements, largest exponent of an element) of several gradients.
+
+    The true norm stays below 2**127, which float32 holds; float64 has its own range.
+    """
+    for dtype, tensors, elements, largest in _LARGE_CASES:
+        root = math.sqrt(tensors * elements)
+        highest = min(largest, (1022 if dtype == "float64" else 126) - math.ceil(math.log2(root)))
+        case = {"dtype": dtype, "tensors": tensors, "elements": tensors * elements}
+        yield dtype, (tensors, elements, dtype), case, root, highest
+
+
+def judged_boundaries(measurements, name, policy):
+    """The norms that break, without those of float64 unless the policy judges them."""
+    found = [m for m in measurements if m.name == name and m.value is not None]
+    return [m for m in found if policy.get("judge_float64") or m.case["dtype"] != "float64"]
+
+
 # --- one check on several forms of input ---------------------------------------------------------------
 
 

@@ -4,7 +4,17 @@
 import bisect
 import math
 
-from forms import attempt, run_alone, unless_refused, verdict
+from forms import (
+    DIVERGED_NORM,
+    LARGE_MAGNITUDE,
+    REACHED_NORM,
+    attempt,
+    judged_boundaries,
+    large_cases,
+    run_alone,
+    unless_refused,
+    verdict,
+)  # fmt: skip
 
 PROBE = {
     "version": 3,
@@ -32,41 +42,20 @@ PROBE = {
 }
 
 TOLERANCE = 0.01
-_LARGE_MAGNITUDE = 1e20
-# Trainers log norms of 0.1 to 1e3, and up to 1e4 in a spike; float16 itself ends at 65,504.
-_REACHED_NORM = 3e4
-# No weight survives a step of such a gradient; torch's own total norm ends at 1.84e19, in float16 at 65,504.
-_DIVERGED_NORM = 1e15
-# (dtype, tensors, elements of each, largest exponent an element may have)
-_CASES = (
-    ("float32", 4, 1024, 126),
-    ("float32", 1, 1 << 20, 126),
-    ("bfloat16", 4, 1024, 126),
-    ("bfloat16", 1, 1 << 20, 126),
-    ("float16", 4, 1024, 15),
-    ("float16", 1, 1 << 20, 15),
-    ("mixed", 4, 1024, 126),
-    ("float64", 4, 1024, 1022),
-)
 
 
 def measure(ctx):
     """Yield the boundary of every case (None: there is none), and the norm at 1e20."""
     ctx.role("norm")
-    case = {"dtype": "float32", "tensors": 4, "elements": 4096, "magnitude": _LARGE_MAGNITUDE}
-    yield ctx.measurement("norm", _norm(ctx, (4, 1024, "float32"), _LARGE_MAGNITUDE), "norm", **case)
-    expected = _norm(ctx, (4, 1024, "float32"), 1.0) * _LARGE_MAGNITUDE
+    case = {"dtype": "float32", "tensors": 4, "elements": 4096, "magnitude": LARGE_MAGNITUDE}
+    yield ctx.measurement("norm", _norm(ctx, (4, 1024, "float32"), LARGE_MAGNITUDE), "norm", **case)
+    expected = _norm(ctx, (4, 1024, "float32"), 1.0) * LARGE_MAGNITUDE
     yield ctx.measurement("expected_norm", expected, "norm", **case)
-    for dtype, tensors, elements, largest in _CASES:
-        root = math.sqrt(tensors * elements)
-        # The true norm must stay below 2**127 (float32 holds it); float64 has its own range.
-        ceiling = (1022 if dtype == "float64" else 126) - math.ceil(math.log2(root))
-        shape = (tensors, elements, dtype)
-        found, note = unless_refused(ctx, dtype, lambda: (_boundary(ctx, shape, min(largest, ceiling)),))  # noqa: B023
+    for dtype, shape, case, root, highest in large_cases():
+        found, note = unless_refused(ctx, dtype, lambda: (_boundary(ctx, shape, highest),))  # noqa: B023
         if note:
             yield note
             continue
-        case = {"dtype": dtype, "tensors": tensors, "elements": tensors * elements}
         magnitude = None if found[0] is None else 2.0 ** found[0]
         norm = None if magnitude is None else magnitude * root
         yield ctx.measurement("breaking_magnitude", magnitude, "magnitude", **case)
@@ -129,9 +118,7 @@ def _reference(ctx, shape):
 
 def judge(measurements, policy):
     """Reproduced where a dtype that training uses breaks below its own range."""
-    judged = [m for m in measurements if m.name == "breaking_norm" and m.value is not None]
-    if not policy.get("judge_float64"):
-        judged = [m for m in judged if m.case["dtype"] != "float64"]
+    judged = judged_boundaries(measurements, "breaking_norm", policy)
     if not judged:
         return verdict(False, "the norm is right up to the largest one that float32 holds")
     worst = min(judged, key=lambda m: m.value)
@@ -144,8 +131,8 @@ def judge(measurements, policy):
     places = ["{:.3g} in {}".format(norm, ", ".join(dtypes[norm])) for norm in sorted(dtypes)]
     # Who meets the lowest norm that breaks: those with float16, anybody, runs that diverge, or nobody.
     wide = min((norm for dtype, norm in lowest.items() if dtype != "float16"), default=math.inf)
-    occurs = "ordinary" if wide < _REACHED_NORM else "rare" if wide < _DIVERGED_NORM else "extreme"
-    if lowest.get("float16", math.inf) < _REACHED_NORM:
+    occurs = "ordinary" if wide < REACHED_NORM else "rare" if wide < DIVERGED_NORM else "extreme"
+    if lowest.get("float16", math.inf) < REACHED_NORM:
         occurs = "common"
     return verdict(True, "the norm breaks at {} ({})".format(" and at ".join(places), elements), occurs=occurs)
 

@@ -1,6 +1,4 @@
-"""Norms over ranks that misbehave: they wait for each other, end, or raise on one rank alone."""
-
-import os
+"""A norm over ranks that wait for each other."""
 
 import torch
 import torch.distributed as dist

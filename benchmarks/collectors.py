@@ -25,9 +25,8 @@ from torch import Tensor
 
 from auditkit.collectors import collect_gradients
 from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.measure.launches import count_launches
 from auditkit.worker.measure.memory import peak_bytes, python_peak_bytes
-from auditkit.worker.measure.syncs import count_syncs
+from auditkit.worker.measure.syncs import count_launches, count_syncs
 from auditkit.worker.simulated.tensor import to_simulated
 from benchmarks.evidence import ROOT, results_of, rows, store_results, write_blocks
 from benchmarks.machine import environment

@@ -4,9 +4,20 @@
 import bisect
 import math
 
-from forms import attempt, run_alone, unless_refused, verdict
+from forms import (
+    DIVERGED_NORM,
+    LARGE_MAGNITUDE,
+    REACHED_NORM,
+    attempt,
+    judged_boundaries,
+    large_cases,
+    run_alone,
+    unless_refused,
+    verdict,
+)  # fmt: skip
 
 PROBE = {
+    "version": 2,
     "title": "Clipping destroys finite gradients",
     "categories": ["Correctness bug", "Numerical stability"],
     "breaks": "wrong_step",
@@ -27,31 +38,14 @@ PROBE = {
         "destroying_magnitude": "magnitude",
         "norm_after": "norm",
         "expected_norm_after": "norm",
-        "refused": "truth",
-        "unclipped": "truth",
     },
     "policy": {"judge_float64": 0},
 }
 
-# (dtype, tensors, elements of each, largest exponent an element may have)
-_CASES = (
-    ("float32", 4, 1024, 126),
-    ("float32", 1, 1 << 20, 126),
-    ("bfloat16", 4, 1024, 126),
-    ("float16", 4, 1024, 15),
-    ("float16", 1, 1 << 20, 15),
-    ("mixed", 4, 1024, 126),
-    ("float64", 4, 1024, 1022),
-)
-_LARGE_MAGNITUDE = 1e20
 # Exponents of two ordinary magnitudes at which a limit is read. The second pair meets a limit of a million too.
 _ORDINARY = ((2, 4), (30, 32))
 # A clipped gradient below half the limit is not clipped, but gone: the limit is met to within rounding otherwise.
 _GONE = 0.5
-# Trainers log norms of 0.1 to 1e3, and up to 1e4 in a spike; float16 itself ends at 65,504.
-_REACHED_NORM = 3e4
-# No weight survives a step of such a gradient; torch's own clipping ends at 1.84e19.
-_DIVERGED_NORM = 1e15
 
 
 def measure(ctx):
@@ -62,28 +56,20 @@ def measure(ctx):
     limit = _limit(ctx, usual, 126)
     if limit is None and not _state(ctx, usual, 2.0 ** _ORDINARY[0][0], None)[1]:
         raise ctx.NotApplicable("it does not clip: what it leaves of ordinary gradients grows with them")
-    case = {"dtype": "float32", "tensors": 4, "elements": 4096, "magnitude": _LARGE_MAGNITUDE}
-    left, _ = attempt(ctx, ctx.left_by, ctx.gradients(*usual, _LARGE_MAGNITUDE))
+    case = {"dtype": "float32", "tensors": 4, "elements": 4096, "magnitude": LARGE_MAGNITUDE}
+    left, _ = attempt(ctx, ctx.left_by, ctx.gradients(*usual, LARGE_MAGNITUDE))
     yield ctx.measurement("norm_after", None if left is None else _norm_of(left), "norm", **case)
     yield ctx.measurement("expected_norm_after", limit, "norm", **case)
-    for dtype, tensors, elements, largest in _CASES:
-        # The true norm must stay below 2**127 (float32 holds it); float64 has its own range.
-        root = math.sqrt(tensors * elements)
-        highest = min(largest, (1022 if dtype == "float64" else 126) - math.ceil(math.log2(root)))
-        shape = (tensors, elements, dtype)
+    for dtype, shape, case, root, highest in large_cases():
         found, note = unless_refused(ctx, dtype, lambda: _boundary(ctx, shape, highest))  # noqa: B023
         if note:
             yield note
             continue
         limit, magnitude = found
-        case = {"dtype": dtype, "tensors": tensors, "elements": tensors * elements}
         how = "" if magnitude is None else _state(ctx, shape, magnitude, limit)[0]
         norm = None if magnitude is None else magnitude * root
         yield ctx.measurement("destroying_magnitude", magnitude, "magnitude", **case)
         yield ctx.measurement("destroying_norm", norm, "norm", how=how, **case)
-        state, _ = _state(ctx, shape, 2.0**highest, limit)
-        yield ctx.measurement("refused", state in ("refused", "removed"), "truth", how=state, **case)
-        yield ctx.measurement("unclipped", state == "unclipped", "truth", **case)
         if magnitude is not None and not ctx.located and dtype != "float64":
             yield ctx.location(ctx.where("becomes_nonfinite", ctx.gradients(*shape, magnitude)))
 
@@ -125,7 +111,7 @@ def _state(ctx, shape, magnitude, limit):
         return "zero", True
     if limit is not None and norm < _GONE * min(limit, magnitude * math.sqrt(tensors * elements)):
         return "next to nothing", True
-    return ("clipped", False) if limit is None or norm < 2 * limit else ("unclipped", False)
+    return "clipped", False
 
 
 def _boundary(ctx, shape, highest):
@@ -144,29 +130,18 @@ def _boundary(ctx, shape, highest):
 
 def judge(measurements, policy):
     """Reproduced where a dtype that training uses loses its gradients."""
-    destroyed = [m for m in measurements if m.name == "destroying_norm" and m.value is not None]
-    if not policy.get("judge_float64"):
-        destroyed = [m for m in destroyed if m.case["dtype"] != "float64"]
+    destroyed = judged_boundaries(measurements, "destroying_norm", policy)
     if not destroyed:
-        return verdict(False, _what_happens(measurements))
+        return verdict(False, "no finite gradients are destroyed up to the largest norm that float32 holds")
     worst = min(destroyed, key=lambda m: m.value)
-    if worst.value >= _REACHED_NORM:  # float16 ends near there itself: what is wider tells more
+    if worst.value >= REACHED_NORM:  # float16 ends near there itself: what is wider tells more
         worst = min([m for m in destroyed if m.case["dtype"] != "float16"] or destroyed, key=lambda m: m.value)
     dtypes = ", ".join(sorted({m.case["dtype"] for m in destroyed}))
     message = "from a norm of {:.3g} on, finite {} gradients are {} after clipping; destroyed for {}"
     # Squares of float16 overflow where an element reaches 256: norms of an ordinary bad step.
-    wide = "rare" if worst.value < _DIVERGED_NORM else "extreme"
-    occurs = "common" if worst.value < _REACHED_NORM else wide
+    wide = "rare" if worst.value < DIVERGED_NORM else "extreme"
+    occurs = "common" if worst.value < REACHED_NORM else wide
     return verdict(True, message.format(worst.value, worst.case["dtype"], worst.case["how"], dtypes), occurs=occurs)
-
-
-def _what_happens(measurements):
-    parts = ["no finite gradients are destroyed up to the largest norm that float32 holds"]
-    texts = {"refused": "it refuses the largest ones in ", "unclipped": "it leaves the largest ones unclipped in "}
-    for name, words in texts.items():
-        dtypes = sorted({m.case["dtype"] for m in measurements if m.name == name and m.value})
-        parts += [words + ", ".join(dtypes)] if dtypes else []
-    return "; ".join(parts)
 
 
 if __name__ == "__main__":

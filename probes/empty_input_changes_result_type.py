@@ -102,39 +102,32 @@ def judge(measurements, policy):
     """Reproduced on a missing field, on a changed kind, and on an exception that says nothing of gradients."""
     inputs, refusals, reaches_caller = {}, [], False
     for m in measurements:
-        step, is_raised = m.case["step"], m.name == "raises"
+        is_raised = m.name == "raises"
         if is_raised and m.case["deliberate"] and _SPEAKS_OF_NOTHING.search(m.case["error"]):
             refusals.append(m.case["error"])
-            continue
-        for field in [m.case["error"]] if is_raised else m.case["fields"]:
-            inputs.setdefault((m.name, step, field), []).append(m.case["input"])
-            reaches_caller = reaches_caller or is_raised or (step == "answer" and m.name != "missing_fields")
+        elif is_raised or m.value:
+            inputs.setdefault(_clause(m), []).append(m.case["input"])
+            reaches_caller |= is_raised or (m.case["step"] == "answer" and m.name != "missing_fields")
     if inputs:
+        texts = [
+            "{} ({})".format(text, joined(list(dict.fromkeys(given)), _MOST_INPUTS)) for text, given in inputs.items()
+        ]
         # A mapping without a total may be meant, and the second step may know what a pending result lacks.
-        return verdict(True, _clauses(inputs), breaks="stops" if reaches_caller else "upkeep")
+        return verdict(True, "; ".join(texts), breaks="stops" if reaches_caller else "upkeep")
     if refusals:
         return verdict(False, "it says that there are no gradients: " + "; ".join(dict.fromkeys(refusals)))
     return verdict(False, "the answer without gradients has the fields and kinds of the usual one")
 
 
-def _clauses(inputs):
-    """One clause for all fields of a step that the same inputs change in the same way."""
-    alike = {}
-    for (name, step, field), cases in inputs.items():
-        alike.setdefault((name, step, tuple(dict.fromkeys(cases))), []).append(field)
-    clauses = []
-    for (name, step, cases), fields in alike.items():
-        text = joined(fields, _MOST_FIELDS)
-        if name == "raises":
-            text = "raises " + text
-        elif name == "missing_fields":
-            text = "the {} lacks {}".format(step, text)
-        else:
-            text = (
-                "the {} {}".format(step, text[3:]) if text.startswith("it is") else "in the {}, {}".format(step, text)
-            )
-        clauses.append("{} ({})".format(text, joined(cases, _MOST_INPUTS)))
-    return "; ".join(clauses)
+def _clause(m):
+    if m.name == "raises":
+        return "raises " + m.case["error"]
+    fields = joined(m.case["fields"], _MOST_FIELDS)
+    if m.name == "missing_fields":
+        return "the {} lacks {}".format(m.case["step"], fields)
+    if fields.startswith("it is"):
+        return "the {} {}".format(m.case["step"], fields[3:])
+    return "in the {}, {}".format(m.case["step"], fields)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,11 @@ PROBE = {
     "method": "A tensor without elements is put first, between and last among three gradients. Nothing may raise or "
     "turn non-finite; total norm and counts stay; other fields stay within what zeros or ones in its place give. "
     "Alone, it may be refused in words.",
-    "limits": "A minimum or mean that takes it for a norm of 0 is shown, not judged. What no tensors, or zeros, do at "
+    "limits": "A minimum or mean that takes it for a norm of 0 is not judged. What no tensors, or zeros, do at "
     "the same line is left to the probes for those.",
     "remediation": "Leave out gradients without elements (g.numel() is free) before anything is reduced.",
     "remediation_code": "remedies/gradient_statistics.py",
-    "measurements": {"sound": "truth", "read_as_zero": "fields"},
+    "measurements": {"sound": "truth"},
 }
 
 # Place, shape, and the index before which the tensor is put among three gradients.
@@ -29,23 +29,20 @@ _TOLERANCE = 1e-6
 
 
 def measure(ctx):
-    """Yield for every place whether the result stands it, which fields take it for zeros, and the same alone."""
+    """Yield for every place, and for the tensor alone, whether the result stands it."""
     import torch
 
     base, again = (ctx.answer(ctx.with_one_more(0)) for _ in range(2))
     unstable = ctx.unequal_fields(base, again)
-    raised, like_zeros = {}, {}
-    forms = []
+    raised, forms = {}, []
     for position, shape, index in _CASES:
         filled = [size or 2 for size in shape]
         others = (ctx.with_one_more(index, tensor) for tensor in (torch.zeros(filled), torch.ones(filled)))
         controls, raised[position] = _controls(ctx, others)
 
-        def run(position=position, shape=shape, index=index, controls=controls):
+        def run(shape=shape, index=index, controls=controls):
             answer = ctx.answer(ctx.with_one_more(index, torch.zeros(shape)))
-            wrong = _wrong_fields(ctx, answer, [base, *controls], unstable)
-            like_zeros[position] = [path for path in ctx.differences(base, answer) if path in answer and not wrong]
-            return wrong
+            return _wrong_fields(ctx, answer, [base, *controls], unstable)
 
         def where(index=index, shape=shape):
             return ctx.where("becomes_nonfinite", ctx.with_one_more(index, torch.zeros(shape)))
@@ -65,9 +62,6 @@ def measure(ctx):
         # What zeros, or no tensors, do as well at the same line is left to the probes for those.
         skips=lambda error, case: error.site is not None and error.site in raised[case["position"]],
     )
-    for position, paths in like_zeros.items():
-        fields = ", ".join(paths) or "none"
-        yield ctx.measurement("read_as_zero", len(paths), "fields", position=position, fields=fields)
 
 
 def _controls(ctx, inputs, default=None):
@@ -125,12 +119,9 @@ def _wrong_alone(ctx, answer, nothing, zeros):
 
 def judge(measurements, policy):
     """Reproduced where it raised, or changed the result."""
-    broken = [m for m in measurements if m.name == "sound" and not m.value]
+    broken = [m for m in measurements if not m.value]
     if not broken:
-        # At the end of the list it does not move the other tensors' own fields.
-        shown = [m for m in measurements if m.name == "read_as_zero" and m.case["position"] == "last" and m.value]
-        taken = " (it counts as one of zeros in {})".format(shown[0].case["fields"]) if shown else ""
-        return verdict(False, "a gradient without elements changes nothing that it may not" + taken)
+        return verdict(False, "a gradient without elements changes nothing that it may not")
     message = "a gradient without elements, " + grouped((m.case["how"], m.case["position"]) for m in broken)
     # Among others it is a rank's part of a parameter with fewer rows than ranks; alone, nothing was to be trained.
     occurs = "extreme" if all(m.case["position"] == "alone" for m in broken) else "rare"

@@ -13,23 +13,6 @@ import shutil
 import sys
 from textwrap import fill
 
-WIDTH = 79
-ANY_PROBE = {
-    "--checkout DIR[@REV]": "The code to check; default: this folder.",
-    "--tickets DIR": "File what reproduces there; default: file nothing.",
-    "--json": "Print one JSON document.",
-    "--cage": "Run everything in a sandbox.",
-    "-h, --help": "Show this page.",
-}
-SOURCE_PROBE = {"--target MODULE:FUNCTION": "Only this function's module; default: every file."}
-TARGET_PROBE = {
-    "--target MODULE:FUNCTION": "The function to check; default: all that are found.",
-    "--contract NAME": "What it promises, such as grad_norm.",
-    "--takes HOW": "module, parameters, named_parameters or gradients.",
-    "--argument NAME=VALUE": "A further argument; VALUE may be JSON.",
-    "--python PATH": "The checkout's interpreter; default: its .venv.",
-    "--device NAME": "auto, cuda, cpu or simulated.",
-}
 AFTERWARDS = "the gradients' norm afterwards"
 
 
@@ -37,7 +20,7 @@ AFTERWARDS = "the gradients' norm afterwards"
 
 
 def run_alone(path):
-    """Print the probe's help, or replace this process by `auditkit probe run PATH ...`.
+    """Replace this process by `auditkit probe run PATH ...`; with --help print the probe's texts first.
 
     The interpreter is the running one if auditkit is installed in it, else that of the clone's .venv, else that of
     the `auditkit` on PATH. Without any, print what to do and exit with 2.
@@ -45,8 +28,9 @@ def run_alone(path):
     path = os.path.abspath(path)
     home = os.path.dirname(os.path.dirname(path))
     if {"-h", "--help"} & set(sys.argv[1:]):
-        print(help_page(os.path.basename(path), sys.modules["__main__"]))
-        return
+        probe = sys.modules["__main__"]
+        texts = probe.__doc__, "How: " + probe.PROBE["method"], "Limits: " + probe.PROBE["limits"]
+        print("\n\n".join(map(fill, texts)), flush=True)
     command = _auditkit(home)
     is_clone = os.path.isfile(os.path.join(home, "auditkit", "__init__.py"))
     if is_clone:
@@ -58,12 +42,8 @@ def run_alone(path):
             os.execv(command[0], [*command, *cage, "probe", "run", path, *words])
     install = "cd {} && python3 -m venv .venv && .venv/bin/pip install .".format(shlex.quote(home))
     advice = "install it: " + install if is_clone else "run this file with the Python that auditkit is installed in"
-    sys.exit(_complain("error: no Python with auditkit was found; {}".format(advice)))
-
-
-def _complain(text):
-    print(text, file=sys.stderr)
-    return 2
+    print("error: no Python with auditkit was found; {}".format(advice), file=sys.stderr)
+    sys.exit(2)
 
 
 def _auditkit(home):
@@ -76,23 +56,6 @@ def _auditkit(home):
     if os.access(python, os.X_OK) and glob.glob(typer):
         return [python, "-P", "-m", "auditkit"]
     return [script for script in [shutil.which("auditkit")] if script]
-
-
-def help_page(name, probe):
-    """The help of the probe module `probe`: its claim, its method, its limits and its options."""
-    reads_source = probe.PROBE.get("scope") == "source"
-    options = {**(SOURCE_PROBE if reads_source else TARGET_PROBE), **ANY_PROBE}
-    texts = [probe.__doc__.partition("\n")[0], "How: " + probe.PROBE["method"], "Limits: " + probe.PROBE["limits"]]
-    target = "" if reads_source else " --target trainer.stats:grad_norm"
-    return "\n\n".join(
-        [
-            "Usage: {} [options]".format(name),
-            *(fill(text, WIDTH, break_on_hyphens=False, break_long_words=False) for text in texts),
-            "Options:\n" + "\n".join("  {:<24}  {}".format(*row) for row in options.items()),
-            "Example: {} \\\n    --checkout ../trainer{}".format(name, target),
-            "All options: auditkit probe run --help",
-        ]
-    )
 
 
 # --- real ranks ----------------------------------------------------------------------------------------
@@ -115,11 +78,65 @@ def rank_rows(ctx, reports, passes=False, **case):
     return sites
 
 
+def is_off(value, expected, tolerance):
+    """Whether a rank's number is none of the `expected` ones."""
+    finite = [each for each in expected if math.isfinite(value) and math.isfinite(each)]
+    return all(abs(value - each) > tolerance * abs(each) for each in finite)
+
+
+def rank_figures(measurements, first, expected, *keys):
+    """What all ranks report in the case of `first`, where one of them was seen to be off; `keys` name the case."""
+    of_case = [m for m in measurements if m.name == first.name and "rank" in m.case]
+    alike = [m for m in of_case if all(m.case[key] == first.case[key] for key in keys)]
+    values = ", ".join(dict.fromkeys("{:.6g}".format(m.value) for m in alike))
+    ranks = 1 + max(m.case["rank"] for m in alike)
+    text = "under {} the {} of {} ranks reads {} instead of {:.6g}"
+    return text.format(first.case[keys[0]], first.name.replace("_", " "), ranks, values, expected)
+
+
 def rank_place(ctx, sites, asked_on):
     """Yield the line that raised in most ranks, and a note where the ranks did not run on the device `asked_on`."""
     if ctx.device != asked_on:
         yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
     yield ctx.location(ctx.most_common(sites))
+
+
+# --- norms that overflow -------------------------------------------------------------------------------
+
+LARGE_MAGNITUDE = 1e20
+# Trainers log norms of 0.1 to 1e3, and up to 1e4 in a spike; float16 itself ends at 65,504.
+REACHED_NORM = 3e4
+# No weight survives a step of such a gradient; torch's own norm and clipping end at 1.84e19.
+DIVERGED_NORM = 1e15
+# (dtype, tensors, elements of each, largest exponent an element may have)
+_LARGE_CASES = (
+    ("float32", 4, 1024, 126),
+    ("float32", 1, 1 << 20, 126),
+    ("bfloat16", 4, 1024, 126),
+    ("bfloat16", 1, 1 << 20, 126),
+    ("float16", 4, 1024, 15),
+    ("float16", 1, 1 << 20, 15),
+    ("mixed", 4, 1024, 126),
+    ("float64", 4, 1024, 1022),
+)
+
+
+def large_cases():
+    """(dtype, shape, case, root of the number of elements, largest exponent of an element) of several gradients.
+
+    The true norm stays below 2**127, which float32 holds; float64 has its own range.
+    """
+    for dtype, tensors, elements, largest in _LARGE_CASES:
+        root = math.sqrt(tensors * elements)
+        highest = min(largest, (1022 if dtype == "float64" else 126) - math.ceil(math.log2(root)))
+        case = {"dtype": dtype, "tensors": tensors, "elements": tensors * elements}
+        yield dtype, (tensors, elements, dtype), case, root, highest
+
+
+def judged_boundaries(measurements, name, policy):
+    """The norms that break, without those of float64 unless the policy judges them."""
+    found = [m for m in measurements if m.name == name and m.value is not None]
+    return [m for m in found if policy.get("judge_float64") or m.case["dtype"] != "float64"]
 
 
 # --- one check on several forms of input ---------------------------------------------------------------
@@ -131,6 +148,25 @@ def attempt(ctx, call, *args):
         return call(*args), None
     except ctx.TargetRaised as error:
         return None, error
+
+
+def counted_law(ctx, name, count_calls):
+    """Yield how often one call does something at 4, 16, 64 and 256 tensors, and the law; return the last count."""
+    counts = {}
+    for tensors in (4, 16, 64, 256):
+        count = count_calls(ctx.gradients(tensors, 128))
+        counts[tensors] = count.total
+        yield ctx.measurement(name, count.total, "count", tensors=tensors)
+    yield ctx.law(name + "_law", counts)
+    return count
+
+
+def law_in_words(measurements, name, what):
+    """The law that `counted_law` measured, and a message of it."""
+    law = next(m for m in measurements if m.name == name + "_law")
+    largest = max((m for m in measurements if m.name == name), key=lambda m: m.case["tensors"])
+    text = "{} per call: {} for n tensors ({:,} at {})"
+    return law, text.format(what, law.case["law"], largest.value, largest.case["tensors"])
 
 
 def unless_refused(ctx, dtype, call):

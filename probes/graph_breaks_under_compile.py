@@ -15,7 +15,7 @@ PROBE = {
     "method": "The call is compiled inside a caller at 2, 4 and 8 tensors. Graphs, breaks and operators outside graphs "
     "are counted in one run. A result of Python numbers needs a read at the end, which is not judged; otherwise every "
     "break and a failure with fullgraph=True counts.",
-    "limits": "Dynamo only: no code is generated. Recompilations are shown, not judged. A function under "
+    "limits": "Dynamo only: no code is generated, and recompilations are not seen. A function under "
     "torch.compiler.disable is not applicable.",
     "remediation": "Keep every statistic a tensor and read once, after the last operator. Use torch.where instead of "
     "if, and keep print, logging and clocks outside.",
@@ -25,13 +25,11 @@ PROBE = {
         "break_count": "count",
         "breaks_before_end": "count",
         "operators_outside_graphs": "count",
-        "skipped_frames": "count",
         "break_law": "per tensor",
         "operators_outside_law": "per tensor",
         "judged_break_count": "count",
         "fullgraph_failures": "count",
         "compile_errors": "count",
-        "recompiled_graphs": "count",
     },
 }
 
@@ -49,7 +47,7 @@ def measure(ctx):
         if trace.error:
             yield ctx.measurement("compile_errors", 1, "count", tensors=tensors, error=trace.error)
             continue
-        for name in ("graph_count", "break_count", "breaks_before_end", "skipped_frames"):
+        for name in ("graph_count", "break_count", "breaks_before_end"):
             yield ctx.measurement(name, getattr(trace, name), "count", tensors=tensors)
         yield ctx.measurement("operators_outside_graphs", trace.operators_outside, "count", tensors=tensors)
     last = traces[_TENSOR_COUNTS[-1]]
@@ -64,12 +62,6 @@ def measure(ctx):
     stop = last.first_stop or refused
     case = {"tensors": _TENSOR_COUNTS[-1], "reads_at_end": reads, "reason": stop.reason if stop else ""}
     yield ctx.measurement("judged_break_count", breaks[_TENSOR_COUNTS[-1]], "count", **case)
-    if not last.error:
-        # Two calls settle what Dynamo first takes for constant; the third and fourth should compile nothing new.
-        cases = [ctx.gradients(2, _ELEMENTS, magnitude=magnitude) for magnitude in (1.0, 2.0, 4.0)]
-        compiled = ctx.compilations([*cases, ctx.gradients(3, _ELEMENTS)], whole)
-        yield ctx.measurement("recompiled_graphs", compiled[2], "count", after="other values of the same shapes")
-        yield ctx.measurement("recompiled_graphs", compiled[3], "count", after="another number of tensors")
     if stop is not None:
         yield ctx.location(stop.site or ctx.definition())
 

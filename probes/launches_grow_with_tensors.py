@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """How many kernels does one call launch, as a law in the number of tensors?"""
 
-from forms import run_alone, verdict
+from forms import counted_law, law_in_words, run_alone, verdict
 
 PROBE = {
-    "version": 2,
+    "version": 3,
     "title": "Kernel launches grow with the number of tensors",
     "categories": ["Performance bottleneck"],
     "breaks": "cost",
@@ -13,72 +13,36 @@ PROBE = {
     "instrument": "launches",
     "motivation": "A launch costs the host some microseconds. A few for each of hundreds of small tensors take longer "
     "than the arithmetic.",
-    "method": "Launches of one call at 4, 16, 64 and 256 tensors, and the line through them; for bfloat16 at 4 and 16. "
-    "Without a GPU an operator that launches a kernel counts once.",
+    "method": "Launches of one call at 4, 16, 64 and 256 tensors, and the line through them. Without a GPU an operator "
+    "that launches a kernel counts once.",
     "limits": "A foreach operator counts once although CUDA packs about a hundred tensors into a launch: hence the "
     "policy's small slope.",
     "remediation": "Use foreach operators, which pack many tensors into one launch, and reduce their stacked results.",
     "remediation_code": "remedies/total_norm.py",
-    "measurements": {
-        "launch_count": "count",
-        "launch_count_law": "per tensor",
-        "bfloat16_launch_count": "count",
-        "bfloat16_launch_count_law": "per tensor",
-    },
+    "measurements": {"launch_count": "count", "launch_count_law": "per tensor", "is_for_debugging": "truth"},
     "policy": {"launches_per_tensor": 0.1},
 }
 
-_TENSOR_COUNTS = (4, 16, 64, 256)
-_NARROW_COUNTS = (4, 16)
-_ELEMENTS = 128
 _MANY_LAUNCHES = 8.0
 _FOR_DEBUGGING = ("debug", "sanity")
 
 
 def measure(ctx):
     """Yield the exact count at every number of tensors, and the line that launches most."""
-    law, sites = yield from _counted(ctx, "launch_count", _TENSOR_COUNTS, "float32")
-    try:
-        narrow_law, narrow_sites = yield from _counted(ctx, "bfloat16_launch_count", _NARROW_COUNTS, "bfloat16")
-    except (ctx.TargetRaised, ctx.NotApplicable) as error:
-        yield ctx.note("bfloat16 gradients were not judged: {}".format(error))
-        narrow_law, narrow_sites = 0.0, sites
-    only_narrow = _grows(narrow_law, PROBE["policy"]) and not _grows(law, PROBE["policy"])
-    yield ctx.location(ctx.most_common(narrow_sites if only_narrow else sites))
-
-
-def _counted(ctx, name, tensor_counts, dtype):
-    """The slope of the law, and the lines that launch at the largest number of tensors; measured on the way."""
-    counts, sites = {}, []
-    for tensors in tensor_counts:
-        count = ctx.launches(ctx.gradients(tensors, _ELEMENTS, dtype))
-        counts[tensors], sites = count.total, count.sites
-        yield ctx.measurement(name, count.total, "count", tensors=tensors)
-    law = ctx.law(name + "_law", counts)
+    count = yield from counted_law(ctx, "launch_count", ctx.launches)
     place = ctx.definition()
-    if place is not None and any(word in (place.file + place.function).lower() for word in _FOR_DEBUGGING):
-        law["case"]["debugging"] = True
-    yield law
-    return law["value"], sites
-
-
-def _grows(law, policy):
-    return law > policy["launches_per_tensor"]
+    is_beside = place is not None and any(word in (place.file + place.function).lower() for word in _FOR_DEBUGGING)
+    yield ctx.measurement("is_for_debugging", is_beside, "truth")
+    yield ctx.location(ctx.most_common(count.sites))
 
 
 def judge(measurements, policy):
     """Reproduced where the slope is above what foreach's packing explains."""
-    laws = [m for m in measurements if m.name.endswith("_law")]
-    law = next((m for m in laws if _grows(m.value, policy)), laws[0])
-    name = law.name[: -len("_law")]
-    largest = max((m for m in measurements if m.name == name), key=lambda m: m.case["tensors"])
-    message = "launches per call{}: {} for n tensors ({:,} at {})".format(
-        "" if law is laws[0] else " on bfloat16 gradients", law.case["law"], largest.value, largest.case["tensors"]
-    )
+    law, message = law_in_words(measurements, "launch_count", "launches")
     # At 5 us a launch, 300 tensors take 12 ms of a step at 8 each; at one each 1.5, hidden behind the kernels.
-    is_noticed = law.value >= _MANY_LAUNCHES and "debugging" not in law.case
+    is_noticed = law.value >= _MANY_LAUNCHES and not any(m.value for m in measurements if m.name == "is_for_debugging")
     occurs = "common" if is_noticed else "rare"
-    return verdict(_grows(law.value, policy), message, occurs=occurs, law=law.case["law"])
+    return verdict(law.value > policy["launches_per_tensor"], message, occurs=occurs, law=law.case["law"])
 
 
 if __name__ == "__main__":

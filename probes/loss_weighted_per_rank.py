@@ -19,7 +19,7 @@ PROBE = {
     "reduces over ranks. Ranks without targets and libraries' trainers are not tried.",
     "remediation": "Divide the sum of the losses by the number of targets over all ranks, and multiply by the number "
     "of ranks.",
-    "remediation_code": "remedies/training_step_of_ranks.py",
+    "remediation_code": "remedies/training_step.py",
     "measurements": {
         "norm_ratio": "ratio",
         "cosine": "ratio",

@@ -47,19 +47,11 @@ _WORTH_A_LINE = _GRADIENT_BYTES // 100
 def measure(ctx):
     """Yield held bytes after growing numbers of calls, their law, and what an answer with a graph keeps alive."""
     ctx.answer(_plain(ctx))
-    for memory, held in (
-        ("tensors", ctx.held_bytes(lambda: _plain(ctx), _CALLS)),
-        ("NumPy and Python", ctx.held_bytes(lambda: _plain(ctx), _PYTHON_CALLS, python=True)),
-    ):
-        yield from _law(ctx, memory, held)
-        if held[max(held)] > _WORTH_A_LINE and not ctx.located:
-            yield ctx.location(ctx.where_retained(lambda: _plain(ctx)))
+    yield from _held(ctx, "tensors", _plain, _CALLS)
+    yield from _held(ctx, "NumPy and Python", _plain, _PYTHON_CALLS, python=True)
     yield from _answer(ctx, "plain", _plain)
     try:
-        held = ctx.held_bytes(lambda: _with_graph(ctx), _GRAPH_CALLS)
-        yield from _law(ctx, _GRAPHS, held)
-        if held[max(held)] > _WORTH_A_LINE and not ctx.located:
-            yield ctx.location(ctx.where_retained(lambda: _with_graph(ctx)))
+        yield from _held(ctx, _GRAPHS, _with_graph, _GRAPH_CALLS)
         yield from _answer(ctx, "with graph", _with_graph)
     except ctx.TargetRaised as error:
         yield ctx.note("gradients that carry a graph were not judged: {}".format(error))
@@ -74,20 +66,20 @@ def _with_graph(ctx):
     return [grad.requires_grad_().exp() for grad in _plain(ctx)]
 
 
-def _law(ctx, memory, held):
+def _held(ctx, memory, make, counts, **how):
+    held = ctx.held_bytes(lambda: make(ctx), counts, **how)
     for calls, count in held.items():
         yield ctx.measurement("held_bytes", count, "bytes", calls=calls, memory=memory)
     *_, middle, last = sorted(held)
     growth = (held[last] - held[middle]) / (last - middle)
     # What a growing history holds is growth; the rest is a buffer, a cache, or nothing.
     constant = max(0.0, held[last] - growth * last)
-    yield ctx.measurement("growth_per_call", growth, "bytes per call", memory=memory, law=_text(growth, constant))
+    law = "{:,.0f} bytes a call + {:,.0f}".format(growth, constant)
+    yield ctx.measurement("growth_per_call", growth, "bytes per call", memory=memory, law=law)
     yield ctx.measurement("growth_share", growth / _GRADIENT_BYTES, "ratio", memory=memory)
     yield ctx.measurement("constant_share", constant / _GRADIENT_BYTES, "ratio", memory=memory)
-
-
-def _text(growth, constant):
-    return "{:,.0f} bytes a call + {:,.0f}".format(growth, constant)
+    if held[last] > _WORTH_A_LINE and not ctx.located:
+        yield ctx.location(ctx.where_retained(lambda: make(ctx)))
 
 
 def _answer(ctx, name, make):

@@ -21,7 +21,7 @@ PROBE = {
     "seen. Results that leave some gradients out are judged only where a flag or health value speaks of all. A check "
     "for NaN is not judged on Inf.",
     "remediation": "Count non-finite elements, or test the total norm with isfinite, before any threshold is compared.",
-    "remediation_code": "remedies/gradient_health.py",
+    "remediation_code": "remedies/gradient_statistics.py",
     "measurements": {"visible": "truth", "health": "value", "health_stays": "truth", "norm": "norm"},
 }
 

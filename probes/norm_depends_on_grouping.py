@@ -44,16 +44,16 @@ def measure(ctx):
     made = [ctx.known_norm("random", tensors, elements) for tensors, elements in _ORDINARY]
     is_total = all(abs(ctx.norm(grads) / exact - 1) <= _BY_FORMULA for grads, exact in made)
     worst, judged = (0.0, 0.0, None), False
-    for kind, compare in (("split_difference", _over_splits), ("order_difference", _over_orders)):
-        by_formula, _ = compare(ctx, "float32")
+    for kind, (of, judged_else, _, groupings) in _KINDS.items():
+        by_formula, _ = _largest(ctx, groupings(ctx, "float32"))
         if not is_total and not by_formula <= _BY_FORMULA:
             is_number = math.isfinite(by_formula)
             how = "{:.3g} % in float32".format(100 * by_formula) if is_number else "it is 0 for equal elements"
-            yield ctx.note(_NOTES[kind].format(how))
+            yield ctx.note("its formula depends on the {} ({}): {}".format(of, how, judged_else))
             continue
         judged = True
         for dtype in _DTYPES:
-            found, note = unless_refused(ctx, dtype, lambda: compare(ctx, dtype))  # noqa: B023
+            found, note = unless_refused(ctx, dtype, lambda: _largest(ctx, groupings(ctx, dtype)))  # noqa: B023
             if not note and not math.isfinite(found[0]):
                 note = ctx.note("{} gradients were not judged: their norm is not finite".format(dtype))
             if note:
@@ -70,67 +70,52 @@ def measure(ctx):
         yield ctx.location(ctx.where_imprecise(worst[2](), worst[1] / 4))
 
 
-_NOTES = {
-    "split_difference": "its formula depends on the split ({}): only the order was judged",
-    "order_difference": "its formula depends on the order ({}): the order was not judged",
-}
+def _largest(ctx, groupings):
+    """(the largest relative difference to the first grouping of each family, what makes the gradients so).
 
-
-def _over_splits(ctx, dtype):
-    """(the largest relative difference to the whole, what makes the gradients split so) over several splits of ones."""
+    They are made anew for every call, as every gradient here: a clipping target changes them.
+    """
     largest = (0.0, None)
-    for size, count in _PIECES:
-        expected = ctx.norm(_ones(ctx, [size * count], dtype))
-        for sizes in _splits(size, count):
-            make = functools.partial(_ones, ctx, sizes, dtype)
-            largest = _larger(largest, ctx.norm(make()), expected, make)
+    for first, *others in groupings:
+        expected = ctx.norm(first())
+        for make in others:
+            value = ctx.norm(make())
+            if not (math.isfinite(value) and math.isfinite(expected) and expected):
+                return math.inf, make
+            largest = max(largest, (abs(value / expected - 1), make), key=lambda found: found[0])
     return largest
+
+
+def _splits(ctx, dtype):
+    """Ones in one tensor, in equal pieces, and in pieces of half the size of the one before."""
+    for size, count in _PIECES:
+        left, uneven = size * count, []
+        while left > 1:
+            uneven.append((left + 1) // 2)
+            left -= uneven[-1]
+        for sizes in ([size] * count, [*uneven, left]):
+            yield [functools.partial(_ones, ctx, each, dtype) for each in ([size * count], sizes)]
 
 
 def _ones(ctx, sizes, dtype):
-    """Made anew for every call, as every gradient here: a clipping target changes them."""
     return ctx.regrouped(ctx.known_norm("equal", 1, sum(sizes), dtype)[0], sizes)
 
 
-def _splits(size, count):
-    """Sizes of the pieces: all equal; half as many and then ever smaller ones."""
-    total, uneven = size * count, []
-    while total > 1:
-        uneven.append((total + 1) // 2)
-        total -= uneven[-1]
-    return [size] * count, [*uneven, total]
-
-
-def _over_orders(ctx, dtype):
-    """(the largest relative difference, what makes the worst order) over several orders of the same tensors."""
-    largest = (0.0, None)
+def _orders(ctx, dtype):
+    """The same tensors forwards, backwards and shuffled: 125 and 384 have no common factor."""
+    n = _ORDERED_TENSORS
+    orders = range(n), range(n - 1, -1, -1), [(index * 125 + 7) % n for index in range(n)]
     for pattern in ("random", "outlier_tensor"):
-        expected = None
-        grads, _ = ctx.known_norm(pattern, _ORDERED_TENSORS, _ORDERED_ELEMENTS, dtype)
-        for order in _ORDERS:
-            make = functools.partial(_ordered, grads, order)
-            value = ctx.norm(make())
-            expected = value if expected is None else expected
-            largest = _larger(largest, value, expected, make)
-    return largest
+        grads, _ = ctx.known_norm(pattern, n, _ORDERED_ELEMENTS, dtype)
+        yield [lambda order=order, grads=grads: [grads[index].clone() for index in order] for order in orders]
 
 
-def _ordered(grads, order):
-    return [grads[index].clone() for index in order(len(grads))]
-
-
-_ORDERS = (
-    lambda n: range(n),
-    lambda n: range(n - 1, -1, -1),
-    lambda n: [(index * 125 + 7) % n for index in range(n)],  # 125 and 384 have no common factor
-)
-
-
-def _larger(largest, value, expected, make):
-    if not (math.isfinite(value) and math.isfinite(expected) and expected):
-        return math.inf, make
-    difference = abs(value / expected - 1)
-    return (difference, make) if difference > largest[0] else largest
+# What the gradients are grouped by, what is judged where the formula depends on it, how a message begins, and how.
+_KINDS = {
+    "split_difference": (
+        "split", "only the order was judged", "splitting the same gradients into other tensors", _splits),
+    "order_difference": ("order", "the order was not judged", "listing them in another order", _orders),
+}  # fmt: skip
 
 
 def _allowed(dtype, policy):
@@ -147,30 +132,20 @@ def _allowed(dtype, policy):
 
 def judge(measurements, policy):
     """Reproduced where a difference is above the allowed one."""
-    kinds = ("split_difference", "order_difference")
-    differences = [m for m in measurements if m.name in kinds]
+    differences = [m for m in measurements if m.name in _KINDS]
     broken = [m for m in differences if m.value > _allowed(m.case["dtype"], policy)]
     if not broken:
         largest = max((m.value for m in differences), default=0.0)
-        words = " and ".join(_WORDS[kind] for kind in kinds if any(m.name == kind for m in differences))
-        message = "{} changes the norm by {:.2g} at most: rounding".format(words, largest)
-        return verdict(False, message)
-    parts = []
-    for kind in kinds:
-        found = [m for m in broken if m.name == kind]
-        if found:
-            listed = ", ".join("{:.2g} % in {}".format(100 * m.value, m.case["dtype"]) for m in found)
-            parts.append("{} changes the norm by {}".format(_WORDS[kind], listed))
+        words = " and ".join(_KINDS[kind][2] for kind in dict.fromkeys(m.name for m in differences))
+        return verdict(False, "{} changes the norm by {:.2g} at most: rounding".format(words, largest))
+    parts = {}
+    for m in broken:
+        parts.setdefault(_KINDS[m.name][2], []).append("{:.2g} % in {}".format(100 * m.value, m.case["dtype"]))
+    message = "; ".join("{} changes the norm by {}".format(words, ", ".join(found)) for words, found in parts.items())
     largest = max(m.value for m in broken)
     # A factor of clipping that is 1 % off trains the same; one of 10 % is another learning rate.
     occurs = "common" if largest > 0.1 else "rare" if largest > 0.01 else "extreme"
-    return verdict(True, "; ".join(parts), occurs=occurs)
-
-
-_WORDS = {
-    "split_difference": "splitting the same gradients into other tensors",
-    "order_difference": "listing them in another order",
-}
+    return verdict(True, message, occurs=occurs)
 
 
 if __name__ == "__main__":

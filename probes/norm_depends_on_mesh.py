@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """Is the norm of gradients on meshes of several kinds the norm of one process, on every rank?"""
 
-import math
-
-from forms import rank_place, rank_rows, run_alone, verdict
+from forms import is_off, rank_figures, rank_place, rank_rows, run_alone, verdict
 
 PROBE = {
     "title": "The norm of gradients on several meshes is not that of one process",
@@ -68,7 +66,8 @@ def judge(measurements, policy):
     ranks = [m for m in measurements if "rank" in m.case]
     wrong = {}
     for m in ranks:
-        if m.name in ("norm", "clip_coefficient") and _is_off(m, measurements, policy["tolerance"]):
+        expected = _expected(m, measurements)
+        if m.name in ("norm", "clip_coefficient") and expected and is_off(m.value, expected, policy["tolerance"]):
             wrong.setdefault(m.case["mesh"], m)
     raised = {m.case["mesh"]: m.case["how"] for m in ranks if m.name == "raised"}
     refused = {m.case["mesh"]: m.case["how"] for m in ranks if m.name == "refused"}
@@ -81,7 +80,7 @@ def judge(measurements, policy):
     passed = [mesh for mesh in dict.fromkeys(m.case["mesh"] for m in answers) if mesh not in wrong]
     tail = ["right under " + ", ".join(passed)] * bool(passed) + _stops("it stops", refused)
     if wrong:
-        figures = [_figures(first, measurements) for first in wrong.values()]
+        figures = [rank_figures(measurements, m, _expected(m, measurements)[0], "mesh") for m in wrong.values()]
         return verdict(True, "; ".join([*figures, *tail]))
     if raised:
         message = "; ".join([*_stops("raises", raised), *tail])
@@ -99,21 +98,6 @@ def _expected(measured, measurements):
     found = [m for m in measurements if m.name == "one_process_" + measured.name]
     stage = measured.case["rank"] // 2 if measured.case["mesh"] == "pipeline" else None
     return [m.value for m in found if m.case.get("stage") in (None, stage)]
-
-
-def _is_off(measured, measurements, tolerance):
-    expected = _expected(measured, measurements)
-    return bool(expected) and not any(
-        math.isfinite(measured.value) and abs(measured.value - each) <= tolerance * abs(each) for each in expected
-    )
-
-
-def _figures(first, measurements):
-    of_mesh = [m for m in measurements if m.name == first.name and m.case.get("mesh") == first.case["mesh"]]
-    values = dict.fromkeys("{:.6g}".format(m.value) for m in of_mesh)
-    name, expected = first.name.replace("_", " "), _expected(first, measurements)[0]
-    text = "under {} the {} of {} ranks reads {} instead of {:.6g}"
-    return text.format(first.case["mesh"], name, _RANKS, ", ".join(values), expected)
 
 
 if __name__ == "__main__":

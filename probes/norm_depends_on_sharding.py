@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """Is the norm of sharded gradients the norm of one process, on every rank?"""
 
-import math
-
-from forms import rank_place, rank_rows, run_alone, verdict
+from forms import is_off, rank_figures, rank_place, rank_rows, run_alone, verdict
 
 PROBE = {
     "version": 4,
@@ -65,7 +63,7 @@ def judge(measurements, policy):
     off, raised = {}, {}
     expected = {m.name[len("one_process_") :]: m.value for m in measurements if m.name.startswith("one_process_")}
     for m in measurements:
-        if m.name in expected and _relative(m.value, expected[m.name]) > policy["tolerance"]:
+        if m.name in expected and is_off(m.value, [expected[m.name]], policy["tolerance"]):
             off.setdefault(m.case["placement"], m)
         elif m.name == "raised":
             raised.setdefault(m.case["placement"], m.case["how"])
@@ -76,32 +74,10 @@ def judge(measurements, policy):
         broken -= set(_PLAIN)
         raised = {placement: how for placement, how in raised.items() if placement not in _PLAIN}
     if broken:
-        figures = [_figures(measurements, off[each], expected) for each in _PLACEMENTS if each in broken - set(_PLAIN)]
+        shown = [off[each] for each in _PLACEMENTS if each in broken - set(_PLAIN)]
+        figures = [rank_figures(measurements, m, expected[m.name], "placement", "ranks") for m in shown]
         message = "another number under " + ", ".join(sorted(broken))
         return verdict(True, "; ".join([message, *figures[: len(_WRAPPINGS)]]))
-    return _stops_or_passes(measurements, raised)
-
-
-def _relative(value, expected):
-    if math.isfinite(value) and math.isfinite(expected):
-        return abs(value - expected) / max(abs(expected), 1e-30)
-    return math.inf
-
-
-def _figures(measurements, first, expected):
-    """What all ranks report where one of them was seen to be off."""
-    where = (first.name, first.case["placement"], first.case["ranks"])
-    values = [
-        "{:.6g}".format(m.value)
-        for m in measurements
-        if "rank" in m.case and (m.name, m.case["placement"], m.case["ranks"]) == where
-    ]
-    text = "the {} of {} ranks under {} reads {} instead of {:.6g}"
-    of, ranks = first.name.replace("_", " "), first.case["ranks"]
-    return text.format(of, ranks, first.case["placement"], ", ".join(dict.fromkeys(values)), expected[first.name])
-
-
-def _stops_or_passes(measurements, raised):
     if raised:
         placement = sorted(raised)[0]
         message = "raises under {}: {}".format(", ".join(sorted(raised)), raised[placement])

@@ -16,8 +16,8 @@ PROBE = {
     "motivation": "Statistics are collected when memory is fullest. A temporary as large as the gradients (torch.cat, "
     ".double(), a mask summed as int64) can end a run that fits otherwise.",
     "method": "Peak bytes above the baseline during one call, from the allocator's events, at 1M, 10M and 100M float32 "
-    "parameters in ten tensors and 20M of bfloat16 in a hundred (judged), and at 10M in one and in a hundred tensors "
-    "(shown). NumPy and Python memory is counted at 10M. Larger sizes are extrapolated.",
+    "parameters in ten tensors and 20M of bfloat16 in a hundred (judged), and at 10M in one tensor (shown). NumPy and "
+    "Python memory is counted at 10M. Larger sizes are extrapolated.",
     "limits": "Memory outside the allocator and tracemalloc is not seen. CPU and CUDA kernels allocate different "
     "temporaries.",
     "remediation": "Reduce tensors in place, or in buffers of a million elements; keep only scalars. Count with "
@@ -33,7 +33,6 @@ PROBE = {
 }
 
 _SIZES = (1_000_000, 10_000_000, 100_000_000)
-_SHAPES_AT_10M = (1, 100)
 _TENSORS = 10
 _COPIES = 3.0
 _EXTRAPOLATED_PARAMS = 1_000_000_000
@@ -66,8 +65,7 @@ def measure(ctx):
             needed = int(_needed_bytes(params, measured))
             yield ctx.note("{:,} parameters need about {:,} bytes, more than is free".format(params, needed))
             yield from _extrapolated(ctx, params, measured)
-    for tensors in _SHAPES_AT_10M:
-        yield from _rows(ctx, 10_000_000, tensors, peak_of(10_000_000, tensors))
+    yield from _rows(ctx, 10_000_000, 1, peak_of(10_000_000, 1))
     peak = ctx.peak_bytes(ctx.gradients(_TENSORS, 1_000_000), python=True)
     case = {"params": 10_000_000, "tensors": _TENSORS, "dtype": "float32"}
     yield ctx.measurement("python_peak_per_gradient_byte", peak / (10_000_000 * _BYTES["float32"]), "ratio", **case)

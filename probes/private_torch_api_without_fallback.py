@@ -19,7 +19,7 @@ PROBE = {
     "limits": "Whether the fallback works is not tested. A guard in another function is not seen. Methods of tensors "
     "are not looked for.",
     "remediation": "Check for the name and keep a public fallback, or pin torch to the releases that were tested.",
-    "remediation_code": "remedies/guarded_norms.py",
+    "remediation_code": "remedies/collect_and_materialize.py",
     "measurements": {"private_use": "line", "pin": "text", "files_examined": "count"},
 }
 

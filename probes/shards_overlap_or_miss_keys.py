@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Do the ranks share out the keys exactly, each key to one rank, the same way every time?"""
 
+import collections
+
 from forms import run_alone, verdict
 
 PROBE = {
@@ -26,7 +28,7 @@ PROBE = {
     },
 }
 
-_RANKS = (1, 2, 3, 4, 8, 9)
+_RANKS, _REAL_RANKS = (1, 2, 3, 4, 8, 9), (2, 4)
 _KEYS = (1, 3, 8, 13, 50)
 _SALTS = (0, 1, 2, 3)
 _SHOWN = {"ranks": 4, "keys": 50}
@@ -34,37 +36,25 @@ _SHOWN = {"ranks": 4, "keys": 50}
 
 def measure(ctx):
     """Yield what is missing, shared and unknown over all cases, what moves with the hash, and the balance."""
-    if not ctx.plan_names_ranks:
-        yield from _ask_real_ranks(ctx)
-        return
-    for ranks in _RANKS:
+    for ranks in _RANKS if ctx.plan_names_ranks else _REAL_RANKS:
         for keys in _KEYS:
-            shares = [ctx.share(keys, rank, ranks) for rank in range(ranks)]
-            yield from _rows(ctx, shares, keys, {"ranks": ranks, "keys": keys})
-    yield from _moved(ctx)
-    yield ctx.location(ctx.definition())
-
-
-def _ask_real_ranks(ctx):
-    for ranks in (2, 4):
-        for keys in _KEYS:
-            shares = ctx.shares_of_ranks(keys, ranks)
-            yield from _rows(ctx, shares, keys, {"ranks": ranks, "keys": keys})
-    yield ctx.location(ctx.definition())
-
-
-def _rows(ctx, shares, keys, case):
-    owners = dict.fromkeys(range(keys), 0)
-    unknown = []
-    for share in shares:
-        for key in share:
-            if key in owners:
-                owners[key] += 1
+            if ctx.plan_names_ranks:
+                shares = [ctx.share(keys, rank, ranks) for rank in range(ranks)]
             else:
-                unknown.append(key)
-    yield ctx.measurement("missing_keys", sum(count == 0 for count in owners.values()), "count", **case)
-    yield ctx.measurement("shared_keys", sum(count > 1 for count in owners.values()), "count", **case)
-    yield ctx.measurement("unknown_keys", len(unknown), "count", **case)
+                shares = ctx.shares_of_ranks(keys, ranks)
+            yield from _rows(ctx, shares, {"ranks": ranks, "keys": keys})
+    if ctx.plan_names_ranks:
+        yield from _moved(ctx)
+    yield ctx.location(ctx.definition())
+
+
+def _rows(ctx, shares, case):
+    owned = collections.Counter(key for share in shares for key in share)
+    keys = range(case["keys"])
+    unknown = sum(count for key, count in owned.items() if key not in keys)
+    yield ctx.measurement("missing_keys", sum(not owned[key] for key in keys), "count", **case)
+    yield ctx.measurement("shared_keys", sum(owned[key] > 1 for key in keys), "count", **case)
+    yield ctx.measurement("unknown_keys", unknown, "count", **case)
     if case == _SHOWN and not unknown:
         work = [ctx.work_of(share) for share in shares]
         yield ctx.measurement("busiest_over_mean_work", max(work) * len(work) / max(1, sum(work)), "ratio", **case)

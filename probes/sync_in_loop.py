@@ -21,7 +21,7 @@ PROBE = {
     "objects and helpers of other modules are not seen. P2 in a loop over gradients, P3 for copies and checks, P4 "
     "elsewhere and at intervals.",
     "remediation": "Keep every result on the device, stack the results, and read the stack once after the loop.",
-    "remediation_code": "remedies/guarded_norms.py",
+    "remediation_code": "remedies/collect_and_materialize.py",
     "measurements": {"host_read": "line", "files_examined": "count", "functions_examined": "count"},
 }
 

@@ -3,7 +3,7 @@
 
 import collections
 
-from forms import run_alone, verdict
+from forms import counted_law, law_in_words, run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -24,38 +24,22 @@ PROBE = {
     "measurements": {"sync_count": "count", "sync_count_law": "per tensor", "syncs_at_line": "count"},
 }
 
-_TENSOR_COUNTS = (4, 16, 64, 256)
-_ELEMENTS = 128
 _MOST_LINES = 5
 
 
 def measure(ctx):
     """Yield the exact count at every number of tensors, and the line that causes most of them."""
-    counts = {}
-    for tensors in _TENSOR_COUNTS:
-        count = ctx.syncs(ctx.gradients(tensors, _ELEMENTS))
-        counts[tensors] = count.total
-        yield ctx.measurement("sync_count", count.total, "count", tensors=tensors)
-    yield ctx.law("sync_count_law", counts)
+    count = yield from counted_law(ctx, "sync_count", ctx.syncs)
     if count.total:
-        yield from _by_line(ctx, count.sites)
+        lines = collections.Counter("{}:{}".format(site.file, site.line) for site in count.sites if site is not None)
+        for line, times in lines.most_common(_MOST_LINES):
+            yield ctx.measurement("syncs_at_line", times, "count", line=line, tensors=256)
         yield ctx.location(ctx.most_common(count.sites))
-
-
-def _by_line(ctx, sites):
-    """How often each of the lines waits that wait most, at the largest number of tensors."""
-    lines = collections.Counter("{}:{}".format(site.file, site.line) for site in sites if site is not None)
-    for line, times in lines.most_common(_MOST_LINES):
-        yield ctx.measurement("syncs_at_line", times, "count", line=line, tensors=_TENSOR_COUNTS[-1])
 
 
 def judge(measurements, policy):
     """Reproduced where the slope is above 0."""
-    law = next(m for m in measurements if m.name == "sync_count_law")
-    largest = max((m for m in measurements if m.name == "sync_count"), key=lambda m: m.case["tensors"])
-    message = "synchronisations per call: {} for n tensors ({:,} at {})".format(
-        law.case["law"], largest.value, largest.case["tensors"]
-    )
+    law, message = law_in_words(measurements, "sync_count", "synchronisations")
     return verdict(law.value > 0, message, law=law.case["law"])
 
 

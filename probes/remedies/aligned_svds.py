@@ -1,41 +1,10 @@
 import torch
+from scipy.optimize import linear_sum_assignment
 
 
 def optimal_order(scores_DD):
-    try:
-        from scipy.optimize import linear_sum_assignment
-    except ImportError:
-        return hungarian_order((-scores_DD.double()).tolist())
     rows, columns = linear_sum_assignment(-scores_DD.double().cpu().numpy())
     return rows[columns.argsort()].tolist()
-
-
-def hungarian_order(costs):
-    size = len(costs)
-    row_price, column_price = [0.0] * (size + 1), [0.0] * (size + 1)
-    row_of, came_from = [0] * (size + 1), [0] * (size + 1)
-    for row in range(1, size + 1):
-        row_of[0], column = row, 0
-        shortest, done = [float("inf")] * (size + 1), [False] * (size + 1)
-        while row_of[column]:
-            done[column] = True
-            current, step, nearest = row_of[column], float("inf"), 0
-            for other in (other for other in range(1, size + 1) if not done[other]):
-                length = costs[current - 1][other - 1] - row_price[current] - column_price[other]
-                if length < shortest[other]:
-                    shortest[other], came_from[other] = length, column
-                if shortest[other] < step:
-                    step, nearest = shortest[other], other
-            for other in range(size + 1):
-                if done[other]:
-                    row_price[row_of[other]] += step
-                    column_price[other] -= step
-                else:
-                    shortest[other] -= step
-            column = nearest
-        while column:
-            row_of[column], column = row_of[came_from[column]], came_from[column]
-    return [row - 1 for row in row_of[1:]]
 
 
 @torch.no_grad()

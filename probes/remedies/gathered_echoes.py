@@ -2,14 +2,6 @@ import torch
 import torch.distributed as dist
 
 
-def gathered_echoes(grads_RNM):
-    if dist.is_available() and dist.is_initialized():
-        parts = [torch.empty_like(grads_RNM) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, grads_RNM.contiguous())
-        grads_RNM = torch.cat(parts)
-    return spectral_echoes(grads_RNM)
-
-
 @torch.no_grad()
 def spectral_echoes(grads_RNM):
     replicas = grads_RNM.shape[0]
@@ -23,3 +15,11 @@ def spectral_echoes(grads_RNM):
     pairs_DR = squares.sum((1, 2))[:, None] - 2 * squares.sum(1)
     squared_DR = torch.where(pairs_DR > 1e-10, triples_DR / pairs_DR.clamp_min(1e-10), 0.0)
     return squared_DR.clamp(0, 1).sqrt().mean(1)
+
+
+def gathered_echoes(grads_RNM):
+    if dist.is_available() and dist.is_initialized():
+        parts = [torch.empty_like(grads_RNM) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, grads_RNM.contiguous())
+        grads_RNM = torch.cat(parts)
+    return spectral_echoes(grads_RNM)

@@ -301,7 +301,7 @@ def test_the_next_step_of_an_audit_without_targets_works(
     words = step[1].split()
     asked = [*words, *PROBE.split()] if words[0] == "audit" else words
     if words == ["audit"]:  # of the bundled specimen one target tells whether there is an answer
-        asked += ["--target", "gradmon.sound_numerics:norm_of_norms", "--no-tickets"]
+        asked += ["--target", "gradmon.sound:foreach_norm", "--no-tickets"]
     place = workspace / "empty" if words == ["audit"] else workspace
     assert auditkit(*asked, cwd=place).code in (OK, FINDINGS)
 

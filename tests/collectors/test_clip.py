@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from auditkit.collectors import clip_gradients, collect_gradients
 from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.measure.launches import count_launches
-from auditkit.worker.measure.syncs import count_syncs
+from auditkit.worker.measure.syncs import count_launches, count_syncs
 from auditkit.worker.simulated.tensor import to_simulated
 from tests.collectors.oracle import relative_error
 from tests.collectors.test_memory import CPU_PEAK_BYTES, peak_bytes

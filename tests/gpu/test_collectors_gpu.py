@@ -16,8 +16,7 @@ from auditkit.collectors.pending import Backend
 from auditkit.collectors.records import GradientMeasure, decode_record, shifts_for
 from auditkit.collectors.triton_pass import TRITON_DTYPES, measure_with_triton, runs_on_triton
 from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.measure.launches import count_launches
-from auditkit.worker.measure.syncs import count_syncs
+from auditkit.worker.measure.syncs import count_launches, count_syncs
 from tests.collectors.oracle import MeasureFunction
 from tests.collectors.test_passes import (  # noqa: F401 - collected here with the fixture below
     test_counts_above_two_to_the_24_are_exact,

@@ -13,11 +13,8 @@ from auditkit.model.enums import Contract, DeviceChoice
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.runs.target import Target
-from auditkit.probing.engine.catalog import load_catalog, load_module, select
-from auditkit.probing.engine.results import TargetRun
-from auditkit.probing.engine.runner import device_for, run_target
-from auditkit.probing.engine.sandbox import Setting
-from auditkit.testing.here import Here
+from auditkit.probing.engine.catalog import load_catalog, load_module
+from auditkit.probing.engine.runner import device_for
 from auditkit.worker.base.frames import SourceRoots
 from auditkit.worker.base.refusals import NotApplicable, TargetRaised
 from auditkit.worker.context.context import Context
@@ -25,7 +22,6 @@ from auditkit.worker.feed.caller import Caller
 from auditkit.worker.feed.search import find_plan
 from auditkit.worker.serve.loading import load, owner_class
 from auditkit.worker.steps import search as step_search
-from auditkit.worker.targets import LoadedTarget
 from tests.probing_helpers import SMALL_MEMORY
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
@@ -41,6 +37,11 @@ class Answer(NamedTuple):
     rows: list[SimpleNamespace]
     notes: list[str]
     line: int | None
+
+    @property
+    def said(self) -> str:
+        """The outcome, and the severity of a finding: `reproduced P3`."""
+        return f"{self.outcome} {self.severity or ''}".strip()
 
     def values(self, name: str, **case: Any) -> list[Any]:
         return [row.value for row in self.rows if row.name == name and case.items() <= row.case.items()]
@@ -65,33 +66,19 @@ def ask_caller(probe_id: str, caller: Caller, policy: Mapping[str, Any] = {}, ro
     return _ask(CATALOG[probe_id], Context(find_plan(caller, {}), caller, "cpu", roots, {}), policy)
 
 
-def ask_all(target: Target, probes: Sequence[str], folder: Path) -> dict[str, Answer]:
+def ask_all(target: Target | str, probes: Sequence[str], folder: Path) -> dict[str, Answer]:
     """Each of `probes` on one target of the checkout `folder`, on the device that `auto` means without a GPU."""
-    caller = _caller_of(target, folder)
-    roots = SourceRoots(str(folder))
-    plan = step_search.find_plan(caller, {}, roots) if _is_step(target) else find_plan(caller, {})
-    answers = {}
-    for probe in (CATALOG[probe_id] for probe_id in probes):
-        if plan.contract not in probe.contracts:
+    target = target if isinstance(target, Target) else Target(target)
+    with _imports_from(folder):
+        caller, roots, answers = _caller_of(target, folder), SourceRoots(str(folder)), {}
+        is_step = target.contract is Contract.TRAIN_STEP
+        plan = step_search.find_plan(caller, {}, roots) if is_step else find_plan(caller, {})
+        for probe in (CATALOG[probe_id] for probe_id in probes):
             answers[probe.id] = Answer("not_applicable", "another contract", None, [], [], None)
-            continue
-        device = device_for(probe, DeviceChoice.AUTO)
-        answers[probe.id] = _ask(probe, Context(plan, caller, device, roots, SMALL_MEMORY), {})
+            if plan.contract in probe.contracts:
+                device = device_for(probe, DeviceChoice.AUTO)
+                answers[probe.id] = _ask(probe, Context(plan, caller, device, roots, SMALL_MEMORY), {})
     return answers
-
-
-def _is_step(target: Target) -> bool:
-    return target.contract is Contract.TRAIN_STEP
-
-
-def run_here(checkout: Path, target: Target | str, probes: Sequence[str]) -> TargetRun:
-    """The results of `probing_helpers.run_probes`, by a session whose jobs are done in this process."""
-    named = target if isinstance(target, Target) else Target(target)
-    with _imports_from(checkout):
-        loaded = LoadedTarget(_caller_of(named, checkout), SourceRoots(str(checkout)))
-        here = type("HereOf", (Here,), {"loaded": loaded, "plan": None, "asked": {}})
-        setting = Setting(checkout, sys.executable, (checkout,), options=SMALL_MEMORY)
-        return run_target(named, select(CATALOG, probes), setting, session=here)
 
 
 @contextlib.contextmanager

@@ -1,152 +1,195 @@
-"""The bundled specimen's targets, each audited by all probes once in a test process."""
+"""The bundled specimens: which probes each of their targets exists for, and what the probes say of it."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
 
+from auditkit.model.enums import Contract
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.results import TargetRun
+from auditkit.worker.measure.ranks import why_not
 from tests.bundled_audit import bundled_audit
 from tests.probes.in_process import Answer, ask_all
 from tests.probing_helpers import (
+    ACCUMULATION,
     ACCURACY,
+    ALIGNMENT,
     ASYNC,
+    BATCH,
     CACHED,
     CAPTURE,
     CLIPPING,
     COUNTS,
+    ECHO,
     EMPTY,
+    FROZEN,
+    GATHER,
     GENERATOR,
     GRAPHS,
     GROUPING,
     HEALTH,
     LAUNCHES,
+    LIMIT_MISSED,
+    LOST,
+    LOW_PRECISION,
+    LOW_SUMS,
+    MATRICES,
     MEMORY,
+    MESH,
+    MISSES,
     MISSING,
     MIXED_DTYPES,
     MUTATES,
+    NAN_STEP,
     NO_ELEMENTS,
     NONCONTIGUOUS,
     OFF_DEVICE,
     OVERFLOW,
+    PER_RANK,
     RATIO,
     RETAINED,
+    SCALED_CLIP,
+    SHARDING,
+    SHARDS,
     SPARSE,
+    STEPS,
     SYNCS,
     TWO_DEVICES,
     UNDERFLOW,
-    run_probes,
-)
+    WAITS,
+)  # fmt: skip
 from tests.sharing import once
 
-SPECIMEN = Path(__file__).parents[2] / "probes" / "specimens" / "gradient_monitoring"
+FOLDER = Path(__file__).parents[2] / "probes" / "specimens"
+SPECIMEN = FOLDER / "gradient_monitoring"
+# Of gradients; those of spectra and shards in one process; those that start ranks.
 PROBES = (
-    *(OVERFLOW, UNDERFLOW, HEALTH, COUNTS, MEMORY, SYNCS, LAUNCHES, ASYNC, GRAPHS),
-    *(TWO_DEVICES, MIXED_DTYPES, OFF_DEVICE, CAPTURE),
-    *(EMPTY, GENERATOR, MISSING, RATIO, NONCONTIGUOUS, SPARSE, NO_ELEMENTS, MUTATES),
-    *(ACCURACY, GROUPING, CLIPPING, RETAINED, CACHED),
-)
-
-# Their instrument needs a CUDA device: `unavailable` on every target without one. tests/gpu has their specimens.
+    OVERFLOW, UNDERFLOW, HEALTH, COUNTS, MEMORY, SYNCS, LAUNCHES, ASYNC, GRAPHS, TWO_DEVICES, MIXED_DTYPES, OFF_DEVICE,
+    CAPTURE, EMPTY, GENERATOR, MISSING, RATIO, NONCONTIGUOUS, SPARSE, NO_ELEMENTS, MUTATES, ACCURACY, GROUPING,
+    CLIPPING, RETAINED, CACHED,
+)  # fmt: skip
+ONE_PROCESS = (MATRICES, LOW_PRECISION, ALIGNMENT, ECHO, BATCH, SHARDS)
+OF_RANKS = (SHARDING, MESH, GATHER, PER_RANK)
+# Without a CUDA device `unavailable` on every target. tests/gpu has its specimens.
 NEEDS_GPU = frozenset({CAPTURE})
+# Probes of 0.5 to 7 s, which a target is asked in this process only if it exists for them.
+DEAR = {GRAPHS, MEMORY, ACCURACY, GROUPING, BATCH, *OF_RANKS}
 
-# The probes that each defective target exists for, and no others. `inputs:f` is `f` of `defective_inputs.py`.
+# The probes that each defective target exists for, and no others.
 REPRODUCED = {
-    "squared_sum_norm": {OVERFLOW, UNDERFLOW, LAUNCHES, TWO_DEVICES},
-    "double_copies_norm": {MEMORY, LAUNCHES, TWO_DEVICES},
-    "per_layer_norms": {OVERFLOW, UNDERFLOW, SYNCS, LAUNCHES, GRAPHS, GROUPING},
-    "concatenated_quality": {MEMORY, COUNTS, RATIO, NONCONTIGUOUS, SPARSE, NO_ELEMENTS, TWO_DEVICES},
-    "collect_health_async": {OVERFLOW, UNDERFLOW, HEALTH, ASYNC, GRAPHS, EMPTY, GROUPING, TWO_DEVICES},
-    "IsolationMonitor.check_isolation": {OVERFLOW, UNDERFLOW, LAUNCHES, ACCURACY, GROUPING, TWO_DEVICES},
-    "devices:local_norm": {TWO_DEVICES},
-    "devices:main_dtype_norm": {MIXED_DTYPES, ACCURACY},
-    "devices:smoothed_layer_norms": {TWO_DEVICES, MIXED_DTYPES, LAUNCHES},
-    "devices:host_norms": {OFF_DEVICE, SYNCS, GRAPHS},
-    "compile:branching_share": {GRAPHS},
-    "compile:read_layer_norms": {GRAPHS, SYNCS, LAUNCHES},
-    "compile:collect_logged_async": {GRAPHS},
-    "inputs:collect_layers_async": {EMPTY},
-    "inputs:device_norm": {EMPTY},
-    "inputs:trained_layer_norm": {GENERATOR},
-    "inputs:every_parameter_norm": {EMPTY, MISSING},
-    "inputs:mean_layer_norm": {MISSING},
-    "inputs:layer_imbalance": {RATIO},
-    "inputs:compare_groups": {RATIO},
-    "layouts:restrided_norm": {NONCONTIGUOUS},
-    "layouts:embedding_norm": {SPARSE},
-    "layouts:layer_rms": {NO_ELEMENTS, RATIO},
-    "layouts:repaired_norm": {MUTATES},
-    "layouts:detached_norm": {MUTATES},
-    "numerics:packed_norms": {ACCURACY, GROUPING, TWO_DEVICES},
-    "numerics:norm_of_norms": {OVERFLOW, UNDERFLOW, GROUPING, TWO_DEVICES},
-    "numerics:clip_gradients": {CLIPPING, TWO_DEVICES},
-    "numerics:GradientHistory.record": {RETAINED, TWO_DEVICES},
-    "numerics:NormSummary.read": {CACHED},
-    "numerics:norm_on_device": {RETAINED, TWO_DEVICES},
+    "gradmon.defective:squared_sum_norm": {OVERFLOW, UNDERFLOW, LAUNCHES, TWO_DEVICES},
+    "gradmon.defective:double_copies_norm": {MEMORY, LAUNCHES, TWO_DEVICES},
+    "gradmon.defective:per_layer_norms": {OVERFLOW, UNDERFLOW, SYNCS, LAUNCHES, GRAPHS, GROUPING},
+    "gradmon.defective:concatenated_quality":
+        {MEMORY, COUNTS, RATIO, NONCONTIGUOUS, SPARSE, NO_ELEMENTS, TWO_DEVICES},
+    "gradmon.defective:collect_health_async":
+        {OVERFLOW, UNDERFLOW, HEALTH, ASYNC, GRAPHS, EMPTY, GROUPING, TWO_DEVICES},
+    "gradmon.defective:IsolationMonitor.check_isolation":
+        {OVERFLOW, UNDERFLOW, LAUNCHES, ACCURACY, GROUPING, TWO_DEVICES},
+    "gradmon.defective_devices:local_norm": {TWO_DEVICES},
+    "gradmon.defective_devices:main_dtype_norm": {MIXED_DTYPES, ACCURACY},
+    "gradmon.defective_devices:smoothed_layer_norms": {TWO_DEVICES, MIXED_DTYPES, LAUNCHES},
+    "gradmon.defective_devices:host_norms": {OFF_DEVICE, SYNCS, GRAPHS},
+    "gradmon.defective_loop:trained_layer_norm": {GENERATOR},
+    "gradmon.defective_loop:mean_layer_norm": {MISSING},
+    "gradmon.defective_loop:compare_groups": {RATIO},
+    "gradmon.defective_loop:repaired_norm": {MUTATES},
+    "gradmon.defective_loop:clip_gradients": {CLIPPING, TWO_DEVICES},
+    "gradmon.defective_loop:GradientHistory.record": {RETAINED},
+    "gradmon.defective_loop:NormSummary.read": {CACHED},
+    "specan.defective:diagonal_svds": {MATRICES},
+    "specan.defective:unpromoted_svds": {LOW_PRECISION, BATCH},
+    "specan.defective:rounded_svds": {LOW_PRECISION},
+    "specan.defective:greedy_svds": {ALIGNMENT, BATCH},
+    "specan.defective:host_svds": {OFF_DEVICE},
+    "specan.defective:biased_echoes": {ECHO},
+    "specan.defective:overlapping_shards": {SHARDS},
+    "specan.defective:truncated_shards": {SHARDS},
+    "specan.defective:unordered_shards": {SHARDS},
+    "specan.defective_ranks:local_norm": {SHARDING},
+    "specan.defective_ranks:plain_norm_per_rank": {MESH},
+    "specan.defective_ranks:echoes_without_last": {GATHER},
+    "specan.defective_ranks:unordered_keys_of_group": {SHARDS},
+    "trainsteps.defective:train_on_sums": {ACCUMULATION},
+    "trainsteps.defective:train_on_means": {ACCUMULATION},
+    "trainsteps.defective:train_and_clip": {LIMIT_MISSED},
+    "trainsteps.defective:train_and_clip_each": {LIMIT_MISSED},
+    "trainsteps.defective:train_in_half": {SCALED_CLIP},
+    "trainsteps.defective:train_weights": {MISSES},
+    "trainsteps.defective:train_last_micro_batch": {LOST},
+    "trainsteps.defective:train_without_zeroing": {LOST},
+    "trainsteps.defective:train_past_nan": {NAN_STEP},
+    "trainsteps.defective:train_unfrozen": {FROZEN},
+    "trainsteps.defective:train_in_bfloat16": {LOW_SUMS},
+    "trainsteps.defective:train_and_log": {WAITS},
+    "ranksteps.defective:train_by_own_tokens": {PER_RANK},
+    "ranksteps.defective:train_by_all_tokens": {PER_RANK},
+}  # fmt: skip
+# Sound ones, with the dear probes that each of them is asked too.
+SOUND: dict[str, set[str]] = {
+    "gradmon.sound:foreach_norm": set(),
+    "gradmon.sound:stacked_layer_norms": set(),
+    "gradmon.sound:counted_quality": set(),
+    "gradmon.sound:collect_health_async": set(),
+    "gradmon.sound:IsolationMonitor.check_isolation": set(),
+    "gradmon.sound_devices:all_devices_norm": set(),
+    "gradmon.sound_devices:one_device_norm": set(),
+    "gradmon.sound_devices:smoothed_layer_norms": set(),
+    "gradmon.sound_devices:collect_norms_async": set(),
+    "gradmon.sound_loop:trained_layer_norm": set(),
+    "gradmon.sound_loop:mean_layer_norm": set(),
+    "gradmon.sound_loop:compare_groups": set(),
+    "gradmon.sound_loop:reported_norm": set(),
+    "gradmon.sound_loop:clip_gradients": set(),
+    "gradmon.sound_loop:GradientHistory.record": set(),
+    "gradmon.sound_loop:NormSummary.read": set(),
+    "specan.sound:aligned_svds": {BATCH},
+    "specan.sound:spectral_echoes": set(),
+    "specan.sound:shard_keys": set(),
+    "specan.sound_ranks:sharded_norm": {SHARDING, MESH},
+    "specan.sound_ranks:gathered_echoes": {GATHER},
+    "specan.sound_ranks:shard_keys_of_group": set(),
+    "trainsteps.sound:train_accumulating": set(),
+    "trainsteps.sound:train_by_token": set(),
+    "trainsteps.sound:train_and_clip": set(),
+    "trainsteps.sound:train_in_half": set(),
+    "trainsteps.sound:train_all": set(),
+    "trainsteps.sound:train_past_nan": set(),
+    "trainsteps.sound:train_frozen": set(),
+    "trainsteps.sound:train_and_log": set(),
+    "trainsteps.sound:Trainer.train_step": set(),
+    "ranksteps.sound:train_by_all_tokens": {PER_RANK},
+    "ranksteps.sound:train_and_reduce": {PER_RANK},
 }
-SOUND = (
-    "foreach_norm",
-    "stacked_layer_norms",
-    "counted_quality",
-    "collect_health_async",
-    "IsolationMonitor.check_isolation",
-    "devices:all_devices_norm",
-    "devices:one_device_norm",
-    "devices:smoothed_layer_norms",
-    "devices:collect_norms_async",
-    "compile:selected_share",
-    "compile:eager_layer_norms",
-    "compile:collect_quiet_async",
-    "inputs:collect_layers_async",
-    "inputs:device_norm",
-    "inputs:refusing_norm",
-    "inputs:trained_layer_norm",
-    "inputs:mean_layer_norm",
-    "inputs:layer_imbalance",
-    "inputs:compare_groups",
-    "layouts:strided_norm",
-    "layouts:dense_norm",
-    "layouts:layer_rms",
-    "layouts:reported_norm",
-    "numerics:packed_norms",
-    "numerics:norm_of_norms",
-    "numerics:clip_gradients",
-    "numerics:GradientHistory.record",
-    "numerics:NormSummary.read",
-    "numerics:norm_on_device",
-)
+EXPECTED: dict[str, set[str]] = {**REPRODUCED, **{call: set() for call in SOUND}}
+MAIN = [call for call in EXPECTED if call.startswith(("gradmon.defective:", "gradmon.sound:"))]
+NO_RANKS = why_not("cpu", 2)
 
 
-_ALL = [("defective", name) for name in REPRODUCED] + [("sound", name) for name in SOUND]
-MAIN = {kind: [name for of, name in _ALL if of == kind and ":" not in name] for kind in ("defective", "sound")}
-FAMILIES = [(kind, name) for kind, name in _ALL if ":" in name]
-# Probes of 0.5 to 7 s: by default families are not asked them here. Those whose own they are have tests of values.
-DEAR = {GRAPHS, MEMORY, ACCURACY, GROUPING}
+def folder_of(call: str) -> Path:
+    packages = {"gradmon": SPECIMEN, "specan": FOLDER / "spectral_analysis"}
+    return packages.get(call.split(".")[0], FOLDER / "training_steps")
 
 
-def target_of(kind: str, function: str) -> Target:
-    """The specimen's target; `kind` is `defective` or `sound`, `collect_x_async` is finished by `materialize_x`."""
-    family, _, name = function.rpartition(":")
-    module = f"gradmon.{kind}_{family}" if family else f"gradmon.{kind}"
-    finish = name.replace("collect_", "materialize_").removesuffix("_async") if name.endswith("_async") else ""
-    return Target(f"{module}:{name}", finish=f"{module}:{finish}" if finish else None)
+def target_of(call: str) -> Target:
+    """The specimen's target; `materialize_x` finishes `collect_x_async`."""
+    finish = call.replace("collect_", "materialize_").removesuffix("_async") if call.endswith("_async") else None
+    contract = Contract.TRAIN_STEP if "steps." in call else None
+    return Target(call, finish=finish, contract=contract)
 
 
 @functools.cache
-def audited(kind: str, function: str) -> TargetRun:
-    """All probes on one target in a real worker: of the bundled audit, or, for a target of a family, 10 s."""
-    target = target_of(kind, function)
-    if function in MAIN[kind]:
-        results = [result for result in bundled_audit().run.results if result.target == target.call]
-        return TargetRun(results=[result for result in results if result.probe in PROBES])
-    name = f"{kind}-{function}".replace(":", "-")
-    return TargetRun(results=once(name, lambda: run_probes(SPECIMEN, target, PROBES).results))
+def audited(call: str) -> TargetRun:
+    """What the bundled audit says of a main target, in real workers."""
+    results = [result for result in bundled_audit().run.results if result.target == target_of(call).call]
+    return TargetRun(results=[result for result in results if result.probe in PROBES])
 
 
 @functools.cache
-def asked_here(kind: str, function: str) -> dict[str, Answer]:
-    """The probes on one target of a family in this process, less the dear ones: about 1 s."""
-    chosen = [probe for probe in PROBES if probe not in NEEDS_GPU | DEAR]
-    name = f"here-{kind}-{function}".replace(":", "-")
-    return once(name, lambda: ask_all(target_of(kind, function), chosen, SPECIMEN))
+def asked_here(call: str) -> dict[str, Answer]:
+    """The probes on one target in this process, less the dear ones that it does not exist for: about 1 s."""
+    kinds = {"gradmon": (*PROBES, SHARDING), "specan": (*ONE_PROCESS, OFF_DEVICE, SHARDING, MESH, GATHER)}
+    probes = kinds.get(call.split(".")[0], (*STEPS, PER_RANK))
+    chosen = [each for each in probes if each not in NEEDS_GPU | (DEAR - EXPECTED[call] - SOUND.get(call, set()))]
+    return once(call, lambda: ask_all(target_of(call), chosen, folder_of(call)))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
+import yaml
 
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Takes
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog
-from tests.probes.corpus_experiments import CORPUS, EXPERIMENTS, NOT_TRIED, TARGET_ROWS, VERDICTS
-from tests.probing_helpers import by_probe, run_probes
+from tests.probing_helpers import TARGETS, by_probe, run_probes
 from tests.source_helpers import LOOP, findings, read
 
 pytestmark = pytest.mark.acceptance
+
+CORPUS = TARGETS / "corpus"
+VERDICTS = yaml.safe_load((CORPUS / "verdicts.yaml").read_text())
+TARGET_ROWS = {row["call"]: row for row in yaml.safe_load((CORPUS / "auditkit.yaml").read_text())["targets"]}
 
 NO_PROBE = {"why", "says", "evidence", LOOP}
 """Keys of a verdict that are no question to the target itself."""
@@ -24,35 +27,6 @@ NO_PROBE = {"why", "says", "evidence", LOOP}
 
 def test_every_target_has_its_verdict() -> None:
     assert set(TARGET_ROWS) == {*VERDICTS["deceptive"], *VERDICTS["sound"]}
-
-
-# Plain torch.
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _importable() -> Iterator[None]:
-    before = set(sys.modules)
-    sys.path.insert(0, str(CORPUS))
-    yield
-    sys.path.remove(str(CORPUS))
-    for name in set(sys.modules) - before:
-        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(CORPUS)):
-            del sys.modules[name]
-
-
-TRIED = [
-    (name, probe, outcome)
-    for name, verdict in VERDICTS["deceptive"].items()
-    for probe, outcome in verdict.items()
-    if probe in EXPERIMENTS
-    and not {name, (name, probe)} & NOT_TRIED
-    and outcome.split()[0] in ("reproduced", "not_reproduced")
-]
-
-
-@pytest.mark.parametrize(("name", "probe", "outcome"), TRIED)
-def test_plain_torch_agrees_with_the_verdict(name: str, probe: str, outcome: str) -> None:
-    assert EXPERIMENTS[probe](name) == outcome.startswith("reproduced")
 
 
 # The probes, as an audit asks them.

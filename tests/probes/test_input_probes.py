@@ -1,220 +1,210 @@
-"""Empty inputs, generators, missing gradients and zeros: what is a defect, and what no probe may call one."""
+"""Forms of input (none, generators, missing, zero, laid out, sparse, empty): what is a defect, and what is none."""
 
 from __future__ import annotations
 
 import functools
-import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from auditkit.model.runs.run import ProbeResult
+from auditkit.model.enums import Contract, Takes
+from auditkit.model.runs.target import Target
 from auditkit.worker.base.frames import SourceRoots
-from tests.probes.in_process import Answer, ask, run_here
-from tests.probes.specimens import SPECIMEN, target_of
-from tests.probing_helpers import EMPTY, GENERATOR, MISSING, RATIO, TARGETS, load_target, values
+from tests.probes.in_process import Answer, ask, ask_all
+from tests.probing_helpers import (
+    EMPTY,
+    GENERATOR,
+    MISSING,
+    MIXED_DTYPES,
+    MUTATES,
+    NO_ELEMENTS,
+    NONCONTIGUOUS,
+    OFF_DEVICE,
+    RATIO,
+    SPARSE,
+    TARGETS,
+    TWO_DEVICES,
+    by_probe,
+    load_target,
+    run_probes,
+)  # fmt: skip
+from tests.source_helpers import write
 
-INPUTS = TARGETS / "inputs"
-ROOTS = SourceRoots(str(INPUTS))
+PROBES = {"inputs": (EMPTY, GENERATOR, MISSING, RATIO), "layouts": (NONCONTIGUOUS, SPARSE, NO_ELEMENTS, MUTATES)}
 
 
 @functools.cache
-def module_of(name: str) -> ModuleType:
-    return load_target(INPUTS / f"{name}.py")
+def module_of(folder: str, kind: str) -> ModuleType:
+    return load_target(TARGETS / folder / f"{kind}.py")
 
 
+@functools.cache
 def asked(probe: str, kind: str, function: str) -> Answer:
-    return ask(probe, getattr(module_of(kind), function), roots=ROOTS)
-
-
-@functools.cache
-def on_specimen(probe: str, kind: str, function: str) -> ProbeResult:
-    """One probe on a target of the bundled specimen, in this process."""
-    return run_here(SPECIMEN, target_of(kind, function), [probe]).results[0]
+    folder = next(folder for folder, probes in PROBES.items() if probe in probes)
+    found = getattr(module_of(folder, kind), function)
+    owner = found if hasattr(found, "update") else None
+    return ask(probe, found.update if owner else found, owner=owner, roots=SourceRoots(str(TARGETS / folder)))
 
 
 EMPTIES = "(no tensors, no gradients yet)"
-# Python 3.12 has other words for it.
-MAX_OF_NOTHING = "max() iterable argument is empty" if sys.version_info >= (3, 12) else "max() arg is an empty sequence"
+FIRST = "layer0_weight.grad and 2 more"
+PLACES = "a gradient without elements, first, between, last"
+IN_PLACE = "(written in place with the values that were there)"
+SAME_KINDS = "the answer without gradients has the fields and kinds of the usual one"
 ONE_PARAMETER = "its answer follows one gradient by its place: it is about that parameter alone"
-# Probe, severity and message of each defective target.
+# Probe, severity and how the message begins of each defective target, whose line `# here` marks.
 DEFECTS = {
     "none_when_empty": (EMPTY, "P3", f"the answer is None instead of a mapping {EMPTIES}"),
-    "largest_of_nothing": (EMPTY, "P3", f"raises ValueError: {MAX_OF_NOTHING} {EMPTIES}"),
+    "largest_of_nothing": (EMPTY, "P3", "raises ValueError: max() "),
     "refuses_without_saying": (EMPTY, "P3", f"raises RuntimeError: invalid state {EMPTIES}"),
     "forgets_a_group": (EMPTY, "P4", "the answer lacks seed (no tensors in the second group, no tensors and 2 more)"),
     "layer_report": (EMPTY, "P3", f"raises ZeroDivisionError: division by zero (asked for mean) {EMPTIES}"),
-    "asks_for_the_length": (
-        GENERATOR,
-        "P3",
-        "a generator of parameters raises TypeError: object of type 'generator' has no len(); a list of them does not",
-    ),
+    "asks_for_the_length": (GENERATOR, "P3", "a generator of parameters raises TypeError: object of type 'generator' "),
     "finds_no_largest": (GENERATOR, "P1", "largest 0 for a generator, 2.567 for a list"),
     "clip_what_is_left": (GENERATOR, "P0", "3 gradients are left with other values"),
     "counts_as_vanishing": (MISSING, "P2", "4 parameters without a gradient change vanishing from 0 to 4"),
     "stops_at_the_first": (MISSING, "P2", "4 parameters without a gradient change the answer from 7.488 to 0"),
     "mean_of_second_group": (
-        MISSING,
-        "P2",
-        "4 parameters without a gradient in the second group change seed_mean from 3.734 to 1.6",
-    ),
-    "reads_unguarded": (
-        MISSING,
-        "P2",
-        "a parameter without a gradient raises AttributeError: 'NoneType' object has no attribute 'to_dense'",
-    ),
-    "spread": (
-        RATIO,
-        "P2",
-        "it raises ZeroDivisionError: float division by zero (one tensor zero, all gradients zero, without elements)",
-    ),
+        MISSING, "P2", "4 parameters without a gradient in the second group change seed_mean from 3.734 to 1.6"),
+    "reads_unguarded": (MISSING, "P2", "a parameter without a gradient raises AttributeError: 'NoneType' object has "),
+    "spread": (RATIO, "P2", "it raises ZeroDivisionError: float division by zero (one tensor zero, all gradients zero"),
     "signal_to_noise": (RATIO, "P2", "signal is nan (all gradients zero)"),
-    "second_over_first": (
-        RATIO,
-        "P2",
-        "ratio is inf (second group zero, both groups zero, second group without gradients, both groups without "
-        "gradients, second group without elements, both groups without elements)",
-    ),
-}
+    "second_over_first": (RATIO, "P2", "ratio is inf (second group zero, both groups zero, second group without "),
+    "halves_in_place": (
+        MUTATES, "P0", f"it changes the values of {FIRST} for gradients of ordinary size, with NaN and Inf, of 1e6, "
+        f"with one missing, with a graph; the version counter of {FIRST} {IN_PLACE} for gradients of zeros"),
+    "writes_through_data": (MUTATES, "P0", f"it changes the values of {FIRST} for gradients of ordinary size"),
+    "writes_through_numpy": (MUTATES, "P0", f"it changes the values of {FIRST}"),
+    "removes_gradients": (MUTATES, "P0", f"it changes {FIRST} to None"),
+    "limits_large_ones": (MUTATES, "P1", "it changes the values of layer0_weight.grad for gradients of 1e6"),
+    "decays_weights": (MUTATES, "P0", "it changes parameters (layer0_weight and 2 more)"),
+    "fills_missing": (MUTATES, "P2", "it changes layer0_weight.grad from None for gradients with one missing"),
+    "detaches_in_place": (MUTATES, "P2", f"it changes the graph of {FIRST} for gradients with a graph"),
+    "frees_the_graph": (MUTATES, "P2", "it changes the graph of every gradient for gradients with a graph"),
+    "freezes": (MUTATES, "P2", "it changes requires_grad of layer0_weight and 2 more"),
+    "multiplies_by_one": (MUTATES, "P4", f"it changes the version counter of {FIRST} {IN_PLACE}"),
+    "moves_gradients": (MUTATES, "P4", f"it changes the memory of {FIRST}"),
+    "empties_the_list": (MUTATES, "P4", "it changes the caller's list of 3"),
+    "largest_row": (NONCONTIGUOUS, "P2", "transposed: largest_row 10.7703 instead of 11; permuted: "),
+    "reads_storage": (NONCONTIGUOUS, "P4", "bucket_view: the answer 38.8201 instead of 30.0832; sliced: "),
+    "refuses_strides": (
+        NONCONTIGUOUS, "P4", "channels_last, transposed, permuted, sliced, expanded, overlapping: refuses: ValueError"),
+    "counts_stored_nans": (SPARSE, "P3", "uncoalesced gradients: nan_count 2 instead of 1"),
+    "largest_element": (NO_ELEMENTS, "P3", f"{PLACES}, alone: raises RuntimeError: max(): Expected reduction dim"),
+    "mean_of_means": (NO_ELEMENTS, "P3", f"{PLACES}: mean turns nan; alone: mean reads nan"),
+    "floors_each_norm": (NO_ELEMENTS, "P3", f"{PLACES}: the answer 28.4429 instead of 28.4253"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("function", DEFECTS)
 def test_a_defect_is_told_with_its_values_at_its_line(function: str) -> None:
-    """The line is the one that `# here` marks; no severity is the probe's own."""
     probe, severity, message = DEFECTS[function]
     answer = asked(probe, "defective", function)
-    assert (answer.outcome, answer.severity, answer.message) == ("reproduced", severity, message)
-    assert answer.line is not None
-    lines = (INPUTS / "defective.py").read_text(encoding="utf-8").splitlines()
-    assert lines[answer.line - 1].endswith("# here")
+    assert (answer.said, answer.message[: len(message)]) == (f"reproduced {severity}", message)
+    folder = next(folder for folder, probes in PROBES.items() if probe in probes)
+    lines = (TARGETS / folder / "defective.py").read_text(encoding="utf-8").splitlines()
+    assert lines[(answer.line or 0) - 1].endswith("# here")
 
 
-SOUND = sorted(
-    name
-    for name, value in vars(module_of("sound")).items()
-    if not name.startswith("_")
-    and getattr(value, "__module__", "") == module_of("sound").__name__
-    and name != "Summary"
-)
+SOUND = [
+    (folder, name)
+    for folder in PROBES
+    for name, value in vars(module_of(folder, "sound")).items()
+    if not name.startswith("_") and getattr(value, "__module__", "") == f"{folder}_sound" and name != "Summary"
+]
 
 
-@pytest.mark.parametrize("function", SOUND)
-def test_nothing_is_found_on_a_sound_collector(function: str) -> None:
+@pytest.mark.parametrize(("folder", "function"), SOUND)
+def test_nothing_is_found_on_a_sound_collector(folder: str, function: str) -> None:
     """Whatever its formula and its form; the controls are the defects above."""
-    found = {probe: asked(probe, "sound", function) for probe in (EMPTY, GENERATOR, MISSING, RATIO)}
-    told = {probe: answer.message for probe, answer in found.items() if answer.outcome == "reproduced"}
-    assert told == {}
-
-
-# --- what is said where nothing is found --------------------------------------------------------------
+    told = {probe: asked(probe, "sound", function) for probe in PROBES[folder]}
+    assert {probe: answer.message for probe, answer in told.items() if answer.outcome == "reproduced"} == {}
+    assert folder == "inputs" or {answer.outcome for answer in told.values()} == {"not_reproduced"}
 
 
 @pytest.mark.parametrize(
-    ("probe", "function", "message"),
+    ("probe", "function", "said", "message"),
     [
-        (
-            EMPTY,
-            "refuses_in_words",
-            "it says that there are no gradients: ValueError: no gradients: call backward() first",
-        ),
-        (EMPTY, "optional_answer", "the answer without gradients has the fields and kinds of the usual one"),
-        (EMPTY, "norm_by_name", "the answer without gradients has the fields and kinds of the usual one"),
-        (
-            GENERATOR,
-            "wants_a_list",
-            "it refuses a generator: TypeError: object of type 'generator' has no len()",
-        ),
-        (GENERATOR, "refuses_a_generator", "it refuses a generator: TypeError: a list of parameters, please"),
-        (
-            MISSING,
-            "refuses_frozen",
-            "it refuses parameters without a gradient: ValueError: a parameter has no gradient",
-        ),
-        (RATIO, "refuses_zeros", "it refuses zero gradients: ValueError: a zero gradient has no direction"),
-        (RATIO, "guarded_ratio", "every field stays finite for zero gradients and without any (ratios: ratio)"),
+        (EMPTY, "refuses_in_words", "not_reproduced", "it says that there are no gradients: ValueError: no gradients: "
+         "call backward() first"),
+        (EMPTY, "optional_answer", "not_reproduced", SAME_KINDS),
+        (EMPTY, "norm_by_name", "not_reproduced", SAME_KINDS),
+        (GENERATOR, "wants_a_list", "not_reproduced", "it refuses a generator: TypeError: object of type 'generator' "
+         "has no len()"),
+        (GENERATOR, "refuses_a_generator", "not_reproduced", "it refuses a generator: TypeError: a list of parameters, "
+         "please"),
+        (MISSING, "refuses_frozen", "not_reproduced", "it refuses parameters without a gradient: ValueError: a "
+         "parameter has no gradient"),
+        (RATIO, "refuses_zeros", "not_reproduced", "it refuses zero gradients: ValueError: a zero gradient has no "
+         "direction"),
+        (GENERATOR, "only_an_iterator", "not_applicable", "it answers only to an iterator: there is no list's answer "
+         "to compare with"),
+        (MISSING, "takes_gradients", "not_applicable", "it takes gradients: parameters without one never reach it"),
+        (MISSING, "norm_of_the_first", "not_applicable", ONE_PARAMETER),
+        (EMPTY, "norm_of_the_first", "not_applicable", ONE_PARAMETER),
+        (MISSING, "mean_of_buffers", "not_applicable", "it reads parameter.main_grad, a buffer of every parameter: no "
+         "gradient is missing there"),
     ],
-)
-def test_a_refusal_in_words_and_a_declared_answer_pass(probe: str, function: str, message: str) -> None:
+)  # fmt: skip
+def test_why_nothing_is_found_is_said(probe: str, function: str, said: str, message: str) -> None:
     answer = asked(probe, "sound", function)
-    assert (answer.outcome, answer.message) == ("not_reproduced", message)
+    assert (answer.said, answer.message) == (said, message)
 
 
-@pytest.mark.parametrize(
-    ("probe", "function", "reason"),
-    [
-        (
-            GENERATOR,
-            "only_an_iterator",
-            "it answers only to an iterator: there is no list's answer to compare with",
-        ),
-        (MISSING, "takes_gradients", "it takes gradients: parameters without one never reach it"),
-        *((probe, "norm_of_the_first", ONE_PARAMETER) for probe in (MISSING, EMPTY)),
-    ],
-)
-def test_a_question_without_sense_is_not_applicable(probe: str, function: str, reason: str) -> None:
-    answer = asked(probe, "sound", function)
+def test_what_a_clipping_function_leaves_is_part_of_its_answer() -> None:
+    """It may write; a copy is clipped, and the norm that is returned does not tell."""
+    answer = asked(MUTATES, "defective", "clip_a_copy")
+    reason = "changing gradients is what it is for: it limits them"
     assert (answer.outcome, answer.message) == ("not_applicable", reason)
+    answer = asked(NONCONTIGUOUS, "defective", "clip_a_copy")
+    left = "the gradients' norm afterwards"
+    assert answer.said == "reproduced P1"
+    assert answer.message.startswith(f"channels_last: {left} 59.2887 instead of 1; transposed: {left} 21.2972 ")
+    assert (answer.values("sound", layout="expanded"), answer.values("sound", layout="bucket_view")) == ([], [True])
 
 
-def test_a_module_is_no_iterable() -> None:
-    answer = asked(GENERATOR, "defective", "reads_unguarded")
-    assert (answer.outcome, answer.message) == ("not_applicable", "it takes a module, not an iterable")
+CLIP = """def clip_gradients(model, clip=1.0):
+    for p in model.parameters():
+        if p.grad is not None:
+            norm = p.grad.data.norm(2)
+            if norm > clip:
+                p.grad.data.mul_(clip / norm)
+"""
 
 
-# --- what is measured ---------------------------------------------------------------------------------------
+@pytest.mark.process
+@pytest.mark.parametrize(("further", "severity"), [("", "P4"), ("table = Embedding(9, 3, sparse = True)", "P2")])
+def test_sparse_gradients_count_where_the_checkout_has_them(further: str, severity: str, tmp_path: Path) -> None:
+    """A test may create them, too."""
+    write(tmp_path, {"clip.py": CLIP, "tests/test_clip.py": further})
+    target = Target("clip:clip_gradients", contract=Contract.GRAD_NORM, takes=Takes.MODULE)
+    result = by_probe(run_probes(tmp_path, target, [SPARSE]))[SPARSE]
+    assert (result.outcome.value, str(result.severity)) == ("reproduced", severity), result.message
 
 
-def test_a_mean_over_all_parameters_falls_by_the_share_that_has_a_gradient() -> None:
-    """Three of seven: the specimen's mean is 3/7 of what it was, and its norm is as it was."""
-    result = on_specimen(MISSING, "defective", "inputs:mean_layer_norm")
-    (without,), (given) = values(result, "value_without"), values(result, "value_with", field="mean_norm")
-    assert given == [pytest.approx(without * 3 / 7)]
-    assert values(result, "changed_fields") == [1]
+# A target that catches its own exceptions and answers nothing for some gradients.
+LOST = {
+    "none_for_sparse": (SPARSE, "sparse gradients: the answer is empty"),
+    "empty_for_mixed_dtypes": (MIXED_DTYPES, "the count of its numbers is 0 instead of 2, the answer in float32"),
+    "text_for_two_devices": (TWO_DEVICES, "the count of its numbers is 0 instead of 2"),
+    "none_without_elements": (NO_ELEMENTS, "the answer is empty"),
+    "half_without_elements": (NO_ELEMENTS, "the answer lacks mean"),
+    "none_for_strides": (NONCONTIGUOUS, "mean missing instead of "),
+    "none_for_missing": (MISSING, "change mean from "),
+    "empty_for_a_generator": (GENERATOR, "mean missing for a generator"),
+}
 
 
-def test_missing_gradients_move_no_field_of_a_mean_over_those_that_are_there() -> None:
-    answer = asked(MISSING, "sound", "mean_of_those_that_are_there")
-    assert answer.values("changed_fields", judged=1) == [0]
+@pytest.mark.parametrize("function", LOST)
+def test_no_answer_is_a_failure_that_says_so(function: str) -> None:
+    """The control answers always, with the same numbers."""
+    probe, told = LOST[function]
+    found = ask_all(f"empties:{function}", [probe], TARGETS / "partial")[probe]
+    assert (found.outcome, told in found.message) == ("reproduced", True), found.message
+    assert ask_all("empties:always", [probe], TARGETS / "partial")[probe].outcome == "not_reproduced"
 
 
-def test_a_buffer_of_gradients_lacks_none() -> None:
-    """`main_grad` exists for every parameter: auditkit fills it with zeros, which are no missing gradients."""
-    answer = asked(MISSING, "sound", "mean_of_buffers")
-    assert answer.message == "it reads parameter.main_grad, a buffer of every parameter: no gradient is missing there"
-
-
-def test_the_position_of_a_parameter_is_no_count() -> None:
-    """The largest is the third of three and the sixth of seven: that is where it stands, and no defect."""
-    assert asked(MISSING, "sound", "position_of_largest").values("changed_fields") == [0]
-    assert asked(MISSING, "defective", "counts_as_vanishing").values("value_with") == [4]
-
-
-def test_every_step_of_an_asynchronous_answer_is_compared() -> None:
-    """The collecting step lacks two tensors, the finished answer one number, both for both empty inputs."""
-    result = on_specimen(EMPTY, "defective", "inputs:collect_layers_async")
-    assert values(result, "missing_fields", step="pending answer") == [2, 2]
-    assert values(result, "missing_fields", step="answer") == [1, 1]
-    assert result.message == (
-        f"the pending answer lacks _total, _largest {EMPTIES}; the answer lacks max_norm {EMPTIES}"
-    )
-
-
-def test_a_number_for_a_tensor_is_less_grave_than_a_missing_field() -> None:
-    result = on_specimen(EMPTY, "defective", "inputs:device_norm")
-    assert result.severity is not None
-    assert (result.severity.value, result.message) == (
-        "P3",
-        f"the answer is a number instead of a tensor {EMPTIES}",
-    )
-
-
-def test_a_generator_that_is_read_twice_counts_nothing() -> None:
-    result = on_specimen(GENERATOR, "defective", "inputs:trained_layer_norm")
-    assert values(result, "list_value", field="trained_layers") == [3]
-    assert values(result, "generator_value", field="trained_layers") == [0]
-
-
-def test_minus_infinity_is_right_for_the_logarithm_of_zero_only() -> None:
-    """The same field, once a logarithm and once a quotient, for gradients that are all zero."""
-    assert asked(RATIO, "sound", "log_norm").values("nonfinite_fields", input="all gradients zero") == [0]
-    assert asked(RATIO, "defective", "signal_to_noise").values("nonfinite_fields", input="all gradients zero") == [1]
+@pytest.mark.parametrize("function", ["norm_as_tensor", "largest_values", "saved_copies", "block_norms"])
+def test_a_collector_that_reads_its_answer_or_a_fixed_sample_stays_on_its_device(function: str) -> None:
+    assert ask_all(f"sound:{function}", [OFF_DEVICE], TARGETS / "devices")[OFF_DEVICE].outcome == "not_reproduced"

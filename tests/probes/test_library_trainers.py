@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,16 +15,6 @@ from tests.probes.in_process import ask_all
 from tests.probing_helpers import ACCUMULATION, LIMIT_MISSED, LOST, MISSES, STEPS, TARGETS, WAITS
 
 FOLDER = TARGETS / "trainers"
-
-
-@pytest.fixture(autouse=True)
-def _imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield
-    for name in set(sys.modules) - before:
-        if name.partition(".")[0] in ("transformers", "accelerate", "lightning", "mine"):
-            del sys.modules[name]
 
 
 def test_a_trainer_is_found_where_it_is_or_changes_a_part_of_a_step() -> None:
@@ -81,8 +70,6 @@ def _no_lightning(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = types.ModuleType("pytorch_lightning")
     vars(absent)["LightningModule"] = type("LightningModule", (), {"__module__": "pytorch_lightning"})
     monkeypatch.setitem(sys.modules, "pytorch_lightning", absent)
-    monkeypatch.syspath_prepend(str(MODULES))
-    monkeypatch.delitem(sys.modules, "lit", raising=False)
 
 
 def test_a_module_is_found_by_its_training_step() -> None:

@@ -6,66 +6,51 @@ import pytest
 
 from auditkit.model.enums import Outcome, Reason
 from auditkit.model.runs.target import Target
-from tests.probes.in_process import run_here
-from tests.probing_helpers import HEALTH, LAUNCHES, MEMORY, OVERFLOW, TARGETS, UNDERFLOW, by_probe, run_probes, values
+from tests.probes.in_process import Answer, ask_all
+from tests.probing_helpers import HEALTH, MEMORY, OVERFLOW, TARGETS, UNDERFLOW, by_probe, run_probes
 
 pytestmark = pytest.mark.process
 
 PARTIAL = TARGETS / "partial"
 
 
-@pytest.mark.parametrize("probe", [OVERFLOW, UNDERFLOW])
-def test_a_refused_dtype_is_noted_and_not_called_a_broken_norm(probe: str):
+def asked(probe: str, function: str) -> Answer:
+    return ask_all(f"norms:{function}", [probe], PARTIAL)[probe]
+
+
+@pytest.mark.parametrize("probe", [OVERFLOW, UNDERFLOW, MEMORY])
+def test_a_refused_dtype_is_noted_and_not_called_a_broken_norm(probe: str) -> None:
     """float32 is judged and sound; the others are named as not judged, with what the target said."""
-    result = run_here(PARTIAL, "norms:float32_only", [probe]).results[0]
-    assert result.outcome is Outcome.NOT_REPRODUCED
-    assert {m.case["dtype"] for m in result.measurements} == {"float32"}
-    refused = {note.split(" ")[0] for note in result.notes if "only float32 gradients" in note}
-    assert refused >= {"bfloat16", "float16", "mixed"}
+    answer = asked(probe, "float32_only")
+    assert answer.outcome == "not_reproduced"
+    assert {row.case.get("dtype", "float32") for row in answer.rows} == {"float32"}
+    assert "bfloat16 gradients were not judged: TypeError: only float32 gradients" in answer.notes
 
 
-def test_a_norm_that_turns_nan_for_tiny_gradients_is_found():
+def test_a_norm_that_turns_nan_for_tiny_gradients_is_found() -> None:
     """NaN compares false with everything; the probe must not be fooled by that."""
-    result = run_here(PARTIAL, "norms:nan_when_tiny", [UNDERFLOW]).results[0]
-    assert result.outcome is Outcome.REPRODUCED
-    assert values(result, "vanishing_magnitude", dtype="float32") == [2.0**-73]
+    assert asked(UNDERFLOW, "nan_when_tiny").values("vanishing_magnitude", dtype="float32") == [2.0**-73]
 
 
-def test_memory_outside_the_allocator_is_named_with_the_size_it_was_measured_at():
-    """The message states NumPy's figure at 10M parameters, not at the allocator's largest size."""
-    result = by_probe(
-        run_probes(PARTIAL, "norms:numpy_copy", [MEMORY], options={"memory_sizes": [1_000_000, 20_000_000]})
-    )
-    (python,) = values(result[MEMORY], "python_peak_per_gradient_byte")
-    assert result[MEMORY].outcome is Outcome.REPRODUCED
+def test_memory_outside_the_allocator_is_named_with_the_size_it_was_measured_at() -> None:
+    """The message states NumPy's figure at 10M parameters."""
+    answer = asked(MEMORY, "numpy_copy")
+    (python,) = answer.values("python_peak_per_gradient_byte")
     where = "in NumPy and Python memory at the peak, 10,000,000 parameters in 10 tensors"
-    assert result[MEMORY].message == f"{python:.3g}x the gradients' bytes {where}"
+    assert (answer.outcome, answer.message) == ("reproduced", f"{python:.3g}x the gradients' bytes {where}")
     assert python > 2.0
 
 
-def test_what_only_narrow_gradients_cost_is_found_and_said_so():
-    """Converting float32 to float32 is free: 4 bytes for each 2, and a launch for each tensor, are bfloat16's alone."""
-    memory, launches = run_here(PARTIAL, "norms:float_copies", [MEMORY, LAUNCHES]).results
-    assert {memory.outcome, launches.outcome} == {Outcome.REPRODUCED}
-    assert memory.message.startswith(
-        "2x the gradients' bytes at the peak, 20,000,000 bfloat16 parameters in 100 tensors"
-    )
-    assert launches.message == "launches per call on bfloat16 gradients: n+3 for n tensors (19 at 16)"
-    assert values(launches, "launch_count", tensors=256) == values(launches, "launch_count", tensors=4)
-    lines = (PARTIAL / "norms.py").read_text(encoding="utf-8").splitlines()
-    assert {"copies = [grad.float() for grad in _grads(parameters)]"} == {
-        lines[result.location.line - 1].strip() for result in (memory, launches) if result.location
-    }
+def test_what_only_narrow_gradients_cost_is_found_and_said_so() -> None:
+    """Converting float32 to float32 is free: 4 bytes for each 2 are bfloat16's alone."""
+    answer = asked(MEMORY, "float_copies")
+    told = "2x the gradients' bytes at the peak, 20,000,000 bfloat16 parameters in 100 tensors"
+    assert (answer.outcome, answer.message[: len(told)]) == ("reproduced", told)
+    line = (PARTIAL / "norms.py").read_text(encoding="utf-8").splitlines()[(answer.line or 0) - 1]
+    assert line.strip() == "copies = [grad.float() for grad in _grads(parameters)]"
 
 
-@pytest.mark.parametrize("probe", [MEMORY, LAUNCHES])
-def test_narrow_gradients_that_are_refused_are_noted(probe: str):
-    result = run_here(PARTIAL, "norms:float32_only", [probe]).results[0]
-    assert result.outcome is Outcome.NOT_REPRODUCED
-    assert "bfloat16 gradients were not judged: TypeError: only float32 gradients" in result.notes
-
-
-def test_a_role_that_does_not_exist_is_refused():
+def test_a_role_that_does_not_exist_is_refused() -> None:
     """A typo in `returns` is an error with the nearest role, not a guess in its place."""
     run = run_probes(PARTIAL, Target("norms:float32_only", returns={"nrom": ""}), [OVERFLOW])
     result = by_probe(run)[OVERFLOW]
@@ -82,6 +67,6 @@ def test_a_role_that_does_not_exist_is_refused():
         ("clip_factor", "not_applicable"),
     ],
 )
-def test_a_norm_that_cannot_be_says_that_the_gradients_are_not_finite(function: str, outcome: str):
+def test_a_norm_that_cannot_be_says_that_the_gradients_are_not_finite(function: str, outcome: str) -> None:
     """-1 is a code that a reader notices; 1 is a norm like any other. A factor by which is clipped tells nothing."""
-    assert run_here(PARTIAL, f"norms:{function}", [HEALTH]).results[0].outcome == outcome
+    assert asked(HEALTH, function).outcome == outcome

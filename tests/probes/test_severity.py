@@ -63,13 +63,14 @@ def test_a_finding_says_why_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slope", "case", "occurs"), [(12.0, {}, "common"), (12.0, {"debugging": True}, "rare"), (2.0, {}, "rare")]
+    ("slope", "debugging", "occurs"), [(12.0, False, "common"), (12.0, True, "rare"), (2.0, False, "rare")]
 )
-def test_many_launches_are_noticed_in_every_step_not_in_debugging(slope: float, case: dict, occurs: str) -> None:
+def test_many_launches_are_noticed_in_every_step_not_in_debugging(slope: float, debugging: bool, occurs: str) -> None:
     probe = load_catalog()["launches_grow_with_tensors"]
-    law = SimpleNamespace(name="launch_count_law", value=slope, case={"law": "an+b", **case})
+    law = SimpleNamespace(name="launch_count_law", value=slope, case={"law": "an+b"})
+    beside = SimpleNamespace(name="is_for_debugging", value=debugging, case={})
     count = SimpleNamespace(name="launch_count", value=3081, case={"tensors": 256})
-    verdict = load_module(probe).judge([count, law], probe.policy)
+    verdict = load_module(probe).judge([count, law, beside], probe.policy)
     assert (verdict["outcome"], verdict["occurs"]) == ("reproduced", occurs)
 
 

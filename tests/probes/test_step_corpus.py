@@ -16,9 +16,9 @@ CORPUS = TARGETS / "step_corpus"
 VERDICTS: dict[str, dict[str, Any]] = yaml.safe_load((CORPUS / "verdicts.yaml").read_text(encoding="utf-8"))
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("name", VERDICTS)
-def test_the_probes_report_what_the_verdict_says_and_nothing_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(CORPUS))
+def test_the_probes_report_what_the_verdict_says_and_nothing_else(name: str) -> None:
     answers = ask_all(Target(f"everyday:{name}", contract=Contract.TRAIN_STEP), STEPS, CORPUS)
     red = {probe: answer.severity for probe, answer in answers.items() if answer.outcome == "reproduced"}
     assert red == VERDICTS[name]["red"], {probe: answer.message for probe, answer in answers.items() if probe in red}

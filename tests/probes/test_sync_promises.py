@@ -61,7 +61,6 @@ def test_only_a_number_of_synchronisations_is_a_promise(text: str | None, count:
     [
         ("One sync for all of it.", 1, "not_reproduced"),
         ("One sync for all of it.", 3, "reproduced"),
-        ("Runs without sync points.", 0, "not_reproduced"),
         ("Runs without sync points.", 1, "reproduced"),
         ("An asynchronous collector.", 1, "not_applicable"),
     ],

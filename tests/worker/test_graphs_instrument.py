@@ -149,10 +149,6 @@ def test_breaks_are_counted_as_the_call_runs(function: Callable, expected: Calla
     assert graphs.trace(call_of(function, 5), ROOTS)[:4] == expected(5)
 
 
-def test_breaks_of_a_loop_grow_with_its_tensors() -> None:
-    assert graphs.trace(call_of(reads_in_a_loop, 2), ROOTS)[:4] == (0, 2, 2, 2)
-
-
 @pytest.mark.parametrize(
     ("function", "lines_down"),
     [(branch_between, 2), (logs_between, 2), (read_between, 2), (reads_in_a_loop, 3), (eager_between, 1)],
@@ -170,19 +166,6 @@ def test_the_line_of_the_first_break_is_named(function: Callable, lines_down: in
 
 def test_a_clean_call_names_no_stop() -> None:
     assert graphs.trace(call_of(one_tensor, 3), ROOTS).first_stop is None
-
-
-def test_a_skipped_frame_is_counted() -> None:
-    """The control is the same work without a read in the loop."""
-    assert graphs.trace(call_of(reads_in_a_loop, 3), ROOTS).skipped_frames > 0
-    assert graphs.trace(call_of(loop_then_read, 3), ROOTS).skipped_frames == 0
-
-
-def test_numbers_are_the_same_every_time() -> None:
-    """Also after other functions were compiled in this process."""
-    first = graphs.trace(call_of(read_between, 4), ROOTS)
-    graphs.trace(call_of(reads_in_a_loop, 4), ROOTS)
-    assert graphs.trace(call_of(read_between, 4), ROOTS) == first
 
 
 def raises_when_compiled(ps: Any) -> torch.Tensor:
@@ -209,29 +192,13 @@ def test_fullgraph_refuses_a_branch_and_takes_a_tensor() -> None:
     assert refused.site.line == branch_between.__code__.co_firstlineno + 2
 
 
-def test_compilations_after_the_first() -> None:
-    """Other values of the same shapes reuse the graph; a list of another length is another program."""
-    calls = [call_of(one_tensor, 2), call_of(one_tensor, 2, 4.0), call_of(one_tensor, 3), call_of(one_tensor, 3)]
-    assert graphs.compilations(calls) == [1, 0, 1, 0]
-
-
 def test_a_declared_opt_out_is_known() -> None:
     assert graphs.is_declared_eager(doubled)
     assert not graphs.is_declared_eager(one_tensor)
 
 
-def test_a_sound_instrument_passes_its_self_check() -> None:
+def test_an_instrument_that_misreads_its_toy_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     selfcheck.check("graphs", "cpu", ROOTS)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (graphs.Trace(1, 1, 0, 0, 0, None), r"the graph counter reads \(1, 1, 0, 0\) for one graph without a break"),
-        (graphs.Trace(1, 0, 0, 0, 0, None), r"reads \(1, 0, 0, 0\) for two graphs with one break between them"),
-    ],
-)
-def test_a_wrong_instrument_is_not_believed(wrong: graphs.Trace, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphs, "trace", lambda *_: wrong)
-    with pytest.raises(selfcheck.SelfCheckError, match=message):
+    monkeypatch.setattr(graphs, "trace", lambda *_: graphs.Trace(1, 0, 0, 0, None))
+    with pytest.raises(selfcheck.SelfCheckError, match=r"reads \(1, 0, 0, 0\) for two graphs with one break"):
         selfcheck.check("graphs", "cpu", ROOTS)

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.measure.memory import live_at_peak, peak_bytes, python_peak_bytes
+from auditkit.worker.feed.caller import Caller
+from auditkit.worker.feed.plan import Feed
+from auditkit.worker.feed.repeated import RepeatedCall
+from auditkit.worker.measure.memory import held_bytes, live_at_peak, peak_bytes, python_peak_bytes
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
 TENSORS, ELEMENTS = 10, 100_000
@@ -21,6 +23,10 @@ GRADIENT_BYTES = TENSORS * ELEMENTS * 4
 
 def make_grads() -> list[torch.Tensor]:
     return [torch.ones(ELEMENTS) for _ in range(TENSORS)]
+
+
+def one_mib() -> list[torch.Tensor]:
+    return [torch.ones(1 << 16) for _ in range(4)]
 
 
 def cat_and_count(grads: list[torch.Tensor]) -> torch.Tensor:
@@ -55,27 +61,9 @@ def test_the_peak_is_the_allocators(function: Callable, share: float) -> None:
     assert peak_bytes(lambda: function(grads), "cpu") == pytest.approx(share * GRADIENT_BYTES, abs=1024)
 
 
-class _BytesOfOutputs(TorchDispatchMode):
-    """The naive instrument: the largest sum of what operators have returned and someone still holds."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.largest = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor):
-            self.largest = max(self.largest, result.nbytes)
-        return result
-
-
-def test_a_dispatch_mode_does_not_see_what_a_kernel_allocates() -> None:
-    """Trap 4: `bool.sum()` builds an int64 copy of 8 bytes an element, and returns one number."""
+def test_what_a_kernel_allocates_counts() -> None:
+    """Trap 4, to which a dispatch mode is blind: `bool.sum()` builds an int64 copy of 8 bytes an element."""
     mask = torch.zeros(1_000_000, dtype=torch.bool)
-    naive = _BytesOfOutputs()
-    with naive:
-        mask.sum()
-    assert naive.largest == 8
     assert peak_bytes(lambda: mask.sum(), "cpu") == pytest.approx(8_000_000, abs=1024)
     assert peak_bytes(lambda: torch.count_nonzero(mask), "cpu") < 4096
 
@@ -109,3 +97,67 @@ def test_the_lines_that_hold_the_peak_are_named_largest_first() -> None:
     # The mask and its int64 copy (9 bytes an element) on one line, the flat copy (4) on the line before.
     assert [line for line, _ in found] == [3, 2]
     assert [held for _, held in found] == [pytest.approx(9_000_000, abs=1024), pytest.approx(4_000_000, abs=1024)]
+
+
+def test_the_release_of_an_older_block_is_not_counted() -> None:
+    """The profiler reports the release of a block that an earlier recording saw, with the size of that time."""
+    older: list[torch.Tensor] = []
+    assert peak_bytes(lambda: older.append(torch.empty(2 << 20, dtype=torch.uint8)), "cpu") == 2 << 20
+    assert held_bytes(older.clear, (1, 2), "cpu") == {1: 0, 2: 0}
+    assert peak_bytes(lambda: older.append(torch.empty(2 << 20, dtype=torch.uint8)), "cpu") == 2 << 20
+
+    def replace() -> None:
+        older.clear()
+        older.append(torch.empty(1 << 20, dtype=torch.uint8))
+
+    assert peak_bytes(replace, "cpu") == 1 << 20
+
+
+# --- what is held from call to call ---------------------------------------------------------------
+
+MIB = 1 << 20
+CALLS = (1, 4, 16)
+
+
+class KeepsParameters:
+    """Reads parameters, and remembers the gradients that they had."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def collect(self, parameters: Any) -> float:
+        self.kept += [parameter.grad for parameter in parameters]
+        return 1.0
+
+
+class WatchesModule:
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def watch(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    def collect(self) -> float:
+        self.kept += [parameter.grad for parameter in self.module.parameters()]
+        return float(next(self.module.parameters()).grad[0])
+
+
+@pytest.mark.parametrize(
+    ("owner", "feed"),
+    [
+        (KeepsParameters, Feed("parameters", "list", ["parameters"], None, [])),
+        (KeepsParameters, Feed("parameters", "iterator", ["parameters"], None, [])),
+        (WatchesModule, Feed("module", "list", [], "watch", ["module"])),
+    ],
+    ids=["parameters", "iterator", "registered module"],
+)
+def test_one_instance_sees_new_gradients_of_the_same_parameters(owner: type, feed: Feed) -> None:
+    """The parameters themselves live on and are not counted."""
+    caller = Caller(owner.collect, owner, "collect", {})  # type: ignore[attr-defined]
+    target = RepeatedCall(caller, feed, one_mib(), [None])
+
+    def step() -> None:
+        target.call(one_mib())
+        target.forget()
+
+    assert held_bytes(step, CALLS, "cpu") == {calls: calls * MIB for calls in CALLS}

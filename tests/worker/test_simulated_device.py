@@ -170,15 +170,6 @@ def test_in_place_operators_and_views_share_their_values(t: torch.Tensor) -> Non
     assert out.tolist() == [2.0, 4.0, 6.0]
 
 
-def test_layouts_are_kept() -> None:
-    x = torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last)
-    y = to_simulated(x)
-    assert (y.stride(), y.is_contiguous()) == (x.stride(), False)
-    assert y.is_contiguous(memory_format=torch.channels_last)
-    with pytest.raises(RuntimeError, match="view size is not compatible"):
-        y.view(-1)
-
-
 def test_foreach_operators_and_torchs_grouping_take_it(t: torch.Tensor) -> None:
     from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype, _has_foreach_support
 
@@ -192,17 +183,11 @@ def test_foreach_operators_and_torchs_grouping_take_it(t: torch.Tensor) -> None:
     assert _has_foreach_support([t], t.device)
 
 
-def test_autograd_runs_through_it_and_over_the_bus(t: torch.Tensor) -> None:
+def test_autograd_runs_through_it(t: torch.Tensor) -> None:
     p = nn.Parameter(t.clone())
     assert isinstance(p, nn.Parameter)
     (p**3).sum().backward()
     assert (is_simulated(p.grad), p.grad.tolist()) == (True, [3.0, 12.0, 27.0])
-    down = t.clone().requires_grad_()
-    (down * 2).cpu().sum().backward()
-    assert (is_simulated(down.grad), down.grad.tolist()) == (True, [2.0, 2.0, 2.0])
-    up = torch.ones(3, requires_grad=True)
-    (up.to("cuda") * t).sum().backward()
-    assert (is_simulated(up.grad), up.grad.tolist()) == (False, [1.0, 2.0, 3.0])
     with torch.no_grad():
         assert not (p * 2).requires_grad
 
@@ -217,16 +202,6 @@ def test_torchs_own_clipping_and_optimizers_run_on_it(t: torch.Tensor) -> None:
     torch.optim.Adam(parameters).step()
     torch.optim.SGD(parameters, lr=0.1, momentum=0.9).step()
     assert all(parameter.is_cuda for parameter in parameters)
-
-
-def test_linear_algebra_is_right(t: torch.Tensor) -> None:
-    m = t[:, None] * t[None, :] + torch.eye(3, device=t.device)
-    host = m.cpu()
-    for function in (torch.linalg.svdvals, torch.linalg.eigvalsh, torch.linalg.norm, torch.linalg.inv, torch.norm):
-        result = function(m)
-        assert is_simulated(result)
-        assert torch.equal(result.cpu(), function(host))
-    assert torch.equal((m @ m).cpu(), host @ host)
 
 
 def test_sparse_gradients_keep_their_layout() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.measure import selfcheck, transfers
+from auditkit.worker.measure import selfcheck
 from auditkit.worker.measure.transfers import Traffic, answer_bytes, count_transfers
 from auditkit.worker.simulated.tensor import to_simulated
 
@@ -65,11 +65,6 @@ def test_bytes_to_the_host_are_exact(function: Callable, expected_bytes: int) ->
     assert (moved.to_host_bytes, moved.between_devices_bytes) == (expected_bytes, 0)
 
 
-def test_printing_a_large_tensor_moves_what_is_shown() -> None:
-    """Torch prints six of 2,000 elements, and reads some numbers to find a format for them."""
-    assert 24 <= moved_by(lambda t: discard(repr(torch.cat([t, t])))).to_host_bytes < 400
-
-
 def test_bytes_up_and_between_devices_are_counted_apart() -> None:
     up = moved_by(lambda t: torch.ones(10).cuda() + torch.tensor([1.0] * 10, device=t.device) + torch.tensor(1.0))
     assert (up.to_device_bytes, up.to_host_bytes) == (80, 0)
@@ -112,13 +107,9 @@ def test_what_the_answer_consists_of_had_to_be_moved() -> None:
     ("function", "operator", "elements"),
     [
         (lambda t: t.cpu().sum(), "sum", 1000),
-        (lambda t: t.cpu().view(10, 100)[0].sum(), "sum", 100),
         (lambda t: torch.linalg.svdvals(t.view(10, 100).cpu()), "_linalg_svd", 1000),
-        (lambda t: torch.zeros(1000).copy_(t).mul(2), "mul", 1000),
-        (lambda t: t.cpu().double().norm(), "_to_copy", 1000),
         (lambda t: t.cpu().numpy().sum(), "numpy", 1000),
         (lambda t: t.norm().cpu() * 2, "mul", 1),
-        (lambda t: torch.ones(5000).sum() + t.sum().item(), "", 0),
         (lambda t: t.cpu(), "", 0),
     ],
 )
@@ -156,16 +147,3 @@ def test_a_sound_byte_counter_passes_its_self_check() -> None:
 def test_an_instrument_says_where_it_cannot_be_used(instrument: str, device: str, message: str) -> None:
     with pytest.raises(selfcheck.SelfCheckError, match=message):
         selfcheck.check(instrument, device, ROOTS)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (Traffic(12, 0, 0, 0, "sum", 3, None), "the byte counter reads 12 for a function that moves 16 bytes"),
-        (Traffic(16, 0, 0, 0, "", 0, None), "the host's work reads 0 for a function that sums 3 elements"),
-    ],
-)
-def test_a_wrong_byte_counter_is_not_believed(wrong: Traffic, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "count_transfers", lambda *_: wrong)
-    with pytest.raises(selfcheck.SelfCheckError, match=message):
-        selfcheck.check("transfers", "simulated", ROOTS)

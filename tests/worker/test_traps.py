@@ -1,149 +1,19 @@
-"""Each trap of counting: a naive instrument that falls into it, beside ours, which does not.
-
-Traps 3 and 4 (one mode alone; memory that a kernel allocates) are tested with their instruments:
-`test_one_mode_alone_counts_wrongly` in `test_traffic_instruments.py`, and
-`test_a_dispatch_mode_does_not_see_what_a_kernel_allocates` in `test_memory_instrument.py`. Trap 8 (a
-descriptor that stays open) is tested by
-`test_an_orphan_that_holds_our_pipes_does_not_look_like_a_time_out` in `test_sandbox.py`.
-"""
+"""Traps of counting that no instrument's own test shows: a failed import, and a limit of the address space."""
 
 from __future__ import annotations
 
 import importlib
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
-from torch.overrides import TorchFunctionMode
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.target import Target
-from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.measure import graphs
-from auditkit.worker.measure.syncs import count_syncs
-from auditkit.worker.measure.transfers import count_transfers
-from auditkit.worker.simulated.tensor import to_host, to_simulated
 from tests.probing_helpers import HEALTH, SYNCS, TARGETS, run_probes
 
 pytestmark = pytest.mark.process
-
-ROOTS = SourceRoots(str(Path(__file__).parent))
-
-
-def place(tensor: torch.Tensor, device: str) -> torch.Tensor:
-    return to_simulated(tensor) if device == "simulated" else tensor
-
-
-# --- traps 1, 2, 7: reads and transfers -----------------------------------------------------------
-
-
-class _NamedCalls(TorchFunctionMode):
-    """The naive counter of synchronisations: every call of a method that may read the device."""
-
-    def __init__(self, *names: str) -> None:
-        super().__init__()
-        self.names = names
-        self.count = 0
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += getattr(func, "__name__", "") in self.names
-        return func(*args, **(kwargs or {}))
-
-
-def histogram_of_a_copy(grads: list[torch.Tensor]) -> int:
-    """Three synchronisations: two numbers, and one copy, whose 1,024 values are then looked at on the host."""
-    norms = torch.stack(torch._foreach_norm(grads))
-    largest, smallest = norms.max().item(), norms.min().item()
-    return sum(smallest < norm.item() <= largest for norm in norms.cpu())
-
-
-@pytest.mark.parametrize("device", ["simulated", "cpu"])
-def test_trap_1_reading_the_host_copy_is_free(device: str) -> None:
-    """The naive counter reads 1027 for code that makes the device wait three times."""
-    grads = [place(torch.full((4,), float(i)), device) for i in range(1024)]
-    naive = _NamedCalls("item", "cpu")
-    with naive:
-        histogram_of_a_copy([to_host(grad) for grad in grads])
-    assert naive.count == 1027
-    assert count_syncs(lambda: histogram_of_a_copy(grads), device, ROOTS).total == 3
-
-
-@pytest.mark.parametrize("device", ["simulated", "cpu"])
-def test_trap_2_to_the_same_device_is_free(device: str) -> None:
-    """The naive counter makes torch's own get_total_norm grow with the tensors; it performs no synchronisation."""
-    for tensors in (4, 64):
-        grads = [place(torch.ones(8), device) for _ in range(tensors)]
-        naive = _NamedCalls("to", "cpu", "item")
-        with naive:
-            torch.nn.utils.get_total_norm([to_host(grad) for grad in grads])
-        assert naive.count == tensors
-        assert count_syncs(lambda given=grads: torch.nn.utils.get_total_norm(given), device, ROOTS).total == 0
-
-
-def collect_on_the_host(grads: list[torch.Tensor]) -> torch.Tensor:
-    """Called asynchronous, and waits: the norms are copied to the host."""
-    return torch.stack(torch._foreach_norm(grads)).cpu()
-
-
-def test_trap_7_fake_tensors_do_not_see_a_copy_to_the_host() -> None:
-    """The naive gate, "it runs on fake tensors, so it reads nothing", passes code that synchronises once."""
-
-    def passes_the_gate(function: Callable[[list[torch.Tensor]], Any]) -> bool:
-        with FakeTensorMode():
-            fake = [torch.empty(8, device="cuda:0") for _ in range(4)]
-            try:
-                function(fake)
-            except DataDependentOutputException:
-                return False
-        return True
-
-    assert passes_the_gate(collect_on_the_host)
-    assert not passes_the_gate(lambda grads: torch.stack(torch._foreach_norm(grads)).sum().item())
-    grads = [place(torch.ones(8), "simulated") for _ in range(4)]
-    assert count_syncs(lambda: collect_on_the_host(grads), "simulated", ROOTS).total == 1
-    assert count_transfers(lambda: collect_on_the_host(grads), "simulated", ROOTS).to_host_bytes == 16
-
-
-# --- trap 5: breaks under torch.compile -----------------------------------------------------------
-
-
-def grads_of(parameters: list[torch.nn.Parameter]) -> list[torch.Tensor]:
-    return [parameter.grad for parameter in parameters if parameter.grad is not None]
-
-
-def reads_at_the_end(parameters: list[torch.nn.Parameter]) -> float:
-    return torch.stack(torch._foreach_norm(grads_of(parameters))).norm().item()
-
-
-def reads_in_a_loop(parameters: list[torch.nn.Parameter]) -> list[float]:
-    found = []
-    for grad in grads_of(parameters):
-        found.append(grad.norm().item())
-    return found
-
-
-@pytest.mark.parametrize(
-    ("function", "naive_count", "breaks", "before_end"), [(reads_at_the_end, 0, 1, 0), (reads_in_a_loop, -1, 4, 4)]
-)
-def test_trap_5_dynamos_own_count_is_not_the_number_of_breaks(
-    function: Callable, naive_count: int, breaks: int, before_end: int
-) -> None:
-    """Its count is 0 for a break on the last operator, and -1 where the frame is skipped."""
-    parameters = [torch.nn.Parameter(torch.ones(8)) for _ in range(4)]
-    for parameter in parameters:
-        parameter.grad = torch.ones(8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch._dynamo.reset()
-        naive = torch._dynamo.explain(function)(parameters)
-    assert naive.graph_break_count == naive_count
-    counted = graphs.trace(lambda: function(parameters), ROOTS)
-    assert (counted.break_count, counted.breaks_before_end) == (breaks, before_end)
-
 
 # --- trap 6: a failed import ------------------------------------------------------------------------
 

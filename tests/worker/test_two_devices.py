@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.measure.launches import count_launches
-from auditkit.worker.measure.syncs import count_syncs
+from auditkit.worker.measure.syncs import count_launches, count_syncs
 from auditkit.worker.simulated import tensor as simulated
 from auditkit.worker.simulated.device import simulated_cuda
 from auditkit.worker.simulated.tensor import is_simulated, to_simulated
@@ -47,23 +46,15 @@ def test_a_tensor_says_which_device_it_is_on() -> None:
     "build",
     [
         lambda t: torch.zeros(3, device=t.device),
-        lambda t: torch.zeros(3, device="cuda:1"),
         lambda t: torch.zeros(3, device=t.get_device()),
         lambda t: torch.zeros(3).cuda(1),
         lambda t: torch.zeros(3).to(t),
         lambda t: on(CUDA_0).to("cuda:1"),
         lambda t: torch.tensor([1.0], device=t.device),
-        lambda t: torch.zeros_like(t),
-        lambda t: t.new_zeros(3),
         lambda t: t.new_tensor([1.0]),
-        lambda t: t.double(),
-        lambda t: t[0],
         lambda t: torch.stack([t.sum(), t.max()]),
         lambda t: torch.quantile(t, 0.5),
         lambda t: torch._foreach_norm([t, t])[1],
-        lambda t: t.max(dim=0).values,
-        lambda t: t.add_(1),
-        lambda t: t + torch.tensor(1.0),
         lambda t: torch.tensor(1.0) * t,
         lambda t: t.clone().copy_(on(CUDA_0)),
         lambda t: t[torch.tensor([0, 1])],
@@ -197,10 +188,3 @@ def test_torchs_own_clipping_takes_gradients_of_two_devices(foreach: bool | None
     assert (total.device, total.item()) == (CUDA_0, pytest.approx(75**0.5))
     assert [parameter.grad.device for parameter in parameters] == [CUDA_0, CUDA_1, CUDA_0]
     assert nn.utils.get_total_norm([p.grad for p in parameters]).item() == pytest.approx(1.0, rel=1e-5)
-
-
-def test_autograd_goes_back_to_the_device_it_came_from() -> None:
-    leaf = nn.Parameter(on(CUDA_1))
-    (leaf.to("cuda:0") * on(CUDA_0)).sum().backward()
-    assert leaf.grad is not None
-    assert (leaf.grad.device, leaf.grad.tolist()) == (CUDA_1, [1.0, 2.0, 3.0])

@@ -8,10 +8,9 @@ from ..base import lines
 from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable, TargetRaised
 from ..feed.given import GroupInput
-from ..measure import graph_capture, memory, mutation, retention, tracing
-from ..measure.graphs import Stop, Trace, compilations, fullgraph_failure, is_declared_eager, trace
-from ..measure.launches import count_launches
-from ..measure.syncs import Count, count_syncs
+from ..measure import graph_capture, memory, mutation, tracing
+from ..measure.graphs import Stop, Trace, fullgraph_failure, is_declared_eager, trace
+from ..measure.syncs import Count, count_launches, count_syncs
 from ..measure.transfers import Traffic, count_transfers
 from ..simulated.device import on_device
 from .calls import Calls
@@ -67,10 +66,10 @@ class Measures:
 
             return measure(step, counts, self._calls.device)
 
-    def kept_by_answer(self, make: Make) -> retention.AnswerMemory:
+    def kept_by_answer(self, make: Make) -> memory.AnswerMemory:
         """Bytes that the result alone keeps alive, and its tensors that carry a graph, by path."""
         with self._calls.target_errors():
-            return retention.kept_by_answer(self._calls.repeated(make), make, self._calls.device)
+            return memory.kept_by_answer(self._calls.repeated(make), make, self._calls.device)
 
     def available_bytes(self) -> int:
         """Memory that a case may use on this device now."""
@@ -114,10 +113,6 @@ class Measures:
         """Why `torch.compile(fullgraph=True)` refuses the call; None where it compiles."""
         return fullgraph_failure(self._compilable(grads, whole), self._calls.roots)
 
-    def compilations(self, cases: Sequence[Sequence[Any]], whole: bool = True) -> List[int]:
-        """How many graphs are compiled anew for each case, after the cases before it."""
-        return compilations([self._compilable(grads, whole) for grads in cases])
-
     def _compilable(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
         """A call that torch.compile can take. Raises NotApplicable where its result would not be about the target."""
         if self._calls.device == "simulated":
@@ -157,7 +152,7 @@ class Measures:
     def where_retained(self, make: Make, with_graph: bool = False) -> Optional[Site]:
         """The line that made what outlives a call, or, `with_graph`, what in the result carries a graph."""
         repeated, (device, roots) = self._calls.repeated(make), (self._calls.device, self._calls.roots)
-        return retention.where_retained(repeated, make, with_graph, device, roots) or self._calls.definition()
+        return memory.where_retained(repeated, make, with_graph, device, roots) or self._calls.definition()
 
     def where_imprecise(self, grads: Sequence[Any], tolerance: float) -> Optional[Site]:
         """The line whose value is the first to be off by more than `tolerance` (relative)."""

@@ -14,7 +14,7 @@ import logging
 import platform
 import sys
 import warnings
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional
 from unittest import mock
 
 import torch
@@ -48,7 +48,6 @@ class Trace(NamedTuple):
     break_count: int
     breaks_before_end: int
     operators_outside: int
-    skipped_frames: int
     first_stop: Optional[Stop]
     error: str = ""
 
@@ -72,10 +71,9 @@ def trace(call: Callable[[], Any], roots: SourceRoots) -> Trace:
         except Exception as error:
             if _runs_unwatched(call):
                 raise
-            return Trace(0, 0, 0, 0, 0, _stop_of_error(error, roots), _named_error(error))
-        frames = counters["frames"]
+            return Trace(0, 0, 0, 0, _stop_of_error(error, roots), _named_error(error))
         named = [_first_line(reason) for reason in counters["graph_break"]]
-    return _summary(timeline.events, named, frames["total"] - frames["ok"])
+    return _summary(timeline.events, named)
 
 
 def _runs_unwatched(call: Callable[[], Any]) -> bool:
@@ -95,23 +93,6 @@ def fullgraph_failure(call: Callable[[], Any], roots: SourceRoots) -> Optional[S
         except Exception as error:
             return _stop_of_error(error, roots)
     return None
-
-
-def compilations(calls: Sequence[Callable[[], Any]]) -> List[int]:
-    """Return how many graphs each of `calls`, the same code on other inputs, compiles after those before it."""
-    compiled: List[Any] = []
-
-    def backend(module: Any, inputs: Any) -> Any:
-        compiled.append(module)
-        return module.forward
-
-    counts = []
-    with _fresh_dynamo():
-        for call in calls:
-            before = len(compiled)
-            torch.compile(call, backend=backend)()
-            counts.append(len(compiled) - before)
-    return counts
 
 
 def is_declared_eager(function: Callable) -> bool:
@@ -227,7 +208,7 @@ def _first_line(text: Any) -> str:
     return lines[0].strip()[:200] if lines else type(text).__name__
 
 
-def _summary(events: List[_Event], named: List[str], skipped_frames: int) -> Trace:
+def _summary(events: List[_Event], named: List[str]) -> Trace:
     before_end = _breaks_before_end(events)
     work = [event for event in events if event.kind != _READ]
     ends_with_break = bool(work) and work[-1].stop is not None
@@ -236,7 +217,6 @@ def _summary(events: List[_Event], named: List[str], skipped_frames: int) -> Tra
         break_count=before_end + ends_with_break,
         breaks_before_end=before_end,
         operators_outside=sum(event.kind == _OPERATOR for event in work),
-        skipped_frames=skipped_frames,
         first_stop=_first_stop(events, named) if before_end or ends_with_break else None,
     )
 
@@ -267,7 +247,7 @@ def _first_stop(events: List[_Event], named: List[str]) -> Stop:
 
 
 def self_check(device: str, roots: SourceRoots) -> None:
-    """Three toys: one graph, two graphs with a break between them, and a frame that Dynamo skips."""
+    """The toy is two graphs with a break between them."""
     from torch._dynamo import graph_break
     from torch._dynamo.eval_frame import is_dynamo_supported
 
@@ -275,24 +255,12 @@ def self_check(device: str, roots: SourceRoots) -> None:
         raise SelfCheckError("torch.compile does not run on this Python ({})".format(platform.python_version()))
     values = toy("cuda" if device == "cuda" else "cpu")
 
-    def clean() -> Any:
-        return (values * 2).sum()
-
     def one_break() -> Any:
         doubled = values * 2
         graph_break()
         return doubled.sum()
 
-    def skipped() -> Any:
-        read = []
-        for _ in range(3):
-            read.append((values * 2).sum().item())
-        return read
-
-    own_file = SourceRoots(__file__, (__file__,))
-    expect("graph counter", trace(clean, own_file)[:4], (1, 0, 0, 0), "one graph without a break")
-    broken = trace(one_break, own_file)
+    broken = trace(one_break, SourceRoots(__file__, (__file__,)))
     expect("graph counter", broken[:4], (2, 1, 1, 0), "two graphs with one break between them")
     stop, line = broken.first_stop, one_break.__code__.co_firstlineno + 2
     expect("line of a break", stop.site.line if stop is not None and stop.site is not None else 0, line, "the same")
-    expect("graph counter", trace(skipped, own_file)[:4], (0, 3, 3, 6), "six operators in a frame that is skipped")

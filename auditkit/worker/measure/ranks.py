@@ -1,7 +1,7 @@
 """Real ranks: forked processes that form a process group, over gloo or NCCL.
 
 Each rank has what `torchrun` gives it: RANK, WORLD_SIZE, LOCAL_RANK and a default process group; they meet in
-a file. All of them are one group of processes, which is killed at the end.
+a file. All of them are killed at the end.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -47,12 +47,15 @@ def run_ranks(world_size: int, body: Body, limit_s: float, device: str = "cpu") 
     ranks: List[_Rank] = []
     try:
         for number in range(world_size):
-            ranks.append(_Rank(number, world_size, body, folder, limit_s, device, ranks))
+            messages = _messages_of(number, world_size, body, folder, limit_s, device)
+            ranks.append(_Rank(number, messages, [rank.results_fd for rank in ranks]))
         _collect(ranks, limit_s)
         placeholders.raise_if_said(rank.messages[-1].get("rank_raised", "") for rank in ranks if rank.messages)
     finally:
-        for rank in ranks:
-            rank.end()
+        for rank in ranks:  # the probe's own process group ends what they started
+            os.kill(rank.pid, signal.SIGKILL)
+            os.waitpid(rank.pid, 0)
+            os.close(rank.results_fd)
         shutil.rmtree(folder, ignore_errors=True)
     return [rank.messages for rank in ranks]
 
@@ -82,9 +85,7 @@ def _collect(ranks: List["_Rank"], limit_s: float) -> None:
 class _Rank:
     """One forked rank, its pipe, and its messages."""
 
-    def __init__(
-        self, number: int, world_size: int, body: Body, folder: str, limit_s: float, device: str, elder: List["_Rank"]
-    ) -> None:
+    def __init__(self, number: int, messages: Iterator[Message], fds_of_elder: Sequence[int]) -> None:
         self.number = number
         self.messages: List[Message] = []
         self.finished = self.ended_itself = False
@@ -94,14 +95,10 @@ class _Rank:
         sys.stderr.flush()
         self.pid = families.fork()
         if self.pid == 0:
-            for rank in elder:
-                os.close(rank.results_fd)
-            writer = Writer(results_write, token)
-            _be_rank(number, world_size, body, folder, limit_s, device, elder[0].pid if elder else 0, writer)
+            for fd in fds_of_elder:
+                os.close(fd)
+            _send_all(messages, Writer(results_write, token))
         os.close(results_write)
-        self.group = elder[0].pid if elder else self.pid
-        with contextlib.suppress(OSError):  # the rank does the same, and may come first
-            os.setpgid(self.pid, self.group)
 
     def read(self) -> bool:
         """Read one piece of its messages; return False at its end."""
@@ -122,30 +119,15 @@ class _Rank:
     def _has_raised(self) -> bool:
         return bool(self.messages) and "rank_raised" in self.messages[-1]
 
-    def end(self) -> None:
-        """Kill the whole group, and take this process's status."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.group, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(self.pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
-        os.close(self.results_fd)
 
-
-def _be_rank(
-    number: int, world_size: int, body: Body, folder: str, limit_s: float, device: str, group: int, writer: Writer
-) -> None:
-    """Run the body in this process, which never leaves this function."""
+def _send_all(messages: Iterator[Message], writer: Writer) -> NoReturn:
+    """Be a rank: send its messages, and wait for the end."""
     try:
-        with contextlib.suppress(OSError):
-            os.setpgid(0, group)
         families.die_with_parent()
         nowhere = os.open(os.devnull, os.O_WRONLY)  # libraries print about their connections
         for descriptor in (1, 2):
             os.dup2(nowhere, descriptor)
-        _join(number, world_size, folder, limit_s, device)
-        for message in body(number):
+        for message in messages:
             writer.send(message)
         writer.send({"done": True})
         while True:  # others may still be connecting or waiting: leaving now would break their connections
@@ -157,7 +139,10 @@ def _be_rank(
         os._exit(0)  # an ordinary exit would wait for a collective that is under way
 
 
-def _join(number: int, world_size: int, folder: str, limit_s: float, device: str) -> None:
+def _messages_of(
+    number: int, world_size: int, body: Body, folder: str, limit_s: float, device: str
+) -> Iterator[Message]:
+    """Join the process group and yield what the body yields."""
     torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, and waiting for them hangs
     environment = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
     os.environ.update({name: str(value) for name, value in environment.items()})
@@ -176,6 +161,7 @@ def _join(number: int, world_size: int, folder: str, limit_s: float, device: str
         timeout=datetime.timedelta(seconds=2 * limit_s),  # the limit itself is kept from outside
     )
     dist.barrier()
+    yield from body(number)
 
 
 def why_not(device: str, world_size: int) -> Optional[str]:

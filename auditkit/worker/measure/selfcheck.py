@@ -15,8 +15,8 @@ class SelfCheckError(Exception):
 
 
 _MODULES = {
-    **{name: "." + name for name in ("graphs", "syncs", "launches", "memory", "mutation", "transfers", "ranks")},
-    "graph_capture": ".graph_capture",
+    **{name: "." + name for name in ("graphs", "syncs", "memory", "mutation", "transfers", "ranks", "graph_capture")},
+    "launches": ".syncs",
     "devices": ".selfcheck",
     "steps": "..steps.seam",
 }

@@ -1,4 +1,4 @@
-"""Count the points where the host waits for the device (synchronizations), and the checkout's lines that cause them.
+"""Count synchronizations (the host waits for the device) and kernel launches, and the checkout's lines that cause them.
 
 `simulated`: see the package of that name. `cuda`: the profiler's runtime events inside a marked range, and the
 warnings of the sync debug mode for the lines. `cpu`: plain tensors stand for those of a device. A function mode counts
@@ -20,6 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from ..base.frames import Site, SourceRoots
 from ..base.nested import list_leaves
 from ..simulated.device import simulated_cuda
+from ..simulated.operators import computes
 from ..simulated.tensor import EachFunction, EachOperator, Observer
 from ..simulated.waits import waits
 from .selfcheck import expect, toy
@@ -219,8 +220,39 @@ def _sync_warnings(roots: SourceRoots, sites: List[Optional[Site]]) -> Iterator[
             torch.cuda.set_sync_debug_mode("default")
 
 
+# --- kernel launches -------------------------------------------------------------------------------
+
+_LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
+
+
+def count_launches(call: Callable[[], Any], device: str, roots: SourceRoots) -> Count:
+    """Run `call` (twice on CUDA) and count its kernel launches on `device`; there is one site per operator.
+
+    Without CUDA an operator that launches a kernel counts once: views, allocations and transfers launch none, and CUDA
+    packs up to about a hundred tensors of a foreach operator into a launch.
+    """
+    sites: List[Optional[Site]] = []
+
+    def launched(_: str) -> None:
+        sites.append(roots.innermost(sys._getframe(1)))
+
+    def run(func: Any, args: Any, kwargs: Any) -> Any:
+        if computes(func):
+            launched("")
+        return func(*args, **kwargs)
+
+    names: Optional[List[str]] = None
+    if device == "cuda":
+        with runtime_calls() as names:
+            call()
+    with simulated_cuda(Observer(on_operator=launched)) if device == "simulated" else EachOperator(run):
+        call()
+    total = len(sites) if names is None else sum(name.startswith(_LAUNCH_PREFIXES) for name in names)
+    return Count(total, sites)
+
+
 def self_check(device: str, roots: SourceRoots) -> None:
-    """The toy waits four times."""
+    """One toy waits four times, the other launches three kernels."""
     values = toy(device)
 
     def four_syncs() -> Any:
@@ -229,3 +261,5 @@ def self_check(device: str, roots: SourceRoots) -> None:
         return reads, copied.tolist(), copied[1].item(), values.to(values.device), values.histc(4, 0, 3)
 
     expect("sync counter", count_syncs(four_syncs, device, roots).total, 4, "a function with 4 syncs")
+    launched = count_launches(lambda: (values + 1).mul_(2).view(-1).sum(), device, roots).total
+    expect("launch counter", launched, 3, "a function with 3 launches")

@@ -176,9 +176,3 @@ def becomes_diagonal(count: int, kept: int) -> Description:
         return False
 
     return description
-
-
-def averages(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
-    """Many elements in, one float out: a fraction is computed in floating point here."""
-    is_one = bool(_floating(outputs)) and outputs[0].numel() == 1
-    return is_one and any(tensor.numel() > 1 << 20 for tensor in inputs)

@@ -5,7 +5,6 @@ function mode sees `.tolist()`. A tensor that was copied to the host is marked, 
 it, until a NumPy array takes over: the instrument counts its bytes and does not see what NumPy computes.
 """
 
-import dataclasses
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -167,29 +166,17 @@ def _bytes_of(part: Any) -> int:
 def _items(value: Any) -> List[Tuple[str, Any]]:
     """Return what a container or an object holds, in private attributes and slots, too; the names do not matter."""
     if isinstance(value, Mapping):
-        held = list(value.values())
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        held = list(value)
-    elif isinstance(value, (str, bytes, type)) or value is None:
-        held = []
-    elif dataclasses.is_dataclass(value):
-        held = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
-    else:
+        value = list(value.values())
+    elif not isinstance(value, (list, tuple, set, frozenset)):
         slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ()) if isinstance(name, str)]
-        held = [*getattr(value, "__dict__", {}).values(), *slots]
-    return [("", item) for item in held]
+        value = [] if isinstance(value, type) else [*getattr(value, "__dict__", {}).values(), *slots]
+    return [("", item) for item in value]
 
 
 def self_check(device: str, roots: SourceRoots) -> None:
     """The toy moves 12 bytes by `.cpu()` and 4 by `.item()`; the host then sums three elements."""
     need_device(device, ("simulated", "cuda"), "transfers")
     values = toy(device)
-
-    def sixteen_bytes() -> Any:
-        values.cpu().sum()
-        values[0].item()
-        values.to(values.device)
-
-    moved = count_transfers(sixteen_bytes, device, roots)
+    moved = count_transfers(lambda: (values.cpu().sum(), values[0].item(), values.to(values.device))[2], device, roots)
     expect("byte counter", moved.to_host_bytes, 16, "a function that moves 16 bytes to the host")
     expect("host's work", moved.host_elements, 3, "a function that sums 3 elements on the host")

@@ -122,15 +122,6 @@ def _numpy(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     return _plain(func, tensor, *args, **kwargs)
 
 
-def _repr(func: Any, tensor: Any, **kwargs: Any) -> str:
-    """Return what torch's own Python prints: it looks for a format by element, and each look reads the device."""
-    return str(torch._tensor_str._str(tensor, **kwargs)).replace(type(tensor).__name__ + "(", "tensor(", 1)
-
-
-def _format(func: Any, tensor: Any, spec: str) -> str:
-    return format(tensor.item(), spec) if tensor.dim() == 0 else _repr(torch.Tensor.__repr__, tensor)
-
-
 # --- transfers and conversions -----------------------------------------------------------------------
 
 
@@ -143,28 +134,11 @@ def _to_cuda(func: Any, tensor: Any, device: Any = None, non_blocking: bool = Fa
 
 
 def _move(tensor: Any, target: torch.device, non_blocking: bool, copied_bytes: Optional[int] = None) -> Any:
-    """Return a copy on another device, in a graph if the tensor is in one."""
-    moved = _copy_over(tensor, target)
+    """Return a copy on another device, without the tensor's graph."""
+    copied = to_host(tensor).detach().clone()
+    moved = SimulatedCudaTensor(copied, target.index) if target.type == "cuda" else copied
     report_copy(tensor, moved, non_blocking, copied_bytes)
     return moved
-
-
-def _copy_over(tensor: Any, target: torch.device) -> Any:
-    if tensor.requires_grad and torch.is_grad_enabled():
-        return _DeviceCopy.apply(tensor, target)
-    copied = to_host(tensor).detach().clone()
-    return SimulatedCudaTensor(copied, target.index) if target.type == "cuda" else copied
-
-
-class _DeviceCopy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: Any, target: torch.device) -> Any:
-        ctx.source = device_of(tensor)
-        return _copy_over(tensor.detach(), target)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return _copy_over(grad, ctx.source), None
 
 
 def _to(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -197,7 +171,7 @@ def _cast(tensor: Any, dtype: Optional[torch.dtype], copy: bool, memory_format: 
     return _plain(torch.Tensor.to, tensor, dtype or tensor.dtype, copy=copy, **options)
 
 
-def _type(func: Any, tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+def _type(func: Any, tensor: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     """Return the name of a tensor's type, or the tensor as another one: of another dtype, or elsewhere."""
     if dtype is None:
         name = str(_plain(func, tensor))
@@ -205,11 +179,9 @@ def _type(func: Any, tensor: Any, dtype: Any = None, non_blocking: bool = False,
     if isinstance(dtype, torch.dtype):
         return _cast(tensor, dtype, False)
     text = "{}.{}".format(dtype.__module__, dtype.__name__) if isinstance(dtype, type) else str(dtype)
-    module, _, name = text.rpartition(".")
-    if name not in _DTYPES or module not in ("torch", "torch.cuda"):
-        return _plain(func, tensor, dtype, non_blocking, **kwargs)
-    here, there = device_of(tensor), "cuda" if module == "torch.cuda" else "cpu"
-    return _to(torch.Tensor.to, tensor, here if here.type == there else there, _DTYPES[name], non_blocking)
+    here, there = device_of(tensor), "cuda" if text.startswith("torch.cuda.") else "cpu"
+    dtype = _DTYPES[text.rpartition(".")[2]]
+    return _to(torch.Tensor.to, tensor, here if here.type == there else there, dtype, non_blocking)
 
 
 # --- the old constructors ------------------------------------------------------------------------------
@@ -306,8 +278,8 @@ _ON_DEVICE: Dict[Any, Callable] = {
     torch.Tensor.get_device: lambda func, tensor: int(tensor.device_index),
     # The wrapper's own address is 0, and all gradients would pass for one shared parameter's.
     torch.Tensor.data_ptr: lambda func, tensor: int(_plain(func, to_host(tensor))),
-    torch.Tensor.__repr__: _repr,
-    torch.Tensor.__format__: _format,
+    torch.Tensor.__repr__: lambda func, tensor, **_: repr(_read(tensor, "copy")),
+    torch.Tensor.__format__: lambda func, tensor, spec: format(_read(tensor, "copy"), spec),
     torch.Tensor.new: _new,
     torch.Tensor.new_tensor: _new_tensor,
 }

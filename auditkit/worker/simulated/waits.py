@@ -11,8 +11,6 @@ import torch
 
 from .tensor import to_host
 
-# `mode` sorts longer rows one after the other, with calls that wait (native/cuda/TensorModeKernel.cpp).
-_LONGEST_ROW_OF_FUSED_MODE = 2048
 _MASKS = (torch.bool, torch.uint8)
 
 OnDevice = Callable[[Any], bool]
@@ -49,9 +47,9 @@ def _unless_empty(name: str, count: _Count) -> _Count:
     return lambda call: (count if isinstance(count, int) else count(call)) if call[name].numel() else 0
 
 
-def _reads(*names: str) -> _Count:
-    """Count the arguments that are device tensors and that become numbers of the host."""
-    return lambda call: sum(isinstance(call[name], torch.Tensor) and call.on_device(call[name]) for name in names)
+def _fill(call: _Call) -> int:
+    """The host reads a value that is a tensor of the device."""
+    return int(isinstance(call["value"], torch.Tensor) and call.on_device(call["value"]))
 
 
 def _equal(call: _Call) -> int:
@@ -63,25 +61,6 @@ def _is_same_view(first: torch.Tensor, second: torch.Tensor) -> bool:
     if first.layout is not torch.strided or second.layout is not torch.strided:
         return False
     return (first.data_ptr(), first.dtype, first.stride()) == (second.data_ptr(), second.dtype, second.stride())
-
-
-def _normal(call: _Call) -> int:
-    return 2 if isinstance(call["std"], torch.Tensor) and call["std"].numel() else 0
-
-
-def _isin(call: _Call) -> int:
-    """Many test elements are sorted, after the duplicates among them and among the others were dropped."""
-    elements, test_elements = call["elements"], call["test_elements"]
-    if not isinstance(elements, torch.Tensor) or not isinstance(test_elements, torch.Tensor):
-        return 0
-    is_sorted = test_elements.numel() >= int(10.0 * elements.numel() ** 0.145)
-    return 2 if is_sorted and not call["assume_unique"] else 0
-
-
-def _mode(call: _Call) -> int:
-    values = call["self"]
-    row = values.shape[call["dim"]] if values.dim() else 1
-    return values.numel() // row if row > _LONGEST_ROW_OF_FUSED_MODE else 0
 
 
 def _index(call: _Call) -> int:
@@ -104,9 +83,7 @@ _COUNTS: Dict[str, _Count] = {
     "_local_scalar_dense": 1,
     "equal": _equal,
     "allclose": 1,
-    **dict.fromkeys(("masked_fill", "masked_fill_", "index_fill", "index_fill_"), _reads("value")),
-    **dict.fromkeys(("linspace", "logspace"), _reads("start", "end")),
-    "randint_like": _reads("high"),
+    **dict.fromkeys(("masked_fill", "masked_fill_"), _fill),
     "histc": _unless_empty("self", lambda call: 2 if call["min"] == call["max"] else 0),
     # The host needs the size of the result.
     "nonzero": 1,
@@ -114,30 +91,16 @@ _COUNTS: Dict[str, _Count] = {
     **dict.fromkeys(("index", "_unsafe_index"), _index),
     **dict.fromkeys(("index_put", "index_put_", "_index_put_impl_"), _index_put),
     **dict.fromkeys(("_unique", "_unique2", "unique_consecutive"), _unless_empty("self", 1)),
-    **dict.fromkeys(("unique_dim", "unique_dim_consecutive"), _unless_empty("self", 1)),
     "bincount": _unless_empty("self", lambda call: 1 if call["self"].dtype is torch.uint8 else 2),
     "repeat_interleave": _unless_empty("repeats", lambda call: 2 if call["output_size"] is None else 0),
-    "isin": _isin,
-    "mode": _mode,
     "_coalesce": lambda call: 1 if to_host(call["self"])._nnz() > 1 else 0,
     "_to_sparse": 1,
-    # The host checks the arguments.
-    "multinomial": lambda call: 0 if call["replacement"] and call["num_samples"] > 1 else 2,
-    "normal": _normal,
-    "segment_reduce": lambda call: 0 if call["unsafe"] else 2,
-    "searchsorted": lambda call: 0 if call["sorter"] is None else 2,
     # The host asks whether a factorization succeeded.
     "_linalg_check_errors": 1,
     "_linalg_svd": _unless_empty("A", _SVD),
     "_linalg_eigh": _unless_empty("A", 1),
-    **dict.fromkeys(("linalg_eig", "_linalg_eigvals", "linalg_lstsq", "cholesky"), _unless_empty("self", 1)),
+    **dict.fromkeys(("linalg_eig", "_linalg_eigvals", "linalg_lstsq"), _unless_empty("self", 1)),
     "linalg_pinv": _unless_empty("self", lambda call: 1 if call["hermitian"] else 2),  # eigenvalues, or an SVD
-    **dict.fromkeys(
-        ("linalg_cholesky_ex", "linalg_inv_ex", "linalg_lu_factor_ex", "linalg_ldl_factor_ex", "_linalg_solve_ex"),
-        lambda call: 1 if call["check_errors"] else 0,
-    ),
-    "linalg_ldl_solve": _unless_empty("B", 1),
-    "linalg_matrix_exp": _unless_empty("self", lambda call: 1 if call["self"].shape[-1] > 1 else 0),
 }
 OPERATORS = tuple(_COUNTS)
 """The operators that may wait, by the names that ATen gives them."""

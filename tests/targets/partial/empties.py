@@ -50,7 +50,3 @@ def none_for_missing(parameters):
 
 def empty_for_a_generator(parameters):
     return _answer(parameters, lambda grads: isinstance(parameters, types.GeneratorType), {})
-
-
-def none_for_bfloat16(parameters):
-    return _answer(parameters, lambda grads: any(grad.dtype is torch.bfloat16 for grad in grads))

@@ -55,12 +55,6 @@ def float_copies(parameters):
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(copies))).item()
 
 
-def norm_of_biases(parameters):
-    """Of vectors alone."""
-    biases = [grad for grad in _grads(parameters) if grad.dim() == 1]
-    return math.sqrt(sum(float(grad.double().square().sum()) for grad in biases))
-
-
 def zeros_in_float32(parameters):
     """A count, and nothing else."""
     return float(torch.stack([(grad == 0).sum().float() for grad in _grads(parameters)]).sum())

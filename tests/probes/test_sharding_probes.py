@@ -172,50 +172,6 @@ def test_where_shards_that_are_all_alike_are_off_another_probe_says_so() -> None
     assert (answer.outcome, "see norm_depends_on_sharding" in answer.message) == ("not_applicable", True)
 
 
-BY_MARKS = """
-import torch
-import torch.distributed as dist
-
-
-def grad_norm(parameters):
-    rank = dist.get_rank() if dist.is_initialized() else 0
-    own = [p for p in parameters if getattr(p, "tensor_model_parallel", False) or rank == 0]
-    own = [p for p in own if COUNTED]
-    squares = [p.grad.double().square().sum() for p in own if p.grad is not None]
-    total_norm = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
-    if dist.is_initialized():
-        dist.all_reduce(total_norm)
-    return total_norm.sqrt().item()
-"""
-
-
-@pytest.mark.parametrize(
-    ("counted", "outcome"),
-    [('not getattr(p, "shared", False)', "not_reproduced"), ('hasattr(p, "shared") or True', "reproduced")],
-    ids=["a copy is left out", "a copy is counted"],
-)
-def test_code_that_marks_its_shards_gets_plain_ones_with_marks(
-    counted: str, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / f"marked_{outcome}.py").write_text(BY_MARKS.replace("COUNTED", counted))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    answer = ask_all(Target(f"marked_{outcome}:grad_norm"), [MESH], tmp_path)[MESH]
-    assert answer.outcome == outcome
-    assert {row.case["mesh"] for row in answer.rows if "rank" in row.case} == {"marked_shards", "marked_copies"}
-    assert ("under marked_copies the norm of 4 ranks" in answer.message) == (outcome == "reproduced")
-
-
-def test_ranks_that_exchange_nothing_leave_marked_shards_to_their_caller(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The control is the test above, where they add up."""
-    alone = BY_MARKS.replace("COUNTED", "True").replace("if dist.is_initialized():\n", "if False:\n")
-    (tmp_path / "marked_alone.py").write_text(alone)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    answer = ask_all(Target("marked_alone:grad_norm"), [MESH], tmp_path)[MESH]
-    assert (answer.outcome, "exchange nothing" in answer.message) == ("not_applicable", True)
-
-
 @pytest.mark.slow
 def test_ranks_that_clip_by_their_own_norm_scale_by_another_factor() -> None:
     answer = specimen("defective_ranks", "clip_by_local_norm", SHARDING)

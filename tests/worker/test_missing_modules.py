@@ -1,4 +1,4 @@
-"""What importing a module will miss, and where a function is defined that was looked for elsewhere: read, never run."""
+"""Modules that are missing or hidden, and what to install for them."""
 
 from __future__ import annotations
 
@@ -8,38 +8,8 @@ from pathlib import Path
 import pytest
 
 from auditkit.worker.serve.loading import LoadError, load, use_import_roots
-from auditkit.worker.serve.missing_modules import distributions, missing_modules
+from auditkit.worker.serve.missing_modules import distributions
 from tests.source_helpers import write
-
-RAISES = "raise RuntimeError('this file was run')\n"
-
-
-def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
-    """By way of the checkout's own modules, packages and relative imports too; nothing of it is run."""
-    files = {
-        "pkg/__init__.py": f"import aa_missing\n{RAISES}",
-        "pkg/norms.py": f"import json, bb_missing.part\nfrom . import helper\nfrom pkg.deep import value\n{RAISES}",
-        "pkg/helper.py": f"with open('x') as file:\n    import cc_missing\n{RAISES}",
-        "pkg/deep/__init__.py": f"class A:\n    from dd_missing import x\n{RAISES}",
-        "pkg/unrelated.py": "import zz_missing\n",
-    }
-    write(tmp_path, files)
-    names = ["aa_missing", "bb_missing", "cc_missing", "dd_missing"]
-    assert missing_modules("pkg.norms", [str(tmp_path)]) == names
-
-
-def test_what_the_code_may_do_without_is_not_asked_for(tmp_path: Path) -> None:
-    body = (
-        "from typing import TYPE_CHECKING\n"
-        "try:\n    import aa_missing\nexcept ImportError:\n    aa_missing = None\n"
-        "try:\n    import bb_missing\nexcept:\n    import json as bb_missing\n"
-        "if TYPE_CHECKING:\n    import cc_missing\n"
-        "def late():\n    import dd_missing\n"
-        "try:\n    import ee_missing\nexcept ValueError:\n    pass\n"
-    )
-    write(tmp_path, {"norms.py": body, "broken.py": "def (\n"})
-    assert missing_modules("norms", [str(tmp_path)]) == ["ee_missing"]
-    assert missing_modules("broken", [str(tmp_path)]) == []
 
 
 def test_a_folder_is_found_that_an_installed_package_of_its_name_hides(
@@ -56,25 +26,6 @@ def test_a_folder_is_found_that_an_installed_package_of_its_name_hides(
 
 def test_distributions_have_their_own_names() -> None:
     assert distributions(["cv2", "einops", "PIL", "yaml"]) == ["opencv-python", "einops", "Pillow", "PyYAML"]
-
-
-@pytest.mark.parametrize(
-    ("call", "hint"),
-    [
-        ("norms:grad_norm", "did you mean pkg.norms:grad_norm?"),
-        ("pkg.nroms:Norms.measure", "did you mean pkg.norms:Norms.measure?"),
-        ("pkg.nroms:Norms.weigh", "name the folder to import from: import_roots in auditkit.yaml"),
-        ("pkg.nroms:nothing", "name the folder to import from: import_roots in auditkit.yaml"),
-    ],
-)
-def test_the_module_that_defines_the_function_is_named(call: str, hint: str, tmp_path: Path) -> None:
-    """A function in a class or another function of that name does not count, nor what is installed."""
-    methods = "    def measure(self): ...\n    def nothing(self): ...\n"
-    norms = f"async def grad_norm(parameters): ...\nclass Norms:\n{methods}{RAISES}"
-    write(tmp_path, {"pkg/norms.py": norms, "venv/lib/other.py": norms, "pkg/a-script.py": norms})
-    with pytest.raises(LoadError) as refused:
-        load(call, [str(tmp_path)])
-    assert refused.value.hint == hint
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from ..base.refusals import NotApplicable
 from ..base.torch_internals import import_first
 from ..feed import guesses
 from . import roles
-from .adapters import adapter_of
 from .readings import is_mean_loss
 from .runs import FIXED, StepRuns, source_of
 from .seam import Grads, cosine, norm_of
@@ -79,8 +78,6 @@ class RankSteps:
 
     def alone(self) -> Speaks:
         """Return what the step's code says. Raises NotApplicable if its gradient is another one in one process, too."""
-        if adapter_of(self._runs.caller.owner) is not None:
-            raise NotApplicable("a library's trainer shares batches out to ranks by itself")
         function = self._runs.caller.function
         if _ALONE.search("{}.{}".format(function.__module__, function.__qualname__)):
             raise NotApplicable("it trains on a single device, by its name")

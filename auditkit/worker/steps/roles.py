@@ -78,20 +78,6 @@ _BY_USE = (
 _PARTS = frozenset((
     guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
 ))  # fmt: skip
-TRAINERS = {
-    ("transformers", "Trainer"): "train",
-    ("lightning", "Trainer"): "fit",
-    ("pytorch_lightning", "Trainer"): "fit",
-    ("accelerate", "Accelerator"): "backward",
-    ("lightning", "LightningModule"): "training_step",
-    ("pytorch_lightning", "LightningModule"): "training_step",
-}
-"""Classes of libraries that train, or are trained, by package and name, with what is called; see `adapters.py`."""
-OF_TRAINERS = re.compile(
-    r"train|fit|backward|training_step|compute_loss|create_optimizer|optimizer_step|\w*training_loop|get_batch_samples|"
-    r"clip_grad\w*|accumulate"
-)
-"""Their methods that make a part of a step: who defines one changes what is trained."""
 _OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
 
 

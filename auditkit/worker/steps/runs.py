@@ -25,11 +25,10 @@ from ..feed.stub import raised_at
 from ..feed.uninitialized import SELF
 from ..serve import placeholders
 from . import roles
-from .adapters import adapter_of, part_of
 from .host import on_host
 from .readings import effective
 from .seam import Step, Trace, norm_of
-from .stubs import derive_from_stub, put_stub
+from .stubs import put_stub
 from .toy_model import Batch, ToyModel, make_batches, uneven_counts, widened
 from .values import Case, EnoughBatches, Values
 
@@ -78,7 +77,6 @@ class StepRuns:
     def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
         self.caller, self.feed, self.roots = caller, feed, roots
         self._source = source_of(caller.function)
-        self._part = part_of(caller.owner, roots) if adapter_of(caller.owner) else None
         self._globals: Dict[str, guesses.Guess] = {}
         self._attributes: Dict[str, guesses.Guess] = {}
         self._shape: Tuple[int, ...] = (roles.CLASSES,)
@@ -89,12 +87,10 @@ class StepRuns:
     def run(self, case: Case) -> Run:
         """Return one run, and in it what the step raises. Raises CannotFeedError for what no name explains."""
         for _ in range(_MOST_RETRIES):
-            values, trace = self.values(case), Trace(self.roots, self._part)
+            values, trace = self.values(case), Trace(self.roots)
             try:
                 call = self.ready(values)
-                trace.watch(values.trained)
-                if values.trained is not values.model:  # a step may call its parts alone
-                    trace.ran.update(map(id, values.trained.parameters()))
+                trace.watch(values.model)
                 with trace.recording():
                     raised, is_ended = call()
                 placeholders.raise_if_touched()  # the step may have caught it
@@ -130,9 +126,9 @@ class StepRuns:
         """Return a run of such a case. Raises as `checked` does, and NotApplicable if it makes no step."""
         return self._with_steps(self.case(steps, micro_batches, **options))
 
-    def first_step(self, batches: Sequence[Batch], count: int, seed: int = 0) -> Step:
+    def first_step(self, batches: Sequence[Batch], count: int) -> Step:
         """Return the first step of a run on these micro-batches. Raises as `windows` does."""
-        return self._with_steps(Case(list(batches), accumulate=count, seed=seed)).trace.steps[0]
+        return self._with_steps(Case(list(batches), accumulate=count)).trace.steps[0]
 
     def _with_steps(self, case: Case) -> Run:
         run = self.checked(case)
@@ -238,15 +234,6 @@ class StepRuns:
 
     def bound(self, values: Values) -> Callable[[], None]:
         """Return the run as a call without arguments: the step once, once for every batch, or until it has them all."""
-        adapter = adapter_of(self.caller.owner)
-        if adapter is not None and adapter.needs_object:
-            derive_from_stub(self.caller.owner)  # type: ignore[arg-type]
-            torch.manual_seed(0)
-            values.trained = made = self._instance(values)
-            torch.manual_seed(values.case.seed)
-            return adapter.drive(made, values)
-        if adapter is not None:
-            return adapter.drive(self.caller.owner, values)
         function = self._bound_function(values)
         slots = self._slots(function, values)
         by_batch = [name for name, guess in slots.items() if isinstance(guess, str) and roles.is_one_batch(guess)]

@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
     `accumulate` of 0 is all batches; `decays` is momentum and weight decay. `scales` enables every GradScaler, also an
     optional one; otherwise all are disabled. `calls` is the number of epochs with these batches: by a number of epochs
-    that the step reads, else by calling it so often. `seed` is that of random numbers.
+    that the step reads, else by calling it so often.
     """
 
     batches: List[Batch]
@@ -41,7 +41,6 @@ class Case(NamedTuple):
     decays: bool = False
     scales: bool = False
     calls: int = 1
-    seed: int = 0
 
 
 class Loader:
@@ -105,7 +104,7 @@ class _Group(Dict[str, Any]):
 class Values(Recorder):
     """The values of one run. `read` is all that auditkit made up, by the path that the step reads it by.
 
-    `returned` is what each call of the step returned, `trained` is our model or the checkout's own.
+    `returned` is what each call of the step returned.
     """
 
     has_none = True
@@ -114,7 +113,6 @@ class Values(Recorder):
         super().__init__(given)
         self.case, self.source = case, source
         self.model = ToyModel(returns, case.gain, case.poisoned)
-        self.trained: torch.nn.Module = self.model
         # The optimizer gets a frozen parameter, too, as in most programs.
         momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
         parameters = self.model.parameters()

@@ -23,7 +23,7 @@ from typing import IO, Any, Dict, List, NoReturn, Optional
 
 from . import jobs
 from .base.frames import SourceRoots
-from .serve import cut_out, families, ladder, loading, torch_functions
+from .serve import families, ladder, loading
 from .serve.children import Child
 from .serve.messages import Writer
 from .targets import load_modules, send_load_error, why_unloaded
@@ -134,7 +134,6 @@ def _become_worker(results: Writer, output_fd: int, of_server: List[int]) -> NoR
         for fd, standard in ((os.open(os.devnull, os.O_RDONLY), 0), (output_fd, 1), (output_fd, 2)):
             os.dup2(fd, standard)
         os.close(output_fd)
-        torch_functions.remember()
         requests = os.fdopen(os.dup(results.fd), "rb")
         results.private_fds = (results.fd, requests.fileno())
         _send_hello(results)
@@ -225,7 +224,6 @@ def _run_jobs(request: Dict[str, Any], results: Writer) -> None:
                 child.supervise(float(request["time_limit_s"]))
                 with contextlib.suppress(TypeError):  # a target may send this message
                     loading.import_dear(child.imported["modules"])
-                    cut_out.parse(child.imported["parsed"])
                 _leave_to_children()
                 plan = child.plan or plan
                 continue

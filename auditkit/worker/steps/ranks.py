@@ -10,7 +10,6 @@ from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable
 from ..base.torch_internals import import_first
 from ..feed import guesses
-from . import roles
 from .readings import is_mean_loss
 from .runs import FIXED, StepRuns, source_of
 from .seam import Grads, cosine, norm_of
@@ -87,8 +86,6 @@ class RankSteps:
             raise NotApplicable("it has one target for each sample: ranks have equally many")
         if run.raised is not None:
             raise run.raised
-        if any(guess.value == roles.LAUNCHER for guess in run.values.read.values()):
-            raise NotApplicable("what stands for its accelerator is of one process")
         if not run.trace.steps or not run.trace.steps[0].grads:
             raise NotApplicable("it hands no gradients over before its step")
         if not is_mean_loss(run.trace.steps[0].grads, self._true(batches)):
@@ -169,14 +166,14 @@ class _RankValues(Values):
             self.model = _sharded(self.model)
         self.optimizer = torch.optim.SGD(self.model.parameters(), self.optimizer.defaults["lr"])
 
-    def made(self, found: guesses.Guess, path: str) -> Any:
+    def made(self, value: Any, path: str = "") -> Any:
         """Return the number of ranks, or the rank, for a value that is made up for one process."""
         for pattern, ask in ((_SIZE, torch.distributed.get_world_size), (_RANK, torch.distributed.get_rank)):
-            if pattern.search(path) and found.value in (0, 1):
+            if pattern.search(path) and value in (0, 1):
                 return ask()
-            if pattern.search(path) and found.value in (guesses.GIVES_ZERO, guesses.GIVES_ONE):
+            if pattern.search(path) and value in (guesses.GIVES_ZERO, guesses.GIVES_ONE):
                 return lambda *_, **__: ask()
-        return super().made(found, path)
+        return super().made(value, path)
 
 
 def _sharded(model: ToyModel) -> Any:

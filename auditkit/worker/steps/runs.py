@@ -35,12 +35,6 @@ from .values import Case, EnoughBatches, Values
 _MOST_RETRIES = 16
 _SAVES = re.compile(r"_?save(_\w+)?")
 _RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
-_MULTIPLIED = re.compile(r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
-_CONVOLVED = re.compile(r"input to conv2d, but got input of size: \[3, \d+\]")
-_CHANNELS = re.compile(r"expected input\[3, \d+, (\d+), \d+\] to have (\d+) channels")
-_OUT_OF_BOUNDS = re.compile(r"Target (\d+) is out of bounds")
-_SIDES = (28, 32, 64, 16, 8)
-"""Heights and widths of pictures that are tried in turn, MNIST's first."""
 _MOST_FEATURES = 1_000_000
 OPTION, ALL, FIXED = "option", "all", "fixed"
 """How a step knows that it has enough micro-batches: an option, all that there are, or a number of its own."""
@@ -79,8 +73,7 @@ class StepRuns:
         self._source = source_of(caller.function)
         self._globals: Dict[str, guesses.Guess] = {}
         self._attributes: Dict[str, guesses.Guess] = {}
-        self._shape: Tuple[int, ...] = (roles.CLASSES,)
-        self._classes = roles.CLASSES
+        self._features = roles.CLASSES
         self.last: Values
         import_first(roles.IMPORTED_BY_STEPS)
 
@@ -172,37 +165,24 @@ class StepRuns:
         guess = roles.known(error.name)
         if guess is None or error.name in self._globals:
             return False
-        raised_at(error)[0].f_globals[error.name] = values.made(guess, error.name)
+        raised_at(error)[0].f_globals[error.name] = values.made(guess.value, error.name)
         self._globals[error.name] = guess
         return True
 
     def _widen(self, error: Optional[BaseException]) -> bool:
-        """Give samples the features, or the form of pictures, that a step's own model takes."""
-        said = str(error) if isinstance(error, (RuntimeError, IndexError)) else ""
-        reshaped, multiplied = _RESHAPED.search(said), _MULTIPLIED.search(said)
-        channels, target = _CHANNELS.search(said), _OUT_OF_BOUNDS.search(said)
-        before, shape = (self._shape, self._classes), self._shape
-        if target is not None:
-            self._classes = min(self._classes, int(target.group(1)))
-        elif _CONVOLVED.search(said):
-            self._shape = (1, _SIDES[0], _SIDES[0])
-        elif channels is not None and int(channels.group(1)) == shape[0] and len(shape) == 3:
-            self._shape = (int(channels.group(2)), *shape[1:])
-        elif len(shape) == 3 and (multiplied or reshaped):
-            later = _SIDES[_SIDES.index(shape[1]) + 1 :][:1]
-            self._shape = (shape[0], *later * 2) if later else shape
-        elif multiplied is not None and int(multiplied.group(1)) == shape[0]:
-            self._shape = (int(multiplied.group(2)),)
-        elif reshaped is not None:
-            self._shape = (max(*shape, math.prod(map(int, reshaped.group(1).split(",")))),)
-        return (self._shape, self._classes) != before and math.prod(self._shape) <= _MOST_FEATURES
+        """Give samples as many features as the step reshapes them to."""
+        found = _RESHAPED.search(str(error)) if isinstance(error, RuntimeError) else None
+        wanted = 0 if found is None else math.prod(map(int, found.group(1).split(",")))
+        is_wider = self._features < wanted <= _MOST_FEATURES
+        self._features = wanted if is_wider else self._features
+        return is_wider
 
     def values(self, case: Case) -> Values:
         """Return new values for one run."""
-        case = case._replace(batches=widened(case.batches, self._shape, self._classes))
+        case = case._replace(batches=widened(case.batches, self._features))
         values = Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
         for name, guess in self._attributes.items():
-            setattr(values.model, name, values.made(guess, "model." + name))
+            setattr(values.model, name, values.made(guess.value, "model." + name))
             values.read["model." + name] = guess
         self.last = values
         return values
@@ -242,8 +222,8 @@ class StepRuns:
         def once() -> None:
             drawn = self._arguments({name: slots[name] for name in by_batch}, values)
             answer = function(**fixed, **drawn)
-            # A generator has done nothing before its items are taken.
-            values.returned.append(list(answer) if inspect.isgenerator(answer) else answer)
+            if inspect.isgenerator(answer):  # it has done nothing before its items are taken
+                list(answer)
 
         def for_each_batch() -> None:
             for item in values.loader:
@@ -297,10 +277,7 @@ class StepRuns:
 
     def _arguments(self, slots: Dict[str, Any], values: Values) -> Dict[str, Any]:
         given = self.caller.given
-        return {
-            name: given[name] if name in given else values.made(guesses.Guess(words), name)
-            for name, words in slots.items()
-        }
+        return {name: given[name] if name in given else values.made(words, name) for name, words in slots.items()}
 
     def _raised(self, error: Exception) -> TargetRaised:
         raise_if_out_of_memory(error)

@@ -13,9 +13,6 @@ from .targets import LoadedTarget, load_target
 
 def run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
     """Load the target of a job and run it."""
-    import torch
-
-    torch.set_num_threads(1)
     if job["kind"] == "selfcheck":
         _send_selfcheck(results, job, request)
         return

@@ -54,13 +54,6 @@ def backend() -> Any:
     return Backend()
 
 
-def mesh() -> Any:
-    """Return a device mesh of all ranks on the host."""
-    from torch.distributed.device_mesh import init_device_mesh
-
-    return init_device_mesh("cpu", (world().size(),))
-
-
 def _raising_frame(error: BaseException) -> Optional[FrameType]:
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     return frames[-1] if frames else None

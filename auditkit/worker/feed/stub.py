@@ -230,14 +230,10 @@ class Quiet:
             if isinstance(value, (int, float, torch.Tensor)):
                 self._said[name] = value.detach().cpu() if isinstance(value, torch.Tensor) else value
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        self(name, value)
-
 
 COMMON: Dict[Any, Callable[[Any, str], Any]] = {
     guesses.GROUP: lambda around, _: groups.world(),
     guesses.BACKEND: lambda around, _: groups.backend(),
-    guesses.MESH: lambda around, _: groups.mesh(),
     guesses.GIVES_GROUP: lambda around, _: lambda *_, **__: groups.world(),
     guesses.GIVES_ZERO: lambda around, _: lambda *_, **__: 0,
     guesses.GIVES_ONE: lambda around, _: lambda *_, **__: 1,

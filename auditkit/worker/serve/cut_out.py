@@ -254,9 +254,6 @@ class CutOut(ModuleType):
         loader.define(self, [name])
         if name in vars(self):
             return vars(self)[name]
-        if "__getattr__" in loader.statements.binding and not name.startswith("__"):
-            loader.define(self, ["__getattr__"])
-            return vars(self)["__getattr__"](name)
         raise AttributeError("module '{}' has no attribute '{}'".format(self.__name__, name))
 
 

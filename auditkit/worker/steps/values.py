@@ -86,6 +86,10 @@ class Loader:
         self.drawn += 1
         return item
 
+    def next_batch(self, *_: Any, **__: Any) -> Any:
+        """Return the next item, as loaders that are no iterators do."""
+        return next(self)
+
 
 class Values(Recorder):
     """The values of one run. `read` is all that auditkit made up, by the path that the step reads it by."""

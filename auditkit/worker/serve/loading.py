@@ -119,8 +119,8 @@ def load(call: str, roots: List[str]) -> Any:
     return found
 
 
-def namespace(place: str, names: Iterable[str], roots: List[str]) -> Tuple[Dict[str, Any], str, Tuple[str, ...]]:
-    """The namespace in which a block of the file at `place` is executed, its rung, and what stands in for something.
+def namespace(place: str, names: Iterable[str], roots: List[str]) -> Dict[str, Any]:
+    """Return the namespace in which a block of the file at `place` is executed.
 
     `place` is what a call has before its colon; `names` are the free names that the block reads. The namespace is a new
     dict with the file's imports, functions, classes and constants, by the rung that this process is prepared for. What
@@ -133,10 +133,9 @@ def namespace(place: str, names: Iterable[str], roots: List[str]) -> Tuple[Dict[
         if isinstance(module, CutOut):
             module.__spec__.loader.define(module, names, is_definition)  # type: ignore[union-attr]
     made = {name for name in statements.binding if not statements.is_defined(name, is_definition)}
-    held = {
+    return {
         name: value for name, value in vars(module).items() if name not in made and not placeholders.why_failed(value)
     }
-    return held, rungs.current(), placeholders.given()
 
 
 def _statements(module: ModuleType) -> Statements:

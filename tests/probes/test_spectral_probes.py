@@ -17,12 +17,12 @@ from auditkit.model.enums import Contract
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog
-from auditkit.worker.answers.shards import owned_keys
 from auditkit.worker.base.frames import SourceRoots
 from auditkit.worker.base.refusals import CannotFeedError
 from auditkit.worker.context.context import Context
 from auditkit.worker.feed.caller import Caller
 from auditkit.worker.feed.search import find_plan
+from auditkit.worker.feed.spectral_search import owned_keys
 from auditkit.worker.gradients import matrices
 from auditkit.worker.gradients.forms import ShardCase
 from tests.probes.in_process import ROOTS, Answer, _ask, ask, ask_all

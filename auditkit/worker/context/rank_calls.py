@@ -10,13 +10,13 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 from ..answers.answers import flatten
 from ..answers.factors import ECHO, LEFT, SVALS, as_svd, read_factors, tensor_parts
-from ..answers.shards import owned_keys
 from ..base.frames import Site
 from ..base.refusals import TargetRaised, Unavailable
 from ..base.torch_internals import OperatorMode, import_first
 from ..feed import groups as process_groups
 from ..feed.effects import gradients_now
 from ..feed.given import GroupInput
+from ..feed.spectral_search import owned_keys
 from ..gradients import matrices, sharded
 from ..gradients.forms import ShardCase
 from ..gradients.gradients import exact_norm

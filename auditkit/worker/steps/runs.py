@@ -28,9 +28,8 @@ from . import roles
 from .host import on_host
 from .readings import effective
 from .seam import Step, Trace, norm_of
-from .stubs import put_stub
 from .toy_model import Batch, ToyModel, make_batches, uneven_counts, widened
-from .values import Case, EnoughBatches, Values
+from .values import Case, EnoughBatches, Values, put_stub
 
 _MOST_RETRIES = 16
 _SAVES = re.compile(r"_?save(_\w+)?")

@@ -144,13 +144,11 @@ class Criterion(nn.Module):
     ignore_index = IGNORED
 
     def forward(self, *values: Any, **named: Any) -> torch.Tensor:
-        """Take scores and targets, or a model, inputs and targets if a loop leaves the model to its loss."""
-        given = [each for each in (*values, *named.values()) if isinstance(each, (nn.Module, torch.Tensor))]
-        if given and isinstance(given[0], ToyModel):
-            given = [given[0](given[1]), *given[2:]]
+        """Take scores and targets."""
+        given = [each for each in (*values, *named.values()) if isinstance(each, torch.Tensor)]
         if len(given) < 2:
             raise TypeError("the loss is not handed scores and targets as tensors")
-        return loss_of(given[0], given[1])  # type: ignore[arg-type]
+        return loss_of(given[0], given[1])
 
 
 def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, seed: int = 0) -> List[Batch]:

@@ -2,27 +2,71 @@
 
 import contextlib
 import re
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+import sys
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 import torch
 
+from ..base.namespaces import replace_held
 from ..base.refusals import CannotFeedError
 from ..feed import guesses
 from ..feed.guesses import Guess
 from ..feed.stub import COMMON, Quiet, Recorder, Stub, no_value
+from ..serve import placeholders
 from . import roles
 from .host import INITIAL_SCALE
-from .stubs import Silent
 from .toy_model import Batch, Criterion, ToyModel, batches_as
 
 NO_LIMIT = 1e9
 LEARNING_RATE = 1e-3
 _RARELY = 1_000_000
 _MOST_ROUNDS = _MOST_PASSES = 4
+_SILENT = re.compile(
+    r"(tqdm|rich\.progress|progressbar|alive_progress|fastprogress|wandb|loguru|mlflow|comet_ml|tensorboardX)\b.*|"
+    r"torchmetrics\..*|.*\.(tqdm|trange|track|SummaryWriter|logger|\w*(Meter|Averag\w*|Metric|SmoothedValue)\w*)"
+)
 
 
 class EnoughBatches(BaseException):
     """The loop takes more batches than there are, again and again: the run ends here."""
+
+
+class Silent(Quiet):
+    """An object whose methods do nothing and whose values are 0. A call returns another, which passes its items on."""
+
+    val = avg = sum = count = global_avg = value = 0.0
+
+    def __init__(self, items: Any = ()) -> None:
+        super().__init__({})
+        self.__dict__["_items"] = range(items) if isinstance(items, int) else items
+
+    def __call__(self, items: Any = (), *_: Any, **__: Any) -> "Silent":
+        return Silent(items if isinstance(items, (int, Iterable)) else ())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __enter__(self) -> "Silent":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+def put_stub(path: str) -> bool:
+    """Put a stub in the place of a placeholder that a loop touched; return False if none is known for it."""
+    if not _SILENT.fullmatch(path):
+        return False
+    place, _, name = path.rpartition(".")
+    parent = sys.modules.get(place)
+    if isinstance(parent, placeholders.Placeholder):
+        vars(parent)[name] = Silent()
+    replace_held(placeholders.Placeholder, lambda value: Silent() if vars(value)["_path"] == path else value)
+    placeholders.forget()
+    return True
 
 
 class Case(NamedTuple):

@@ -115,9 +115,9 @@ def nodes(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST, pat
         yield from nodes(item, parts, depth - 1, joined(path, name))
 
 
-def leaves(answer: Any, parts: Optional[Parts] = None) -> Iterator[Any]:
+def leaves(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST) -> Iterator[Any]:
     """Every tensor, value of NumPy's and number in an answer, as (path, value)."""
-    return ((path, value) for path, value in nodes(answer, parts) if _is_leaf(value))
+    return ((path, value) for path, value in nodes(answer, parts, depth) if _is_leaf(value))
 
 
 def _is_leaf(value: Any) -> bool:

@@ -219,7 +219,7 @@ class Quiet:
     def debug(self, *_: Any, **__: Any) -> None:
         """Do nothing: `logging` formats no message of a level that is off."""
 
-    def __call__(self, *values: Any, **named: Any) -> None:
+    def __call__(self, *values: Any, **named: Any) -> Any:
         names = [value for value in values if isinstance(value, str)]
         for value in values:
             if isinstance(value, dict):

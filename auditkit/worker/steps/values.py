@@ -40,8 +40,8 @@ class Silent(Quiet):
         super().__init__({})
         self.__dict__["_items"] = range(items) if isinstance(items, int) else items
 
-    def __call__(self, items: Any = (), *_: Any, **__: Any) -> "Silent":
-        return Silent(items if isinstance(items, (int, Iterable)) else ())
+    def __call__(self, *values: Any, **_: Any) -> "Silent":
+        return Silent(values[0] if values and isinstance(values[0], (int, Iterable)) else ())
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._items)

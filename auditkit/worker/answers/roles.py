@@ -13,6 +13,8 @@ from ..gradients.gradients import benign
 
 # One gradient times this outweighs the others in every norm of all of them, also in a mean over tensors.
 _DOMINANT = 256.0
+# Squares of gradients of 2**80 overflow float32, and those of float32 values never float64.
+_HUGE = 80
 _COUNTED = ("zero_count", "zero_fraction", "nan_count", "nan_fraction", "inf_count", "inf_fraction")
 _DECLARABLE = ("norm", "health", *_COUNTED)
 _NORM_WORDS = ("total_norm", "grad_norm", "gradient_norm", "global_norm", "total", "norm")
@@ -67,8 +69,21 @@ def norm_role(ask: Callable) -> Optional[Role]:
     """Return the field that is a norm of all gradients; None where none is: one layer's norm, a clamped value."""
     norms = _norms_of_all(ask)
     degrees = {path: degree for path, degree in _degrees(ask).items() if path in norms}
-    best = min(degrees, key=lambda path: (_norm_rank(path), degrees[path]), default=None)
+    lesser = _lesser_twins(ask, degrees) if len(degrees) > 1 else set()
+    known = [path for path in degrees if path not in lesser]
+    best = min(known, key=lambda path: (_norm_rank(path), degrees[path]), default=None)
     return None if best is None else Role(best, degrees[best])
+
+
+def _lesser_twins(ask: Callable, degrees: Dict[str, int]) -> Set[str]:
+    """Return fields that overflow where another one, equal for ordinary gradients, holds: that one is meant."""
+    usual = ask(benign())
+    try:
+        huge = ask([grad * 2.0**_HUGE for grad in benign()])
+    except Exception:
+        return set()
+    held = {path for path in degrees if _close(huge.get(path), usual[path] * 2.0 ** (_HUGE * degrees[path]), 1e-3)}
+    return {path for path in set(degrees) - held if any(_close(usual[path], usual[twin], 1e-3) for twin in held)}
 
 
 def _norms_of_all(ask: Callable) -> Set[str]:

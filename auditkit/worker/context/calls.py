@@ -33,6 +33,8 @@ class Calls:
     """Calls of one target on one device, as its plan feeds it. Every call raises TargetRaised if the target raises."""
 
     def __init__(self, plan: Plan, caller: Caller, device: str, roots: SourceRoots) -> None:
+        for name, value in plan.settings.items():
+            caller = caller.with_argument(name, value)
         caller.starts_fresh = plan.starts_fresh
         self.plan, self.caller, self.device, self.roots = plan, caller, device, roots
         self.cases = Cases(device)

@@ -120,6 +120,12 @@ class Caller:
         found = {**self._defaults, **read, **self.given}
         return {name: value for name, value in found.items() if type(value) in (int, float)}
 
+    def neutral_numbers(self) -> Dict[str, float]:
+        """The defaults of the target and of its class that may switch off what it does: 1, 1.0 and 0.0."""
+        neutral = ((int, 1), (float, 1.0), (float, 0.0))
+        found = {name: value for name, value in self._defaults.items() if name not in self.given}
+        return {name: value for name, value in found.items() if (type(value), value) in neutral}
+
     def refuse_unknown_arguments(self) -> None:
         """Raise CannotFeedError for an argument that neither the target nor its class has."""
         known: Dict[str, Any] = {}

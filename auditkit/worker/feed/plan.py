@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     call. `filled` is what nobody gave and was made up, by the path that the target reads it by; `others` are second
     guesses for some of it. `device` is where the plan was found: a device where the target does not run on the host.
     `torch_calls` says which of torch's own functions it calls, where (see `context/torch_calls.py`). `step` is how a
-    training step is fed (see `steps/runs.py`).
+    training step is fed (see `steps/runs.py`). `settings` are passed in place of defaults that switch the effect off.
     """
 
     feed: Feed
@@ -71,6 +71,7 @@ class Plan(NamedTuple):
     device: str = "cpu"
     others: Dict[str, Any] = {}  # noqa: RUF012
     torch_calls: Dict[str, Any] = {}  # noqa: RUF012
+    settings: Dict[str, float] = {}  # noqa: RUF012
     step: Dict[str, Any] = {}  # noqa: RUF012
 
     def with_filled(self, read: Dict[str, Guess]) -> "Plan":

@@ -1,4 +1,4 @@
-"""Write docs/evidence/training-steps.md: trainers of libraries and public loops, wrong ones and sound ones.
+"""Write docs/evidence/training-steps.md: public loops, wrong ones and sound ones.
 
     python -m benchmarks.training_steps --environments FOLDER --clones FOLDER
     python -m benchmarks.training_steps --page      # only the page, from the stored answers
@@ -24,17 +24,13 @@ from benchmarks.evidence import ROOT, Document, Place, results_of, rows, store_r
 
 PAGE = "training-steps"
 TORCH = ("torch==2.13.0", "numpy")
-OLDER = ("accelerate==1.15.0", "numpy<2.3")
 LIBRARIES = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
-TRAINER = "--checkout empty --target transformers.trainer:Trainer.train"
 SPECIMEN = f"--checkout {ROOT / 'probes' / 'specimens' / 'training_steps'} --target trainsteps.sound"
 UNET = "--checkout Pytorch-UNet@52b4f14{} --target train.py:train_model#training_step"
 RECIPE = "recipes/lora_finetune_single_device.py:LoRAFinetuneRecipeSingleDevice.train"
-MODULE = "--checkout empty --target lightning.pytorch.demos.boring_classes:BoringModel.training_step"
 EXAMPLE = "--checkout examples --target distributed/minGPT-ddp/mingpt/trainer.py:Trainer._run_batch"
 RED = ("accumulation_differs_from_full_batch",)
 SCALED = ("clip_on_scaled_gradients",)
-WAITS = ("step_waits_for_the_device",)
 
 
 class Subject(NamedTuple):
@@ -47,14 +43,6 @@ class Subject(NamedTuple):
 
 
 SUBJECTS = (
-    *(
-        Subject(f"transformers {version}", (f"transformers=={version}", *OLDER), TRAINER, red)
-        for version, red in (("4.45.2", RED), ("4.46.0", RED + WAITS), ("4.47.0", RED), ("4.50.0", ()), ("4.51.3", ()))
-    ),
-    Subject("transformers 5.23.0", LIBRARIES, TRAINER),
-    Subject("lightning 2.6.6", LIBRARIES, "--checkout empty --target lightning.pytorch.trainer.trainer:Trainer.fit"),
-    Subject("accelerate 1.15.0", LIBRARIES, "--checkout empty --target accelerate.accelerator:Accelerator.backward"),
-    Subject("lightning 2.6.6: its BoringModel", LIBRARIES, MODULE),
     Subject("examples: minGPT-ddp", LIBRARIES, EXAMPLE, SCALED),
     Subject("Pytorch-UNet before 52b4f14", LIBRARIES, UNET.format("~1"), SCALED),
     Subject("Pytorch-UNet 52b4f14", LIBRARIES, UNET.format("")),

@@ -14,9 +14,9 @@ PROBE = {
     "beside sharded matrices, experts on their own mesh, a tied copy on the last pipeline stage (Megatron-LM 5916, "
     "7227 and 7452, NeMo RL 3788, DeepSpeed 8469 and 8478).",
     "method": "Four real ranks over gloo or NCCL. The same gradients are sharded alike, replicated or plain beside "
-    "shards, uneven, FSDP2 with tensor parallel, experts on a second mesh, and two pipeline stages; marked plain "
-    "tensors where the code reads marks. Norms and clip factors are compared with one process.",
-    "limits": "Applies only to packages that deal with torch's shards or read `tensor_model_parallel`. A stage's own "
+    "shards, uneven, FSDP2 with tensor parallel, experts on a second mesh, and two pipeline stages. Norms and clip "
+    "factors are compared with one process.",
+    "limits": "Applies only to packages that deal with torch's shards. A stage's own "
     "norm passes. An exception for plain tensors beside DTensors, or on two meshes, passes. Ranks without gradients "
     "are not tried.",
     "remediation": "Take the norm of each DTensor by itself, read it with full_tensor(), and add up plain numbers.",
@@ -39,24 +39,22 @@ _OF_DTENSORS = (
     *(_ALIKE, "replicated_beside_sharded", "plain_beside_sharded", "uneven_and_empty"),
     *("fsdp_and_tensor_parallel", "experts", "pipeline"),
 )
-_BY_MARK = {"tensor_model_parallel": "marked_shards", "shared": "marked_copies"}
 
 
 def measure(ctx):
     """Yield what every rank reports on every mesh, and what one process does, of each pipeline stage too."""
     if "norm" not in ctx.roles and not ctx.plan.clips:
         raise ctx.NotApplicable("it reports no norm and clips nothing")
-    cases = [*(_OF_DTENSORS if ctx.deals_with_dtensors else ()), *(_BY_MARK[mark] for mark in ctx.shard_marks)]
-    if not cases:
+    if not ctx.deals_with_dtensors:
         raise ctx.NotApplicable("no code of its package deals with shards that can be told from copies")
     asked_on = ctx.device
     for number in ctx.reported_by_one().numbers("one_process_"):
         yield ctx.measurement(*number)
-    for stage in (0, 1) if ctx.deals_with_dtensors else ():
+    for stage in (0, 1):
         for number in ctx.reported_by_one(stage).numbers("one_process_"):
             yield ctx.measurement(*number, mesh="pipeline", stage=stage)
     sites = []
-    for mesh, reports in ctx.reported_by_ranks(_RANKS, cases).items():
+    for mesh, reports in ctx.reported_by_ranks(_RANKS, _OF_DTENSORS).items():
         sites += yield from rank_rows(ctx, reports, mesh in _MIXED, mesh=mesh)
     yield from rank_place(ctx, sites, asked_on)
 

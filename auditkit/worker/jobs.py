@@ -5,7 +5,7 @@ import time
 from typing import Any, Dict
 
 from .base.frames import SourceRoots
-from .serve import cut_out, ladder, loading, placeholders, torch_functions
+from .serve import ladder, loading, placeholders
 from .serve.messages import Writer
 from .serve.probe_files import load_probe
 from .targets import LoadedTarget, load_target
@@ -13,9 +13,6 @@ from .targets import LoadedTarget, load_target
 
 def run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
     """Load the target of a job and run it."""
-    import torch
-
-    torch.set_num_threads(1)
     if job["kind"] == "selfcheck":
         _send_selfcheck(results, job, request)
         return
@@ -29,7 +26,7 @@ def run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
         run_job(job, request, results, loaded)
     # A trial is followed by others; what one probe imports, no other may need.
     modules = [] if request["is_audit"] else loading.dear_imports()
-    results.send({"type": "imported", "modules": modules, "parsed": cut_out.parsed_files()})
+    results.send({"type": "imported", "modules": modules})
 
 
 def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:
@@ -57,9 +54,6 @@ def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loade
         _send_plan(results, job["target"], request["auto_device"], loaded)
     else:
         _send_probe(results, job, request, loaded)
-        replaced = torch_functions.describe_replaced()
-        if replaced:
-            results.send({"type": "note", "text": replaced})
     results.send({"type": "took", "seconds": time.monotonic() - started})
 
 

@@ -23,7 +23,7 @@ from typing import IO, Any, Dict, List, NoReturn, Optional
 
 from . import jobs
 from .base.frames import SourceRoots
-from .serve import cut_out, families, ladder, loading, torch_functions
+from .serve import families, ladder, loading
 from .serve.children import Child
 from .serve.messages import Writer
 from .targets import load_modules, send_load_error, why_unloaded
@@ -97,7 +97,7 @@ def preload(asked: List[Dict[str, Any]]) -> None:
     if any(job.get("device") == "simulated" for job in asked):
         torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator
     loading.import_dear(name for job in asked for name in job.get("imports", ()))
-    _leave_to_children()
+    gc.freeze()  # a collection in a child would write to, and so copy, all that it shares with this process
 
 
 def _compiles(job: Dict[str, Any]) -> bool:
@@ -112,11 +112,6 @@ def _preload_compiler() -> None:
 
     with contextlib.suppress(selfcheck.SelfCheckError):
         selfcheck.check("graphs", "cpu", SourceRoots(os.sep))
-    _leave_to_children()
-
-
-def _leave_to_children() -> None:
-    """Freeze the objects: a collection in a child would write to, and so copy, all that it shares with this process."""
     gc.freeze()
 
 
@@ -134,7 +129,6 @@ def _become_worker(results: Writer, output_fd: int, of_server: List[int]) -> NoR
         for fd, standard in ((os.open(os.devnull, os.O_RDONLY), 0), (output_fd, 1), (output_fd, 2)):
             os.dup2(fd, standard)
         os.close(output_fd)
-        torch_functions.remember()
         requests = os.fdopen(os.dup(results.fd), "rb")
         results.private_fds = (results.fd, requests.fileno())
         _send_hello(results)
@@ -202,7 +196,7 @@ def _send_hello(results: Writer) -> None:
 def _run_jobs(request: Dict[str, Any], results: Writer) -> None:
     """Run each job in a child, which loads its own target if this process has not."""
     _preload_steps(request)
-    _leave_to_children()
+    gc.freeze()
     plan = None
     for job in request["jobs"]:
         job = dict(job, plan=job.get("plan") or plan)
@@ -225,8 +219,7 @@ def _run_jobs(request: Dict[str, Any], results: Writer) -> None:
                 child.supervise(float(request["time_limit_s"]))
                 with contextlib.suppress(TypeError):  # a target may send this message
                     loading.import_dear(child.imported["modules"])
-                    cut_out.parse(child.imported["parsed"])
-                _leave_to_children()
+                gc.freeze()
                 plan = child.plan or plan
                 continue
         results.send(end)

@@ -39,7 +39,7 @@ def load_modules(request: Dict[str, Any]) -> None:
             try:
                 if rungs.current() not in ways[module]:
                     raise LoadError("import_error", "{} is loaded in another way".format(module.rstrip(OF_BLOCKS)))
-                loading.import_module(module.rstrip(OF_BLOCKS), "", roots)
+                loading.import_module(module.rstrip(OF_BLOCKS), roots)
             except LoadError as error:
                 _unloaded[module] = error
         if len(_unloaded) == len(ways):

@@ -63,44 +63,6 @@ def test_a_target_without_collectives_gathers_nothing() -> None:
     assert (answer.outcome, answer.message) == ("not_applicable", told)
 
 
-BY_MARKS = """
-import torch
-import torch.distributed as dist
-
-
-def grad_norm(parameters):
-    rank = dist.get_rank() if dist.is_initialized() else 0
-    own = [p for p in parameters if getattr(p, "tensor_model_parallel", False) or rank == 0]
-    own = [p for p in own if COUNTED]
-    squares = [p.grad.double().square().sum() for p in own if p.grad is not None]
-    total_norm = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
-    if dist.is_initialized():
-        dist.all_reduce(total_norm)
-    return total_norm.sqrt().item()
-"""
-
-
-@pytest.mark.parametrize(
-    ("counted", "outcome"),
-    [('not getattr(p, "shared", False)', "not_reproduced"), ('hasattr(p, "shared") or True', "reproduced")],
-    ids=["a copy is left out", "a copy is counted"],
-)
-def test_code_that_marks_its_shards_gets_plain_ones_with_marks(counted: str, outcome: str, tmp_path: Path) -> None:
-    (tmp_path / f"marked_{outcome}.py").write_text(BY_MARKS.replace("COUNTED", counted))
-    answer = ask_all(Target(f"marked_{outcome}:grad_norm"), [MESH], tmp_path)[MESH]
-    assert answer.outcome == outcome
-    assert {row.case["mesh"] for row in answer.rows if "rank" in row.case} == {"marked_shards", "marked_copies"}
-    assert ("under marked_copies the norm of 4 ranks" in answer.message) == (outcome == "reproduced")
-
-
-def test_ranks_that_exchange_nothing_leave_marked_shards_to_their_caller(tmp_path: Path) -> None:
-    """The control is the test above, where they add up."""
-    alone = BY_MARKS.replace("COUNTED", "True").replace("if dist.is_initialized():\n", "if False:\n")
-    (tmp_path / "marked_alone.py").write_text(alone)
-    answer = ask_all(Target("marked_alone:grad_norm"), [MESH], tmp_path)[MESH]
-    assert (answer.outcome, "exchange nothing" in answer.message) == ("not_applicable", True)
-
-
 def test_every_placement_holds_the_gradients_of_one_process() -> None:
     """What is handed to targets is right before they are asked; plain shards are put together by hand."""
     placements = list(sharded._MAKERS)[1:8]

@@ -7,7 +7,7 @@ import pytest
 from auditkit.model.enums import Contract
 from auditkit.probing.find.search import discover
 from auditkit.worker.measure import selfcheck
-from auditkit.worker.steps import roles, seam
+from auditkit.worker.steps import seam
 from auditkit.worker.steps.toy_model import Batch, ToyModel, joined, loss_of, make_batches, true_gradient
 from tests.probes.in_process import ROOTS
 from tests.probing_helpers import TARGETS
@@ -34,28 +34,6 @@ def test_the_true_gradient_is_that_of_the_model(task: str) -> None:
     exact = true_gradient(ToyModel("scores"), Batch(*batch))
     assert set(own) == set(exact) == {"embedding.weight", "linear.weight", "linear.bias"}
     assert all((own[name] - exact[name]).abs().max() < 1e-6 for name in own)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("gradient_accumulation_steps", roles.ACCUMULATION),
-        ("accum_iter", roles.ACCUMULATION),
-        ("max_grad_norm", roles.LIMIT),
-        ("train_loader", roles.BATCHES),
-        ("batch", roles.BATCH),
-        ("loss_fn", roles.CRITERION),
-        ("log_interval", roles.RARELY),
-        ("num_steps", roles.STEPS),
-        ("lr_scheduler", roles.SCHEDULER),
-        ("model_ema", roles.NOTHING),
-        ("use_amp", roles.MIXED),
-    ],
-)
-def test_a_name_says_what_it_stands_for(name: str, words: str) -> None:
-    found = roles.known(name)
-    assert found is not None
-    assert found.value == words
 
 
 def test_loops_are_found_by_reading() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from auditkit.worker.base.refusals import CannotFeedError, NotApplicable
-from auditkit.worker.feed.caller import Caller
+from auditkit.worker.base.refusals import CannotFeedError
 from auditkit.worker.feed.plan import Plan
-from auditkit.worker.gradients.gradients import benign
-from tests.worker.test_plan import BENIGN_NORM, method_plan, norm_of, plan_of
+from tests.worker.test_plan import method_plan, norm_of, plan_of
 
 
 def clipped(parameters: Any, max_norm: float) -> torch.Tensor:
@@ -102,13 +99,6 @@ def test_what_is_read_beside_the_gradients_is_filled_and_told(function: Callable
     assert not dist.is_initialized()
 
 
-def test_a_guess_within_an_object_has_its_second_value() -> None:
-    """Given by its path, the value is no guess any more."""
-    assert plan_of(by_configuration).others == {"cfg.fp16": True, "cfg.optim.clip_norm": 0.5}
-    given = plan_of(by_configuration, arguments={"cfg.optim.clip_norm": 2.0})
-    assert "cfg.optim.clip_norm" not in given.filled
-
-
 def test_what_no_name_explains_is_named_and_not_swallowed_by_the_target() -> None:
     def hides(cfg: Any, model: nn.Module) -> Any:
         try:
@@ -126,21 +116,6 @@ def test_what_no_name_explains_is_named_and_not_swallowed_by_the_target() -> Non
     assert plan_of(looks).clips
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda model, cfg: cfg.max_norm,
-        lambda params, cfg: {"eps": cfg.eps, "tensors": len(list(params))},
-        lambda params, total_norm: total_norm * 2,
-        lambda self: self.max_norm,
-        lambda optimizer: len(optimizer.param_groups),
-    ],
-)
-def test_a_filled_value_makes_no_collector(function: Callable) -> None:
-    with pytest.raises(CannotFeedError, match="its answer is the same for other gradients"):
-        plan_of(function)
-
-
 def test_numbers_that_a_logger_gets_are_the_answer_of_a_target_that_returns_none() -> None:
     plan = plan_of(logged)
     assert (plan.fields, plan.roles["norm"].path) == ({"grad_norm": "float"}, "grad_norm")
@@ -153,28 +128,6 @@ def test_a_check_that_raises_for_what_is_not_finite_answers_by_that() -> None:
 
     plan = plan_of(check)
     assert (plan.fields, plan.health, plan.feed.refusal) == ({"is_finite": "bool"}, ["is_finite"], "AssertionError")
-
-
-def clamped(grad: torch.Tensor) -> torch.Tensor:
-    return grad.clamp(-1, 1)
-
-
-def clamps(param: Any) -> None:
-    param.grad.clamp_(-1, 1)
-
-
-@pytest.mark.parametrize(("hook", "takes"), [(clamped, "gradients"), (clamps, "parameters")])
-def test_a_hook_gets_one_tensor_and_its_answer_takes_the_place_of_the_gradient(hook: Callable, takes: str) -> None:
-    plan = plan_of(hook)
-    assert (plan.feed.takes, plan.feed.container, plan.clips, plan.fields) == (takes, "single", True, {})
-
-
-def test_a_norm_of_one_tensor_is_asked_with_all_gradients_in_it() -> None:
-    def norm_fn(grad: torch.Tensor) -> torch.Tensor:
-        return grad.norm()
-
-    call = Caller(norm_fn, None, "", {}).prepare(plan_of(norm_fn).feed, (benign(), [None]))
-    assert float(call()) == pytest.approx(BENIGN_NORM)
 
 
 class Trainer:
@@ -195,27 +148,6 @@ class Trainer:
         return self.calls + 1
 
 
-class Layers(nn.Module):
-    def __init__(self, layout: Any, plan: Any, order: Any) -> None:
-        super().__init__()
-
-    def norm(self) -> float:
-        return norm_of([p.grad for p in self.parameters()])
-
-    def on_before_optimizer_step(self, optimizer: Any) -> None:
-        for p in self.parameters():
-            if p.grad.isnan().any() or p.grad.isinf().any():
-                raise ValueError("not finite")
-
-
-class Rule(torch.optim.Optimizer):
-    def __init__(self, layout: Any, plan: Any, order: Any) -> None:
-        raise AssertionError("never called")
-
-    def norm(self) -> float:
-        return norm_of([p.grad for group in self.param_groups for p in group["params"]])
-
-
 def made(owner: type, method: str) -> Plan:
     plan = method_plan(owner, method)
     assert plan.feed.setup == "__new__"
@@ -234,31 +166,8 @@ def test_an_object_is_made_without_its_constructor_where_that_needs_too_much() -
     }
     assert (plan.clips, plan.others) == (True, {"self.max_norm": 0.5})
     assert made(Trainer, "powers").filled["self.power"] == 2
-    assert made(Layers, "norm").roles["norm"].path == ""
-    assert made(Rule, "norm").roles["norm"].path == ""
-    assert made(Layers, "on_before_optimizer_step").feed.refusal == "ValueError"
     with pytest.raises(CannotFeedError, match="its answer is the same for other gradients"):
         method_plan(Trainer, "count")
-
-
-def test_a_plan_of_a_made_object_survives_its_journey_as_json() -> None:
-    plan = made(Trainer, "clip")
-    again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
-    assert again == plan
-    call = Caller(Trainer.clip, Trainer, "clip", {}).prepare(again.feed, (benign(), [None]))
-    assert float(call()) == pytest.approx(BENIGN_NORM)
-
-
-def test_a_constructor_that_can_be_filled_is_preferred() -> None:
-    class Clipper:
-        def __init__(self, optimizer: Any, max_norm: float) -> None:
-            self.wanted, self.limit = optimizer, max_norm
-
-        def clip_all(self) -> Any:
-            return by_optimizer(self.wanted, self.limit)
-
-    plan = method_plan(Clipper, "clip_all")
-    assert (plan.feed.setup, plan.feed.takes, plan.filled) == ("__init__", "optimizer", {"max_norm": 1.0})
 
 
 _TENSOR_PARALLEL_GROUP: Any = None
@@ -276,16 +185,3 @@ def test_a_group_that_a_module_holds_or_the_environment_names_is_made_and_taken_
     assert plan_of(over_a_global).filled == {f"{__name__}._TENSOR_PARALLEL_GROUP": alone}
     assert plan_of(of_a_rank).filled == {"torch.distributed": alone}
     assert (_TENSOR_PARALLEL_GROUP, dist.is_initialized(), "RANK" in os.environ) == (None, False, False)
-
-
-def test_a_wrapper_that_clips_does_so_as_torch_does() -> None:
-    def dispatch(optimizer: Any, max_norm: float) -> Any:
-        return optimizer.clip_grad_norm(max_norm)
-
-    assert plan_of(dispatch).filled["optimizer.clip_grad_norm"] == "torch.nn.utils.clip_grad_norm_"
-
-
-def test_one_tensor_is_none_of_several_dtypes() -> None:
-    grads = [grad.to(dtype) for grad, dtype in zip(benign(), (torch.float32, torch.float16), strict=False)]
-    with pytest.raises(NotApplicable, match="it takes one tensor"):
-        Caller(clamped, None, "", {}).prepare(plan_of(clamped).feed, (grads, [None]))

@@ -1,4 +1,4 @@
-"""What goes backward and makes an optimizer's step: functions, loops, and the trainers of libraries."""
+"""What goes backward and makes an optimizer's step: functions and loops."""
 
 from __future__ import annotations
 
@@ -11,34 +11,26 @@ from auditkit.probing.find.blocks.blocks import Block, blocks_that_train
 from auditkit.probing.find.blocks.training_calls import TrainingCalls, is_handed_loss
 from auditkit.probing.find.candidates import Candidate
 from auditkit.probing.source.files import is_in_side_folder
-from auditkit.probing.source.modules import Class, Function, dotted_name
+from auditkit.probing.source.modules import Function
 from auditkit.probing.source.python_files import PythonFiles
 from auditkit.worker.steps import roles
 
-TOUCHES_STEPS = re.compile(
-    rb"\.backward\(|(?m:^class (Trainer\b|\w+\([\w., ]*(Trainer|Accelerator|LightningModule)\b))"
-)
-_TRAINED = "LightningModule"
-_MOST_BASES = 8
+TOUCHES_STEPS = re.compile(rb"\.backward\(")
 _SCORE = 4
 
 
 def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
     """A candidate for every function that does both, itself or in helpers, and that gets or owns what it trains.
 
-    A loop that does both in a script, or in a function that makes its model itself, is one as a block; a library's
-    trainer, and a class that changes a part of one's step, by its name.
+    A loop that does both in a script, or in a function that makes its model itself, is one as a block.
     """
-    trainers = [_trainer(files, each) for module in list(files.modules.values()) for each in module.classes.values()]
-    found = {each.call: each for each in trainers if each is not None}
-    yield from found.values()
     for module in list(files.modules.values()):
         calls = TrainingCalls(module)
-        driven = [each for each in module.defined() if each.call in found or _is_driven(each, calls)]
+        driven = [each for each in module.defined() if _is_driven(each, calls)]
         parts = {id(part) for each in driven for part in _parts(each, calls)}
         driven = [each for each in driven if id(each) not in parts]
         whole = {(module.file, each.node.lineno) for each in driven}
-        for function in (each for each in driven if each.call not in found):
+        for function in driven:
             yield _candidate(function, calls, _SCORE - (0 if _is_given_all(function) else 2))
         for loop in blocks_that_train(module):
             names = tuple(item.arg for item in loop.parameters)
@@ -82,34 +74,3 @@ def _candidate(function: Function, calls: TrainingCalls, score: int) -> Candidat
         score=score - (2 if is_in_side_folder(function.module.file) else 0),
         last_line=function.node.end_lineno if isinstance(function, Block) else None,
     )
-
-
-def _trainer(files: PythonFiles, owner: Class) -> Candidate | None:
-    """A trainer of a library, or a class of the checkout that changes a part of one's step; a module with its own."""
-    parts = [each for name, each in owner.methods.items() if roles.OF_TRAINERS.fullmatch(name)]
-    library = _library_of(files, owner) if parts else None
-    if library is None or (
-        library[1] == _TRAINED and (owner.qualified_name == _TRAINED or "training_step" not in owner.methods)
-    ):
-        return None
-    part = owner.methods.get(roles.TRAINERS[library], parts[0])
-    return Candidate(
-        call=f"{owner.module.name}:{owner.qualified_name}.{roles.TRAINERS[library]}",
-        file=owner.module.file,
-        line=part.node.lineno,
-        contract_guess=Contract.TRAIN_STEP,
-        evidence=(f"trains as {'.'.join(library)} does, with {part.name} at line {part.node.lineno}",),
-        score=_SCORE - (2 if is_in_side_folder(owner.module.file) else 0),
-    )
-
-
-def _library_of(files: PythonFiles, owner: Class, depth: int = 0) -> tuple[str, str] | None:
-    """The package and the name of the library's trainer that a class is or inherits from; None for no known one."""
-    names = [f"{owner.module.name}.{owner.qualified_name}"]
-    for base in map(dotted_name, owner.node.bases):
-        found = files.resolve(owner.module, base) if base and depth < _MOST_BASES else None
-        if isinstance(found, Class) and (library := _library_of(files, found, depth + 1)):
-            return library
-        names.append(owner.module.full_name(base))
-    keys = [(name.partition(".")[0], name.rpartition(".")[2]) for name in names]
-    return next((key for key in keys if key in roles.TRAINERS), None)

@@ -40,14 +40,10 @@ def _type_of(leaf: Any) -> str:
     return type(leaf).__name__
 
 
-def words(answer: Any, depth: int = _DEEPEST, path: str = "") -> Dict[str, str]:
+def words(answer: Any) -> Dict[str, str]:
     """Every text, member of an enumeration and None in `answer` by its path."""
-    if answer is None or isinstance(answer, (str, enum.Enum)):
-        return {path: answer.name if isinstance(answer, enum.Enum) else str(answer)}
-    found: Dict[str, str] = {}
-    for name, item in [] if depth == 0 or _is_leaf(answer) else items_of(answer):
-        found.update(words(item, depth - 1, joined(path, name)))
-    return found
+    found = ((path, value) for path, value in nodes(answer) if value is None or isinstance(value, (str, enum.Enum)))
+    return {path: value.name if isinstance(value, enum.Enum) else str(value) for path, value in found}
 
 
 def host_numbers(answer: Any) -> Dict[str, Any]:
@@ -109,16 +105,19 @@ def _number_of(leaf: Any) -> Any:
     return leaf.item() if getattr(leaf, "ndim", None) == 0 else None
 
 
-def leaves(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST, path: str = "") -> Iterator[Any]:
-    """Every tensor, value of NumPy's and number in an answer, as (path, value), down to `depth`.
+def nodes(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST, path: str = "") -> Iterator[Any]:
+    """The answer and everything in it, as (path, value), down to `depth`.
 
     `parts` names what a container or an object consists of, `items_of` unless given.
     """
-    if _is_leaf(answer):
-        yield path, answer
-    elif depth > 0:
-        for name, item in (parts or items_of)(answer):
-            yield from leaves(item, parts, depth - 1, joined(path, name))
+    yield path, answer
+    for name, item in [] if depth == 0 or _is_leaf(answer) else (parts or items_of)(answer):
+        yield from nodes(item, parts, depth - 1, joined(path, name))
+
+
+def leaves(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST) -> Iterator[Any]:
+    """Every tensor, value of NumPy's and number in an answer, as (path, value)."""
+    return ((path, value) for path, value in nodes(answer, parts, depth) if _is_leaf(value))
 
 
 def _is_leaf(value: Any) -> bool:
@@ -172,11 +171,10 @@ def questions(value: Any) -> List[Tuple[str, Callable[[], Any]]]:
     return found
 
 
-def read_properties(answer: Any, depth: int = _DEEPEST) -> Any:
+def read_properties(answer: Any) -> None:
     """Read each property of the answer, as its user does; what it holds in tensors stays where it is."""
-    for _, item in [] if depth == 0 or _is_leaf(answer) else items_of(answer):
-        read_properties(item, depth - 1)
-    return answer
+    for _ in nodes(answer):
+        pass
 
 
 def _needs_no_arguments(function: Any) -> bool:

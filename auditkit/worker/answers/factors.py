@@ -24,10 +24,7 @@ def tensor_parts(answer: Any, replica_count: int, path: str = "", depth: int = _
     tensor = _as_tensor(answer)
     if tensor is not None:
         return {path: tensor}
-    parts = [
-        (name, tensor_parts(item, replica_count, "", depth - 1))
-        for name, item in (items_of(answer) if depth > 0 else [])
-    ]
+    parts = [(name, tensor_parts(item, replica_count, "", depth - 1)) for name, item in items_of(answer) if depth > 0]
     shapes = [[tensor.shape for tensor in part.values()] for _, part in parts]
     if (
         isinstance(answer, (list, tuple))

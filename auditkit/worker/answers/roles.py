@@ -5,7 +5,6 @@ their sign and order change nothing, and where each of them alone can make it la
 equals the planted number of zeros in two different cases. Names only break ties.
 """
 
-import difflib
 import math
 from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple
 
@@ -35,11 +34,10 @@ def declared_roles(returns: Dict[str, str], fields: Dict[str, Any], ask: Callabl
     roles = {}
     for name, path in returns.items():
         if name not in _DECLARABLE:
-            near = ", ".join(difflib.get_close_matches(name, _DECLARABLE, 3, 0.4) or _DECLARABLE)
-            raise CannotReadError("no role is called '{}'; there are: {}".format(name, near))
+            raise CannotReadError("no role is called '{}'; there are: {}".format(name, ", ".join(_DECLARABLE)))
         if path not in fields:
-            near = ", ".join(difflib.get_close_matches(path, list(fields), 3, 0.4) or list(fields)) or "none"
-            raise CannotReadError("its answer has no field '{}' for {}; it has: {}".format(path, name, near))
+            known = ", ".join(fields) or "none"
+            raise CannotReadError("its answer has no field '{}' for {}; it has: {}".format(path, name, known))
         counted, _, kind = name.rpartition("_")
         if name == "norm":
             roles[name] = Role(path, _degrees(ask).get(path, 1))

@@ -11,7 +11,6 @@ from ..feed.plan import Plan
 from ..measure.graph_capture import unequal_fields
 from ..steps.measures import StepMeasures
 from ..steps.ranks import RankSteps
-from ..steps.results import StepResults
 from ..steps.runs import StepFeed, StepRuns
 from .calls import Calls
 from .measures import Measures
@@ -54,28 +53,12 @@ class Context:
         return StepMeasures(self._step_runs())
 
     @property
-    def step_results(self) -> StepResults:
-        """The gradients that a training step's optimizer receives and what the step returns, with references."""
-        return StepResults(self._step_runs())
-
-    @property
     def rank_steps(self) -> RankSteps:
         """A training step in real ranks: what reaches the optimizer of each."""
         return RankSteps(self._step_runs(), self._ranks.ranks, self._ranks.package_mentions)
 
     def _step_runs(self) -> StepRuns:
         return StepRuns(self._calls.caller, StepFeed(**self.plan.step), self._calls.roots)
-
-    def types_on_simulated_device(self) -> Dict[str, str]:
-        """The types of the target's result on the simulated device; nothing where it does not run there.
-
-        A host tensor in the result is one that the target moved or made there.
-        """
-        calls = self._calls.on("simulated")
-        try:
-            return calls.answer_with_types(calls.cases.benign())[1]
-        except Exception:  # the simulated device lacks operators that some targets use
-            return {}
 
     @staticmethod
     def common_structure(answers: Sequence[structures.Answer]) -> Dict[str, str]:

@@ -6,18 +6,17 @@ import math
 import os
 import re
 import sys
-from contextlib import nullcontext
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..answers.answers import flatten, types_of
+from ..answers.answers import flatten
 from ..answers.factors import ECHO, LEFT, SVALS, as_svd, read_factors, tensor_parts
-from ..answers.shards import owned_keys
 from ..base.frames import Site
 from ..base.refusals import TargetRaised, Unavailable
 from ..base.torch_internals import OperatorMode, import_first
 from ..feed import groups as process_groups
 from ..feed.effects import gradients_now
 from ..feed.given import GroupInput
+from ..feed.spectral_search import owned_keys
 from ..gradients import matrices, sharded
 from ..gradients.forms import ShardCase
 from ..gradients.gradients import exact_norm
@@ -34,10 +33,6 @@ _DTENSORS = re.compile(
 )
 # Data parallel code reduces losses and gradients over ranks; one that reduces a norm has a part of them on each.
 _OWN_SHARDS = re.compile(rb"\breduce_scatter_tensor\(|\ball_reduce\([^\n)]*(norm|total\b|square)")
-_COLLECTIVES = re.compile(
-    rb"\b(all_reduce|all_gather\w*|reduce_scatter\w*|all_to_all\w*|broadcast\w*|gather|scatter)\("
-)
-_TWO_RANKS_LIMIT_S = 15.0
 _NUMBERS = ("norm", "coefficient")
 
 
@@ -71,7 +66,7 @@ class RankCalls:
         self._calls = calls
         self._options = options
 
-    def ranks(self, world_size: int, body: Body, most_s: float = math.inf) -> List[List[Dict[str, Any]]]:
+    def ranks(self, world_size: int, body: Body) -> List[List[Dict[str, Any]]]:
         """What `body(rank)` yields in each rank. Raises RanksFailed, Unavailable."""
         reason = ranks.why_not(self.device, world_size)
         if reason and self.device == "cuda":
@@ -79,7 +74,7 @@ class RankCalls:
         if reason:
             raise Unavailable(reason)
         process_groups.leave()
-        limit_s = min(most_s, float(self._options.get("rank_limit_s", DEFAULT_LIMIT_S)))
+        limit_s = float(self._options.get("rank_limit_s", DEFAULT_LIMIT_S))
         return ranks.run_ranks(world_size, body, limit_s, self.device)
 
     @property
@@ -91,15 +86,6 @@ class RankCalls:
     def deals_with_shards(self) -> bool:
         """Whether it has code for sharded gradients, torch's or those that it shards itself."""
         return self.deals_with_dtensors or self.package_mentions(_OWN_SHARDS)
-
-    @property
-    def shard_marks(self) -> List[str]:
-        """The attributes by which the package tells parameters' shards and copies; none for a list of gradients."""
-        known = (sharded.SHARD_MARK, sharded.COPY_MARK)
-        if self._calls.plan.feed.takes == "gradients":
-            return []
-        reads = [mark for mark in known if self.package_mentions(re.compile(r"[.\"']{}\b".format(mark).encode()))]
-        return reads if sharded.SHARD_MARK in reads else []
 
     def package_mentions(self, pattern: Any) -> bool:
         """Whether a file of the target's package holds what `pattern` (of bytes) finds."""
@@ -127,21 +113,14 @@ class RankCalls:
         return _report(self._calls.on("cpu"), grads, needs_answer=True)
 
     def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Report]]:
-        """The target in every rank, on the same gradients in each placement; a list by rank.
-
-        For plain tensors with marks, a report without numbers says that the ranks exchanged nothing: the caller may.
-        """
+        """The target in every rank, on the same gradients in each placement; a list by rank."""
 
         def body(rank: int) -> Iterator[Dict[str, Any]]:
             import torch.distributed as dist
 
             for placement in placements:
                 grads = sharded.placed(placement, rank, world_size, self.device)
-                with _Collectives() if placement in sharded.MARKED else nullcontext() as seen:
-                    report = _report(self._calls.on(self.device), grads)
-                if seen is not None and not seen.count and not report.raised:
-                    report = Report()
-                yield {"placement": placement, **report._asdict()}
+                yield {"placement": placement, **_report(self._calls.on(self.device), grads)._asdict()}
                 dist.barrier()
 
         # 2 s. FSDP's first call would load Dynamo in every rank.
@@ -158,30 +137,6 @@ class RankCalls:
                     placement = list(found)[min(len(messages) - 1, len(found) - 1)]
                     found[placement].append(Report(raised=str(message["rank_raised"])))
         return found
-
-    def answers_of_two_ranks(self) -> List[Dict[str, Any]]:
-        """What each of two ranks returns, the second without any gradient; nothing where no collective is reached.
-
-        For each rank its `numbers` and its `types`, or what it or the other rank `raised`.
-        """
-        if not self.package_mentions(_COLLECTIVES):
-            return []
-        calls = self._calls.on("cpu")
-
-        def body(rank: int) -> Iterator[Dict[str, Any]]:
-            grads = calls.cases.benign()
-            with _Collectives() as seen:
-                raw = calls.raw(grads if rank == 0 else [None] * len(grads))
-            yield {"numbers": flatten(raw), "types": types_of(raw), "collectives": seen.count}
-
-        try:
-            ended = [messages[-1] for messages in self.ranks(2, body, _TWO_RANKS_LIMIT_S)]
-        except ranks.RanksFailed as error:
-            return [{"raised": str(error)}] * 2
-        raised = next((str(message["rank_raised"]) for message in ended if "rank_raised" in message), "")
-        if raised:
-            return [{"raised": raised}] * 2
-        return ended if any(message["collectives"] for message in ended) else []
 
     def gathered(self, world_size: int, per_rank: int, rows: int, columns: int) -> Tuple[List[Any], List[Any], int]:
         """(the one-process numbers, those of every rank, how many collectives ran) for replicas divided in order.

@@ -5,8 +5,8 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 import torch
 
 from ..answers.factors import ECHO, as_svd, read_factors, tensor_parts
-from ..answers.shards import owned_keys
 from ..base.refusals import NotApplicable
+from ..feed.spectral_search import owned_keys
 from ..gradients import matrices
 from ..gradients.forms import ShardCase, work
 from ..gradients.matrices import Svd

@@ -1,9 +1,7 @@
 """A process group of one rank, for targets that reduce over ranks: real gloo, on the loopback device alone."""
 
-import contextlib
 import enum
 import functools
-import importlib
 import inspect
 import os
 import re
@@ -52,13 +50,6 @@ def backend() -> Any:
     """Return a fake for the backend that a wrapper of torch.distributed holds."""
     world()
     return Backend()
-
-
-def mesh() -> Any:
-    """Return a device mesh of all ranks on the host."""
-    from torch.distributed.device_mesh import init_device_mesh
-
-    return init_device_mesh("cpu", (world().size(),))
 
 
 def _raising_frame(error: BaseException) -> Optional[FrameType]:
@@ -115,17 +106,10 @@ def join(paths: Sequence[str], filled: Callable[[str, Guess], Any]) -> None:
         module, _, name = path.rpartition(".")
         if path == DISTRIBUTED:
             filled(path, Guess(GROUP))
-        elif _is_loaded(module) and name in vars(sys.modules[module]):
+        elif module in sys.modules and name in vars(sys.modules[module]):
             is_group = known(name) == Guess(GROUP)
             setattr(sys.modules[module], name, filled(path, Guess(GROUP if is_group else BACKEND)))
             _global_groups.append(path)
-
-
-def _is_loaded(module: str) -> bool:
-    if module not in sys.modules and module.partition(".")[0] in sys.modules:
-        with contextlib.suppress(Exception):  # what was cut out of its file imports it when it is called
-            importlib.import_module(module)
-    return module in sys.modules
 
 
 class Backend:
@@ -134,8 +118,6 @@ class Backend:
     def __getattr__(self, name: str) -> Any:
         import torch.distributed as dist
 
-        if name == "get_world_group":
-            return world
         found = getattr(dist, name)
         return functools.partial(_with_own_reductions, found) if isinstance(found, FunctionType) else found
 

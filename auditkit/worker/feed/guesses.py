@@ -7,7 +7,6 @@ A value that only the worker can make stands here as the words that a report sho
 This file imports no torch: reading a checkout's source needs the same table.
 """
 
-import ast
 import functools
 import re
 from typing import Any, Dict, NamedTuple, Optional, Tuple
@@ -17,7 +16,7 @@ TOTAL_NORM_NUMBER = "the total norm of the gradients as a number"
 GROUP_NORMS = "a list of the total norm of the gradients"
 DEVICE, DEVICE_NAME = "the device of the gradients", "the name of the gradients' device"
 FOUND_HOST = "the host, as its program finds it without CUDA"
-GROUP, MESH = "a process group of world size 1", "a device mesh of world size 1"
+GROUP = "a process group of world size 1"
 BACKEND = "torch.distributed with a process group of world size 1"
 CONFIG, OBJECT = "an object answering by name", "an object made without __init__"
 OPTIMIZER, OPTIMIZERS = "SGD over the parameters", "a list of SGD over the parameters"
@@ -103,7 +102,6 @@ _BY_NAME: _Patterns = (
         r"foreach|fused|error_if_nonfinite|cpu_offload|offload|shared|(tensor_model|sequence|expert)_parallel",
         Guess(False, True),
     ),
-    (_WORD + r"(device_)?mesh", Guess(MESH)),
     (r"get_\w*(group|pg)", Guess(GIVES_GROUP)),
     (r"\w+_(fn|func)", Guess(SAME_VALUE)),
     (
@@ -134,7 +132,7 @@ _BY_NAME: _Patterns = (
 """Arguments and attributes; the first pattern that matches counts."""
 _BY_ANNOTATION: Dict[str, Guess] = {
     "float": Guess(0.5, 0.25), "int": Guess(1, 2), "bool": Guess(False, True), "Optimizer": Guess(OPTIMIZER),
-    "GradScaler": Guess(SCALER), "ProcessGroup": Guess(GROUP), "DeviceMesh": Guess(MESH),
+    "GradScaler": Guess(SCALER), "ProcessGroup": Guess(GROUP),
     "SummaryWriter": Guess(LOGGER), "Logger": Guess(LOGGER),
 }  # fmt: skip
 _OF_OBJECTS: _Patterns = (
@@ -152,7 +150,6 @@ _OF_OBJECTS: _Patterns = (
 )
 """Attributes of objects and their methods alone."""
 _GROUP_NORMS = re.compile(r"(\w+_)?(norm_groups|norms?_list|group_norms)")
-_LITERAL = re.compile(r"(?:typing\.|t\.)?Literal\[(.*)\]", re.DOTALL)
 _OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
 # Parts of a configuration that hold further parts.
 _SECTIONS = re.compile(
@@ -194,7 +191,7 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
         return None
     declared = _OPTIONAL.fullmatch(annotation)
     plain = annotation if declared is None else next(filter(None, declared.groups()), "")
-    found = known(name) or _BY_ANNOTATION.get(plain.split(".")[-1]) or _of_literal(plain)
+    found = known(name) or _BY_ANNOTATION.get(plain.split(".")[-1])
     return found or (Guess(None, True) if declared is not None and not carrier(name, annotation) else None)
 
 
@@ -249,14 +246,3 @@ def in_configuration(name: str) -> Optional[Guess]:
     word, found = name.strip("_").lower(), known(name)
     is_value = found is not None and not isinstance(found.value, str) and word != "clip_gradients"
     return Guess(CONFIG) if not is_value and _SECTIONS.fullmatch(word) else found
-
-
-def _of_literal(annotation: str) -> Optional[Guess]:
-    """Return the first two values of a `Literal[...]`."""
-    found = _LITERAL.fullmatch(annotation)
-    if found is None:
-        return None
-    try:
-        return Guess(*ast.literal_eval("({},)".format(found.group(1)))[:2])
-    except (SyntaxError, ValueError):
-        return None

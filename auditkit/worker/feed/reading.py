@@ -199,8 +199,8 @@ def _read_plan(
         return {} if answer is None else flatten(trial.result(grads))
 
     fields, returns, read = flatten(answer), request.get("returns") or {}, caller.around.read
-    notes = ["it was called with {}={:g}: its default changes nothing".format(*each) for each in settings.items()]
     roles = declared_roles(returns, fields, ask)
+    notes = ["it was called with {}={:g}: its default changes nothing".format(*each) for each in settings.items()]
     is_check = not (effects.limits or effects.scales or "norm" in roles) and _is_check(ask, fields, bool(read))
     if "norm" not in roles:
         norm = None if is_check else norm_role(ask)

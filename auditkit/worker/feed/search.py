@@ -1,10 +1,9 @@
 """Find out by trying how a target is fed; what its result means is read elsewhere, see `reading.py`."""
 
 import contextlib
-import inspect
 import re
 import traceback
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
@@ -96,11 +95,7 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
 
 def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
     obstacles = _Obstacles()
-    closed: Set[Any] = set()
     for feed in possible_feeds(caller, request, obstacles.add):
-        way = (feed.setup, feed.paths)
-        if way in closed:
-            continue
         groups.leave()  # a group that one way was given would be missing from the plan of the next
         for second in _SECOND_GROUP if len(feed.setup_slots or feed.slots) == 2 else _SECOND_GROUP[:1]:
             try:
@@ -114,20 +109,11 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
                 for path in list(caller.around.unexplained())[:1]:
                     obstacles.add(no_value(path))
                 obstacles.add(error, _describe(feed))
-                if feed.setup is None and caller.needs_instance() and not _was_called(caller, error):
-                    closed.add(way)  # its constructor gets the same arguments again
                 continue
             if plan is not None:  # later calls infer no value where this one needed none
                 return plan._replace(feed=plan.feed._replace(by_use=plan.feed.by_use or None))
             obstacles.add_silence(answer, _describe(feed))
     raise obstacles.reason()
-
-
-def _was_called(caller: Caller, error: BaseException) -> bool:
-    """Whether the target itself ran before this was raised."""
-    code = getattr(inspect.unwrap(caller.function), "__code__", None)
-    raised = [error, *([error.__cause__] if error.__cause__ is not None else [])]
-    return any(frame.f_code is code for each in raised for frame, _ in traceback.walk_tb(each.__traceback__))
 
 
 def _first_result(trial: Trial) -> Tuple[Trial, Any]:

@@ -2,16 +2,17 @@
 
 import inspect
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 
 from ..answers.answers import kind_of
 from ..answers.factors import echo_roles, factor_roles
-from ..answers.shards import owned_keys
+from ..answers.roles import Role
 from ..base.refusals import CannotFeedError, CannotReadError
 from ..base.torch_internals import raise_if_out_of_memory
 from ..gradients import forms, matrices, slot_names
+from ..gradients.forms import ShardCase, identity
 from .caller import Caller
 from .plan import Feed, Groups, Plan
 from .signatures import required_parameters
@@ -82,9 +83,9 @@ def _try(caller: Caller, feed: Feed, contract: str) -> Plan:
 
     promised = "singular values or vectors of the matrices"
     if contract == SHARD_PLAN:
-        case = forms.ShardCase(7, 0, 2)
+        case = ShardCase(7, 0, 2)
         result = result_of(case)
-        roles = owned_keys(result, case).roles
+        roles = {"shard": Role("", kind=owned_keys(result, case).kind)}
     elif contract == ALIGNED_SVD:
         batch = matrices.replicas(_REPLICAS, _ROWS, _COLUMNS)
         result = result_of(batch)
@@ -100,3 +101,32 @@ def _try(caller: Caller, feed: Feed, contract: str) -> Plan:
     fields = {role.path: name for name, role in roles.items()}
     plan = Plan(feed, Groups.ONE, contract, kind_of(result), fields, roles, [], [])
     return plan.with_filled(caller.around.read)
+
+
+# --- shard plans --------------------------------------------------------------------------------------
+
+_LISTS: Tuple[type, ...] = (list, tuple, set, frozenset, range, type({}.keys()))
+
+
+class Share(NamedTuple):
+    """The keys of one rank, by their index where they are known; `kind` says what was returned."""
+
+    keys: List[Any]
+    kind: str
+
+
+def owned_keys(answer: Any, case: ShardCase) -> Share:
+    """Return the share of `case.rank`. Raises CannotReadError if the result is no plan."""
+    if not isinstance(answer, (Mapping, *_LISTS)) and not hasattr(answer, "__next__"):
+        raise CannotReadError("its answer ({}) is no collection of keys".format(type(answer).__name__))
+    items = list(answer)
+    is_sequence = isinstance(answer, (list, tuple))
+    if is_sequence and len(items) == case.world_size and all(_is_share(item, case) for item in items):
+        return Share([identity(key, case) for key in items[case.rank]], "keys of every rank")
+    return Share([identity(key, case) for key in items], "own keys")
+
+
+def _is_share(item: Any, case: ShardCase) -> bool:
+    """Whether an item of a list is itself a collection of keys, and not one key that is a tuple."""
+    is_key = isinstance(item, tuple) and isinstance(identity(item, case), int)
+    return isinstance(item, (Mapping, *_LISTS)) and not is_key

@@ -5,15 +5,16 @@ holds one thing, what is called returns one, and an object is of the checkout's 
 A value that is used as a truth, a number or a tensor stays unknown.
 """
 
+import copy
 import dis
 import sys
 from types import FrameType
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 
 from ..base.refusals import CannotFeedError
-from . import guesses
+from . import groups, guesses
 from .guesses import Guess
 
 CALLED = "called"
@@ -63,12 +64,15 @@ class Recorder:
     """
 
     has_none = False
+    fakes: ClassVar[Dict[Any, Callable[[Any, str], Any]]] = {}
+    """The value of each word, made for a call and the path that it is read by."""
 
     def __init__(self, given: Dict[str, Any]) -> None:
         self.given = given
         self.read: Dict[str, Guess] = {}
         self.by_use: Dict[str, str] = {}
         self.waiting: Dict[str, None] = {}
+        self.logged: Dict[str, Any] = {}
         self.is_preparing = False
 
     module: Any = None
@@ -77,6 +81,11 @@ class Recorder:
     def filled(self, path: str, found: Optional[Guess]) -> Any:
         """Return the value at `path`: given, or what `found` stands for."""
         raise NotImplementedError
+
+    def made(self, value: Any, path: str = "") -> Any:
+        """Return a guessed value, or what the words of one stand for."""
+        is_known = isinstance(value, str) and value in self.fakes
+        return self.fakes[value](self, path) if is_known else copy.copy(value)
 
     def object_at(self, path: str, method: str = "") -> Any:
         """Return the object of a class of the checkout at a path; None where no class is known."""
@@ -210,7 +219,7 @@ class Quiet:
     def debug(self, *_: Any, **__: Any) -> None:
         """Do nothing: `logging` formats no message of a level that is off."""
 
-    def __call__(self, *values: Any, **named: Any) -> None:
+    def __call__(self, *values: Any, **named: Any) -> Any:
         names = [value for value in values if isinstance(value, str)]
         for value in values:
             if isinstance(value, dict):
@@ -221,5 +230,21 @@ class Quiet:
             if isinstance(value, (int, float, torch.Tensor)):
                 self._said[name] = value.detach().cpu() if isinstance(value, torch.Tensor) else value
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        self(name, value)
+
+COMMON: Dict[Any, Callable[[Any, str], Any]] = {
+    guesses.GROUP: lambda around, _: groups.world(),
+    guesses.BACKEND: lambda around, _: groups.backend(),
+    guesses.GIVES_GROUP: lambda around, _: lambda *_, **__: groups.world(),
+    guesses.GIVES_ZERO: lambda around, _: lambda *_, **__: 0,
+    guesses.GIVES_ONE: lambda around, _: lambda *_, **__: 1,
+    guesses.SAME_VALUE: lambda around, _: lambda value=None, *_, **__: value,
+    guesses.OPTIMIZER: lambda around, _: around.optimizer,
+    guesses.OPTIMIZERS: lambda around, _: [around.optimizer],
+    guesses.PARAM_GROUPS: lambda around, _: around.optimizer.param_groups,
+    guesses.LOGGER: lambda around, _: Quiet(around.logged),
+    guesses.MODULE: lambda around, _: around.module,
+    guesses.MODULES: lambda around, _: [around.module],
+    guesses.PARAMETERS: lambda around, _: list(around.module.parameters()),
+    guesses.NAMED_PARAMETERS: lambda around, _: list(around.module.named_parameters()),
+}
+"""What stands for the same in a collector and in a training step."""

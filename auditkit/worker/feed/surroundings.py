@@ -4,7 +4,6 @@ Everything that carries gradients is a view of the same module, so that an optim
 the target reads is recorded by its dotted path: the reader of a report sees it, and the next call has it made before.
 """
 
-import copy
 import functools
 import re
 import sys
@@ -20,7 +19,7 @@ from ..simulated.tensor import to_host
 from . import groups, guesses
 from .given import end_to_end
 from .guesses import Guess
-from .stub import CALLED, Quiet, Recorder, Stub, is_called, no_value, raised_at
+from .stub import CALLED, COMMON, Recorder, Stub, is_called, no_value, raised_at
 from .uninitialized import SELF, make
 
 BY_USE = "what its use says"
@@ -52,7 +51,6 @@ class Surroundings(Recorder):
         super().__init__(given)
         self._infers = infers
         self.grads, self.device, self.by_use = grads, device, dict(by_use or {})
-        self.logged: Dict[str, Any] = {}
         self.written: Dict[str, torch.Tensor] = {}
         self.is_preparing = True
         self._enclosing: Optional[type] = getattr(code, "enclosing", None)
@@ -92,10 +90,6 @@ class Surroundings(Recorder):
         if found.value == guesses.NO_INF:
             self.written[path] = made
         return made
-
-    def made(self, value: Any, path: str = "") -> Any:
-        """Return a guessed value, or what the words of one stand for."""
-        return _FAKES[value](self, path) if isinstance(value, str) and value in _FAKES else copy.copy(value)
 
     def object_at(self, path: str, method: str = "") -> Any:
         if path not in self._objects:
@@ -358,28 +352,19 @@ def _master(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
     return parameter if parameter.dtype == torch.float32 else torch.nn.Parameter(parameter.detach().float())
 
 
-_FAKES: Dict[Any, Callable[[Surroundings, str], Any]] = {
+Surroundings.fakes = {
+    **COMMON,
     guesses.TOTAL_NORM: lambda around, _: total_norm(around.grads),
     guesses.TOTAL_NORM_NUMBER: lambda around, _: float(to_host(total_norm(around.grads))),
     guesses.GROUP_NORMS: lambda around, _: [total_norm(around.grads)],
     guesses.DEVICE: lambda around, _: _device(around),
     guesses.DEVICE_NAME: lambda around, _: str(_device(around)),
-    guesses.GROUP: lambda around, _: groups.world(),
-    guesses.BACKEND: lambda around, _: groups.backend(),
-    guesses.MESH: lambda around, _: groups.mesh(),
-    guesses.GIVES_GROUP: lambda around, _: lambda *_, **__: groups.world(),
-    guesses.GIVES_ZERO: lambda around, _: lambda *_, **__: 0,
-    guesses.GIVES_ONE: lambda around, _: lambda *_, **__: 1,
-    guesses.SAME_VALUE: lambda around, _: lambda value=None, *_, **__: value,
     guesses.NO_INF: lambda around, _: placed([torch.zeros(1)], around.device)[0],
     guesses.SCALE_OF_ONE: lambda around, _: placed([torch.ones(1)], around.device)[0],
     guesses.SCALER_STATES: lambda around, _: new_scaler_states(),
     guesses.SCALER: lambda around, _: _scaler(around),
     guesses.CONFIG: lambda around, path: Stub(around, path, guesses.in_configuration),
     guesses.OBJECT: _object,
-    guesses.OPTIMIZER: lambda around, _: around.optimizer,
-    guesses.OPTIMIZERS: lambda around, _: [around.optimizer],
-    guesses.PARAM_GROUPS: lambda around, _: around.optimizer.param_groups,
     guesses.PARAMETER_LISTS: _list_of_each(lambda each: each),
     guesses.GRADIENT_LISTS: lambda around, _: [[grad for grad in around.grads if grad is not None]],
     guesses.BUFFER_LISTS: _list_of_each(_in_buffer),
@@ -391,12 +376,6 @@ _FAKES: Dict[Any, Callable[[Surroundings, str], Any]] = {
     guesses.CLIPS: lambda around, _: functools.partial(_clip, around),
     # Who makes pairs leaves out what has no gradient.
     guesses.PAIRS: lambda around, _: [(p, p.grad) for p in around.module.parameters() if p.grad is not None],
-    guesses.LOGGER: lambda around, _: Quiet(around.logged),
     guesses.LOSS: lambda around, _: placed([torch.ones(())], around.device)[0].requires_grad_(),
-    guesses.MODULE: lambda around, _: around.module,
-    guesses.MODULES: lambda around, _: [around.module],
-    guesses.PARAMETERS: _of_each(lambda each: each),
-    guesses.NAMED_PARAMETERS: lambda around, _: list(around.module.named_parameters()),
     guesses.GRADIENTS: lambda around, _: [grad for grad in around.grads if grad is not None],
 }
-"""The value of each word, made for a call and the path that it is read by."""

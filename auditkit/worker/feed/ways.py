@@ -8,7 +8,7 @@ from ..base.refusals import CannotFeedError
 from ..base.torch_internals import raise_if_out_of_memory
 from ..serve.placeholders import PlaceholderTouched
 from . import guesses
-from .caller import CONSTRUCTOR, Caller, source_of
+from .caller import CONSTRUCTOR, Caller
 from .plan import LISTS, MADE, NORMS, SINGLE, Feed
 from .signatures import annotation_text, guessed, optional_first_parameter, required_parameters, setup_method
 from .stub import no_value
@@ -16,12 +16,6 @@ from .uninitialized import SELF
 
 _ONE_TENSOR = re.compile(r"(.*_)?(grad|gradient|tensor|param|parameter|weight)|[tgxp]|value")
 _PRECISION = re.compile(r"(fp16|fp32|bf16|half|master|main|flat|model)_?")
-_USES = (
-    ("optimizer", r"\b{0}\.(param_groups|step|zero_grad|state)\b"),
-    ("module", r"\b{0}\.(named_)?(parameters|modules)\("),
-    ("modules", r"\bfor (?P<item>\w+) in {0}\b[\s\S]*\b(?P=item)\.(named_)?parameters\("),
-    ("named_parameters", r"\bfor \w+, *\w+ in (list\()?{0}\b"),
-)
 
 
 class _Way(NamedTuple):
@@ -62,9 +56,7 @@ def _feeds_of(caller: Caller, request: Dict[str, Any], way: _Way) -> Iterator[Fe
         return
     annotation = annotation_text(caller.annotation(way.setup, slot) or inspect.Parameter.empty)
     is_of_norms = guesses.holds_group_norms(slot)
-    source, name = source_of(caller.function), re.escape(slot)
-    used = [kind for kind, pattern in _USES if re.search(pattern.format(name), source)]
-    order = ["gradients"] if is_of_norms else [*request.get("takes_order", ()), *used, *_takes(slot, annotation)]
+    order = ["gradients"] if is_of_norms else [*request.get("takes_order", ()), *_takes(slot, annotation)]
     for kind in [request["takes"]] if request.get("takes") else dict.fromkeys(order):
         containers = ["list", "iterator"] if kind in ("parameters", "named_parameters", "gradients") else ["list"]
         if is_of_norms:

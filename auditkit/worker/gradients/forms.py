@@ -93,22 +93,11 @@ def work(index: int) -> int:
     return (64, 64, 1024, 128)[index % 4]
 
 
-def _matrices(case: ShardCase) -> List[torch.Tensor]:
-    return [torch.empty(work(index), 8, device="meta") for index in range(case.key_count)]
-
-
 def _tuples(case: ShardCase) -> List[Tuple[SaltedText, int]]:
     return [(name, index // 4) for index, name in enumerate(names(case))]
 
 
-_KEY_FORMS: Dict[str, Callable[[ShardCase], Any]] = {
-    "texts": names,
-    "tuples": _tuples,
-    "pairs": lambda case: list(zip(names(case), _matrices(case), strict=True)),
-    "tensors": lambda case: dict(zip(names(case), _matrices(case), strict=True)),
-    "sizes": lambda case: {name: 8 * work(index) for index, name in enumerate(names(case))},
-    "count": lambda case: case.key_count,
-}
+_KEY_FORMS: Dict[str, Callable[[ShardCase], Any]] = {"texts": names, "tuples": _tuples}
 _OTHER_FORMS: Dict[str, Callable[[ShardCase], Any]] = {
     "rank": lambda case: case.rank,
     "world_size": lambda case: case.world_size,
@@ -131,8 +120,7 @@ def combinations(slots: Sequence[str], contract: str) -> List[Tuple[str, ...]]:
     if kinds.count("keys") != 1 or len(set(kinds)) != len(kinds):
         return []
     place = kinds.index("keys")
-    keys = ["count"] if slot_names.is_count(slots[place]) else ["texts", "tuples", "pairs", "tensors", "sizes"]
-    return [(*kinds[:place], form, *kinds[place + 1 :]) for form in keys]
+    return [(*kinds[:place], form, *kinds[place + 1 :]) for form in _KEY_FORMS]
 
 
 def identity(key: Any, case: ShardCase) -> Any:

@@ -11,12 +11,7 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import torch
 
-from .gradients import GradientHolder
-
 RANKS = 4
-SHARD_MARK, COPY_MARK = "tensor_model_parallel", "shared"
-"""The attributes of parameters by which Megatron-LM and DeepSpeed tell shards, and copies on a second stage."""
-MARKED = ("marked_shards", "marked_copies")
 _BATCH, _TOKENS, _INPUTS, _HIDDEN, _OUTPUTS = 2, 4, 6, 12, 3
 
 
@@ -189,26 +184,6 @@ def _pipeline(rank: int, world_size: int, device: str) -> List[Any]:
     return [_as_shards(grad, mesh) for grad in stage(rank // 2, device)]
 
 
-def _marked_shards(rank: int, world_size: int, device: str) -> List[Any]:
-    """Plain tensors: of matrices this rank's rows, marked as such; vectors in whole on every rank."""
-    grads = [grad.tensor_split(RANKS)[rank] if grad.dim() > 1 else grad for grad in one_process(device)]
-    return _marked(grads, [{SHARD_MARK: grad.dim() > 1} for grad in grads])
-
-
-def _marked_copies(rank: int, world_size: int, device: str) -> List[Any]:
-    """Plain tensors of four pipeline stages: the last one has a copy of the first one's matrix, marked as such."""
-    first, *rest = one_process(device)
-    grads = [rest[rank], *([first] if rank in (0, 3) else []), *(rest[4:] if rank == 1 else [])]
-    return _marked(grads, [{SHARD_MARK: True, COPY_MARK: rank == 3 and place == 1} for place in range(len(grads))])
-
-
-def _marked(grads: List[torch.Tensor], marks: List[Dict[str, bool]]) -> List[Any]:
-    holder = GradientHolder(grads)
-    for parameter, own in zip(holder.parameters(), marks, strict=True):
-        vars(parameter).update(own)
-    return Sharded(holder)
-
-
 _MAKERS: Dict[str, Callable[[int, int, str], List[Any]]] = {
     "replicated": lambda rank, world_size, device: one_process(device),
     "plain_shards": _plain_shards,
@@ -225,6 +200,4 @@ _MAKERS: Dict[str, Callable[[int, int, str], List[Any]]] = {
     "fsdp_and_tensor_parallel": _fsdp_and_tensor_parallel,
     "experts": _experts,
     "pipeline": _pipeline,
-    "marked_shards": _marked_shards,
-    "marked_copies": _marked_copies,
 }

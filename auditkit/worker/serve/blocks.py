@@ -15,7 +15,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     """The function of a block; what its file does not define is a parameter. Raises LoadError."""
     if block.get("missing"):
         raise LoadError("import_error", block["missing"], is_final=True)
-    held, _, _ = namespace(block["file"], block["names"], roots)
+    held = namespace(block["file"], block["names"], roots)
     node = decoded(block["tree"])
     assert isinstance(node, ast.FunctionDef)
     text = ast.unparse(node)

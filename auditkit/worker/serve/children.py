@@ -43,7 +43,7 @@ class Child:
         os.close(results_write)
         os.close(output_write)
         self.plan: Optional[Dict[str, Any]] = None
-        self.imported: Dict[str, List[str]] = {"modules": [], "parsed": []}
+        self.imported: Dict[str, List[str]] = {"modules": []}
         self._results = results
         self._lines = Lines(token)
         self._open = [self._results_fd, self._output_fd]

@@ -7,7 +7,6 @@ import __future__
 
 import ast
 import builtins
-import contextlib
 import dis
 import functools
 import importlib
@@ -76,20 +75,6 @@ def statements_of(path: str) -> "Statements":
     if path not in _parsed:
         _parsed[path] = Statements(path)
     return _parsed[path]
-
-
-def parsed_files() -> List[str]:
-    """What this process, or one that it was forked from, has parsed."""
-    return list(_parsed)
-
-
-def parse(paths: Iterable[str]) -> bool:
-    """Parse what another process has parsed, before more are forked that will; whether any was new."""
-    before = len(_parsed)
-    for path in paths:
-        with contextlib.suppress(OSError, ValueError, SyntaxError):  # a file that a target has made and removed
-            statements_of(path)
-    return len(_parsed) > before
 
 
 class Statements:
@@ -269,9 +254,6 @@ class CutOut(ModuleType):
         loader.define(self, [name])
         if name in vars(self):
             return vars(self)[name]
-        if "__getattr__" in loader.statements.binding and not name.startswith("__"):
-            loader.define(self, ["__getattr__"])
-            return vars(self)["__getattr__"](name)
         raise AttributeError("module '{}' has no attribute '{}'".format(self.__name__, name))
 
 

@@ -92,18 +92,11 @@ def describe_end(status: Optional[int], limit_s: float, flooded: bool = False) -
     if status is None:
         return "timeout", "no answer within {:g} s; the process and all it started were ended".format(limit_s)
     if os.WIFSIGNALED(status):
-        name = signal_name(os.WTERMSIG(status))
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in set(signal.Signals) else "signal {}".format(number)
         return "crash", "the process died of {}{}".format(name, _HINTS.get(name, ""))
     code = os.WEXITSTATUS(status)
     return "exit", "the target ended the process itself with status {} (sys.exit or os._exit)".format(code)
-
-
-def signal_name(number: int) -> str:
-    """`SIGSEGV` for 11; a real-time signal has only its number."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "signal {}".format(number)
 
 
 def end_like(status: int) -> NoReturn:

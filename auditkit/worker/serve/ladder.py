@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypeVar
 
 from . import families, placeholders, rungs
-from .loading import LoadError, dear_imports, import_dear, with_all_it_lacks
+from .loading import LoadError, dear_imports, import_dear
 
 APART = "apart"
 """The reason of a module that is loaded and whose process cannot be forked."""
@@ -50,7 +50,7 @@ def climb(
         try:
             return load()
         except LoadError as error:
-            raise _all_refusals([*_Climbed.refusals, _Refusal(rungs.current(), error)], places, roots) from None
+            raise _all_refusals([*_Climbed.refusals, _Refusal(rungs.current(), error)]) from None
     refusals: List[_Refusal] = []
     deadline = time.monotonic() + time_limit_s
     waiting = list(ways)
@@ -90,7 +90,7 @@ def climb(
             break
         if last.reason == "timeout":
             waiting = waiting[-1:]  # the others run much of the same
-    raise _all_refusals(refusals, places, roots)
+    raise _all_refusals(refusals)
 
 
 def has_climbed() -> bool:
@@ -151,10 +151,9 @@ def _end(pid: int, elder: Sequence[int]) -> Optional[int]:
     return status if found else None
 
 
-def _all_refusals(refusals: List[_Refusal], places: Sequence[str], roots: List[str]) -> LoadError:
+def _all_refusals(refusals: List[_Refusal]) -> LoadError:
     """Return the first refusal, with what the other ways said that is new."""
-    # Each of several modules is loaded alone later.
-    first = refusals[0].error if len(places) > 1 else with_all_it_lacks(refusals[0].error, places[0], roots)
+    first = refusals[0].error
     ways: Dict[str, List[str]] = {}
     for each in refusals[1:]:
         ways.setdefault(each.error.message, []).append(_IN_WORDS[each.rung])

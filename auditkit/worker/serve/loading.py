@@ -9,12 +9,12 @@ import re
 import sys
 import traceback
 from types import ModuleType
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from . import placeholders, rungs
 from .cut_out import CutOut, CutOutLoader, Statements, is_definition, statements_of
 from .families import is_out_of_memory
-from .missing_modules import distributions, missing_modules
+from .missing_modules import distributions
 
 OLDEST_TORCH = (2, 9)
 # What takes 0.5 to 2 s of processor time to import: any optimizer's constructor imports the first.
@@ -27,10 +27,8 @@ _DEAR = (
     "torch.utils.cpp_extension",
 )
 _ROOTS_HINT = "name the folder to import from: import_roots in auditkit.yaml"
-_MOST_SUGGESTED = 3
 # Of this process: the modules of libraries that the checkout calls.
 _libraries: Set[str] = set()
-_NOT_SEARCHED = frozenset(("__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"))
 
 
 class LoadError(Exception):
@@ -102,7 +100,7 @@ def load(call: str, roots: List[str]) -> Any:
     """The object that `PLACE:qualified.name` names, by the rung that this process is prepared for. Raises LoadError."""
     place, qualified_name = split(call)
     with placeholders.loading():
-        module = import_module(place, qualified_name, roots)
+        module = import_module(place, roots)
         _refuse_other_copy(module.__name__, module, roots)
         found: Any = module
         for name in qualified_name.split("."):
@@ -111,8 +109,8 @@ def load(call: str, roots: List[str]) -> Any:
             except (Exception, SystemExit) as error:
                 raise _import_error(place, error) from error
             if not held:
-                near = difflib.get_close_matches(name, dir(found), _MOST_SUGGESTED, 0.5)
-                hint = "did you mean {}?".format(", ".join(near)) if near else _where_else(qualified_name, roots)
+                near = difflib.get_close_matches(name, dir(found), 3, 0.5)
+                hint = "did you mean {}?".format(", ".join(near)) if near else ""
                 raise LoadError("import_error", "{} has no '{}'".format(place, qualified_name), hint, is_final=True)
             found = getattr(found, name)
     if placeholders.why_failed(found):
@@ -120,8 +118,8 @@ def load(call: str, roots: List[str]) -> Any:
     return found
 
 
-def namespace(place: str, names: Iterable[str], roots: List[str]) -> Tuple[Dict[str, Any], str, Tuple[str, ...]]:
-    """The namespace in which a block of the file at `place` is executed, its rung, and what stands in for something.
+def namespace(place: str, names: Iterable[str], roots: List[str]) -> Dict[str, Any]:
+    """Return the namespace in which a block of the file at `place` is executed.
 
     `place` is what a call has before its colon; `names` are the free names that the block reads. The namespace is a new
     dict with the file's imports, functions, classes and constants, by the rung that this process is prepared for. What
@@ -129,15 +127,14 @@ def namespace(place: str, names: Iterable[str], roots: List[str]) -> Tuple[Dict[
     name that is missing is an input of the block. Raises LoadError.
     """
     with placeholders.loading():
-        module = import_module(place, "", roots)
+        module = import_module(place, roots)
         statements = _statements(module)
         if isinstance(module, CutOut):
             module.__spec__.loader.define(module, names, is_definition)  # type: ignore[union-attr]
     made = {name for name in statements.binding if not statements.is_defined(name, is_definition)}
-    held = {
+    return {
         name: value for name, value in vars(module).items() if name not in made and not placeholders.why_failed(value)
     }
-    return held, rungs.current(), placeholders.given()
 
 
 def _statements(module: ModuleType) -> Statements:
@@ -165,8 +162,8 @@ def split(call: str) -> Tuple[str, str]:
     return place, qualified_name
 
 
-def import_module(place: str, qualified_name: str, roots: List[str]) -> Any:
-    """The module, imported once; `qualified_name` is what is wanted of it. Raises LoadError."""
+def import_module(place: str, roots: List[str]) -> Any:
+    """Return the module, imported once. Raises LoadError."""
     module_name, file = rungs.module_of(place, roots)
     try:
         with placeholders.loading():
@@ -178,11 +175,10 @@ def import_module(place: str, qualified_name: str, roots: List[str]) -> Any:
         missing = error.name
         if module_name == missing or module_name.startswith(missing + "."):
             if place in _libraries:
-                raise _lacks(place, (missing,), is_final=True) from None
+                raise _lacks(place, missing, is_final=True) from None
             message = "no module named '{}' under {}".format(missing, ", ".join(roots))
-            elsewhere = _where_else(qualified_name, roots) if qualified_name else ""
-            raise LoadError("import_error", message, elsewhere or _ROOTS_HINT, is_final=True) from None
-        raise _lacks(place, (missing,)) from error
+            raise LoadError("import_error", message, _ROOTS_HINT, is_final=True) from None
+        raise _lacks(place, missing) from error
     except BaseException as error:
         raise _import_error(place, error) from error
 
@@ -207,26 +203,16 @@ def _import_error(place: str, error: BaseException) -> LoadError:
     return LoadError("import_error", message)
 
 
-def with_all_it_lacks(error: LoadError, place: str, roots: List[str]) -> LoadError:
-    """Return the error with all modules that the import lacks, not only the first."""
-    if not error.missing:
-        return error
-    names = sorted({*missing_modules(place, roots), error.missing[0].split(".")[0]}, key=str.lower)
-    return _lacks(place, names if len(names) > 1 else error.missing)
+def _lacks(place: str, name: str, is_final: bool = False) -> LoadError:
+    message = "importing {} needs the module '{}', which {} does not have".format(place, name, sys.executable)
+    if place in _libraries and place.startswith(name):
+        message = "the library '{}' is not installed in {}".format(name, sys.executable)
+    top = name.split(".")[0]
+    return LoadError("import_error", message, _install_hint(top), (top,), is_final)
 
 
-def _lacks(place: str, names: Sequence[str], is_final: bool = False) -> LoadError:
-    quoted = ", ".join("'{}'".format(name) for name in names)
-    message = "importing {} needs the module{} {}, which {} does not have".format(
-        place, "" if len(names) == 1 else "s", quoted, sys.executable
-    )
-    if place in _libraries and place.startswith(names[0]):
-        message = "the library {} is not installed in {}".format(quoted, sys.executable)
-    names = [name.split(".")[0] for name in names] if len(names) == 1 else names
-    hint = "install {}: {} -m pip install {}".format(
-        "it there" if len(names) == 1 else "them there", sys.executable, " ".join(distributions(names))
-    )
-    return LoadError("import_error", message, hint, tuple(names), is_final)
+def _install_hint(module: str) -> str:
+    return "install it there: {} -m pip install {}".format(sys.executable, " ".join(distributions([module])))
 
 
 def absence(path: str) -> Dict[str, Any]:
@@ -235,41 +221,7 @@ def absence(path: str) -> Dict[str, Any]:
     if why:
         return {"message": "it uses {}, and {}".format(path, why)}
     message = "it uses {}, and {} has no module '{}'".format(path, sys.executable, absent)
-    hint = "install it there: {} -m pip install {}".format(sys.executable, " ".join(distributions([absent])))
-    return {"message": message, "hint": hint, "missing": [absent]}
-
-
-def _where_else(qualified_name: str, roots: List[str]) -> str:
-    """The modules of the checkout that define a function or method of that name, as a hint; "" for none."""
-    first, *_, last = [*qualified_name.split("."), qualified_name.split(".")[-1]]
-    defines = [
-        re.compile(rb"^(async[ \t]+def|def|class)[ \t]+" + re.escape(first.encode("utf-8")) + rb"\b", re.MULTILINE),
-        re.compile(rb"\b(def|class)[ \t]+" + re.escape(last.encode("utf-8")) + rb"\b"),
-    ]
-    found: List[str] = []
-    for module, file in _modules_below(roots):
-        with open(file, "rb") as source:
-            text = source.read()
-        if all(pattern.search(text) for pattern in defines):
-            found.append("{}:{}".format(module, qualified_name))
-        if len(found) == _MOST_SUGGESTED:
-            break
-    return "did you mean {}?".format(" or ".join(found)) if found else ""
-
-
-def _modules_below(roots: List[str]) -> Iterator[Tuple[str, str]]:
-    """Every module that can be imported from the roots, by its shortest name, with its file."""
-    seen = set()
-    for root in sorted(roots, key=len, reverse=True):
-        for folder, folders, files in os.walk(root):
-            folders[:] = sorted(name for name in folders if name.isidentifier() and name not in _NOT_SEARCHED)
-            for name in sorted(files):
-                file = os.path.join(folder, name)
-                parts = os.path.relpath(file, root)[: -len(".py")].split(os.sep)
-                parts = parts[:-1] if parts[-1] == "__init__" else parts
-                if name.endswith(".py") and file not in seen and parts and all(map(str.isidentifier, parts)):
-                    seen.add(file)
-                    yield ".".join(parts), file
+    return {"message": message, "hint": _install_hint(absent), "missing": [absent]}
 
 
 def _raised_at(error: BaseException) -> str:

@@ -40,12 +40,12 @@ MOST_OUTPUT_BYTES = 10 << 20
 class Writer:
     """Sends messages on `fd`; infinities and NaN travel as the strings "inf", "-inf", "nan".
 
-    `further_fds` are descriptors beside `fd` that a process which runs a target's code must not hold.
+    A process that runs a target's code must not hold `private_fds`.
     """
 
-    def __init__(self, fd: int, token: str, further_fds: Sequence[int] = ()) -> None:
+    def __init__(self, fd: int, token: str) -> None:
         self.fd = fd
-        self.private_fds = (fd, *further_fds)
+        self.private_fds: Sequence[int] = (fd,)
         self.token = token
 
     def send(self, message: Dict[str, Any]) -> None:

@@ -1,11 +1,9 @@
-"""Which modules an import will miss, and which of them code does without: read from the files, none of it run."""
+"""What to install for a module that is not there, and whether code handles its absence: read from its file."""
 
 import ast
-import importlib.util
 import os
-import sys
 from types import FrameType
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set
 
 from .cut_out import last_word, statements_of
 
@@ -23,7 +21,6 @@ _DISTRIBUTIONS: Dict[str, str] = {
     "umap": "umap-learn", "wx": "wxPython", "yaml": "PyYAML", "zmq": "pyzmq",
 }  # fmt: skip
 """What to install where that is not called as what is imported."""
-_MOST_FILES = 2000
 _MISSES = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 _ENDS = frozenset(("exit", "_exit", "quit"))
 _WORKER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -36,70 +33,9 @@ def distributions(modules: Iterable[str]) -> List[str]:
     return list(dict.fromkeys(_DISTRIBUTIONS.get(name, name) for name in modules))
 
 
-def missing_modules(module_name: str, roots: List[str]) -> List[str]:
-    """List the modules that importing `module_name` needs, directly or through others, and that are not installed.
-
-    Left out is what a test or a handler may let the code do without, and what is imported when a function is called.
-    """
-    waiting = [module_name]
-    seen: Set[str] = set()
-    outside: Set[str] = set()
-    while waiting and len(seen) < _MOST_FILES:
-        name = waiting.pop()
-        file = _file_of(name, roots)
-        if name in seen or file is None:
-            continue
-        seen.add(name)
-        for imported, names in _imports(name, file):
-            if is_own(imported.partition(".")[0], roots):
-                parts = imported.split(".")
-                waiting += [".".join(parts[: end + 1]) for end in range(len(parts))]
-                waiting += ["{}.{}".format(imported, one) for one in names]
-            else:
-                outside.add(imported.partition(".")[0])
-    return sorted(filter(_is_missing, outside))
-
-
-def _is_missing(name: str) -> bool:
-    try:
-        return name not in sys.modules and importlib.util.find_spec(name) is None
-    except (ImportError, ValueError):
-        return False  # a finder of another package that fails
-
-
 def is_own(name: str, roots: List[str]) -> bool:
     """Whether the checkout has a module or a folder of that name."""
     return any(os.path.exists(os.path.join(root, name + end)) for root in roots for end in ("", ".py"))
-
-
-def _file_of(name: str, roots: List[str]) -> Optional[str]:
-    relative = os.path.join(*name.split("."))
-    files = [os.path.join(root, relative, "__init__.py") for root in roots]
-    files += [os.path.join(root, relative + ".py") for root in roots]
-    return next(filter(os.path.isfile, files), None)
-
-
-def _imports(name: str, file: str) -> Iterator[Tuple[str, List[str]]]:
-    """The modules that a file imports as it is run, by their full names, each with the names taken from it."""
-    package = name if os.path.basename(file) == "__init__.py" else name.rpartition(".")[0]
-    for statement in _always_run(_statements(file)):
-        if isinstance(statement, ast.Import):
-            yield from ((alias.name, []) for alias in statement.names)
-        elif isinstance(statement, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - statement.level + 1] if statement.level else []
-            module = ".".join([*above, *([statement.module] if statement.module else [])])
-            if module:
-                yield module, [alias.name for alias in statement.names]
-
-
-def _always_run(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    for statement in statements:
-        yield statement
-        if isinstance(statement, ast.ClassDef):
-            yield from _always_run(statement.body)
-        elif isinstance(statement, (ast.Try, ast.With)):
-            always = [] if _forgives(statement) else statement.body
-            yield from _always_run([*always, *getattr(statement, "finalbody", ())])
 
 
 def _statements(path: str) -> List[ast.stmt]:

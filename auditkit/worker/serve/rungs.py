@@ -1,11 +1,9 @@
 """The ways to load a target's module, from the package as it is to single statements cut out of its file."""
 
-import importlib.machinery
-import importlib.util
 import os
 import sys
 from types import ModuleType
-from typing import Any, List, Optional, Sequence, Set, Tuple
+from typing import Any, List, Sequence, Set, Tuple
 
 from . import placeholders
 from .cut_out import CutOutFinder, statements_of
@@ -63,11 +61,7 @@ def module_of(place: str, roots: List[str]) -> Tuple[str, str]:
     root = max(inside, key=len, default=os.path.dirname(file))
     parts = os.path.relpath(os.path.realpath(file), os.path.realpath(root))[: -len(".py")].split(os.sep)
     parts = parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
-    name = ".".join(parts)
-    if any("." in part for part in parts):
-        name = name.replace(".", "_")
-        sys.meta_path.append(_Named(name, file))
-    return name, file
+    return ".".join(parts), file
 
 
 def ways(place: str, roots: List[str]) -> Tuple[str, ...]:
@@ -88,16 +82,6 @@ def _trains(file: str) -> bool:
         return statements_of(file).train
     except (OSError, ValueError, SyntaxError, RecursionError):
         return False
-
-
-class _Named:
-    """Finds the one file whose path has dots in it, which no import statement can name."""
-
-    def __init__(self, name: str, file: str) -> None:
-        self._name, self._file = name, file
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
-        return importlib.util.spec_from_file_location(name, self._file) if name == self._name else None
 
 
 def _script_folder(file: str) -> str:

@@ -16,15 +16,13 @@ from ..base.refusals import NotApplicable, TargetRaised
 from ..feed.stub import raised_at
 from ..measure.syncs import count_syncs
 from . import readings
-from .adapters import adapter_of
 from .host import INITIAL_SCALE
-from .readings import SAME_SIZE, Accumulated, AfterNan, Limited, Line, Mixed, Moved, Owned, Scaled, Shares, effective
+from .readings import Accumulated, AfterNan, Limited, Line, Mixed, Moved, Owned, Scaled, Shares, effective
 from .runs import ALL, FIXED, OPTION, Run, StepRuns, source_of
 from .seam import Grads, Trace, added_up, cosine, norm_of
 from .toy_model import FROZEN, TOKEN_TASKS, Batch, ToyModel, joined, make_batches, true_gradient, uneven_counts
 from .values import NO_LIMIT, Case
 
-_MOST_ELEMENTS = 150_000
 _IGNORES = re.compile(
     r"ignore|-100\b|pad(d|_|s\b)|attention_mask|num_items|\*\*\w|\blabels=|[\"']labels[\"']", re.IGNORECASE
 )
@@ -41,8 +39,6 @@ class StepMeasures:
     def __init__(self, runs: StepRuns) -> None:
         self._runs = runs
         self.feed = runs.feed
-        self._adapter = adapter_of(runs.caller.owner)
-        self._is_module = self._adapter is not None and self._adapter.needs_object
 
     # --- accumulation --------------------------------------------------------------------------------
 
@@ -50,24 +46,17 @@ class StepMeasures:
     def weighs_targets(self) -> bool:
         """Whether micro-batches may differ in targets, and the step shares the batches out.
 
-        They may if the step's own code names targets that are ignored or padded, or passes whole mappings on. The
-        trainer of a LightningModule shares its batches out.
+        They may if the step's own code names targets that are ignored or padded, or passes whole mappings on.
         """
-        if self.feed.task not in TOKEN_TASKS or self._is_module:
+        if self.feed.task not in TOKEN_TASKS:
             return False
-        return self._adapter is not None or any(
-            _IGNORES.search(source_of(code)) for code in self._runs.windows(1).trace.executed
-        )
+        return any(_IGNORES.search(source_of(code)) for code in self._runs.windows(1).trace.executed)
 
     def accumulated(self, count: int, is_uneven: bool = False) -> Accumulated:
         """Return the step's gradient after `count` micro-batches. Raises NotApplicable for a step after every batch."""
         ways = self.feed.accumulates
         if not ways:
             raise NotApplicable("it makes a step after every batch: it accumulates nothing")
-        if self._is_module and self._grows_with_its_batch():
-            raise NotApplicable(
-                "its loss is a sum over samples: whether one step has many batches is its trainer's choice"
-            )
         count = self.feed.fixed_count if ways == FIXED else count
         batches = make_batches(count, self.feed.task, uneven_counts(count) if is_uneven else None)
         step = self._runs.first_step(batches, count)
@@ -76,18 +65,6 @@ class StepMeasures:
         size = norm_of(reference)
         site = most_common([micro.site for micro in step.micros]) or step.site
         return Accumulated(count, size, norm_of(found) / size, cosine(found, reference), site)
-
-    def _grows_with_its_batch(self) -> bool:
-        batch = make_batches(1, self.feed.task)
-        one, two = self._one_step(batch), self._one_step([joined(batch * 2)])
-        return abs(norm_of(two) / norm_of(one) - 2) < SAME_SIZE
-
-    def _one_step(self, batch: Sequence[Batch]) -> Grads:
-        """Return the gradient of one batch. Raises NotApplicable if it is another one the next time."""
-        one, other = (effective(self._runs.first_step(batch, 1, seed=seed)) for seed in (0, 1))
-        if norm_of(one) and readings.distance(other, one) > SAME_SIZE:
-            raise NotApplicable("its gradient of one batch depends on random numbers")
-        return one
 
     def _reference(self, whole: Batch, found: Grads, is_uneven: bool) -> Grads:
         """Return the true gradient if the loss is a known one; else what the step itself makes of one batch."""
@@ -98,7 +75,7 @@ class StepMeasures:
                     "its loss is none whose gradient is known, and its number of micro-batches is fixed"
                 )
             return true
-        own = self._one_step([whole])
+        own = effective(self._runs.first_step([whole], 1))
         return true if readings.is_mean_loss(own, true) else own
 
     def copies_error(self, counts: Sequence[int]) -> Tuple[Dict[int, float], Line]:
@@ -106,9 +83,7 @@ class StepMeasures:
         if self.feed.accumulates not in (OPTION, ALL):
             raise NotApplicable("the number of its micro-batches cannot be chosen")
         batch = make_batches(1, self.feed.task)
-        one = self._one_step(batch)
-        if sum(each.numel() for each in one.values()) > _MOST_ELEMENTS:
-            raise NotApplicable("its own model is too large for hundreds of micro-batches, each of which is kept")
+        one = effective(self._runs.first_step(batch, 1))
         found, site = {}, None
         for count in counts:
             step = self._runs.first_step(batch * count, count)
@@ -222,7 +197,7 @@ class StepMeasures:
     def left_over(self) -> Optional[Mixed]:
         """Return the first steps after an epoch that ends within a group; None if a group cannot end so."""
         ways = self.feed.accumulates
-        if ways not in (OPTION, FIXED) or self._adapter is not None:
+        if ways not in (OPTION, FIXED):
             return None
         size = 4 if ways == OPTION else self.feed.fixed_count
         batches = make_batches(size + size // 2, self.feed.task)
@@ -241,8 +216,6 @@ class StepMeasures:
 
     def _after_nan(self, usual: Run, per_step: int, index: int) -> AfterNan:
         run = self._runs.run(usual.values.case._replace(poisoned=[index]))
-        if run.values.trained is not run.values.model and not run.values.drawn.inputs.is_floating_point():
-            raise NotApplicable("its model is its own, and takes token numbers, which cannot be NaN")
         trace = run.trace
         stops = run.raised is not None or run.is_ended
         applied = [step for step in trace.steps if not step.is_finite]

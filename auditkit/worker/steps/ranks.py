@@ -10,8 +10,6 @@ from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable
 from ..base.torch_internals import import_first
 from ..feed import guesses
-from . import roles
-from .adapters import adapter_of
 from .readings import is_mean_loss
 from .runs import FIXED, StepRuns, source_of
 from .seam import Grads, cosine, norm_of
@@ -79,8 +77,6 @@ class RankSteps:
 
     def alone(self) -> Speaks:
         """Return what the step's code says. Raises NotApplicable if its gradient is another one in one process, too."""
-        if adapter_of(self._runs.caller.owner) is not None:
-            raise NotApplicable("a library's trainer shares batches out to ranks by itself")
         function = self._runs.caller.function
         if _ALONE.search("{}.{}".format(function.__module__, function.__qualname__)):
             raise NotApplicable("it trains on a single device, by its name")
@@ -90,8 +86,6 @@ class RankSteps:
             raise NotApplicable("it has one target for each sample: ranks have equally many")
         if run.raised is not None:
             raise run.raised
-        if any(guess.value == roles.LAUNCHER for guess in run.values.read.values()):
-            raise NotApplicable("what stands for its accelerator is of one process")
         if not run.trace.steps or not run.trace.steps[0].grads:
             raise NotApplicable("it hands no gradients over before its step")
         if not is_mean_loss(run.trace.steps[0].grads, self._true(batches)):
@@ -172,14 +166,14 @@ class _RankValues(Values):
             self.model = _sharded(self.model)
         self.optimizer = torch.optim.SGD(self.model.parameters(), self.optimizer.defaults["lr"])
 
-    def made(self, found: guesses.Guess, path: str) -> Any:
+    def made(self, value: Any, path: str = "") -> Any:
         """Return the number of ranks, or the rank, for a value that is made up for one process."""
         for pattern, ask in ((_SIZE, torch.distributed.get_world_size), (_RANK, torch.distributed.get_rank)):
-            if pattern.search(path) and found.value in (0, 1):
+            if pattern.search(path) and value in (0, 1):
                 return ask()
-            if pattern.search(path) and found.value in (guesses.GIVES_ZERO, guesses.GIVES_ONE):
+            if pattern.search(path) and value in (guesses.GIVES_ZERO, guesses.GIVES_ONE):
                 return lambda *_, **__: ask()
-        return super().made(found, path)
+        return super().made(value, path)
 
 
 def _sharded(model: ToyModel) -> Any:

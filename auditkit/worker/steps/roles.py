@@ -20,7 +20,6 @@ EPOCHS = "one epoch, or as many as the probe needs"
 SILENT = "an object whose methods do nothing"
 NO_CONTEXT = "a context that does nothing"
 MIXED = "mixed precision where a probe asks about its scaler"
-LAUNCHER = "an accelerator of one process that accumulates nothing"
 GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
 
@@ -63,7 +62,6 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
         (_WORD + r"(mixup\w*|(model_)?ema(_model)?|callbacks?|hooks?|swa\w*|teacher\w*|wandb\w*)", NOTHING),
         (_WORD + r"(prof(iler)?|sampler|checkpoint(er|_client|_manager))", SILENT),
         (_WORD + r"(autocast\w*|amp_context|amp_autocast|ctx|context)", NO_CONTEXT),
-        (_WORD + r"(accelerator|fabric)", LAUNCHER),
         (r"(train(er)?_)?state", guesses.OBJECT),
         (_WORD + r"(optimizer|optim|opt)", guesses.OPTIMIZER),
         (_WORD + r"scaler", guesses.SCALER),
@@ -78,20 +76,6 @@ _BY_USE = (
 _PARTS = frozenset((
     guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
 ))  # fmt: skip
-TRAINERS = {
-    ("transformers", "Trainer"): "train",
-    ("lightning", "Trainer"): "fit",
-    ("pytorch_lightning", "Trainer"): "fit",
-    ("accelerate", "Accelerator"): "backward",
-    ("lightning", "LightningModule"): "training_step",
-    ("pytorch_lightning", "LightningModule"): "training_step",
-}
-"""Classes of libraries that train, or are trained, by package and name, with what is called; see `adapters.py`."""
-OF_TRAINERS = re.compile(
-    r"train|fit|backward|training_step|compute_loss|create_optimizer|optimizer_step|\w*training_loop|get_batch_samples|"
-    r"clip_grad\w*|accumulate"
-)
-"""Their methods that make a part of a step: who defines one changes what is trained."""
 _OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
 
 

@@ -25,23 +25,15 @@ from ..feed.stub import raised_at
 from ..feed.uninitialized import SELF
 from ..serve import placeholders
 from . import roles
-from .adapters import adapter_of, part_of
 from .host import on_host
 from .readings import effective
 from .seam import Step, Trace, norm_of
-from .stubs import derive_from_stub, put_stub
 from .toy_model import Batch, ToyModel, make_batches, uneven_counts, widened
-from .values import Case, EnoughBatches, Values
+from .values import Case, EnoughBatches, Values, put_stub
 
 _MOST_RETRIES = 16
 _SAVES = re.compile(r"_?save(_\w+)?")
 _RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
-_MULTIPLIED = re.compile(r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
-_CONVOLVED = re.compile(r"input to conv2d, but got input of size: \[3, \d+\]")
-_CHANNELS = re.compile(r"expected input\[3, \d+, (\d+), \d+\] to have (\d+) channels")
-_OUT_OF_BOUNDS = re.compile(r"Target (\d+) is out of bounds")
-_SIDES = (28, 32, 64, 16, 8)
-"""Heights and widths of pictures that are tried in turn, MNIST's first."""
 _MOST_FEATURES = 1_000_000
 OPTION, ALL, FIXED = "option", "all", "fixed"
 """How a step knows that it has enough micro-batches: an option, all that there are, or a number of its own."""
@@ -78,23 +70,19 @@ class StepRuns:
     def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
         self.caller, self.feed, self.roots = caller, feed, roots
         self._source = source_of(caller.function)
-        self._part = part_of(caller.owner, roots) if adapter_of(caller.owner) else None
         self._globals: Dict[str, guesses.Guess] = {}
         self._attributes: Dict[str, guesses.Guess] = {}
-        self._shape: Tuple[int, ...] = (roles.CLASSES,)
-        self._classes = roles.CLASSES
+        self._features = roles.CLASSES
         self.last: Values
         import_first(roles.IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
         """Return one run, and in it what the step raises. Raises CannotFeedError for what no name explains."""
         for _ in range(_MOST_RETRIES):
-            values, trace = self.values(case), Trace(self.roots, self._part)
+            values, trace = self.values(case), Trace(self.roots)
             try:
                 call = self.ready(values)
-                trace.watch(values.trained)
-                if values.trained is not values.model:  # a step may call its parts alone
-                    trace.ran.update(map(id, values.trained.parameters()))
+                trace.watch(values.model)
                 with trace.recording():
                     raised, is_ended = call()
                 placeholders.raise_if_touched()  # the step may have caught it
@@ -130,9 +118,9 @@ class StepRuns:
         """Return a run of such a case. Raises as `checked` does, and NotApplicable if it makes no step."""
         return self._with_steps(self.case(steps, micro_batches, **options))
 
-    def first_step(self, batches: Sequence[Batch], count: int, seed: int = 0) -> Step:
+    def first_step(self, batches: Sequence[Batch], count: int) -> Step:
         """Return the first step of a run on these micro-batches. Raises as `windows` does."""
-        return self._with_steps(Case(list(batches), accumulate=count, seed=seed)).trace.steps[0]
+        return self._with_steps(Case(list(batches), accumulate=count)).trace.steps[0]
 
     def _with_steps(self, case: Case) -> Run:
         run = self.checked(case)
@@ -176,37 +164,24 @@ class StepRuns:
         guess = roles.known(error.name)
         if guess is None or error.name in self._globals:
             return False
-        raised_at(error)[0].f_globals[error.name] = values.made(guess, error.name)
+        raised_at(error)[0].f_globals[error.name] = values.made(guess.value, error.name)
         self._globals[error.name] = guess
         return True
 
     def _widen(self, error: Optional[BaseException]) -> bool:
-        """Give samples the features, or the form of pictures, that a step's own model takes."""
-        said = str(error) if isinstance(error, (RuntimeError, IndexError)) else ""
-        reshaped, multiplied = _RESHAPED.search(said), _MULTIPLIED.search(said)
-        channels, target = _CHANNELS.search(said), _OUT_OF_BOUNDS.search(said)
-        before, shape = (self._shape, self._classes), self._shape
-        if target is not None:
-            self._classes = min(self._classes, int(target.group(1)))
-        elif _CONVOLVED.search(said):
-            self._shape = (1, _SIDES[0], _SIDES[0])
-        elif channels is not None and int(channels.group(1)) == shape[0] and len(shape) == 3:
-            self._shape = (int(channels.group(2)), *shape[1:])
-        elif len(shape) == 3 and (multiplied or reshaped):
-            later = _SIDES[_SIDES.index(shape[1]) + 1 :][:1]
-            self._shape = (shape[0], *later * 2) if later else shape
-        elif multiplied is not None and int(multiplied.group(1)) == shape[0]:
-            self._shape = (int(multiplied.group(2)),)
-        elif reshaped is not None:
-            self._shape = (max(*shape, math.prod(map(int, reshaped.group(1).split(",")))),)
-        return (self._shape, self._classes) != before and math.prod(self._shape) <= _MOST_FEATURES
+        """Give samples as many features as the step reshapes them to."""
+        found = _RESHAPED.search(str(error)) if isinstance(error, RuntimeError) else None
+        wanted = 0 if found is None else math.prod(map(int, found.group(1).split(",")))
+        is_wider = self._features < wanted <= _MOST_FEATURES
+        self._features = wanted if is_wider else self._features
+        return is_wider
 
     def values(self, case: Case) -> Values:
         """Return new values for one run."""
-        case = case._replace(batches=widened(case.batches, self._shape, self._classes))
+        case = case._replace(batches=widened(case.batches, self._features))
         values = Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
         for name, guess in self._attributes.items():
-            setattr(values.model, name, values.made(guess, "model." + name))
+            setattr(values.model, name, values.made(guess.value, "model." + name))
             values.read["model." + name] = guess
         self.last = values
         return values
@@ -238,15 +213,6 @@ class StepRuns:
 
     def bound(self, values: Values) -> Callable[[], None]:
         """Return the run as a call without arguments: the step once, once for every batch, or until it has them all."""
-        adapter = adapter_of(self.caller.owner)
-        if adapter is not None and adapter.needs_object:
-            derive_from_stub(self.caller.owner)  # type: ignore[arg-type]
-            torch.manual_seed(0)
-            values.trained = made = self._instance(values)
-            torch.manual_seed(values.case.seed)
-            return adapter.drive(made, values)
-        if adapter is not None:
-            return adapter.drive(self.caller.owner, values)
         function = self._bound_function(values)
         slots = self._slots(function, values)
         by_batch = [name for name, guess in slots.items() if isinstance(guess, str) and roles.is_one_batch(guess)]
@@ -255,8 +221,8 @@ class StepRuns:
         def once() -> None:
             drawn = self._arguments({name: slots[name] for name in by_batch}, values)
             answer = function(**fixed, **drawn)
-            # A generator has done nothing before its items are taken.
-            values.returned.append(list(answer) if inspect.isgenerator(answer) else answer)
+            if inspect.isgenerator(answer):  # it has done nothing before its items are taken
+                list(answer)
 
         def for_each_batch() -> None:
             for item in values.loader:
@@ -310,10 +276,7 @@ class StepRuns:
 
     def _arguments(self, slots: Dict[str, Any], values: Values) -> Dict[str, Any]:
         given = self.caller.given
-        return {
-            name: given[name] if name in given else values.made(guesses.Guess(words), name)
-            for name, words in slots.items()
-        }
+        return {name: given[name] if name in given else values.made(words, name) for name, words in slots.items()}
 
     def _raised(self, error: Exception) -> TargetRaised:
         raise_if_out_of_memory(error)

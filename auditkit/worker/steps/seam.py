@@ -68,11 +68,11 @@ class Trace:
 
     `ran` are the parameters of models that ran, `reached` those that had a gradient after some backward, by identity;
     `zeros` says after how many backwards gradients were zeroed; `skips` are steps that a scaler left out. `has_scaler`:
-    some GradScaler received a loss, disabled or not. `otherwise` is the line for what a library does by itself.
+    some GradScaler received a loss, disabled or not.
     """
 
-    def __init__(self, roots: SourceRoots, otherwise: Optional[Site] = None) -> None:
-        self.roots, self._otherwise = roots, otherwise
+    def __init__(self, roots: SourceRoots) -> None:
+        self.roots = roots
         self.steps: List[Step] = []
         self.micros: List[Micro] = []
         self.clips: List[Clip] = []
@@ -96,9 +96,6 @@ class Trace:
         for name, parameter in model.named_parameters():
             plain = name.replace("_orig_mod.", "").replace("module.", "")
             self.known.setdefault(id(parameter), (plain, parameter))
-
-    def _line(self, frame: Optional[FrameType]) -> Optional[Site]:
-        return self.roots.innermost(frame) or self._otherwise
 
     @property
     def held(self) -> List[torch.nn.Parameter]:
@@ -145,7 +142,7 @@ class Trace:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self.known.setdefault(id(parameter), ("optimizer.{}".format(len(self.known)), parameter))
-        site = self._line(sys._getframe(1))
+        site = self.roots.innermost(sys._getframe(1))
         self._steps_started += 1
         self.steps.append(self._step(optimizer, site, self._parameters()))
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
@@ -208,7 +205,7 @@ class Trace:
     def _see_backward(self, frame: FrameType, event: str) -> None:
         self._backward_depth += 1 if event == "call" else -1
         if event == "call":
-            self._open.append((self._line(frame), self.gradients))
+            self._open.append((self.roots.innermost(frame), self.gradients))
         elif self._open:
             site, before = self._open.pop()
             now = self.gradients
@@ -220,7 +217,7 @@ class Trace:
         if event == "call":
             limit = frame.f_locals.get("max_norm", frame.f_locals.get("clip_value", 0.0))
             number = float(limit) if isinstance(limit, (int, float, torch.Tensor)) else 0.0
-            self._open.append((self._line(frame), number, self.gradients))
+            self._open.append((self.roots.innermost(frame), number, self.gradients))
         elif self._open:
             site, limit, before = self._open.pop()
             by_value = "clip_value" in frame.f_locals
@@ -234,18 +231,18 @@ class Trace:
 
     def _see_zero(self, frame: FrameType, event: str) -> None:
         if event == "call":
-            self.zeros.append((self._line(frame), len(self.micros)))
+            self.zeros.append((self.roots.innermost(frame), len(self.micros)))
 
     def _see_optimizer(self, frame: FrameType, event: str) -> None:
         if event == "call":
-            self.made_at[id(frame.f_locals["self"])] = self._line(frame)
+            self.made_at[id(frame.f_locals["self"])] = self.roots.innermost(frame)
 
     def _see_scaler_step(self, frame: FrameType, event: str) -> None:
         """A step that a scaler leaves out ends what led to it, as one that it takes does."""
         if event == "call":
             self._open.append(self._steps_started)
         elif self._open and self._open.pop() == self._steps_started:
-            self.skips.append(self._line(frame))
+            self.skips.append(self.roots.innermost(frame))
             self._window = (len(self.micros), len(self.clips))
 
 

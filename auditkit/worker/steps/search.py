@@ -9,7 +9,6 @@ from ..base.refusals import CannotFeedError
 from ..feed.caller import Caller
 from ..feed.plan import Feed, Groups, Plan
 from . import roles
-from .adapters import adapter_of
 from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
 from .seam import added_up, norm_of
 from .toy_model import FORMS, NEXT_TOKENS, PIXELS, RETURNS, make_batches
@@ -64,22 +63,18 @@ def _mattered(runs: StepRuns) -> int:
     read = {guess.value for guess in values.read.values() if isinstance(guess.value, str)}
     if not (values.loader.drawn or any(map(roles.is_one_batch, read))):
         return 1
-    return 4 if values.model.calls or values.trained is not values.model else 3
+    return 4 if values.model.calls else 3
 
 
 def _feeds(caller: Caller) -> Iterator[StepFeed]:
     """Yield every combination; what the source names comes first."""
-    adapter = adapter_of(caller.owner)
-    if adapter is not None and not adapter.needs_object:
-        yield StepFeed(adapter.returns, "tuple", adapter.task)
-        return
     source = source_of(caller.function)
     tasks = ["samples", "tokens", "values"]
     if _NAMES_TOKENS.search(source):
         tasks = ["tokens", "samples", "values"]
     tasks += [PIXELS] if _NAMES_PIXELS.search(source) else []
     forms = sorted(FORMS, key=lambda form: form == "mapping", reverse=bool(_NAMES_ITEMS.search(source)))
-    ways = (False, True) if caller.needs_instance() and adapter is None else (False,)
+    ways = (False, True) if caller.needs_instance() else (False,)
     for is_made, task, form, returns in itertools.product(ways, tasks, forms, RETURNS):
         yield StepFeed(returns, form, task, is_made=is_made)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import math
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
@@ -104,8 +103,7 @@ class ToyModel(nn.Module):
             return scores
         if targets is None:
             targets = torch.zeros(scores.shape[:-1], dtype=torch.long)
-        count = named.get("num_items_in_batch")  # a Trainer of transformers divides by it once for all micro-batches
-        loss = loss_of(scores, targets) if count is None else loss_of(scores, targets, "sum") / count
+        loss = loss_of(scores, targets)
         return {
             "loss": loss,
             "scores, loss": (scores, loss),
@@ -131,13 +129,13 @@ class ToyModel(nn.Module):
 RETURNS = ("scores", "answer", "scores, loss", "loss, scores", "loss", "losses", "loss, scores, scores")
 
 
-def loss_of(scores: torch.Tensor, targets: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+def loss_of(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the cross entropy over all that is not IGNORED; for values the mean squared difference."""
     if targets.is_floating_point():
-        return functional.mse_loss(scores, targets, reduction=reduction)
+        return functional.mse_loss(scores, targets)
     if scores.dim() != 4:
         scores, targets = scores.reshape(-1, scores.shape[-1]), targets.reshape(-1)
-    return functional.cross_entropy(scores, targets, ignore_index=IGNORED, reduction=reduction)
+    return functional.cross_entropy(scores, targets, ignore_index=IGNORED)
 
 
 class Criterion(nn.Module):
@@ -146,13 +144,11 @@ class Criterion(nn.Module):
     ignore_index = IGNORED
 
     def forward(self, *values: Any, **named: Any) -> torch.Tensor:
-        """Take scores and targets, or a model, inputs and targets if a loop leaves the model to its loss."""
-        given = [each for each in (*values, *named.values()) if isinstance(each, (nn.Module, torch.Tensor))]
-        if given and isinstance(given[0], ToyModel):
-            given = [given[0](given[1]), *given[2:]]
+        """Take scores and targets."""
+        given = [each for each in (*values, *named.values()) if isinstance(each, torch.Tensor)]
         if len(given) < 2:
             raise TypeError("the loss is not handed scores and targets as tensors")
-        return loss_of(given[0], given[1])  # type: ignore[arg-type]
+        return loss_of(given[0], given[1])
 
 
 def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, seed: int = 0) -> List[Batch]:
@@ -182,17 +178,14 @@ def uneven_counts(count: int) -> List[int]:
     return [2 + 18 * index // max(1, count - 1) for index in range(count)]
 
 
-def widened(batches: Sequence[Batch], shape: Sequence[int], classes: int) -> List[Batch]:
-    """Return the batches with samples of this shape, and so many classes; our model looks at the first features."""
-    found = []
-    for inputs, targets in batches:
-        if inputs.is_floating_point() and inputs.dim() == 2:
-            missing = math.prod(shape) - inputs.shape[1]
-            inputs = functional.pad(inputs, (0, missing)).reshape(len(inputs), *shape)
-        if not targets.is_floating_point():
-            targets = torch.where(targets == IGNORED, targets, targets % classes)
-        found.append(Batch(inputs, targets))
-    return found
+def widened(batches: Sequence[Batch], features: int) -> List[Batch]:
+    """Return the batches with so many features in each sample; our model looks at the first ones."""
+    return [
+        Batch(functional.pad(inputs, (0, features - inputs.shape[1])), targets)
+        if inputs.is_floating_point() and inputs.dim() == 2
+        else Batch(inputs, targets)
+        for inputs, targets in batches
+    ]
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

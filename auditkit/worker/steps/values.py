@@ -2,27 +2,71 @@
 
 import contextlib
 import re
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+import sys
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 import torch
 
+from ..base.namespaces import replace_held
 from ..base.refusals import CannotFeedError
-from ..feed import groups, guesses
+from ..feed import guesses
 from ..feed.guesses import Guess
-from ..feed.stub import Quiet, Recorder, Stub, no_value
+from ..feed.stub import COMMON, Quiet, Recorder, Stub, no_value
+from ..serve import placeholders
 from . import roles
 from .host import INITIAL_SCALE
-from .stubs import Bar, Launcher
 from .toy_model import Batch, Criterion, ToyModel, batches_as
 
 NO_LIMIT = 1e9
 LEARNING_RATE = 1e-3
 _RARELY = 1_000_000
 _MOST_ROUNDS = _MOST_PASSES = 4
+_SILENT = re.compile(
+    r"(tqdm|rich\.progress|progressbar|alive_progress|fastprogress|wandb|loguru|mlflow|comet_ml|tensorboardX)\b.*|"
+    r"torchmetrics\..*|.*\.(tqdm|trange|track|SummaryWriter|logger|\w*(Meter|Averag\w*|Metric|SmoothedValue)\w*)"
+)
 
 
 class EnoughBatches(BaseException):
     """The loop takes more batches than there are, again and again: the run ends here."""
+
+
+class Silent(Quiet):
+    """An object whose methods do nothing and whose values are 0. A call returns another, which passes its items on."""
+
+    val = avg = sum = count = global_avg = value = 0.0
+
+    def __init__(self, items: Any = ()) -> None:
+        super().__init__({})
+        self.__dict__["_items"] = range(items) if isinstance(items, int) else items
+
+    def __call__(self, *values: Any, **_: Any) -> "Silent":
+        return Silent(values[0] if values and isinstance(values[0], (int, Iterable)) else ())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __enter__(self) -> "Silent":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+def put_stub(path: str) -> bool:
+    """Put a stub in the place of a placeholder that a loop touched; return False if none is known for it."""
+    if not _SILENT.fullmatch(path):
+        return False
+    place, _, name = path.rpartition(".")
+    parent = sys.modules.get(place)
+    if isinstance(parent, placeholders.Placeholder):
+        vars(parent)[name] = Silent()
+    replace_held(placeholders.Placeholder, lambda value: Silent() if vars(value)["_path"] == path else value)
+    placeholders.forget()
+    return True
 
 
 class Case(NamedTuple):
@@ -30,7 +74,7 @@ class Case(NamedTuple):
 
     `accumulate` of 0 is all batches; `decays` is momentum and weight decay. `scales` enables every GradScaler, also an
     optional one; otherwise all are disabled. `calls` is the number of epochs with these batches: by a number of epochs
-    that the step reads, else by calling it so often. `seed` is that of random numbers.
+    that the step reads, else by calling it so often.
     """
 
     batches: List[Batch]
@@ -41,7 +85,6 @@ class Case(NamedTuple):
     decays: bool = False
     scales: bool = False
     calls: int = 1
-    seed: int = 0
 
 
 class Loader:
@@ -92,21 +135,8 @@ class Loader:
         return next(self)
 
 
-class _Group(Dict[str, Any]):
-    """A group of an optimizer with the entries of schedules beside torch's own; any other entry is None."""
-
-    def __missing__(self, name: str) -> Any:
-        word = str(name)
-        if word == "initial_lr":
-            return self["lr"]
-        return 1.0 if any(part in word for part in ("scale", "mult", "factor")) else None
-
-
 class Values(Recorder):
-    """The values of one run. `read` is all that auditkit made up, by the path that the step reads it by.
-
-    `returned` is what each call of the step returned, `trained` is our model or the checkout's own.
-    """
+    """The values of one run. `read` is all that auditkit made up, by the path that the step reads it by."""
 
     has_none = True
 
@@ -114,16 +144,13 @@ class Values(Recorder):
         super().__init__(given)
         self.case, self.source = case, source
         self.model = ToyModel(returns, case.gain, case.poisoned)
-        self.trained: torch.nn.Module = self.model
         # The optimizer gets a frozen parameter, too, as in most programs.
         momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
         parameters = self.model.parameters()
         self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
-        self.optimizer.param_groups = [_Group(group) for group in self.optimizer.param_groups]
         self.loader = Loader(form, case.batches, source)
         self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE, enabled=case.scales)
         self.batch: Any = None
-        self.returned: List[Any] = []
         self._optimizer_name = ""
 
     @property
@@ -147,7 +174,7 @@ class Values(Recorder):
         if found is None:
             raise no_value(path)
         self.read[path] = found
-        return self.made(found, path)
+        return self.made(found.value, path)
 
     def silences(self, name: str) -> bool:
         """Whether a constructor would save or profile with it."""
@@ -160,13 +187,11 @@ class Values(Recorder):
             text = "it takes several optimizers ({}, {}), and which parameters each has is not known"
             raise CannotFeedError(text.format(self._optimizer_name, name))
 
-    def made(self, found: Guess, path: str) -> Any:
-        """Return what the words of a guess stand for in this run; a plain value as it is."""
-        if not isinstance(found.value, str) or found.value not in _MAKERS:
-            return found.value
-        if found.value == guesses.OPTIMIZER:
+    def made(self, value: Any, path: str = "") -> Any:
+        """Return what a value stands for in this run; a plain value as it is."""
+        if value == guesses.OPTIMIZER:
             self._refuse_a_second_optimizer(path.rpartition(".")[2])
-        return _MAKERS[found.value](self, path)
+        return super().made(value, path)
 
 
 class _Schedule(torch.optim.lr_scheduler.LambdaLR):
@@ -187,30 +212,15 @@ def _per_step(values: Values) -> int:
     return values.case.accumulate or len(values.case.batches)
 
 
-_MAKERS: Dict[str, Callable[[Values, str], Any]] = {
-    guesses.MODULE: lambda values, _: values.model,
-    guesses.MODULES: lambda values, _: [values.model],
-    guesses.PARAMETERS: lambda values, _: list(values.model.parameters()),
-    guesses.NAMED_PARAMETERS: lambda values, _: list(values.model.named_parameters()),
-    guesses.OPTIMIZER: lambda values, _: values.optimizer,
-    guesses.OPTIMIZERS: lambda values, _: [values.optimizer],
-    guesses.PARAM_GROUPS: lambda values, _: values.optimizer.param_groups,
+Values.fakes = {
+    **COMMON,
     guesses.SCALER: lambda values, _: values.scaler,
     guesses.DEVICE: lambda values, _: torch.device("cpu"),
     guesses.DEVICE_NAME: lambda values, _: "cpu",
-    guesses.LOGGER: lambda values, _: Quiet({}),
     guesses.CONFIG: _object,
     guesses.OBJECT: _object,
-    guesses.GROUP: lambda values, _: groups.world(),
-    guesses.BACKEND: lambda values, _: groups.backend(),
-    guesses.MESH: lambda values, _: groups.mesh(),
-    guesses.GIVES_GROUP: lambda values, _: lambda *_, **__: groups.world(),
-    guesses.GIVES_ZERO: lambda values, _: lambda *_, **__: 0,
-    guesses.GIVES_ONE: lambda values, _: lambda *_, **__: 1,
-    guesses.SAME_VALUE: lambda values, _: lambda value=None, *_, **__: value,
     guesses.CLIPS: lambda values, _: torch.nn.utils.clip_grad_norm_,
     roles.BATCHES: lambda values, _: values.loader,
-    roles.LAUNCHER: lambda values, _: Launcher(),
     roles.GIVES_RATE: lambda values, _: lambda *_, **__: LEARNING_RATE,
     roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
     roles.BATCH: lambda values, _: values.batch,
@@ -226,6 +236,6 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     roles.EPOCHS: lambda values, _: values.case.calls,
     roles.MIXED: lambda values, _: values.case.scales,
     roles.NOTHING: lambda values, _: None,
-    roles.SILENT: lambda values, _: Bar(),
+    roles.SILENT: lambda values, _: Silent(),
     roles.NO_CONTEXT: lambda values, _: contextlib.nullcontext(),
 }  # fmt: skip

@@ -17,7 +17,7 @@ from auditkit.probing.engine import fork_servers, protocol
 from auditkit.probing.engine.protocol import Failed, Idle, decode
 from auditkit.probing.source.statements import Sources
 from auditkit.worker.serve.messages import OF_JOB, OF_WORKER, Lines
-from tests.probing_helpers import GRAPHS, LAUNCHES, MUTATES, OVERFLOW, RETAINED, SYNCS, TARGETS, by_probe, run_probes
+from tests.probing_helpers import OVERFLOW, TARGETS, by_probe, run_probes
 
 GARBAGE = ("null", "5", "[1]", "{", "", "[" * 100_000, '{"type": "note", "text": "\xff"}', f'{{"type": {"9" * 5000}}}',
            '{"type": "nonsense"}', '{"type": ["note"]}', '{"type": "note", "text": "cut')  # fmt: skip
@@ -177,26 +177,3 @@ def test_a_job_cannot_speak_for_its_worker(tmp_path: Path) -> None:
     said = [{"type": "start", "job": "made up"}, {"type": "idle"}, {"type": "ended", "status": 0}]
     result = ask(tmp_path, said)
     assert (result.outcome, result.reason) == ("error", "protocol")
-
-
-@pytest.mark.process
-def test_a_target_that_replaces_torchs_functions_is_said_to(tmp_path: Path) -> None:
-    """What it puts back before it returns is not seen: nothing in its process can be held against it."""
-    shutil.copy(TARGETS / "escapes" / "patches.py", tmp_path)
-    notes = {
-        name: by_probe(run_probes(tmp_path, f"patches:{name}", [OVERFLOW]))[OVERFLOW].notes
-        for name in ("at_import", "in_the_call", "undone")
-    }
-    word = ": what is measured with them is its own word"
-    assert notes["at_import"] == notes["undone"] == (f"the target has replaced torch.isfinite{word}",)
-    assert notes["in_the_call"] == (f"the target has replaced torch.Tensor.isinf, torch.isfinite{word}",)
-
-
-@pytest.mark.process
-def test_an_honest_target_has_replaced_nothing(tmp_path: Path) -> None:
-    """With every instrument of ours at work, the compiler and the simulated device among them."""
-    shutil.copy(TARGETS / "escapes" / "lies.py", tmp_path)
-    (tmp_path / "lies.json").write_text(json.dumps({"said": [], "when": "", "token": False}))
-    run = run_probes(tmp_path, "lies:collect", [OVERFLOW, SYNCS, LAUNCHES, MUTATES, RETAINED, GRAPHS])
-    assert len(run.results) == 6
-    assert [note for result in run.results for note in result.notes if "replaced" in note] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -140,15 +140,6 @@ class SourceIndex:
     def words_of_prose(self) -> dict[str, str]:
         """For each word of Markdown and text files the first file that holds it."""
         return self._words_of("prose")
-
-    def own_code_by_word(self, wanted: Set[str]) -> dict[str, list[ModuleFacts]]:
-        """For each wanted word the modules, tests left out, that hold it. One pass, however many words."""
-        found: dict[str, list[ModuleFacts]] = {word: [] for word in wanted}
-        for module in self.modules:
-            if wanted and not module.is_test:
-                for word in wanted & _words(self._sources[module.file]):
-                    found[word].append(module)
-        return found
 
     def _words_of(self, kind: str) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -12,7 +12,7 @@ from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.links import Links
 from auditkit.probing.source.modules import Module, SourceProblem
 from auditkit.probing.source_probes import style
-from auditkit.probing.source_probes.tensor_flow.module_reads import HAS_TENSORS, FunctionReads, ModuleReads
+from auditkit.probing.source_probes.tensor_flow import HAS_TENSORS, FunctionReads, ModuleReads
 
 _T = TypeVar("_T")
 

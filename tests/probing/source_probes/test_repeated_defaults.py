@@ -62,16 +62,6 @@ def test_another_number_is_another_setting(tmp_path: Path) -> None:
     assert found(tmp_path, {"norms.py": source}, DEFAULT) == {}
 
 
-def test_signatures_of_two_modules_belong_together_where_one_calls_the_other(tmp_path: Path) -> None:
-    norms = "def collect(grads, limit=100.0):\n    pass\n" + USED
-    loop = "from pkg.norms import collect\n\n\ndef step(model, limit=100.0):\n    collect(model, {given})\n"
-    for number, given in enumerate(("limit=limit", "limit")):
-        files = {"pkg/norms.py": norms, "pkg/loop.py": loop.format(given=given)}
-        assert list(found(tmp_path / str(number), files, DEFAULT)) == ["pkg:limit=100"]
-    apart = {"pkg/norms.py": norms, "pkg/loop.py": loop.format(given="limit=3")}
-    assert found(tmp_path / "apart", apart, DEFAULT) == {}
-
-
 def test_a_class_counts_as_its_constructor(tmp_path: Path) -> None:
     """A dataclass's fields are defaults of its `__init__`; one method in two classes is an interface."""
     source = (

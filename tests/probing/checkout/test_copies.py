@@ -68,25 +68,6 @@ def test_the_files_as_they_lie_are_copied(checkout: Path, in_git: bool) -> None:
     assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
 
 
-def test_a_folder_inside_a_package_keeps_its_package(tmp_path: Path) -> None:
-    for name in ("outer/__init__.py", "outer/inner/__init__.py", "outer/inner/norms.py", "other.py"):
-        put(tmp_path, name, "")
-    with open_copy(parse_checkout(tmp_path / "outer" / "inner"), sys.executable) as opened:
-        assert opened.path.parts[-2:] == ("outer", "inner")
-        assert files(opened.path.parents[1]) == {"outer/__init__.py", "outer/inner/__init__.py", "outer/inner/norms.py"}
-
-
-def test_a_revision_is_a_worktree_that_may_be_written_to(checkout: Path) -> None:
-    git(checkout, "init", "--quiet")
-    git(checkout, "add", ".")
-    git(checkout, "commit", "--quiet", "-m", "one")
-    put(checkout, "src/train/norms.py", "VALUE = 3\n")
-    with open_copy(parse_checkout(f"{checkout}@HEAD"), sys.executable) as opened:
-        assert (opened.path / "src/train/norms.py").read_text() == "VALUE = 1\n"
-        put(opened.path, "src/train/norms.py", "VALUE = 4\n")
-    assert (checkout / "src/train/norms.py").read_text() == "VALUE = 3\n"
-
-
 def test_git_answers_in_the_copy_and_writes_nothing_in_the_checkout(checkout: Path) -> None:
     git(checkout, "init", "--quiet")
     git(checkout, "add", ".")
@@ -141,18 +122,6 @@ def test_what_was_written_is_named(tmp_path: Path) -> None:
         put(opened.path, "old.log", "more")
         put(opened.path, "__pycache__/norms.pyc", "")
         assert written_since(opened.path, since_ns) == ["old.log", "runs/new.log"]
-
-
-def test_a_link_to_a_file_outside_stays_a_link(tmp_path: Path) -> None:
-    """A copy of it could be read where what is outside cannot."""
-    outside = put(tmp_path, "outside.py", "VALUE = 1\n")
-    folder = tmp_path / "trainer"
-    folder.mkdir()
-    (folder / "linked.py").symlink_to(outside)
-    (folder / "lost.py").symlink_to(tmp_path / "nowhere.py")
-    with open_copy(parse_checkout(folder), sys.executable) as opened:
-        assert (opened.path / "linked.py").readlink() == outside
-        assert (opened.path / "lost.py").is_symlink()
 
 
 def test_what_an_index_names_behind_a_link_to_a_folder_outside_is_not_copied(tmp_path: Path) -> None:

@@ -145,13 +145,6 @@ def test_a_target_without_an_answer_is_an_error_that_says_why(function: str, rea
         assert said in result.message
 
 
-def test_a_wrong_returns_field_is_named_with_the_nearest_one() -> None:
-    target = Target("norms:returns_fields", returns={"norm": "grad_norm"})
-    result = run_probes(CHECKOUT, target, [OVERFLOW], time_limit_s=LIMIT_S).results[0]
-    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.CANNOT_READ)
-    assert "its answer has no field 'grad_norm' for norm; it has: gradient_norm" in result.message
-
-
 @pytest.mark.parametrize(
     ("call", "reason", "said"),
     [
@@ -224,14 +217,6 @@ def test_an_orphan_that_holds_our_pipes_does_not_look_like_a_time_out(tmp_path: 
     assert [is_alive(pid) for pid in orphans] == [False]
 
 
-def test_an_orphan_of_the_import_is_ended_too(temporary: Path) -> None:
-    result = ask("orphan_at_import:norm", OVERFLOW).results[0]
-    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.EXIT)
-    orphans = (temporary / "orphan-of-import").read_text().split()
-    assert [pid for pid in orphans if is_alive(int(pid))] == []
-    assert len(orphans) == 3, "each way that runs the module starts one"
-
-
 @pytest.mark.parametrize(
     ("call", "why"),
     [
@@ -244,12 +229,6 @@ def test_threads_started_at_import_mean_a_fresh_process_for_each_probe(call: str
     run = run_probes(CHECKOUT, call, [OVERFLOW, UNDERFLOW, HEALTH], time_limit_s=20.0)
     assert run.notes == [f"{why}; each probe ran in a fresh process"]
     assert set(outcomes(run).values()) == {"not_reproduced"}
-
-
-def test_a_crash_in_a_fresh_process_costs_that_probe_alone() -> None:
-    results = by_probe(run_probes(CHECKOUT, "starts_thread:crashes_on_large", [OVERFLOW, HEALTH], time_limit_s=20.0))
-    assert results[OVERFLOW].reason is Reason.CRASH
-    assert results[HEALTH].outcome is Outcome.NOT_REPRODUCED
 
 
 def test_an_interpreter_without_torch_is_named(tmp_path: Path) -> None:
@@ -298,11 +277,3 @@ def test_code_that_the_simulated_device_breaks_is_counted_on_the_cpu_and_says_so
         "the simulated device failed (the target raises NotImplementedError: no kernel for cuda); "
         "counted on plain CPU tensors instead",
     )
-
-
-def test_code_that_crashes_on_the_simulated_device_is_counted_on_the_cpu() -> None:
-    """It reads a storage that a simulated tensor does not have."""
-    result = run_probes(LAYOUTS, "defective:reads_storage", [SYNCS], time_limit_s=20.0).results[0]
-    assert (result.outcome, result.device, result.law) == (Outcome.REPRODUCED, "cpu", "n")
-    assert result.evidence is Evidence.SIMULATED
-    assert result.notes[0].startswith("the simulated device failed (the process died of SIGSEGV")

@@ -122,27 +122,3 @@ def test_blocks_of_all_files_are_tried_in_one_process(tmp_path: Path) -> None:
     found = tried(tmp_path, *(f"{name}.py:train#total_norm" for name in ("first", "second")))
     assert [trial.message for trial in found] == ["", ""]
     assert len(set((tmp_path / "parents.log").read_text().split())) == 1
-
-
-SLOW_TO_IMPORT = """
-import os
-import sys
-
-
-def {name}(gradients):
-    known = "torch._dynamo" in sys.modules
-    import torch._dynamo
-
-    with open("imports.log", "a") as log:
-        log.write(f"{{os.getpid()}}:{{known}}\\n")
-    return sum(float(each.norm()) ** 2 for each in gradients) ** 0.5
-"""
-
-
-@pytest.mark.acceptance
-def test_what_takes_long_to_import_is_imported_by_one_trial_alone(tmp_path: Path) -> None:
-    """The first one says so, and it is there before the next is forked."""
-    (tmp_path / "slow.py").write_text("".join(SLOW_TO_IMPORT.format(name=name) for name in "ab"))
-    assert [trial.message for trial in tried(tmp_path, "slow:a", "slow:b")] == ["", ""]
-    first = dict(line.split(":") for line in reversed(imports(tmp_path)))
-    assert sorted(first.values()) == ["False", "True"]

@@ -107,30 +107,11 @@ def test_a_collection_is_paired_with_what_finishes_it(
     assert candidates[call].finish_candidates == finish
 
 
-def test_what_a_finisher_lacks_is_said(candidates: dict[str, Candidate]) -> None:
-    evidence = candidates["telemetry.pairs:collect_part_async"].evidence
-    assert "telemetry.pairs:materialize_both does not finish it alone: it also needs _seed" in evidence
-
-
 def test_a_monitors_setup_and_a_constructors_arguments_are_named(candidates: dict[str, Candidate]) -> None:
     assert candidates["telemetry.monitors:Monitor.check"].setup_guess == "attach"
     assert "making its object needs model" in candidates["telemetry.monitors:BoundMonitor.norm"].evidence
     trainer = candidates["telemetry.monitors:Trainer.grad_norm"]
     assert trainer.obstacles == ("making a Trainer needs loader",)
-
-
-def test_an_argument_that_nothing_fits_is_an_obstacle(tmp_path: Path) -> None:
-    (tmp_path / "m.py").write_text("def norm(params, whatever):\n    return sum(p.grad.norm() for p in params)\n")
-    (found,) = discover(tmp_path).candidates
-    assert found.obstacles == ("nothing is known to fit its arguments whatever",)
-
-
-def test_a_plain_argument_that_the_worker_guesses_is_no_obstacle(candidates: dict[str, Candidate]) -> None:
-    """The guess itself is made, and told, where the target is fed."""
-    assert (candidates["telemetry.norms:clipped"].arguments, candidates["telemetry.norms:clipped"].obstacles) == (
-        {},
-        (),
-    )
 
 
 def test_evidence_names_lines(candidates: dict[str, Candidate]) -> None:
@@ -160,7 +141,3 @@ def test_a_candidate_makes_a_target(candidates: dict[str, Candidate]) -> None:
         takes=Takes.MODULE,
         setup="attach",
     )
-
-
-def test_the_order_is_the_same_every_time() -> None:
-    assert discover(CHECKOUT) == discover(CHECKOUT)

@@ -120,12 +120,6 @@ def test_a_method_that_only_has_the_name_is_none(source: str, tmp_path: Path) ->
     assert found(tmp_path, train=source, engine="class Accelerator: ...") == []
 
 
-def test_a_method_of_a_base_class_is_its_librarys(tmp_path: Path) -> None:
-    own = "class GradScaler(Theirs):\n    def _unscale_grads_(self, o):\n        return super()._unscale_grads_(o)"
-    (call, _, _), *others = found(tmp_path, scaler=f"from torch.amp import GradScaler as Theirs\n{own}")
-    assert (call, others) == ("torch.amp:GradScaler._unscale_grads_", [])
-
-
 def test_a_method_that_the_class_inherits_is_its_librarys(tmp_path: Path) -> None:
     """Also through a base of the checkout; not where a class on the way has a method of that name itself."""
     clip = "    def configure(self, o):\n        self.clip_gradients(o, 0.5, 'norm')\n"

@@ -328,71 +328,7 @@ def test_a_helper_that_is_handed_gradients_counts_where_it_is_named_for_it(tmp_p
     assert set(found(tmp_path / "layer", norms.format("layer_norm"))) == {"f"}
 
 
-def test_a_helper_of_that_name_that_sees_no_gradients_is_none(tmp_path: Path) -> None:
-    assert found(tmp_path, "def has_nan(x):\n    return torch.isnan(x).any()\ndef f(y):\n    return has_nan(y)\n") == {}
-
-
-def test_an_inherited_method_is_one_candidate(tmp_path: Path) -> None:
-    source = "class Base:\n    def f(self, params):\n        return sum(p.grad.norm() for p in params)\n"
-    assert set(found(tmp_path, source + "class A(Base): pass\nclass B(Base): pass\n")) == {"Base.f"}
-
-
-def test_a_coroutine_is_found_and_says_what_stands_in_the_way(tmp_path: Path) -> None:
-    (item,) = found(tmp_path, "async def f(params):\n    return sum(p.grad.norm() for p in params)\n").values()
-    assert item.obstacles == ("it is a coroutine, which only an event loop can run",)
-
-
 @pytest.mark.parametrize("name", ["my-trainer/train.py", "train-gpt.py", "2024/loop.py", "__main__.py"])
 def test_files_that_no_import_reaches_are_named_by_their_paths(tmp_path: Path, name: str) -> None:
     found(tmp_path, "def f(params):\n    return sum(p.grad.norm() for p in params)\n", name)
     assert [item.call for item in discover(tmp_path).candidates] == [f"{name}:f"]
-
-
-@pytest.mark.parametrize(
-    ("source", "takes"),
-    [
-        (
-            "def f(module: torch.nn.Module, optimizer: torch.optim.Optimizer):\n"
-            "    torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)\n",
-            "module",
-        ),
-        (
-            "def f(net: torch.nn.Module | list[int]):\n    return sum(p.grad.norm() for p in net.parameters())\n",
-            "module",
-        ),
-        ("def f(opt):\n    return sum(p.grad.norm() for g in opt.param_groups for p in g['params'])\n", "optimizer"),
-        ("def f(chunks):\n    return sum(p.grad.norm() for m in chunks for p in m.parameters())\n", "modules"),
-        (
-            "def f(modules):\n    return sum(p.grad.norm() for m in modules.values() for p in m.parameters())\n",
-            "modules",
-        ),
-        ("def f(model):\n    return sum(p.grad.norm() for p in model.parameters())\n", "module"),
-    ],
-)
-def test_what_it_takes_is_told_by_its_use(tmp_path: Path, source: str, takes: str) -> None:
-    item = found(tmp_path, source)["f"]
-    assert (item.takes_guesses[0], item.obstacles) == (takes, ())
-
-
-@pytest.mark.parametrize(
-    ("name", "contract"),
-    [("get_clip_coef", "grad_stats"), ("get_clipped_coeff", "grad_stats"), ("get_grad_norm", "grad_norm")],
-)
-def test_a_factor_that_clips_is_no_norm(name: str, contract: str, tmp_path: Path) -> None:
-    source = f"def {name}(params):\n    return torch.stack([p.grad.norm() for p in params]).norm()\n"
-    assert found(tmp_path, source)[name].contract_guess == contract
-
-
-@pytest.mark.parametrize(("helper", "names"), [("has_inf", ["any_bad"]), ("first_half", [])])
-def test_the_name_tells_of_a_helper_whose_arguments_cannot_be_matched(
-    helper: str, names: list[str], tmp_path: Path
-) -> None:
-    """A method without `self`, as DeepSpeed's loss scaler has one."""
-    source = f"""
-        class Scaler:
-            def any_bad(self, params):
-                return any(self.{helper}(p.grad) for p in params)
-            def {helper}(x):
-                return x[:2]
-        """
-    assert [name.rpartition(".")[2] for name in found(tmp_path, source)] == names

@@ -35,8 +35,3 @@ def test_a_copy_that_something_else_needs_stays(tmp_path: Path) -> None:
     """A median of all elements is no sum over packs."""
     source = HEAD + BODY.replace("/ 2", "/ 2, flat.median()")
     assert after(tmp_path, source, "counted_in_packs", MEMORY) == source
-
-
-def test_a_copy_that_is_only_measured_has_no_counts(tmp_path: Path) -> None:
-    source = HEAD + "def measure(grads):\n    flat = torch.cat([g.view(-1) for g in grads])\n    return flat.numel()\n"
-    assert after(tmp_path, source, "counted_in_packs", MEMORY) == source

@@ -154,6 +154,6 @@ def test_torchs_own_clipping_is_found() -> None:
     by_call = {item.call: item for item in found.candidates}
     clip = by_call["torch.nn.utils.clip_grad:clip_grad_norm_"]
     assert (clip.takes_guesses[0], clip.obstacles) == ("parameters", ())
-    assert by_call["torch.nn.utils:get_total_norm"].takes_guesses == ("gradients",)
+    assert by_call["torch.nn.utils.clip_grad:_get_total_norm"].takes_guesses == ("gradients",)
     clipping = {call for call, item in by_call.items() if item.contract_guess == "grad_norm"}
-    assert {"torch.nn.utils.clip_grad:clip_grad_value_", "torch.nn.utils:clip_grads_with_norm_"} <= clipping
+    assert {"torch.nn.utils.clip_grad:clip_grad_value_", "torch.nn.utils.clip_grad:_clip_grads_with_norm_"} <= clipping

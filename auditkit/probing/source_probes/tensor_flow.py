@@ -18,7 +18,6 @@ from auditkit.probing.source.modules import (
     Function,
     FunctionNode,
     Module,
-    changed_by,
     dotted_name,
     is_constant,
     last_name,
@@ -282,17 +281,6 @@ class _Flow(ast.NodeVisitor):
     def visit_Dict(self, node: ast.Dict) -> Kind:
         return ("table", join(*map(self.visit, node.values)))
 
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> Kind:
-        kind = self.visit(node.value)
-        self.assign(node.target, kind)
-        return kind
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> Kind:
-        for part in node.values:
-            if isinstance(part, ast.FormattedValue) and self.visit(part.value) == TENSOR:
-                self.read(part.value, "formatting", part.value)
-        return HOST
-
     def visit_Starred(self, node: ast.Await | ast.Starred | ast.Yield) -> Kind:
         return None if node.value is None else self.visit(node.value)
 
@@ -315,7 +303,7 @@ class _Flow(ast.NodeVisitor):
         key = node.slice.value if isinstance(node.slice, ast.Constant) else None
         if key is not None and text_of(node) in self.known:
             return self.known[text_of(node)]
-        if _ON_HOST.search(str(key)) or _ON_HOST.search(last_name(node.value)):
+        if _ON_HOST.search(str(key)):
             return HOST
         if isinstance(node.slice, ast.Compare) and base == TENSOR:
             self.read(node, "[mask]", node.value)  # how many elements are meant is known to the device alone
@@ -367,8 +355,6 @@ class _Flow(ast.NodeVisitor):
         if full.startswith("torch."):
             return self.torch_call(node, full, [*given, *keywords])
         if full.startswith(("math.", "numpy.")):
-            if TENSOR in given and full.startswith("math."):
-                self.read(node, f"{written}()", node.args[given.index(TENSOR)])
             return HOST
         helper = self.module.find(self.function, node.func)
         if helper is not None:
@@ -406,15 +392,6 @@ class _Flow(ast.NodeVisitor):
                 if element(first) == TENSOR and first != TENSOR and not node.keywords:
                     self.each(node, f"{name}()", first)
                 return element(first) if name in ("max", "min") else HOST
-            case "max" | "min" if TENSOR in given:
-                self.read(node, f"{name}()", node.args[given.index(TENSOR)])
-                return TENSOR
-            case "map" if len(given) == 2:
-                if dotted_name(node.args[0]) in ("float", "int", "bool") and element(given[1]) == TENSOR:
-                    self.each(node, f"{dotted_name(node.args[0])}()", given[1])
-                return None
-            case "filter" if len(given) == 2:
-                return given[1]
             case "enumerate":
                 return ("items", ("row", (HOST, element(first))))
             case "zip":
@@ -433,7 +410,7 @@ class _Flow(ast.NodeVisitor):
         if full in _READING_FUNCTIONS and TENSOR in given:
             self.read(node, f"{full}()", node.args[0])
             return HOST
-        if last[:1].isupper() and full != "torch.nn.Parameter":
+        if last[:1].isupper():
             return MODULE if full.startswith("torch.nn.") else None
         if last.startswith("_foreach_") or full == "torch.autograd.grad":
             return ("items", TENSOR)
@@ -472,7 +449,7 @@ class _Flow(ast.NodeVisitor):
             case ("table", value):
                 kinds = {"items": ("items", ("row", (HOST, value))), "values": ("items", value)}
                 return kinds.get(name, value if name in ("get", "pop", "setdefault") else None)
-            case ("items", value) if name in ("pop", "popleft"):
+            case ("items", value) if name == "pop":
                 return value
         return None
 
@@ -544,20 +521,17 @@ class _Flow(ast.NodeVisitor):
         """Begin the turns of a loop, and return what its names hold: where the source does not say, by their use."""
         source = self.visit(over)
         given = element(source) if _BATCHES.search(ast.unparse(over)) else _used_in(target, element(source), node)
-        counted = re.fullmatch(r"range\((?:\w+, )?len\(([\w.]+)\)\)", ast.unparse(over))
-        is_counted = counted is not None and holds_tensors(self.known.get(counted[1]))
         names = frozenset(part.id for part in walk([target]) if isinstance(part, ast.Name))
         self.assign(target, given)
-        self.loops.append(_Loop(node, over, is_counted or holds_tensors(source) or holds_tensors(given), names))
+        self.loops.append(_Loop(node, over, holds_tensors(source) or holds_tensors(given), names))
         return given
 
     def visit_If(self, node: ast.If) -> None:
         self.test(node.test, "if")
-        before, guard, loops = dict(self.known), self.guard, self.loops
+        before, guard = dict(self.known), self.guard
         self.guard = guard or guard_of(node.test)
-        self.loops = [] if is_first_time(node) else loops
         body_ends = self.block(node.body)
-        after_body, self.loops, self.guard = self.known, loops, guard
+        after_body, self.guard = self.known, guard
         self.known = before
         orelse_ends = self.block(node.orelse)
         if body_ends:
@@ -694,8 +668,6 @@ def of_annotation(node: ast.expr) -> Kind:
     name = last_name(node)
     if name in _TENSOR_TYPES or name in _HOST_TYPES:
         return TENSOR if name in _TENSOR_TYPES else HOST
-    if name in ("_tensor_or_tensors", "_params_t", "ParamsT"):
-        return ("items", TENSOR)
     return MODULE if name.endswith("Module") else None
 
 
@@ -787,19 +759,3 @@ def guard_after(test: ast.expr) -> str:
         case ast.UnaryOp(op=ast.Not(), operand=ast.Name() | ast.Attribute() as flag):
             return guard_of(flag)
     return ""
-
-
-def is_first_time(node: ast.If) -> bool:
-    """Whether a branch fills what its test found empty: an optimizer's `if len(state) == 0: state["step"] = 0`."""
-    match node.test:
-        case (
-            ast.UnaryOp(op=ast.Not(), operand=holder)
-            | ast.Compare(left=ast.Call(func=ast.Name(id="len"), args=[holder]), ops=[ast.Eq()])
-            | ast.Compare(ops=[ast.NotIn()], comparators=[holder])
-            | ast.Compare(left=holder, ops=[ast.Is()], comparators=[ast.Constant(value=None)])
-        ):
-            stored = [target for part in walk(node.body) for target in changed_by(part)]
-            places = {ast.unparse(part) for part in stored if isinstance(part, ast.Attribute | ast.Subscript)}
-            holders = {ast.unparse(part.value) for part in stored if isinstance(part, ast.Subscript)}
-            return ast.unparse(holder) in places | holders
-    return False

@@ -214,13 +214,10 @@ def repeated_defaults(context: SourceContext) -> Found:
                 if value not in _PLAIN_NUMBERS and _THRESHOLD.fullmatch(parameter):
                     groups[parameter, value].append((signature, line))
         for (parameter, value), places in groups.items():
-
-            def decides(tree: Module, parameter: str = parameter) -> bool:
-                return any(_decides(node, parameter) for node in walk([tree.tree]))
-
             # One method of several classes is an interface.
             names = {one.name if one.owner and one.name != "__init__" else one.qualified_name for one, _ in places}
-            if len(names) > 1 and context.index.read_tree(module, decides):
+            nodes = walk([context.index.tree_of(module).tree]) if len(names) > 1 else ()
+            if any(_decides(node, parameter) for node in nodes):
                 subject = f"{module.name.partition('.')[0]}:{parameter}={value:.12g}"
                 one, line = min(places, key=lambda place: place[1])
                 of_subject = found.setdefault(subject, Finding(subject, module, line, one.qualified_name))
@@ -450,8 +447,6 @@ def collections_of(context: SourceContext) -> Iterator[Collection]:
             word = min(keys).encode()
             trees = [index.tree_of(one) for one in index.modules if not one.is_test and word in index.source_of(one)]
             yield _collection(module, function, keys, trees)
-            for tree in trees:
-                index.let_go(tree)
 
 
 def _finishers(tree: Module) -> Iterator[tuple[Function, frozenset[str]]]:

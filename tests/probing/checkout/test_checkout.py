@@ -133,14 +133,6 @@ def test_dirty_means_that_what_is_measured_is_not_the_commit(repository: Path, f
         assert checkout.dirty is dirty
 
 
-def test_without_git_a_directory_still_works(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(repository))
-    with open_checkout(repository) as checkout:
-        assert checkout.revision == ""
-    with pytest.raises(BadInputError, match="git is not installed"), open_checkout(f"{repository}@HEAD"):
-        pass
-
-
 # Bad input
 
 
@@ -161,11 +153,6 @@ def test_an_unknown_revision_is_named_with_the_nearest_one(repository: Path) -> 
     error = refusal(f"{repository}@featur")
     assert "'featur'" in error.message
     assert "feature" in (error.hint or "")
-
-
-@pytest.mark.parametrize("revision", ["--help", "HEAD:src", "v1..HEAD", "0" * 40])
-def test_what_is_not_one_commit_is_no_revision(repository: Path, revision: str) -> None:
-    assert "no revision" in refusal(f"{repository}@{revision}").message
 
 
 def test_an_empty_revision_or_directory_and_a_file_are_refused(repository: Path) -> None:
@@ -289,13 +276,6 @@ def test_an_installed_package_is_asked_with_the_interpreter_that_it_is_installed
     assert (interpreter, note) == (python, f"{package} is installed for {python}, which was asked")
 
 
-def test_a_named_interpreter_is_a_path_or_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    python = fake_python(tmp_path / "env")
-    assert choose_interpreter(tmp_path, python)[0] == python
-    monkeypatch.setenv("PATH", str(python.parent))
-    assert choose_interpreter(tmp_path, "python")[0] == python
-
-
 # Import roots
 
 
@@ -324,11 +304,3 @@ def test_import_roots_are_found(tmp_path: Path, files: list[str], roots: list[st
 def test_inside_a_package_the_root_is_above_it(tmp_path: Path) -> None:
     make(tmp_path, "package/__init__.py", "package/nested/__init__.py", "package/nested/code.py")
     assert import_roots(tmp_path / "package" / "nested") == (tmp_path,)
-
-
-def test_configured_roots_are_taken_and_checked(tmp_path: Path) -> None:
-    make(tmp_path, "source/module.py")
-    assert import_roots(tmp_path, ["source"]) == (tmp_path / "source",)
-    with pytest.raises(BadInputError) as caught:
-        import_roots(tmp_path, ["sourc"])
-    assert "source" in (caught.value.hint or "")

@@ -68,20 +68,6 @@ def test_the_files_as_they_lie_are_copied(checkout: Path, in_git: bool) -> None:
     assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
 
 
-def test_git_answers_in_the_copy_and_writes_nothing_in_the_checkout(checkout: Path) -> None:
-    git(checkout, "init", "--quiet")
-    git(checkout, "add", ".")
-    git(checkout, "commit", "--quiet", "-m", "one")
-    put(checkout, "src/train/norms.py", "VALUE = 3\n")
-    before = {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
-    with open_copy(parse_checkout(checkout / "src"), sys.executable) as opened:
-        status = subprocess.run(["git", "status", "--short"], cwd=opened.path, capture_output=True, text=True)
-        assert status.stdout == " M train/norms.py\n"
-        git(opened.path, "commit", "--quiet", "-a", "-m", "two")
-        assert opened.path.name == "src"
-    assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
-
-
 def test_large_data_is_left_out_and_named_and_large_code_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,15 +165,10 @@ def test_a_target_that_cannot_be_loaded_says_what_happened(call: str, reason: Re
 # What a target is told that has no plan, and why: other words for the reasons above.
 TOLD = {
     "norms:allocates_too_much": (Reason.NO_MEMORY, "can't allocate memory"),
-    "norms:returns_none": (Reason.CANNOT_FEED, "it returns None"),
     "norms:returns_nothing_numeric": (Reason.CANNOT_READ, "its answer (mapping) holds no single number"),
-    "norms:takes_nothing": (Reason.CANNOT_FEED, "it takes no gradients"),
-    "raises_at_import:norm": (Reason.IMPORT_ERROR, "raises RuntimeError: the config file is missing"),
-    "sys_exits_at_import:norm": (Reason.IMPORT_ERROR, "exits with 'usage: train.py CONFIG'"),
     "broken_syntax:norm": (Reason.IMPORT_ERROR, "raises SyntaxError"),
     "no_such_module:norm": (Reason.IMPORT_ERROR, "no module named 'no_such_module' under"),
     "norms:soun": (Reason.IMPORT_ERROR, "norms has no 'soun' (did you mean sound"),
-    "norms:FORGED": (Reason.CANNOT_FEED, "is not callable"),
 }
 
 

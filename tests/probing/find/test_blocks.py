@@ -223,24 +223,6 @@ def test_a_flag_that_a_loop_sets_under_a_condition_keeps_its_start(between: str)
     assert names["bad"](model) is True
 
 
-def test_statistics_that_are_read_behind_come_as_a_mapping() -> None:
-    block = the_block(
-        """
-        grads = [p.grad for p in model.parameters() if p.grad is not None]
-        norm = torch.stack([g.norm() for g in grads]).norm()
-        nan_count = sum(torch.isnan(g).sum() for g in grads)
-        writer.log(norm, nan_count)
-        """
-    )
-    assert block.qualified_name == "main#nan_count"
-    assert as_text(block).endswith("return {'norm': norm, 'nan_count': nan_count}")
-
-
-def test_a_second_block_of_one_name_is_counted() -> None:
-    line = "print(sum(p.grad.norm() for p in model.parameters()))\nmodel.train()\n"
-    assert [block.qualified_name for block in blocks(line * 2)] == ["main#norm", "main#norm.2"]
-
-
 def test_nested_functions_and_methods_have_their_names() -> None:
     source = """\
 import torch

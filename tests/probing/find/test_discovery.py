@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import Contract, Takes
-from auditkit.model.runs.target import Target
 from auditkit.probing.find.candidates import Candidate
 from auditkit.probing.find.search import discover
 
@@ -114,15 +113,6 @@ def test_a_monitors_setup_and_a_constructors_arguments_are_named(candidates: dic
     assert trainer.obstacles == ("making a Trainer needs loader",)
 
 
-def test_evidence_names_lines(candidates: dict[str, Candidate]) -> None:
-    found = candidates["telemetry.norms:of_parameters"]
-    source = (CHECKOUT / found.file).read_text().splitlines()
-    assert "def of_parameters" in source[found.line - 1]
-    read = source.index("    grads = [p.grad for p in params if p.grad is not None]") + 1
-    assert f"reads .grad at line {read}" in found.evidence
-    assert f"calls torch._foreach_norm on gradients at line {read + 1}" in found.evidence
-
-
 def test_what_can_be_fed_comes_first_and_private_functions_last_of_those(
     candidates: dict[str, Candidate],
 ) -> None:
@@ -131,13 +121,3 @@ def test_what_can_be_fed_comes_first_and_private_functions_last_of_those(
     assert order[: len(fed)] == fed
     collectors = [call for call in fed if candidates[call].contract_guess is not Contract.TRAIN_STEP]
     assert [call for call in collectors if "#" not in call][-1] == "telemetry.norms:_private_and_unused"
-
-
-def test_a_candidate_makes_a_target(candidates: dict[str, Candidate]) -> None:
-    assert candidates["telemetry.monitors:Monitor.check"].as_target("check") == Target(
-        call="telemetry.monitors:Monitor.check",
-        name="check",
-        contract=Contract.MONITOR,
-        takes=Takes.MODULE,
-        setup="attach",
-    )

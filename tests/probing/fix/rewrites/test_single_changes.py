@@ -16,14 +16,12 @@ NAN = "nonfinite_grads_look_healthy"
 ZERO = "ratio_divides_by_zero"
 CHANGES = [
     ("reshaped", "fails_on_noncontiguous_grads", "x = g.view(-1)", "x = g.reshape(-1)"),
-    ("reshaped", "fails_on_noncontiguous_grads", "x = g.view(4, 2)", ""),
     (
         "without_elements",
         EMPTY,
         "x = [p.grad for p in parameters if p.grad is not None]",
         "x = [p.grad for p in parameters if p.grad is not None and p.grad.numel()]",
     ),
-    ("without_elements", EMPTY, "x = [p for p in parameters if p is not None]", ""),
     (
         "present_gradients",
         MISSING,
@@ -36,19 +34,8 @@ CHANGES = [
         "x = [p.grad for p in parameters if p.requires_grad or p.is_tied]",
         "x = [p.grad for p in parameters if p.grad is not None and (p.requires_grad or p.is_tied)]",
     ),
-    (
-        "present_gradients",
-        MISSING,
-        "x = {p.grad.device for p in parameters if p.requires_grad}",
-        "x = {p.grad.device for p in parameters if p.grad is not None and p.requires_grad}",
-    ),
-    ("present_gradients", MISSING, "x = [p.grad for p in parameters if g and p.grad is not None]", ""),
-    ("present_gradients", MISSING, "x = [p.data for p in parameters]", ""),
     ("norms_in_float64", OVERFLOW, "x = torch.norm(g, dtype=torch.float)", "x = torch.norm(g, dtype=torch.float64)"),
-    ("norms_in_float64", OVERFLOW, "x = torch.norm(g, dtype=torch.double)", ""),
     ("norms_in_float64", OVERFLOW, "x = g.norm(2, dim=1)", "x = g.norm(2, dim=1, dtype=torch.float64)"),
-    ("norms_in_float64", OVERFLOW, "x = g.norm(dtype=torch.float32)", "x = g.norm(dtype=torch.float64)"),
-    ("norms_in_float64", OVERFLOW, "x = g.norm(size=2)", ""),
     (
         "zeros_of_nothing",
         NOTHING,
@@ -62,22 +49,16 @@ CHANGES = [
         "n = torch._foreach_norm(grads) if grads else []; "
         "x = torch.stack(n) if n else torch.zeros(1, dtype=torch.float64)",
     ),
-    ("zeros_of_nothing", NOTHING, "x = torch.stack(others)", ""),
     (
         "tensor_of_nothing",
         NOTHING,
         "x = torch.norm(g) if grads else 0.0",
         "x = torch.norm(g) if grads else torch.tensor(0.0)",
     ),
-    ("tensor_of_nothing", NOTHING, "x = torch.norm(g).item() if grads else 0.0", ""),
     ("divided_by_at_least_one", ZERO, "x = 2 / g.numel()", "x = 2 / max(g.numel(), 1)"),
-    ("divided_by_at_least_one", ZERO, "x = 2 / len(grads)", "x = 2 / max(len(grads), 1)"),
     ("divided_by_at_least_one", ZERO, "x = 2 / g", ""),
-    ("nan_is_too_large", NAN, "x = (norms > exploding).sum()", "x = (~(norms <= exploding)).sum()"),
-    ("nan_is_too_large", NAN, "x = sum(1 for n in norms if n > LARGE)", "x = sum(1 for n in norms if not n <= LARGE)"),
     ("nan_is_too_large", NAN, "x = (norms > small_threshold).sum()", ""),
     ("infinity_counts_too", NAN, "x = torch.isnan(g).any()", "x = (~torch.isfinite(g)).any()"),
-    ("infinity_counts_too", NAN, "x = math.isnan(total)", "x = (not math.isfinite(total))"),
     ("infinity_counts_too", NAN, "x = g.isnan().any() or g.isinf().any()", ""),
     ("nan_is_too_large", NAN, "x = (norms < exploding).sum()", ""),
 ]

@@ -14,6 +14,7 @@ from auditkit.probing.run.found_targets import FoundTargets, find_targets
 from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.history.anchors import AnchoredSource, AnchorState, FoundAgain, text_of
 
+
 @dataclass(frozen=True)
 class Side:
     """One revision: its files, how probes run there, and its functions."""

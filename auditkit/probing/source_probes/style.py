@@ -8,15 +8,15 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from auditkit.probing.find.answers import consumed_keys
+from auditkit.probing.find.answers import consumed_keys, literal_keys, values_of
 from auditkit.probing.find.candidates import collects_by_itself
 from auditkit.probing.source.facts import Definition, ModuleFacts, Signature
-from auditkit.probing.source.modules import Function, FunctionNode, Module, dotted_name, targets_of, text_in
-from auditkit.probing.source.walking import FIELDS, children, walk
+from auditkit.probing.source.modules import Function, FunctionNode, Module, dotted_name, last_name, targets_of, text_in
+from auditkit.probing.source.walking import children, walk
 
 if TYPE_CHECKING:
     from auditkit.probing.source_probes.context import SourceContext
@@ -464,10 +464,13 @@ def _finishers(tree: Module) -> Iterator[tuple[Function, frozenset[str]]]:
 
 def _collection(module: ModuleFacts, finisher: Function, keys: frozenset[str], trees: Sequence[Module]) -> Collection:
     functions = [function for tree in trees for function in tree.defined()]
-    returned = {id(function): _returned(function) for function in functions}
-    calls = {id(function): set(_called(function, returned[id(function)])) for function in functions}
+    given = {id(one): [item for value in _returned(one) for item in values_of(one, value)] for one in functions}
+    calls = {
+        key: {last_name(item.func) for item in items if isinstance(item, ast.Call)} for key, items in given.items()
+    }
     # Keys of several returns count together: a finisher reads some only where others are missing.
-    direct = [one for one in functions if keys <= _returned_keys(one, returned[id(one)]) and not _trains(one)]
+    made = {id(one): {key for value in _returned(one) for key in literal_keys(one, value)} for one in functions}
+    direct = [one for one in functions if keys <= made[id(one)] and not _trains(one)]
     found = {id(one): one for one in direct}
     for _ in range(3):  # a function that calls a producer is one
         names = {one.name for one in found.values()}
@@ -490,39 +493,13 @@ def _may_be_called(function: Function, finisher: Function) -> bool:
     return is_other and (is_public or function.module.file == finisher.module.file)
 
 
-def _own_nodes(function: FunctionNode) -> Iterator[ast.AST]:
-    """The nodes of a function's body, without those of functions and classes inside it."""
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
-        if type(node) in FIELDS and not isinstance(node, FunctionNode | ast.ClassDef | ast.Lambda):
-            yield node
-            waiting += children(node)
-
-
 def _returned(function: Function) -> list[ast.expr]:
-    values = (node.value for node in _own_nodes(function.node) if isinstance(node, ast.Return | ast.Yield))
+    values = (node.value for node in function.nodes if isinstance(node, ast.Return | ast.Yield))
     return [value for value in values if value is not None]
 
 
 def _trains(function: Function) -> bool:
-    return any(isinstance(node, ast.Attribute) and node.attr in _TRAINS for node in _own_nodes(function.node))
-
-
-def _returned_keys(function: Function, returned: Iterable[ast.expr]) -> set[str]:
-    """The text keys of the mappings in returned expressions: written there, or put together under their names."""
-    found: set[str] = set()
-    for value in returned:
-        names = {node.id for node in walk([value]) if isinstance(node, ast.Name)}
-        found = found.union(*map(_keys_of, walk([value])))
-        for node in _own_nodes(function.node):
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                for target in targets_of(node):
-                    if dotted_name(target) in names:
-                        found = found.union(*map(_keys_of, walk([node.value])))
-                    elif isinstance(target, ast.Subscript) and dotted_name(target.value) in names:
-                        found |= _keys_of(node.value) | {text_in(target.slice)}
-    return found - {""}
+    return any(isinstance(node, ast.Attribute) and node.attr in _TRAINS for node in function.nodes)
 
 
 def _keys_of(node: ast.AST) -> frozenset[str]:
@@ -533,19 +510,6 @@ def _keys_of(node: ast.AST) -> frozenset[str]:
     elif isinstance(node, ast.Call) and dotted_name(node.func) == "dict":
         keys = [item.arg for item in node.keywords]
     return frozenset(key for key in keys if key)
-
-
-def _called(function: Function, returned: list[ast.expr]) -> Iterator[str]:
-    """The last words of what the returned expressions call, by one name at most."""
-    names = {dotted_name(value) for value in returned} - {""}
-    stored = [
-        node.value
-        for node in _own_nodes(function.node)
-        if isinstance(node, ast.Assign) and names & set(map(dotted_name, node.targets))
-    ]
-    for node in walk([*returned, *stored]):
-        if isinstance(node, ast.Call):
-            yield node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
 
 
 def _mappings(tree: Module) -> Iterator[tuple[str, int, str, frozenset[str]]]:

@@ -18,7 +18,6 @@ import pytest
 from auditkit.errors import BadInputError
 from auditkit.probing.checkout import scratch
 from auditkit.probing.checkout.checkout import (
-    choose_interpreter,
     import_roots,
     open_checkout,
     parse_checkout,
@@ -142,12 +141,6 @@ def refusal(spec: str) -> BadInputError:
     return caught.value
 
 
-def test_a_directory_that_is_not_there_is_named_with_its_neighbour(repository: Path) -> None:
-    error = refusal(f"{repository.parent}/rpeo@v1")
-    assert "no such directory" in error.message
-    assert "repo" in (error.hint or "")
-
-
 def test_an_unknown_revision_is_named_with_the_nearest_one(repository: Path) -> None:
     git(repository, "branch", "feature")
     error = refusal(f"{repository}@featur")
@@ -188,16 +181,6 @@ def test_the_audited_repository_is_left_byte_for_byte(repository: Path, tmp_path
             assert "\n" not in git(repository, "worktree", "list")
     assert state(repository) == before
     assert not (tmp_path / "hook-ran").exists()
-
-
-def test_a_linked_worktree_and_a_shallow_clone_can_be_audited(repository: Path, tmp_path: Path) -> None:
-    git(repository, "worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"), "v1")
-    git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{repository}", "shallow")
-    with open_checkout(f"{tmp_path}/linked@HEAD") as checkout:
-        assert "first" in value(checkout.path)
-    with open_checkout(f"{tmp_path}/shallow@HEAD") as checkout:
-        assert "second" in value(checkout.path)
-    assert "shallow clone" in (refusal(f"{tmp_path}/shallow@{git(repository, 'rev-parse', 'v1')}").hint or "")
 
 
 def test_a_subdirectory_is_checked_out_as_that_subdirectory(repository: Path) -> None:
@@ -264,16 +247,6 @@ def test_the_checkouts_own_environment_is_chosen_also_at_a_revision(repository: 
     dotted = fake_python(repository / ".venv")
     with open_checkout(repository) as checkout:
         assert checkout.interpreter == dotted
-
-
-def test_an_installed_package_is_asked_with_the_interpreter_that_it_is_installed_for(tmp_path: Path) -> None:
-    """With a note; a folder of that name that belongs to no interpreter is one like any other."""
-    package = tmp_path / "env" / "lib" / "python3.12" / "site-packages" / "trainer" / "telemetry"
-    package.mkdir(parents=True)
-    assert choose_interpreter(package) == (Path(sys.executable), ())
-    python = fake_python(tmp_path / "env")
-    interpreter, (note,) = choose_interpreter(package)
-    assert (interpreter, note) == (python, f"{package} is installed for {python}, which was asked")
 
 
 # Import roots

@@ -125,28 +125,6 @@ def test_what_an_index_names_behind_a_link_to_a_folder_outside_is_not_copied(tmp
         assert (opened.path / "keys").readlink() == tmp_path / "home"
 
 
-@pytest.mark.parametrize("copied_by", ["ours", "shutil"])
-def test_a_file_that_becomes_a_link_after_it_was_looked_at_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied_by: str
-) -> None:
-    """The control: a copy that looks first and opens then has what the link leads to."""
-    secret, source, look = put(tmp_path, "key", "secret"), put(tmp_path, "trainer/a.py", "code"), os.lstat
-
-    def look_and_change(path: str | Path) -> os.stat_result:
-        found = look(path)
-        if Path(path) == source and not source.is_symlink():
-            source.unlink()
-            source.symlink_to(secret)
-        return found
-
-    monkeypatch.setattr("os.lstat", look_and_change)
-    if copied_by == "shutil":
-        monkeypatch.setattr(copies, "_copy_file", shutil.copyfile)
-    with open_copy(parse_checkout(source.parent), sys.executable) as opened:
-        copy = opened.path / "a.py"
-        assert (copy.read_text() if copy.exists() else "") == ("secret" if copied_by == "shutil" else "")
-
-
 def test_pipes_and_files_with_holes_are_left_out(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
     for name in ("holes.py", "holes.bin"):

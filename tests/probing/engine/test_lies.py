@@ -13,9 +13,9 @@ from auditkit.model.enums import Reason
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.engine import fork_servers, protocol
-from auditkit.probing.engine.protocol import Failed, Idle, decode
+from auditkit.probing.engine.protocol import Failed, decode
 from auditkit.probing.source.statements import Sources
-from auditkit.worker.serve.messages import OF_JOB, OF_WORKER, Lines
+from auditkit.worker.serve.messages import OF_JOB, OF_WORKER
 from tests.probing_helpers import OVERFLOW, TARGETS, by_probe, run_probes
 
 GARBAGE = ("null", "5", "[1]", "{", "", "[" * 100_000, '{"type": "note", "text": "\xff"}', f'{{"type": {"9" * 5000}}}',
@@ -83,14 +83,6 @@ def test_host_and_worker_have_the_same_table() -> None:
     assert set(STRANGE) == set(table)
 
 
-def test_a_line_without_end_is_cut_and_what_follows_it_is_read() -> None:
-    lines = Lines("token")
-    assert lines.feed(b"\ntoken " + b"x" * (3 << 20)) == []
-    (cut, idle) = lines.feed(b'x\nno token\ntoken {"type": "idle"}\n')
-    assert isinstance(decode(cut), Failed)
-    assert decode(idle) == Idle()
-
-
 def ask(folder: Path, said: list[Any], when: str = "call", token: bool = True, forever: bool = False) -> ProbeResult:
     shutil.copy(TARGETS / "escapes" / "lies.py", folder)
     lies = {"said": said, "when": when, "token": token, "forever": forever}
@@ -108,16 +100,6 @@ def test_garbage_is_one_error_that_says_so(tmp_path: Path, when: str) -> None:
     assert ask(tmp_path, list(GARBAGE), when, token=False).outcome == "reproduced"
     result = ask(tmp_path, list(GARBAGE), when)
     assert (result.outcome, result.reason) == ("error", "protocol")
-
-
-@pytest.mark.process
-def test_only_who_finds_the_token_can_speak_for_the_worker(tmp_path: Path) -> None:
-    """The control is what is not held: a target can find it, in its own process."""
-    names = [
-        {each.name for each in ask(tmp_path, [FORGED], token=token).measurements} & {"forged"}
-        for token in (False, True)
-    ]
-    assert names == [set(), {"forged"}]
 
 
 @pytest.mark.process

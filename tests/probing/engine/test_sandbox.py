@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason
-from auditkit.model.runs.target import Target
 from auditkit.probing.engine import fork_servers
 from auditkit.probing.engine.results import TargetRun
 from auditkit.probing.engine.sandbox import Setting
@@ -28,7 +27,6 @@ from tests.probing_helpers import (
     TARGETS,
     UNDERFLOW,
     by_probe,
-    is_alive,
     outcomes,
     processes_started_with,
     run_probes,
@@ -67,17 +65,6 @@ def _nothing_is_left_running(temporary: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tempfile, "tempdir", None)  # Python keeps the first folder that it found
     yield
     assert left_running(temporary) == set()
-
-
-def test_a_process_that_is_left_running_would_be_seen(temporary: Path) -> None:
-    """The control of the fixture above."""
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"x")
-        process.stdout.read(1)  # a process that has only begun has no environment yet
-        assert left_running(temporary) == {process.pid}
-        process.kill()
 
 
 def ask(name: str, *probes: str, **setting: object):
@@ -198,18 +185,6 @@ def test_a_target_that_closes_our_descriptor_costs_that_probe_alone() -> None:
     results = by_probe(ask("closes_every_descriptor"))
     assert (results[OVERFLOW].outcome, results[OVERFLOW].reason) == (Outcome.ERROR, Reason.EXIT)
     assert results[HEALTH].outcome is Outcome.NOT_REPRODUCED
-
-
-def test_an_orphan_that_holds_our_pipes_does_not_look_like_a_time_out(tmp_path: Path) -> None:
-    """The finished child is finished although another process keeps its output open, and that one is ended."""
-    mark = tmp_path / "orphan"
-    target = Target("norms:leaves_an_orphan", arguments={"mark": str(mark)})
-    started = time.monotonic()
-    run = run_probes(CHECKOUT, target, [OVERFLOW, HEALTH], time_limit_s=60.0)
-    assert outcomes(run) == {OVERFLOW: "not_reproduced", HEALTH: "not_reproduced"}
-    assert time.monotonic() - started < 30.0
-    orphans = [int(line) for line in mark.read_text().split()]
-    assert [is_alive(pid) for pid in orphans] == [False]
 
 
 @pytest.mark.parametrize(

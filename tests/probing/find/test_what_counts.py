@@ -208,9 +208,3 @@ def test_a_helper_that_is_handed_gradients_counts_where_it_is_named_for_it(tmp_p
     norms = "def {0}(x):\n    return x.norm()\ndef f(params):\n    return max({0}(p.grad) for p in params)\n"
     assert set(found(tmp_path / "norm", norms.format("get_weight_norm"))) == {"get_weight_norm", "f"}
     assert set(found(tmp_path / "layer", norms.format("layer_norm"))) == {"f"}
-
-
-@pytest.mark.parametrize("name", ["my-trainer/train.py", "train-gpt.py", "2024/loop.py", "__main__.py"])
-def test_files_that_no_import_reaches_are_named_by_their_paths(tmp_path: Path, name: str) -> None:
-    found(tmp_path, "def f(params):\n    return sum(p.grad.norm() for p in params)\n", name)
-    assert [item.call for item in discover(tmp_path).candidates] == [f"{name}:f"]

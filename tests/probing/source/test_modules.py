@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,8 @@ import pytest
 
 from auditkit.model.enums import Outcome, Reason
 from auditkit.probing.source.files import list_files
-from auditkit.probing.source.index import SourceIndex
 from tests.project_files import our_environment
-from tests.source_helpers import LOOP, SOURCE_PROBES, context_of, findings, read, write
+from tests.source_helpers import LOOP, SOURCE_PROBES, findings, read, write
 
 pytestmark = pytest.mark.process
 
@@ -51,17 +49,6 @@ def test_a_file_that_does_not_parse_is_an_error_of_that_file(
     assert "pkg.good:norms" in findings([result for result in results if result.probe == LOOP])
 
 
-def test_a_pipe_a_link_and_a_huge_file_are_not_opened(tmp_path: Path) -> None:
-    write(tmp_path, {"good.py": BAD, "huge.py": "x = 1\n" * 400_000})
-    os.mkfifo(tmp_path / "pipe.py")
-    (tmp_path / "link.py").symlink_to(tmp_path / "good.py")
-    assert [source.name for source in list_files(tmp_path)] == ["good.py", "huge.py"]
-    index = SourceIndex(tmp_path)
-    (problem,) = index.problems
-    assert (problem.path, "bytes: files above" in problem.message) == ("huge.py", True)
-    assert [module.name for module in index.modules] == ["good"]
-
-
 def test_only_the_checkouts_own_files_are_read(tmp_path: Path) -> None:
     """Hidden, vendored, built and environment folders are left out; with git, what it ignores."""
     files = {"pkg/own.py": "", ".venv/lib/x.py": "", "build/lib/x.py": "", "vendor/x.py": "", ".hidden/x.py": ""}
@@ -73,14 +60,6 @@ def test_only_the_checkouts_own_files_are_read(tmp_path: Path) -> None:
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
     python = [source.name for source in list_files(tmp_path) if source.kind == "python"]
     assert python == ["pkg/own.py", "untracked.py"]
-
-
-def test_a_module_is_named_as_it_is_imported(tmp_path: Path) -> None:
-    files = {"src/pkg/__init__.py": "", "src/pkg/norms.py": "", "scripts/run.py": "", "tests/test_norms.py": ""}
-    context = context_of(tmp_path, {**files, "pyproject.toml": "[project]\nname = 'pkg'\n"})
-    assert [module.name for module in context.index.modules] == ["scripts.run", "pkg", "pkg.norms", "tests.test_norms"]
-    assert [module.is_test for module in context.index.modules] == [False, False, False, True]
-    assert context.index.package == "pkg"
 
 
 def test_nothing_is_imported_or_run(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.runs.cause import Siblings
-from auditkit.probing.source.likeness import siblings as module
 from auditkit.probing.source.likeness.siblings import find_siblings
 from auditkit.probing.source.statements import Sources
 
@@ -98,33 +97,7 @@ def test_a_statement_that_says_little_is_not_looked_for(tmp_path: Path, body: st
     assert found.reason == "the statement holds too few tensor operations to be told from other code"
 
 
-def test_what_stands_everywhere_marks_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit nothing is listed, and the number is said; at the limit all are."""
-    monkeypatch.setattr(module, "MOST_PLACES", 3)
-    found = swept(tmp_path, function(READ_EACH), {f"m{number}.py": function(READ_EACH) for number in range(3)})
-    assert len(found.places) == 3
-    found = swept(tmp_path, function(READ_EACH), {"m3.py": function(READ_EACH)})
-    assert (found.places, found.reason) == ((), "it stands at 4 other places and marks no defect")
-
-
 def test_a_part_is_looked_for_where_the_whole_stands_nowhere_else(tmp_path: Path) -> None:
     whole = "    total = sum(g.pow(2).sum() for g in parameters).sqrt().item()\n"
     found = swept(tmp_path, function(whole), {"other.py": function("    part = h.pow(2).sum()\n")})
     assert (found.pattern, places(found)) == ("x.pow(2).sum()", [("other.py", 5)])
-
-
-def test_a_function_of_the_checkout_is_written_as_it_is_called(tmp_path: Path) -> None:
-    """A relative import shows no path, and leads to the same function as an absolute one."""
-    own = "import torch\nfrom .parts import dense\n\n\ntotal = torch._foreach_norm(dense(grads), 2)\n"
-    other = "import torch\nfrom pkg.parts import dense\n\n\nnorms = torch._foreach_norm(dense(values), 2)\n"
-    found = swept(tmp_path, own, {"other.py": other})
-    assert (found.pattern, places(found)) == ("torch._foreach_norm(dense(x), 2)", [("other.py", 5)])
-
-
-def test_files_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
-    """A syntax error, a byte of no encoding, a link to nowhere; the rest is read."""
-    (tmp_path / "broken.py").write_text(function(READ_EACH) + "def (:\n", encoding="utf-8")
-    (tmp_path / "bytes.py").write_bytes(function(READ_EACH).encode() + b"x = '\xff'\n")
-    (tmp_path / "gone.py").symlink_to(tmp_path / "nowhere")
-    found = swept(tmp_path, function(READ_EACH), {"z.py": function(READ_EACH)})
-    assert places(found) == [("z.py", 5)]

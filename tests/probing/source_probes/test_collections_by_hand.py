@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.source_probes.style import collections_of
-from tests.source_helpers import COLLECT, context_of, found
+from tests.source_helpers import COLLECT, found
 
 pytestmark = pytest.mark.process
 
@@ -56,23 +55,3 @@ def test_a_collection_written_by_hand_is_named_with_its_line(tmp_path: Path) -> 
     (result,) = found(tmp_path, {"norms.py": FINISH, "train.py": train}, COLLECT).values()
     assert result.message.endswith("; written by hand at train.py:6 in step")
     assert [m.value for m in result.measurements if m.name == "written_by_hand"] == [6]
-
-
-def test_a_producer_in_a_test_is_none(tmp_path: Path) -> None:
-    files = {"norms.py": FINISH, "tests/test_norms.py": COLLECTING["returns a mapping"]}
-    assert list(found(tmp_path, files, COLLECT)) == ["norms:materialize_norms"]
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "def materialize_norms(pending):\n    return pending.item()\n",
-        "def finish(path: str):\n    return int(path)\n",
-        "def materialize_norms(pending):\n    return pending['_squared']\n",
-        "def wait_for(seconds):\n    return float(seconds)\n",
-        "def describe(pending):\n    return pending['_squared'].item()\n",
-    ],
-)
-def test_what_demands_nothing_or_reads_nothing_back_is_not_judged(source: str, tmp_path: Path) -> None:
-    context = context_of(tmp_path, {"norms.py": f"import torch\n{source}"})
-    assert list(collections_of(context)) == []

@@ -158,26 +158,6 @@ def test_a_helper_reads_for_its_caller(tmp_path: Path) -> None:
     assert "_value(), line 5" in result.message
 
 
-def test_helpers_that_call_each_other_end(tmp_path: Path) -> None:
-    body = "def odd(g):\n    return even(g)\n\n\ndef even(g):\n    return odd(g)\n\n\n"
-    source = f"import torch\n\n\n{body}def f(grads):\n    return [odd(g).item() for g in grads]\n"
-    context = context_of(tmp_path, {"norms.py": source})
-    assert context.reads_in_loops(context.modules[0]) == []
-
-
-def test_a_module_is_followed_where_something_says_that_there_are_tensors(tmp_path: Path) -> None:
-    """An import of torch, or what only modules and tensors have; a name alone (an array of numbers) is not enough."""
-    named = "def f(grads):\n    return [g.norm().item() for g in grads]\n"
-    heads = {"": 0, "import jax\nstep = jax.grad(f)\n": 0, "import torch\n": 1, "import os, torch\n": 1}
-    heads["\ufefffrom torch import nn\n"] = 1
-    sources = {head + named: count for head, count in heads.items()}
-    sources["def f(model):\n    return [p.grad.norm().item() for p in model.parameters()]\n"] = 1
-    sources["def f(weights):\n    return [w.grad.norm().item() for w in weights]\n"] = 1
-    for source, count in sources.items():
-        context = context_of(tmp_path, {"norms.py": source})
-        assert len(context.reads_in_loops(context.modules[0])) == count, source
-
-
 def test_a_helper_that_says_bool_gives_no_tensor_to_wait_for(tmp_path: Path) -> None:
     """`-> bool` is believed where the names suggest a tensor; what the helper itself reads is reported."""
     helper = "import torch\n\n\ndef exceeds(grad, most){}:\n    return {}\n\n\n"
@@ -213,38 +193,6 @@ def test_a_helper_is_followed_however_it_is_called(decorator: str, signature: st
     context = context_of(tmp_path, {"norms.py": source})
     (found,) = context.reads_in_loops(context.modules[0])
     assert (found.qualified_name, [read.line for read in found.reads]) == ("f", [source.count("\n")])
-
-
-def test_a_name_that_says_host_is_believed(tmp_path: Path) -> None:
-    assert lines(tmp_path, "return [g.norm().item() for g in cpu_grads]", "f(cpu_grads)") == []
-    assert lines(tmp_path, "return [g.norm().item() for g in gpu_grads]", "f(gpu_grads: list[torch.Tensor])") == [1]
-
-
-@pytest.mark.parametrize(
-    ("file", "source", "occurs"),
-    [
-        ("norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "ordinary"),
-        ("norms.py", "def f(grads):\n    return [g.cpu() for g in grads]\n", "common"),
-        ("examples/norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "rare"),
-        ("records/20260529_x/norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "rare"),
-        ("20261399/norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "ordinary"),
-        ("norms.py", "def sanity_checks(grads):\n    assert all(torch.isfinite(g).all() for g in grads)\n", "rare"),
-        (
-            "norms.py",
-            "def f(grads, p=2.0):\n    if p == torch.inf:\n        return max(g.max() for g in grads)\n",
-            "rare",
-        ),
-        (
-            "norms.py",
-            "def f(grads, p=2.0):\n    if p == 2.0:\n        return max(g.max() for g in grads)\n",
-            "ordinary",
-        ),
-    ],
-)
-def test_who_pays_for_the_waits(file: str, source: str, occurs: str, tmp_path: Path) -> None:
-    """Every step does for a loop over what a model has many of; scripts, records and other values do not."""
-    (result,) = found(tmp_path, {file: f"import torch\n\n\n{source}"}, LOOP).values()
-    assert result.occurs == occurs
 
 
 EACH = "for p in parameters:\n    norm = p.grad.norm()\n    "

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.probing.checkout import scratch
 from auditkit.probing.checkout.checkout import (
     import_roots,
     open_checkout,
@@ -201,33 +200,6 @@ def test_a_signal_removes_the_worktree(repository: Path, temporary_directory: Pa
         assert process.wait(timeout=20) != 0
     assert list(temporary_directory.iterdir()) == []
     assert state(repository) == before
-
-
-def test_after_a_kill_the_next_start_cleans_and_spares_the_living(repository: Path, temporary_directory: Path) -> None:
-    before = state(repository)
-    with holder(f"{repository}@v1") as (living, path_of_the_living):
-        with holder(f"{repository}@v1") as (process, path):
-            process.kill()
-            process.wait(timeout=20)
-            assert path.is_dir(), "nobody could clean after a kill -9"
-            assert state(repository) == before
-        with open_checkout(f"{repository}@v1"):
-            assert not path.exists()
-            assert path_of_the_living.is_dir()
-            assert living.poll() is None
-    assert state(repository) == before
-
-
-def test_other_folders_are_never_cleaned(temporary_directory: Path, tmp_path: Path) -> None:
-    (tmp_path / "precious").mkdir()
-    (temporary_directory / "auditkit-other").mkdir()
-    (temporary_directory / f"{scratch.PREFIX}link").symlink_to(tmp_path / "precious")
-    (temporary_directory / f"{scratch.PREFIX}file").write_text("")
-    (temporary_directory / f"{scratch.PREFIX}1-1-starting").mkdir()  # its owner has not locked it yet
-    assert scratch.remove_abandoned() == []
-    an_old_one = temporary_directory / f"{scratch.PREFIX}1-1-starting"
-    os.utime(an_old_one, (time.time() - 7200, time.time() - 7200))
-    assert scratch.remove_abandoned() == [an_old_one]
 
 
 # The interpreter

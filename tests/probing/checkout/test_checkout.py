@@ -19,7 +19,6 @@ from auditkit.errors import BadInputError
 from auditkit.probing.checkout.checkout import (
     import_roots,
     open_checkout,
-    parse_checkout,
 )
 
 pytestmark = pytest.mark.process
@@ -113,14 +112,6 @@ def test_a_directory_alone_is_read_where_it_lies(repository: Path) -> None:
         assert not checkout.dirty
 
 
-@pytest.mark.parametrize("revision", ["HEAD", "HEAD@{0}", "@", "v1", "feature/x@y"])
-def test_the_longest_existing_directory_before_an_at_is_the_directory(tmp_path: Path, revision: str) -> None:
-    (tmp_path / "co").mkdir()
-    (tmp_path / "co@de").mkdir()
-    spec = parse_checkout(f"{tmp_path}/co@de@{revision}")
-    assert (spec.directory, spec.revision) == (tmp_path / "co@de", revision)
-
-
 @pytest.mark.parametrize(
     ("file", "dirty"),
     [("src/package/module.py", True), ("new.py", True), ("ticket.md", False), ("later/code.py", True)],
@@ -138,13 +129,6 @@ def refusal(spec: str) -> BadInputError:
     with pytest.raises(BadInputError) as caught, open_checkout(spec):
         pass
     return caught.value
-
-
-def test_an_unknown_revision_is_named_with_the_nearest_one(repository: Path) -> None:
-    git(repository, "branch", "feature")
-    error = refusal(f"{repository}@featur")
-    assert "'featur'" in error.message
-    assert "feature" in (error.hint or "")
 
 
 def test_an_empty_revision_or_directory_and_a_file_are_refused(repository: Path) -> None:

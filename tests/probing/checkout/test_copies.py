@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -108,21 +107,6 @@ def test_what_was_written_is_named(tmp_path: Path) -> None:
         put(opened.path, "old.log", "more")
         put(opened.path, "__pycache__/norms.pyc", "")
         assert written_since(opened.path, since_ns) == ["old.log", "runs/new.log"]
-
-
-def test_what_an_index_names_behind_a_link_to_a_folder_outside_is_not_copied(tmp_path: Path) -> None:
-    put(tmp_path, "home/key", "secret")
-    folder = tmp_path / "trainer"
-    put(folder, "keys/key", "")
-    put(folder, "norms.py", "")
-    git(folder, "init", "--quiet")
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "-m", "one")
-    shutil.rmtree(folder / "keys")
-    (folder / "keys").symlink_to(tmp_path / "home")
-    with open_copy(parse_checkout(folder), sys.executable) as opened:
-        assert (opened.path / "keys").is_symlink()
-        assert (opened.path / "keys").readlink() == tmp_path / "home"
 
 
 def test_pipes_and_files_with_holes_are_left_out(tmp_path: Path) -> None:

@@ -11,10 +11,8 @@ from torch import nn
 
 from auditkit.worker.answers.roles import Role
 from auditkit.worker.feed.caller import Caller
-from auditkit.worker.feed.effects import change
 from auditkit.worker.feed.plan import Plan
 from auditkit.worker.feed.search import find_plan
-from auditkit.worker.gradients.gradients import benign
 
 
 def plan_of(function: Callable, arguments: Mapping[str, Any] = {}) -> Plan:
@@ -107,24 +105,3 @@ def test_a_limit_that_nobody_gave_is_one_and_the_plan_says_so() -> None:
     assert (plan.roles, plan.feed.slots) == ({"norm": Role("", 1)}, ["parameters"])
     assert plan.filled == {"max_norm": 1.0}
     assert plan_of(nn.utils.clip_grad_norm_, {"max_norm": 2.0}).filled == {}
-
-
-@pytest.mark.parametrize(
-    ("after", "form", "factor"),
-    [
-        (lambda grads: grads, "same", pytest.approx(1.0)),
-        (lambda grads: [grad * 0.5 for grad in grads], "scaled", pytest.approx(0.5)),
-        (lambda grads: [grad.clamp(-0.5, 0.5) for grad in grads], "clamped", None),
-        (lambda grads: [grads[0] * 0.5, *grads[1:]], "scaled", None),
-        (lambda grads: [grad * (grad.abs() > 0.5) for grad in grads], "thinned", None),
-        (lambda grads: [grad * 0 for grad in grads], "zeroed", None),
-        (lambda grads: [None, *grads[1:]], "removed", None),
-        (lambda grads: grads[1:], "removed", None),
-        (lambda grads: [-grad for grad in grads], "other", None),
-        (lambda grads: [grad * float("nan") for grad in grads], "other", None),
-    ],
-    ids=["same", "half", "clamped", "one of them", "thinned", "zero", "dropped", "shorter", "turned", "nan"],
-)
-def test_each_form_of_change_is_told_from_the_others(after: Callable, form: str, factor: Any) -> None:
-    found = change(benign(), after(benign()))
-    assert (found.form, found.factor) == (form, factor)

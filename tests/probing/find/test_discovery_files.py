@@ -90,29 +90,6 @@ def test_names_come_from_the_innermost_import_root(tmp_path: Path) -> None:
         discover(tmp_path, ["sources"])
 
 
-def test_a_collector_is_followed_through_imports_in_other_files(tmp_path: Path) -> None:
-    caller = "def {0}(net):\n    return {1}(net)\n"
-    write(
-        tmp_path,
-        {
-            "package/core.py": COLLECTOR,
-            "package/__init__.py": "from .core import norm as public_norm\n",
-            "package/relative.py": "from .core import norm\n" + caller.format("a", "norm"),
-            "absolute.py": "import package.core\n" + caller.format("b", "package.core.norm"),
-            "exported.py": "from package import public_norm\n" + caller.format("c", "public_norm"),
-            "aliased.py": "from package import core as k\n" + caller.format("d", "k.norm"),
-            "unrelated.py": "def norm(x): return x\n" + caller.format("e", "norm"),
-        },
-    )
-    assert calls(discover(tmp_path)) == [
-        "absolute:b",
-        "aliased:d",
-        "exported:c",
-        "package.core:norm",
-        "package.relative:a",
-    ]
-
-
 def test_the_name_of_a_step_leads_to_no_caller(tmp_path: Path) -> None:
     """Every training loop calls a `step`: files that do no more than that are not parsed."""
     step = "class O:\n    def step(self):\n        for p in self.params:\n            p.grad.clamp_(-1, 1)\n"

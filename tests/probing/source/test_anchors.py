@@ -63,12 +63,6 @@ def test_the_same_body_under_another_name_is_renamed(tmp_path: Path, anchor: Anc
     assert found.describe() == "renamed to stats.telemetry:gradient_norm (body 97% the same)"
 
 
-def test_a_namesake_with_another_body_is_not_it(tmp_path: Path, anchor: Anchor) -> None:
-    namesake = OTHER.replace("count_parameters", "total_norm")
-    found = _source(tmp_path / "new", telemetry=namesake).find_again(anchor)
-    assert (found.state, found.anchor) == (AnchorState.LOST, None)
-
-
 BLOCKS = """import torch
 
 

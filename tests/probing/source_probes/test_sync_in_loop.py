@@ -111,40 +111,6 @@ def test_one_line_waits_for_nothing_or_once(body: str, tmp_path: Path) -> None:
     assert lines(tmp_path, body) == []
 
 
-def test_every_line_of_a_loop_is_named(tmp_path: Path) -> None:
-    body = (
-        "total = torch.zeros((), device=device)\n"
-        "for name, p in model.named_parameters():\n"
-        "    if p.grad is None:\n"
-        "        continue\n"
-        "    norm = p.grad.norm()\n"
-        "    if norm > 100:\n"
-        "        print(name, norm)\n"
-        "    total += norm\n"
-        "    self.log(name, norm.item())\n"
-        "return total.item()\n"
-    )
-    assert lines(tmp_path, body) == [6, 7, 9]
-
-
-def test_what_leaves_the_loop_runs_once(tmp_path: Path) -> None:
-    """The condition is asked each time; the message of the error that ends the loop is written once."""
-    body = (
-        "for p in parameters:\n"
-        "    if not torch.isfinite(p.grad).all():\n"
-        "        raise ValueError(p.grad.norm().item())\n"
-    )
-    assert lines(tmp_path, body) == [2]
-
-
-def test_a_copy_on_the_host_is_free(tmp_path: Path) -> None:
-    """After one .cpu() or .tolist(), as with counted synchronisations."""
-    body = "norms = torch.stack([g.norm() for g in grads]).cpu()\nfor n in norms:\n    self.log(n.item())\n"
-    assert lines(tmp_path, body) == []
-    again = body.replace(".cpu()", "")
-    assert lines(tmp_path, again) == [3]
-
-
 def test_a_helper_reads_for_its_caller(tmp_path: Path) -> None:
     """The loop's line is reported, and the message names the helper with its own line."""
     files = {

@@ -107,8 +107,8 @@ class Candidates:
                 self._pass_over(function, why)
                 continue
             yield candidate
-            for flag in answers.return_flags(function):
-                yield self._variant(candidate, function, flag)
+            for flag, returns in answers.flagged_returns(function).items():
+                yield self._variant(candidate, function, flag, returns[0].value)
 
     def _pass_over(self, function: Function, why: str) -> None:
         self.passed_over.append(PassedOver(function.call, function.module.file, function.node.lineno, why))
@@ -183,9 +183,8 @@ class Candidates:
         )
         return replace(candidate, score=self._score(function, flow, candidate))
 
-    def _variant(self, plain: Candidate, function: Function, flag: str) -> Candidate:
+    def _variant(self, plain: Candidate, function: Function, flag: str, value: ast.expr | None) -> Candidate:
         """The same function with a flag set under which it returns something else."""
-        value = answers.flag_value(function, flag)
         several = value is not None and answers.returns_several(function, value, self._record(function, value))
         contract = plain.contract_guess
         if contract in (Contract.GRAD_NORM, Contract.GRAD_STATS):

@@ -69,26 +69,16 @@ METHODS = [
      "lib.nn:FullyShardedDataParallel"),
     ("def f(engine):\n\n    return engine.get_global_grad_norm()", "deepspeed.runtime.engine:DeepSpeedEngine"),
     ("import wandb\n\nwandb.watch(model)", "wandb"),
-    ("def f(self):\n    import wandb\n    self.run.watch(model)", "wandb:watch"),
     ("import lightning as L\ndef f(fabric: L.Fabric):\n    fabric.clip_gradients(m, o)", "lightning:Fabric"),
-    ("class T:\n    def f(self):\n        self._accelerator.clip_grad_norm_(p, 1.0)", "accelerate:Accelerator"),
-    ("from lib import XlaFullyShardedDataParallel as F\n\nm.clip_grad_norm_(1.0)", "lib:XlaFullyShardedDataParallel"),
-    ("import apex.utils\n\napex.utils.clip_grad_norm_(p, 1.0)", "apex.utils:clip_grad_norm_"),
     ("from timm.utils import dispatch_clip_grad as cut\n\ncut(p, 1.0)", "timm.utils:dispatch_clip_grad"),
 ]  # fmt: skip
 NO_METHODS = [
     "from engine import Accelerator\na = Accelerator()\na.clip_grad_norm_(p, 1.0)",
-    "from lib import build\na = build()\na.clip_grad_norm_(p, 1.0)",
     "def f(trainer):\n    trainer.clip_grad_norm_(p, 1.0)",
     "from torch.nn import Module\ndef f(module: Module):\n    module.clip_grad_norm_(1.0)",
-    "import watchdog\nwatchdog.watch(model)",
     "import wandb\nclass W:\n    def f(self):\n        self.watch(path)",
-    "def f(fabric):\n    fabric.clip_grad_norm_of(p)",
     "from train import clip_grads\nclip_grads(p, 1.0)",
-    "from engine.deep import clip_grads\nclip_grads(p, 1.0)",
-    "from torch.optim import clip_grads\nclip_grads(p, 1.0)",
     "from lib import get_clip_grad_config\nget_clip_grad_config(p)",
-    "class A:\n    def clip_grad_norm_(self, p): ...\ndef f(accelerator):\n    accelerator.clip_grad_norm_(p)",
     "class Engine:\n    def get_global_grad_norm(self): ...\ndef f(engine):\n    engine.get_global_grad_norm()",
 ]
 

@@ -18,8 +18,8 @@ PROBE = {
     "a tensor. Reported are reads of tensors in loops over tensors, also in helpers of the module. A copy from .cpu() "
     "is free to read.",
     "limits": "Nothing is run: a loop over tensors on the CPU is reported unless a name says so. Tensors kept in "
-    "objects and helpers of other modules are not seen. P2 in a loop over gradients, P3 for copies and checks, P4 "
-    "elsewhere and at intervals.",
+    "objects, helpers of other modules and loops over other tensors are not reported. P2 in a loop over gradients, P3 "
+    "for copies and checks, P4 at intervals and in scripts.",
     "remediation": "Keep every result on the device, stack the results, and read the stack once after the loop.",
     "remediation_code": "remedies/collect_and_materialize.py",
     "measurements": {"host_read": "line", "files_examined": "count", "functions_examined": "count"},

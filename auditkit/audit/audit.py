@@ -31,7 +31,7 @@ from auditkit.probing.engine.fork_servers import KeptWorkers
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.fix.file_change import prefix_of
 from auditkit.probing.run.configuration import catalog_of
-from auditkit.probing.run.found_targets import FoundTargets, find_targets, notes_on_imports
+from auditkit.probing.run.found_targets import FoundTargets, find_targets
 from auditkit.probing.run.measurement import Progress, Questions, environment_of, measure, run_id
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read_source
@@ -258,12 +258,9 @@ def _targets(
     config = request.config
     named = request.targets or config.targets
     if request.targets or not config.discover:
-        calls = [target.call for target in named]
-        files = PythonFiles(opened.path, import_roots(opened.path, config.import_roots))
-        notes = notes_on_imports(files, calls, progress.noted)
-        return FoundTargets(tuple(named), notes=tuple(notes))
+        return FoundTargets(tuple(named))
     first, *others = settings
-    told = (progress.trying, others, progress.noted)
+    told = (progress.trying, others)
     return find_targets(
         opened, first, config.import_roots, *told, left_out=left_out, libraries=True, configured=config.targets
     )

@@ -12,8 +12,7 @@ from auditkit.probing.checkout.checkout import OpenCheckout
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.run.found_targets import FoundTargets, find_targets
 from auditkit.probing.source.files import LeftOut
-from auditkit.probing.source.history.anchors import AnchoredSource, AnchorState, FoundAgain
-from auditkit.probing.source.history.function_history import text_of
+from auditkit.probing.source.history.anchors import AnchoredSource, AnchorState, FoundAgain, text_of
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit.errors import BadInputError, nearest_names
-from auditkit.model.text import counted
 from auditkit.probing.checkout import git
-from auditkit.probing.checkout.reading import read_file, read_text
+from auditkit.probing.checkout.reading import read_file
 from auditkit.probing.checkout.scratch import scratch_directory
 
 _SOURCE_FOLDERS = ("src", "lib", "python")
 _ENVIRONMENTS = (".venv", "venv")
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -150,18 +148,14 @@ def _at_revision(spec: CheckoutSpec, interpreter: Path) -> Iterator[OpenCheckout
         # The tree keeps the directory's own name: it shows in tracebacks.
         tree = scratch / "tree" / (spec.directory.name.removesuffix(".git") or "checkout")
         tree.parent.mkdir()
-        missing = git.check_out(repository, commit, scratch / "repository.git", tree)
+        git.check_out(repository, commit, scratch / "repository.git", tree)
         path = tree / repository.prefix
         if not path.is_dir():
             raise BadInputError(
                 f"{spec.revision} has no directory {repository.prefix}",
                 "it came later or had another name then: name the repository's top, or an earlier folder",
             )
-        notes = _gaps(tree, path)
-        if missing:
-            named = ", ".join(missing[:_NAMED]) + " and others" * (len(missing) > _NAMED)
-            notes += (f"this partial clone lacks {counted(len(missing), 'file')}: {named}",)
-        yield OpenCheckout(path, spec.directory, spec.text, commit, False, True, interpreter, notes)
+        yield OpenCheckout(path, spec.directory, spec.text, commit, False, True, interpreter)
 
 
 def _repository_of(spec: CheckoutSpec) -> git.Repository:
@@ -177,17 +171,6 @@ def _repository_of(spec: CheckoutSpec) -> git.Repository:
             f"name the directory alone: {spec.text[: -len(spec.revision) - 1]}",
         )
     return repository
-
-
-def _gaps(tree: Path, path: Path) -> tuple[str, ...]:
-    """What a worktree lacks although the commit names it: submodules are not checked out."""
-    names = sorted(
-        line.partition("=")[2].strip()
-        for line in read_text(tree / ".gitmodules").splitlines()
-        if line.partition("=")[0].strip() == "path"
-    )
-    inside = [name for name in names if (tree / name).is_relative_to(path)]
-    return (f"submodules are not checked out at a revision: {', '.join(inside)}",) if inside else ()
 
 
 def choose_interpreter(directory: Path, python: str | Path | None = None) -> tuple[Path, tuple[str, ...]]:

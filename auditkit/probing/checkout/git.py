@@ -151,28 +151,20 @@ def is_dirty(repository: Repository, apart_from: Path | None = None) -> bool:
     return any(entry and (not entry.startswith("??") or entry.endswith(".py")) for entry in entries)
 
 
-def check_out(repository: Repository, commit: str, private: Path, tree: Path) -> list[str]:
+def check_out(repository: Repository, commit: str, private: Path, tree: Path) -> None:
     """Put the files of `commit` under `tree`, as a worktree of a new repository at `private`.
 
     The new repository borrows the audited one's objects, so nothing at all is written there: no
-    `.git/worktrees` entry, no ref, no index, even when this process is killed half way. A partial clone lacks files,
-    most often large ones: those are named, and are not there.
+    `.git/worktrees` entry, no ref, no index, even when this process is killed half way.
 
-    Raises BadInputError with git's own words where the files cannot be written, or where code is missing.
+    Raises BadInputError with git's own words where the files cannot be written, as in a partial clone.
     """
     made = _add_worktree(repository, commit, private, tree)
-    if made.returncode != 0 and "unable to read" in made.stderr:
-        link_worktree(repository, commit, private, tree)
-        run_git(tree, "checkout-index", "--all", "--quiet")
-        missing = [name for name in run_git(tree, "ls-files", "-z", "--deleted").stdout.split("\0") if name]
-        if not any(name.endswith(".py") for name in missing):
-            return missing
     if made.returncode != 0:
         raise BadInputError(
             f"git could not check out {commit[:12]} of {repository.directory}: {made.stderr.strip()}",
             "a partial clone lacks files that were never fetched; git fetch --refetch brings them",
         )
-    return []
 
 
 def link_worktree(repository: Repository, commit: str, private: Path, tree: Path) -> None:

@@ -154,7 +154,7 @@ class Server:
     environment: Mapping[str, str]
     _channel: socket.socket | None = None
     _process: subprocess.Popen[bytes] | None = None
-    _scratch: tuple[Path, int] | None = None
+    _scratch: Path | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fork(self, jobs: Sequence[Mapping[str, Any]]) -> Worker:
@@ -225,7 +225,7 @@ class Server:
             assert self._process.stdout is not None
             self._process.stdout.close()
         if self._scratch is not None:
-            scratch.remove_scratch(*self._scratch)
+            scratch.remove_scratch(self._scratch)
         self._channel = self._process = self._scratch = None
 
     def environment_of_workers(self) -> dict[str, str]:
@@ -234,7 +234,7 @@ class Server:
         The audited code leaves files there, and so does torch's compiler.
         """
         self._scratch = self._scratch or scratch.make_scratch()
-        folder = str(self._scratch[0])
+        folder = str(self._scratch)
         return {**self.environment, "TMPDIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
 
 

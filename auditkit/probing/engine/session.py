@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 from auditkit.model.codec import number_again
 from auditkit.model.enums import DeviceChoice, Outcome, Reason
@@ -15,11 +17,12 @@ from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import shortened
 from auditkit.probing.engine import protocol
-from auditkit.probing.engine.block_requests import block_requests
 from auditkit.probing.engine.cache import Entry, SessionCache
 from auditkit.probing.engine.fork_servers import GRACE_S, Worker, server_for
 from auditkit.probing.engine.protocol import Failure, LoadedBy
 from auditkit.probing.engine.sandbox import Setting, worker_environment
+from auditkit.probing.find.blocks.blocks import blocks_of, nearest_blocks, undefined_names
+from auditkit.probing.source.modules import Module, module_name, parse_module, source_bytes
 from auditkit.processes import shortage
 from auditkit.worker.serve.families import describe_end, is_out_of_memory
 from auditkit.worker.serve.rungs import OF_BLOCKS
@@ -290,3 +293,48 @@ class Session:
 def _last_output(printed: str) -> str:
     lines = [line for line in printed.splitlines() if line.strip()]
     return f"its last output: {lines[-1].strip()[:200]}" if lines else ""
+
+
+# The blocks among the targets, each encoded as a function for the worker.
+
+
+def block_requests(setting: Setting, calls: Iterable[str]) -> dict[str, protocol.BlockRequest]:
+    """Each of `calls` that names a block, with its function; where the checkout has none of that name, why."""
+    return {call: _request(call, setting) for call in dict.fromkeys(calls) if split_call(call)[2]}
+
+
+def _request(call: str, setting: Setting) -> protocol.BlockRequest:
+    file, name = call.split(":", 1)
+    path = setting.checkout / file
+    source = source_bytes(path)
+    module = parse_module(path, source, setting.checkout, module_name(path, setting.import_roots) or file)
+    if not source or not isinstance(module, Module):
+        why = "is not there" if isinstance(module, Module) else f"cannot be read: line {module.line}: {module.message}"
+        return {"file": file, "name": name, "missing": f"there is no block {call}: {file} {why}"}
+    block = next((each for each in blocks_of(module) if each.call == call), None)
+    if block is None:
+        near = nearest_blocks(module, call)
+        hint = f"; {file} has {', '.join(near)}" if near else f"; {file} has none"
+        return {"file": file, "name": name, "missing": f"there is no block {call}{hint}"}
+    undefined = undefined_names(block)
+    if undefined:
+        return {"file": file, "name": name, "missing": f"{call} reads {', '.join(undefined)}, which nothing sets"}
+    return {"file": file, "name": name, "names": list(block.names), "tree": encoded(block.node)}
+
+
+def encoded(node: Any) -> Any:
+    """A syntax tree as JSON."""
+    if isinstance(node, list):
+        return [encoded(each) for each in node]
+    if isinstance(node, ast.Constant):
+        return _node(node, {"value": {"literal": ast.unparse(node)}, "kind": node.kind})
+    if isinstance(node, ast.AST):
+        return _node(node, {name: encoded(getattr(node, name, None)) for name in node._fields})
+    return node
+
+
+def _node(node: ast.AST, fields: dict[str, Any]) -> dict[str, Any]:
+    said: dict[str, Any] = {"kind": type(node).__name__, "fields": fields}
+    if isinstance(node, ast.stmt | ast.expr | ast.excepthandler | ast.arg | ast.keyword) and hasattr(node, "lineno"):
+        said["at"] = [node.lineno, node.col_offset, node.end_lineno, node.end_col_offset]
+    return said

@@ -55,47 +55,21 @@ def annotated_scalar(function: Function) -> bool | None:
     return False if words & {"dict", "Dict", "Mapping", "tuple", "Tuple", "list", "List"} else None
 
 
-def return_flags(function: Function) -> list[str]:
-    """Boolean parameters with default False under which the function returns something else."""
-    flags = [name for name, default in function.defaults.items() if is_constant(default, False)]
-    return [name for name in flags if any(_returns_under(node, name) for node in function.nodes)]
-
-
-def _returns_under(node: ast.AST, flag: str) -> bool:
-    """Whether a branch under the flag, or under its opposite, returns a value."""
-    test = node.test if isinstance(node, ast.If | ast.IfExp) else None
-    if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
-        test = node.value.test
-    elif not isinstance(node, ast.If) or not any(isinstance(item, ast.Return) and item.value for item in node.body):
-        return False
-    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    return test is not None and dotted_name(test.operand if isinstance(test, ast.UnaryOp) and negated else test) == flag
+def flagged_returns(function: Function) -> dict[str, list[ast.Return]]:
+    """Of each boolean parameter with default False the returns under it, where the function returns something else."""
+    found = {}
+    for flag in (name for name, default in function.defaults.items() if is_constant(default, False)):
+        branches = [node for node in function.nodes if isinstance(node, ast.If) and dotted_name(node.test) == flag]
+        returns = [item for node in branches for item in node.body if isinstance(item, ast.Return) and item.value]
+        found |= {flag: returns} if returns else {}
+    return found
 
 
 def default_returns(function: Function) -> list[ast.expr]:
     """What comes back with every flag at its default: the returned expressions but those under a flag."""
-    flagged = {
-        id(inner)
-        for flag in return_flags(function)
-        for node in function.nodes
-        if isinstance(node, ast.If) and dotted_name(node.test) == flag
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
-    returns = (node for node in function.nodes if isinstance(node, ast.Return) and id(node) not in flagged)
+    flagged = [item for returns in flagged_returns(function).values() for item in returns]
+    returns = (node for node in function.nodes if isinstance(node, ast.Return) and node not in flagged)
     return [node.value for node in returns if node.value is not None]
-
-
-def flag_value(function: Function, flag: str) -> ast.expr | None:
-    """What comes back first with the flag set."""
-    for node in function.nodes:
-        if isinstance(node, ast.If) and dotted_name(node.test) == flag:
-            for item in node.body:
-                if isinstance(item, ast.Return):
-                    return item.value
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp) and _returns_under(node, flag):
-            return node.value.body
-    return None
 
 
 def tells_flags(function: Function, flow: GradientFlow) -> bool:

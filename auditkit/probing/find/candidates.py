@@ -88,7 +88,6 @@ class Candidates:
         self.calls = calls
         self.finishers = find_finishers(calls)
         self.passed_over: list[PassedOver] = []
-        self.public_names = _public_names(calls)
 
     def read(self) -> Iterator[Candidate]:
         """Every candidate, and one more for each flag that makes it return something else.
@@ -108,8 +107,8 @@ class Candidates:
                 self._pass_over(function, why)
                 continue
             yield candidate
-            for flag in answers.return_flags(function):
-                yield self._variant(candidate, function, flag)
+            for flag, returns in answers.flagged_returns(function).items():
+                yield self._variant(candidate, function, flag, returns[0].value)
 
     def _pass_over(self, function: Function, why: str) -> None:
         self.passed_over.append(PassedOver(function.call, function.module.file, function.node.lineno, why))
@@ -127,7 +126,7 @@ class Candidates:
 
     def _callers(self, function: Function) -> Iterator[str]:
         """The public collectors that a private one is reached through, at any depth."""
-        if not _is_private(function) or function in self.public_names:
+        if not _is_private(function):
             return
         waiting, seen = [function], {function}
         while waiting:
@@ -154,7 +153,6 @@ class Candidates:
         if owner is not None and not fed.groups:
             giver = setup or constructor
             takes = kinds_of(giver, giver.required[0]) if giver and giver.required else ()
-        finishers, fits = pair(function, self.finishers, self.calls)
         evidence = list(self._evidence(function, flow))
         if setup is not None:
             names = ", ".join(item.arg for item in setup.required)
@@ -172,22 +170,21 @@ class Candidates:
         if not (fed.groups or fed.missing or setup or needs):
             obstacles.append("no argument and no public method gives it a module, parameters or gradients")
         candidate = Candidate(
-            call=self.public_names.get(function, function.call),
+            call=function.call,
             file=function.module.file,
             line=function.node.lineno,
             contract_guess=self._contract(function, flow, fed, setup is not None or watches),
             takes_guesses=takes,
-            finish_candidates=tuple(item.call for item in finishers),
+            finish_candidates=tuple(item.call for item in pair(function, self.finishers, self.calls)),
             setup_guess=setup.name if setup else None,
-            evidence=(*evidence, *fits),
+            evidence=tuple(evidence),
             obstacles=tuple(obstacles),
             covered_by=tuple(self._callers(function)),
         )
         return replace(candidate, score=self._score(function, flow, candidate))
 
-    def _variant(self, plain: Candidate, function: Function, flag: str) -> Candidate:
+    def _variant(self, plain: Candidate, function: Function, flag: str, value: ast.expr | None) -> Candidate:
         """The same function with a flag set under which it returns something else."""
-        value = answers.flag_value(function, flag)
         several = value is not None and answers.returns_several(function, value, self._record(function, value))
         contract = plain.contract_guess
         if contract in (Contract.GRAD_NORM, Contract.GRAD_STATS):
@@ -235,23 +232,18 @@ class Candidates:
         return made if isinstance(made, Class) else None
 
     def _evidence(self, function: Function, flow: GradientFlow) -> Iterator[str]:
-        for line in sorted(flow.grad_reads)[:3]:
-            yield f"reads .grad at line {line}"
-        for name, line in list(flow.reductions.items())[:4]:
-            yield f"calls {name} on gradients at line {line}"
-        for name, line in list(flow.helpers.items())[:2]:
-            yield f"calls {name} at line {line}, which returns statistics of gradients"
-        for name, line in list(flow.clips.items())[:2]:
-            yield f"limits gradients by {name} at line {line}"
-        for name, line in list(flow.stores.items())[:2]:
-            yield f"keeps statistics of gradients in {name} at line {line}"
-        for name, line in list(flow.reports.items())[:2]:
-            yield f"tells of them by {name} at line {line}"
+        yield from (f"reads .grad at line {line}" for line in sorted(flow.grad_reads)[:3])
+        for told, places in (
+            ("calls {} on gradients", flow.reductions),
+            ("calls {}, which returns statistics of gradients,", flow.helpers),
+            ("limits gradients by {}", flow.clips),
+            ("keeps statistics of gradients in {}", flow.stores),
+            ("reports them by {}", flow.reports),
+        ):
+            yield from (f"{told.format(name)} at line {line}" for name, line in list(places.items())[:2])
         keys = self.calls.produced_keys(function)
         if keys:
             yield f"returns the keys {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}"
-        if function in self.public_names:
-            yield f"is exported as {self.public_names[function]}"
 
     def _score(self, function: Function, flow: GradientFlow, candidate: Candidate) -> int:
         """Points for what speaks for a collector that can be measured; the order matters, not the number."""
@@ -260,7 +252,7 @@ class Candidates:
         score += 2 if flow.reductions or flow.helpers or flow.clips else 0
         score += min(3, len(set(_NAME_WORDS.findall(function.qualified_name.lower()))))
         score += 1 if candidate.finish_candidates or candidate.setup_guess else 0
-        score -= 4 if _is_private(function) and function not in self.public_names else 0
+        score -= 4 if _is_private(function) else 0
         score -= 6 if candidate.obstacles else 0
         score -= 2 if is_in_side_folder(function.module.file) else 0
         score -= 2 if answers.tells_flags(function, flow) else 0
@@ -340,19 +332,6 @@ def _is_private(function: Function) -> bool:
     return any(part.startswith("_") for part in function.qualified_name.split("."))
 
 
-def _public_names(calls: CollectorCalls) -> dict[Function, str]:
-    """Private collectors that a package exports under a public name: `import _total as total`."""
-    found: dict[Function, str] = {}
-    for module in calls.files.modules.values():
-        for name, origin in module.origins.items():
-            if name.startswith("_") or not origin.rpartition(":")[2].startswith("_"):
-                continue
-            target = calls.files.resolve(module, name)
-            if isinstance(target, Function) and target in calls.collectors:
-                found.setdefault(target, f"{module.name}:{name}")
-    return found
-
-
 _READS_TO_HOST = re.compile(r"\.(item|tolist|cpu|numpy)\(")
 
 
@@ -363,7 +342,6 @@ class Finisher:
     function: Function
     keys: tuple[str, ...]
     is_named: bool
-    record: str
 
 
 def find_finishers(calls: CollectorCalls) -> list[Finisher]:
@@ -378,52 +356,27 @@ def find_finishers(calls: CollectorCalls) -> list[Finisher]:
         item = function.required[0]
         keys = tuple(consumed_keys(function, item.arg))
         if named or keys:
-            found.append(Finisher(function, keys, named, _record(item.annotation)))
+            found.append(Finisher(function, keys, named))
     return found
 
 
-def pair(collector: Function, finishers: list[Finisher], calls: CollectorCalls) -> tuple[list[Function], list[str]]:
-    """The finishers that fit one collector, best first, by keys, type and name; and sentences on what fits."""
+def pair(collector: Function, finishers: list[Finisher], calls: CollectorCalls) -> list[Function]:
+    """The finishers that fit one collector, best first: those that read the keys that it returns, then by their names.
+
+    One that the collector calls itself is none.
+    """
     produced = set(calls.produced_keys(collector))
-    scored, evidence = [], []
+    scored = []
     for finisher in finishers:
         function = finisher.function
-        if function is collector or (function.is_bound and function.owner is not collector.owner):
+        is_of_another = function.is_bound and function.owner is not collector.owner
+        if function is collector or is_of_another or calls.calls(collector, function):
             continue
-        if calls.calls(collector, function):
-            continue  # it finishes by itself
-        missing = [key for key in finisher.keys if key not in produced]
-        points, reason = _fit(collector, finisher, produced)
-        if points and not missing:
-            scored.append((points, function))
-            evidence.append(f"{function.call} finishes it: {reason}")
-        elif finisher.is_named and finisher.keys and len(missing) < len(finisher.keys):
-            evidence.append(f"{function.call} does not finish it alone: it also needs {', '.join(missing)}")
+        is_namesake = finisher.is_named and _subject(function.name) == _subject(collector.name)
+        if produced.issuperset(finisher.keys) and (finisher.keys or is_namesake):
+            scored.append((2 * bool(finisher.keys) + is_namesake, function))
     scored.sort(key=lambda entry: -entry[0])
-    return [function for _, function in scored], evidence
-
-
-def _fit(collector: Function, finisher: Finisher, produced: set[str]) -> tuple[int, str]:
-    """Points and the reason in words; 0 points where nothing speaks for the pair."""
-    points, reasons = 0, []
-    shared = [key for key in finisher.keys if key in produced]
-    if shared:
-        points += 3
-        reasons.append(f"it reads the keys {', '.join(shared[:4])}{', ...' if len(shared) > 4 else ''}")
-    if finisher.record and finisher.record == _record(collector.node.returns):
-        points += 2
-        reasons.append(f"it takes a {finisher.record}")
-    if points == 0 and not finisher.is_named:
-        return 0, ""
-    if re.search(rf"\b{re.escape(finisher.function.name)}\b", ast.get_docstring(collector.node) or ""):
-        points += 2
-        reasons.append("the docstring names it")
-    if finisher.is_named and _words(finisher.function.name) & _words(collector.name):
-        same = _subject(finisher.function.name) == _subject(collector.name)
-        # Shared words alone are too little: every name here has "grad" in it.
-        points += 1 if points or same else 0
-        reasons += ["the names match"] if same else []
-    return points, " and ".join(reasons) or "the names match"
+    return [function for _, function in scored]
 
 
 def _subject(name: str) -> str:
@@ -431,17 +384,3 @@ def _subject(name: str) -> str:
     stem = vocabulary.COLLECT_WORDS.sub("", name.lstrip("_").removesuffix("_async"))
     match = vocabulary.FINISH_NAME.fullmatch(stem)
     return (match.group(2) or "").strip("_") if match else stem
-
-
-def _words(name: str) -> set[str]:
-    return {word.removesuffix("s").replace("gradient", "grad") for word in _subject(name).split("_") if word}
-
-
-def _record(annotation: ast.expr | None) -> str:
-    """The class that an annotation names, where it is one of somebody's own."""
-    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        name = annotation.value
-    else:
-        name = dotted_name(annotation) if annotation is not None else ""
-    name = name.rpartition(".")[2]
-    return name if name[:1].isupper() and name not in ("Any", "Tensor", "Dict", "Mapping", "Optional") else ""

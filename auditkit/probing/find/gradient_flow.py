@@ -384,21 +384,7 @@ class Tracer:
                 found = max(found, self.enter(inner, [GRADIENTS if is_hook else mark] * len(arguments_of(inner))))
                 if is_hook and isinstance(inner, ast.Lambda) and self.limits(inner.body):
                     self.flow.clips.setdefault(name, node.lineno)
-            elif mark == GRADIENTS and self.reduces_when_called(item):
-                self.flow.reduce(written_name(item), node.lineno)
-                found = STATISTICS
         return found if found == STATISTICS else NOTHING
-
-    def reduces_when_called(self, item: ast.expr) -> bool:
-        """Whether an argument is a function that reduces gradients: `torch.norm`, `partial(torch.norm, p=2)`."""
-        if isinstance(item, ast.Call) and last_name(item.func) == "partial" and item.args:
-            item = item.args[0]
-        if not isinstance(item, ast.Name | ast.Attribute) or self.mark(item) != NOTHING:
-            return False
-        if dotted_name(item).startswith(("torch.", "np.", "numpy.")):
-            return last_name(item) in vocabulary.REDUCTIONS
-        answer = self.helper_mark(ast.Call(item, [ast.Constant(None)], []), [GRADIENTS])
-        return answer is not None and answer.mark == STATISTICS
 
     def of_library(self, node: ast.Call, name: str, mark: int, given: list[int]) -> int:
         """A call of a function that is not the checkout's, or that cannot be resolved."""

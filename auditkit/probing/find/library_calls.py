@@ -40,12 +40,6 @@ FUNCTION = Method(Contract.GRAD_NORM, (Takes.PARAMETERS, Takes.MODULE))
 """What is known of a function of an imported package, whose name says that it clips or gives a norm of gradients."""
 _MOST_BASES = 8
 _SHARDED = "FullyShardedDataParallel"
-_KNOWN_AS = {
-    "accelerator.clip_grad_norm_": "accelerate:Accelerator",
-    "accelerator.clip_grad_value_": "accelerate:Accelerator",
-    "fabric.clip_gradients": "lightning:Fabric",
-}
-"""The usual names of a library's object, for code that does not show what the object is."""
 
 
 class LibraryMethods:
@@ -99,9 +93,6 @@ class LibraryMethods:
             return "" if self._is_defined_here(only_of, method) else only_of
         if module.origins.get(receiver.partition(".")[0]):
             return ""
-        known_as = _KNOWN_AS.get(f"{receiver.rpartition('.')[2].strip('_')}.{method}", "")
-        if known_as:
-            return "" if self._is_defined_here(known_as, method) else known_as
         sharded = (self._foreign(module, local) for local in module.origins if method == "clip_grad_norm_")
         return next((each for each in sharded if each.endswith(_SHARDED)), "")
 

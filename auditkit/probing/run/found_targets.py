@@ -23,9 +23,9 @@ from auditkit.probing.find.library_calls import library_candidates
 from auditkit.probing.find.search import Discovery, discover
 from auditkit.probing.run.found_candidates import not_asked_lines, told
 from auditkit.probing.source.files import LeftOut
-from auditkit.probing.source.import_effects import dear_imports, import_effects
+from auditkit.probing.source.import_effects import dear_imports
 from auditkit.probing.source.modules import Function, Module, SourceProblem, source_bytes
-from auditkit.probing.source.python_files import PythonFiles, garbage_collection_paused
+from auditkit.probing.source.python_files import PythonFiles
 from auditkit.worker.serve.missing_modules import distributions
 
 _MOST_NAMED = 3
@@ -65,7 +65,6 @@ def find_targets(
     configured_roots: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
     others: Sequence[Setting] = (),
-    noted: Callable[[str], None] = lambda _: None,
     *,
     left_out: LeftOut | None = None,
     libraries: bool = False,
@@ -88,7 +87,7 @@ def find_targets(
     own = Configured(configured, found.files)
     candidates = [each for each in known if not (left_out.place_of(each.file) or own.has(each))]
     calls = [*own.calls, *(each.call for each in candidates)]
-    effects, imports = notes_on_imports(found.files, calls, noted), dear_imports(found.files, calls)
+    imports = dear_imports(found.files, calls)
     interpreters = {each.interpreter: each for each in (setting, *others)}
     everywhere = [try_candidates(candidates, each, progress, imports) for each in interpreters.values()]
     # Of one candidate's trials in several interpreters: the first that works, else the first.
@@ -120,10 +119,10 @@ def find_targets(
     if not best and not configured:
         failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
         likeliest = (_likeliest(trials).target,) if trials else ()
-        return FoundTargets((), trials, tuple(effects), failure, likeliest, len(likeliest), candidates=listed)
+        return FoundTargets((), trials, (), failure, likeliest, len(likeliest), candidates=listed)
     asked = list(dict.fromkeys([*own.calls, *(trial.target.call for trial in best.values())]))
     targets = [name_target(trial.target, asked) for trial in best.values()]
-    return FoundTargets((*configured, *targets), trials, (*effects, *notes), found_count=len(best), candidates=listed)
+    return FoundTargets((*configured, *targets), trials, tuple(notes), found_count=len(best), candidates=listed)
 
 
 class Configured:
@@ -158,16 +157,6 @@ def _function(files: PythonFiles, call: str) -> Function | None:
 
 def _is_at(function: Function, candidate: Candidate) -> bool:
     return (function.module.file, function.node.lineno) == (candidate.file, candidate.line)
-
-
-def notes_on_imports(files: PythonFiles, calls: Sequence[str], noted: Callable[[str], None]) -> list[str]:
-    """What the files of `calls` do when they are imported, beyond defining things; `noted` hears it at once."""
-    with garbage_collection_paused():
-        found = import_effects(files, calls)
-    notes = [effect.describe() for effect in found]
-    for note in notes:
-        noted(note)
-    return notes
 
 
 def is_specimen(checkout: Path, file: str) -> bool:

@@ -23,7 +23,7 @@ from auditkit.probing.source.modules import (
     targets_of,
     top_level,
 )
-from auditkit.probing.source.walking import children, walk
+from auditkit.probing.source.walking import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,55 +47,21 @@ class Definition:
     has_example: bool = False
 
     @property
-    def subject(self) -> str:
-        """`package.module:Qualified.name`."""
-        return f"{self.module}:{self.qualified_name}"
-
-    @property
     def is_public(self) -> bool:
         return not any(part.startswith("_") for part in f"{self.module}.{self.qualified_name}".split("."))
-
-
-@dataclass(frozen=True, slots=True)
-class References:
-    """The names that a file's code uses, docstrings and `__all__` left out.
-
-    A definition's use of its own name (recursion, `self.name` inside `name`) does not count. `names` are
-    bare names that are read, `dotted` attributes of imported names as written (`module.function`),
-    `own` attributes of `self` and `cls`, `attributes` those of anything else, `strings` the words of
-    short strings that look like a name or a path to one.
-    """
-
-    names: frozenset[str]
-    attributes: frozenset[str]
-    own: frozenset[str]
-    dotted: frozenset[str]
-    strings: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """A call with a parameter as its argument: `callee(keyword=parameter)`, or at the 0-based `position`."""
-
-    parameter: str
-    callee: str
-    keyword: str
-    position: int
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
     """A function, or a dataclass with its fields, that gives parameters literal numbers as defaults.
 
-    `defaults` holds (parameter, number, line) for each; `forwards` the calls that hand such parameters on.
+    `defaults` holds (parameter, number, line) for each; `owner` is the class of a method, and a dataclass itself.
     """
 
     qualified_name: str
     name: str
     owner: str
-    line: int
     defaults: tuple[tuple[str, float, int], ...]
-    forwards: tuple[Forward, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +69,8 @@ class ModuleFacts:
     """One parsed file. `name` is what an import statement calls it, else its path without the suffix.
 
     `exports` are the names of a literal `__all__`, None without one; `is_open` says that names are made at
-    run time (a module's `__getattr__`, a computed `__all__`), so that reading cannot know what it lacks.
+    run time (a module's `__getattr__`, a computed `__all__`), so that reading cannot know what it lacks. `strings` are
+    the words of short strings that look like a name or a path to one, keys of mappings and docstrings left out.
     """
 
     source: SourceFile
@@ -113,7 +80,7 @@ class ModuleFacts:
     imports: tuple[Import, ...]
     exports: frozenset[str] | None
     is_open: bool
-    references: References
+    strings: frozenset[str]
     bound: frozenset[str] = frozenset()
     """Names that the module binds at its top level by assignment: constants, aliases."""
     signatures: tuple[Signature, ...] = ()
@@ -153,75 +120,22 @@ class ModuleFacts:
 _NAME_IN_TEXT = re.compile(r"[A-Za-z_]\w*(?:[.:][A-Za-z_]\w*)*")
 _LONGEST_NAME = 200
 _STUBS = frozenset(("overload", "abstractmethod"))
-_WITH_KEYS = frozenset((ast.Dict, ast.Subscript, ast.Compare, ast.Call))
 
 
-class _Collected:
-    """The names that code uses; `imported` are the local names that the file's imports bind."""
-
-    def __init__(self, imported: frozenset[str]) -> None:
-        self.imported = imported
-        self.sets: dict[str, set[str]] = {name: set() for name in References.__slots__}
-
-    def body(self, statements: Iterable[ast.AST]) -> None:
-        """Take in statements of a module or class: each definition apart, so that recursion is not a use."""
-        for statement in statements:
-            match statement:
-                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                    inner = _Collected(self.imported)
-                    if isinstance(statement, ast.ClassDef):
-                        inner.body(statement.body)
-                    inner.walk(children(statement, ("body",) if isinstance(statement, ast.ClassDef) else ()))
-                    for name, found in inner.sets.items():
-                        self.sets[name] |= found - {statement.name} if name in ("names", "own") else found
-                case ast.If() | ast.Try():
-                    parts = [handler for handler in children(statement) if not isinstance(handler, ast.excepthandler)]
-                    for handler in getattr(statement, "handlers", ()):
-                        parts += children(handler)
-                    self.walk(part for part in parts if not isinstance(part, ast.stmt))
-                    self.body(part for part in parts if isinstance(part, ast.stmt))
-                case _ if not _sets_exports(statement):
-                    self.walk([statement])
-
-    def walk(self, roots: Iterable[ast.AST]) -> None:
-        """Take in all nodes: 0.7 us each."""
-        waiting: list[ast.AST] = list(roots)
-        names, strings = self.sets["names"], self.sets["strings"]
-        while waiting:
-            node = waiting.pop()
-            kind = type(node)
-            if kind is ast.Name:
-                if type(node.ctx) is not ast.Store:  # type: ignore[attr-defined]
-                    names.add(node.id)  # type: ignore[attr-defined]
-            elif kind is ast.Attribute:
-                self._attribute(node)  # type: ignore[arg-type]
-                waiting.append(node.value)  # type: ignore[attr-defined]
-            elif kind is ast.Constant:
-                value = node.value  # type: ignore[attr-defined]
-                if type(value) is str and len(value) <= _LONGEST_NAME and _NAME_IN_TEXT.fullmatch(value):
-                    strings.update(re.split("[.:]", value))
-            elif kind is ast.Expr and type(node.value) is ast.Constant:  # type: ignore[attr-defined]
-                continue  # a docstring
-            else:
-                found = children(node)
-                if kind in _WITH_KEYS and (texts := {id(key) for key in _keys(node) if type(key) is ast.Constant}):
-                    found = [child for child in found if id(child) not in texts]
-                waiting += found
-
-    def _attribute(self, node: ast.Attribute) -> None:
-        path = dotted_name(node)
-        head = path.partition(".")[0]
-        if head and head in self.imported:
-            self.sets["dotted"].add(path)
-        elif path == f"{head}.{node.attr}" and head in ("self", "cls"):
-            self.sets["own"].add(node.attr)
-        else:
-            self.sets["attributes"].add(node.attr)
+def _strings(tree: ast.Module) -> Iterator[str]:
+    data = {id(key) for node in walk([tree]) for key in _keys(node)}
+    for node in walk([tree]):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in data and len(text) <= _LONGEST_NAME:
+                if _NAME_IN_TEXT.fullmatch(text):
+                    yield from re.split("[.:]", text)
 
 
 def _keys(node: ast.AST) -> Iterable[ast.AST | None]:
-    """What may be a text key of a mapping, which is data: `stats["grad_norm"]` names no function `grad_norm`."""
+    """Docstrings, and text keys of a mapping, which are data: `stats["grad_norm"]` names no function `grad_norm`."""
     match node:
+        case ast.Expr(value=value):
+            return (value,)
         case ast.Dict(keys=keys):
             return keys
         case ast.Subscript(slice=key):
@@ -261,8 +175,6 @@ def facts_of(source: SourceFile, module: Module) -> ModuleFacts | SourceProblem:
     """What the file defines, imports, exports and refers to."""
     try:
         exports, is_open = _exports(module)
-        used = _Collected(frozenset(item.local for item in module.imports))
-        used.body(module.tree.body)
         defined: list[Function | Class] = [*module.classes.values(), *module.defined()]
         return ModuleFacts(
             source=source,
@@ -272,7 +184,7 @@ def facts_of(source: SourceFile, module: Module) -> ModuleFacts | SourceProblem:
             imports=module.imports,
             exports=exports,
             is_open=is_open,
-            references=References(**{name: frozenset(found) for name, found in used.sets.items()}),
+            strings=frozenset(_strings(module.tree)),
             bound=frozenset(_bound(module.tree)),
             signatures=tuple(filter(None, map(_signature, defined))),
         )
@@ -356,13 +268,10 @@ def _signature(item: Function | Class) -> Signature | None:
     if not is_called or not numbers:
         return None
     defaults = tuple((name, number, node.lineno) for name, number, node in numbers)
-    qualified, line = item.qualified_name, item.node.lineno
     if isinstance(item, Class):
-        return Signature(qualified, "__init__", qualified, line, defaults)
+        return Signature(item.qualified_name, "__init__", item.qualified_name, defaults)
     owner = item.owner.qualified_name if item.owner is not None else ""
-    return Signature(
-        qualified, item.name, owner, line, defaults, tuple(_forwards(item, {name for name, *_ in numbers}))
-    )
+    return Signature(item.qualified_name, item.name, owner, defaults)
 
 
 def literal_number(node: ast.expr) -> float | None:
@@ -372,14 +281,3 @@ def literal_number(node: ast.expr) -> float | None:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):
         return None
-
-
-def _forwards(function: Function, parameters: set[str]) -> Iterator[Forward]:
-    for node in walk(function.node.body):
-        callee = dotted_name(node.func) if isinstance(node, ast.Call) else ""
-        if callee and isinstance(node, ast.Call):
-            given = [("", position, value) for position, value in enumerate(node.args)]
-            given += [(keyword.arg, -1, keyword.value) for keyword in node.keywords if keyword.arg]
-            for name, position, value in given:
-                if isinstance(value, ast.Name) and value.id in parameters:
-                    yield Forward(value.id, callee, name, position)

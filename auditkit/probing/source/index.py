@@ -1,12 +1,11 @@
-"""A checkout as source: its files read once, the facts of each, and trees again for the instruments that need them."""
+"""A checkout as source: its files read once, the facts of each, and the trees for the instruments that follow code."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from auditkit.model.text import inert, inert_line
 from auditkit.probing.checkout.checkout import import_roots
@@ -15,10 +14,6 @@ from auditkit.probing.source.files import SourceFile, list_files
 from auditkit.probing.source.modules import Module, SourceProblem, source_bytes
 from auditkit.probing.source.python_files import garbage_collection_paused
 
-KEPT_TREE_SOURCE_BYTES = 12_000_000
-"""Trees take about 33 times their source: 400 MB are kept, and the rest is parsed again when it is needed."""
-
-_T = TypeVar("_T")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _LARGEST_TEXT_BYTES = 1_000_000
 
@@ -35,7 +30,6 @@ class SourceIndex:
         self.import_roots = import_roots(root, configured_roots)
         self._sources: dict[str, bytes] = {}
         self._trees: dict[str, Module] = {}
-        self._kept_bytes = 0
         self.files = list_files(root)
         self.modules: list[ModuleFacts] = []
         self.problems: list[SourceProblem] = []
@@ -67,11 +61,8 @@ class SourceIndex:
         assert isinstance(parsed, Module)
         self.modules.append(facts)
         self._sources[source.name] = data
-        if not source.is_test and self._kept_bytes + len(data) <= KEPT_TREE_SOURCE_BYTES:
-            self._kept_bytes += len(data)
+        if not source.is_test:
             self._trees[source.name] = parsed
-        else:
-            self.let_go(parsed)
 
     @property
     def package(self) -> str:
@@ -89,32 +80,8 @@ class SourceIndex:
         return self._sources[module.file]
 
     def tree_of(self, module: ModuleFacts) -> Module:
-        """The parsed module with its functions and classes."""
-        kept = self._trees.get(module.file)
-        if kept is not None:
-            return kept
-        again = parse(module.source, self._sources[module.file], self.root, self.import_roots)
-        assert isinstance(again, Module), "it parsed before, from the same bytes"
-        return again
-
-    def read_tree(self, module: ModuleFacts, read: Callable[[Module], _T]) -> _T:
-        """What `read` says of the module's tree, which is let go of where it is not kept.
-
-        The answer must not hold the tree, its functions or its classes.
-        """
-        tree = self.tree_of(module)
-        try:
-            return read(tree)
-        finally:
-            self.let_go(tree)
-
-    def let_go(self, tree: Module) -> None:
-        """Break the cycles of a tree that is not kept: the collector of garbage is paused."""
-        if self._trees.get(tree.file) is not tree:
-            for owner in tree.classes.values():
-                owner.methods.clear()
-            tree.functions.clear()
-            tree.classes.clear()
+        """The parsed module with its functions and classes; of a test none is kept."""
+        return self._trees[module.file]
 
     def text_of(self, source: SourceFile) -> str:
         """The text of a settings or prose file, "" for one that is large or cannot be read."""
@@ -140,15 +107,6 @@ class SourceIndex:
     def words_of_prose(self) -> dict[str, str]:
         """For each word of Markdown and text files the first file that holds it."""
         return self._words_of("prose")
-
-    def own_code_by_word(self, wanted: Set[str]) -> dict[str, list[ModuleFacts]]:
-        """For each wanted word the modules, tests left out, that hold it. One pass, however many words."""
-        found: dict[str, list[ModuleFacts]] = {word: [] for word in wanted}
-        for module in self.modules:
-            if wanted and not module.is_test:
-                for word in wanted & _words(self._sources[module.file]):
-                    found[word].append(module)
-        return found
 
     def _words_of(self, kind: str) -> dict[str, str]:
         found: dict[str, str] = {}

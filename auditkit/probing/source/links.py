@@ -110,11 +110,6 @@ class Links:
             if rest and item.module in self._packages and not item.name:
                 yield from self._follow(item.module, "", rest)
 
-    def names_in(self, home: str, module: Importing, written: str) -> Iterator[str]:
-        """What `a.b.c` in `module` is called in the module `home`, where it reaches that."""
-        targets = self.dotted_targets(module, written)
-        return (f"{name}.{rest}" if rest else name for origin, name, rest in targets if origin == home)
-
     def _follow(self, module: str, name: str, rest: str) -> Iterator[tuple[str, str, str]]:
         if name or not rest:
             yield module, name, rest

@@ -12,7 +12,7 @@ from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.links import Links
 from auditkit.probing.source.modules import Module, SourceProblem
 from auditkit.probing.source_probes import style
-from auditkit.probing.source_probes.tensor_flow.module_reads import HAS_TENSORS, FunctionReads, ModuleReads
+from auditkit.probing.source_probes.tensor_flow import HAS_TENSORS, FunctionReads, ModuleReads
 
 _T = TypeVar("_T")
 
@@ -58,7 +58,7 @@ class SourceContext:
     def followed(self, module: ModuleFacts, read: Callable[[Module], Iterable[_T]]) -> list[_T]:
         """What a check finds in a module; code nested too deeply becomes a problem of its file."""
         try:
-            return self.index.read_tree(module, lambda tree: list(read(tree)))
+            return list(read(self.index.tree_of(module)))
         except RecursionError:
             self.problems.append(SourceProblem(module.file, 1, "nested too deeply to be followed"))
             return []

@@ -129,6 +129,5 @@ def _judged(asked: Asked, index: SourceIndex, subject: _Subject, duration_s: flo
 
 def _excerpt(index: SourceIndex, location: Location) -> CodeExcerpt | None:
     module = index.by_file.get(location.file)
-    if module is None:
-        return cut_excerpt(index.root, location, None)
-    return index.read_tree(module, lambda tree: cut_excerpt(index.root, location, tree.tree))
+    tree = index.tree_of(module).tree if module is not None and not module.is_test else None
+    return cut_excerpt(index.root, location, tree)

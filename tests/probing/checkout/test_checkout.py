@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +16,9 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.probing.checkout import scratch
 from auditkit.probing.checkout.checkout import (
-    choose_interpreter,
     import_roots,
     open_checkout,
-    parse_checkout,
 )
 
 pytestmark = pytest.mark.process
@@ -116,33 +112,6 @@ def test_a_directory_alone_is_read_where_it_lies(repository: Path) -> None:
         assert not checkout.dirty
 
 
-def test_an_existing_directory_with_an_at_wins_over_a_revision(tmp_path: Path) -> None:
-    for name in ("code", "code@v1"):
-        (tmp_path / name).mkdir()
-    spec = parse_checkout(f"{tmp_path}/code@v1")
-    assert (spec.directory, spec.revision) == (tmp_path / "code@v1", "")
-
-
-@pytest.mark.parametrize("revision", ["HEAD", "HEAD@{0}", "@", "v1", "feature/x@y"])
-def test_the_longest_existing_directory_before_an_at_is_the_directory(tmp_path: Path, revision: str) -> None:
-    (tmp_path / "co").mkdir()
-    (tmp_path / "co@de").mkdir()
-    spec = parse_checkout(f"{tmp_path}/co@de@{revision}")
-    assert (spec.directory, spec.revision) == (tmp_path / "co@de", revision)
-
-
-def test_a_directory_outside_git_has_no_revision(tmp_path: Path) -> None:
-    with open_checkout(tmp_path) as checkout:
-        assert (checkout.revision, checkout.dirty) == ("", False)
-
-
-def test_a_folder_that_its_repository_ignores_has_no_revision(repository: Path) -> None:
-    (repository / ".git" / "info" / "exclude").write_text("scratch\n")
-    (repository / "scratch").mkdir()
-    with open_checkout(repository / "scratch") as checkout:
-        assert checkout.revision == ""
-
-
 @pytest.mark.parametrize(
     ("file", "dirty"),
     [("src/package/module.py", True), ("new.py", True), ("ticket.md", False), ("later/code.py", True)],
@@ -151,20 +120,6 @@ def test_dirty_means_that_what_is_measured_is_not_the_commit(repository: Path, f
     (repository / file).write_text("changed = 1\n")
     with open_checkout(repository) as checkout:
         assert checkout.dirty is dirty
-
-
-def test_dirty_looks_only_at_the_directory_that_was_named(repository: Path) -> None:
-    (repository / "later" / "code.py").write_text("changed = 1\n")
-    with open_checkout(repository / "src") as checkout:
-        assert not checkout.dirty
-
-
-def test_without_git_a_directory_still_works(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(repository))
-    with open_checkout(repository) as checkout:
-        assert checkout.revision == ""
-    with pytest.raises(BadInputError, match="git is not installed"), open_checkout(f"{repository}@HEAD"):
-        pass
 
 
 # Bad input
@@ -176,41 +131,10 @@ def refusal(spec: str) -> BadInputError:
     return caught.value
 
 
-def test_a_directory_that_is_not_there_is_named_with_its_neighbour(repository: Path) -> None:
-    error = refusal(f"{repository.parent}/rpeo@v1")
-    assert "no such directory" in error.message
-    assert "repo" in (error.hint or "")
-
-
-def test_an_unknown_revision_is_named_with_the_nearest_one(repository: Path) -> None:
-    git(repository, "branch", "feature")
-    error = refusal(f"{repository}@featur")
-    assert "'featur'" in error.message
-    assert "feature" in (error.hint or "")
-
-
-@pytest.mark.parametrize("revision", ["--help", "HEAD:src", "v1..HEAD", "0" * 40])
-def test_what_is_not_one_commit_is_no_revision(repository: Path, revision: str) -> None:
-    assert "no revision" in refusal(f"{repository}@{revision}").message
-
-
-def test_a_revision_outside_git_is_refused(tmp_path: Path) -> None:
-    error = refusal(f"{tmp_path}@main")
-    assert "not in a git repository" in error.message
-    assert str(tmp_path) in (error.hint or "")
-
-
 def test_an_empty_revision_or_directory_and_a_file_are_refused(repository: Path) -> None:
     assert "no revision after the @" in refusal(f"{repository}@").message
     assert "no directory before the @" in refusal("@main").message
     assert "is a file" in refusal(f"{repository}/later/code.py").message
-
-
-def test_a_bare_repository_needs_a_revision(repository: Path, tmp_path: Path) -> None:
-    git(tmp_path, "clone", "--quiet", "--bare", str(repository), "bare.git")
-    assert "without files of its own" in refusal(f"{tmp_path}/bare.git").message
-    with open_checkout(f"{tmp_path}/bare.git@v1") as checkout:
-        assert "first" in value(checkout.path)
 
 
 # A revision
@@ -242,95 +166,13 @@ def test_the_audited_repository_is_left_byte_for_byte(repository: Path, tmp_path
     assert not (tmp_path / "hook-ran").exists()
 
 
-def test_the_comparison_above_sees_what_plain_git_does(repository: Path, tmp_path: Path) -> None:
-    """The known-bad control: a worktree of the repository itself runs its hook and changes its state."""
-    before = state(repository)
-    git(repository, "worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"), "v1")
-    assert state(repository) != before
-    assert (tmp_path / "hook-ran").exists()
-
-
-def test_a_linked_worktree_and_a_shallow_clone_can_be_audited(repository: Path, tmp_path: Path) -> None:
-    git(repository, "worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"), "v1")
-    git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{repository}", "shallow")
-    with open_checkout(f"{tmp_path}/linked@HEAD") as checkout:
-        assert "first" in value(checkout.path)
-    with open_checkout(f"{tmp_path}/shallow@HEAD") as checkout:
-        assert "second" in value(checkout.path)
-    assert "shallow clone" in (refusal(f"{tmp_path}/shallow@{git(repository, 'rev-parse', 'v1')}").hint or "")
-
-
-def test_a_commit_that_no_branch_holds_can_be_checked_out(repository: Path) -> None:
-    commit = git(repository, "commit-tree", "-m", "loose", "v1^{tree}")
-    with open_checkout(f"{repository}@{commit[:10]}") as checkout:
-        assert checkout.revision == commit
-
-
-def test_a_partial_clone_is_checked_out_without_what_it_lacks(repository: Path, tmp_path: Path) -> None:
-    """Only where that is no code."""
-    (repository / "weights.bin").write_bytes(bytes(10_000))
-    git(repository, "add", ".")
-    git(repository, "commit", "-qm", "weights")
-    git(repository, "config", "uploadpack.allowFilter", "true")
-    for limit, has_code in (("5k", True), ("1", False)):
-        clone, source = tmp_path / f"clone-{limit}", f"file://{repository}"
-        git(tmp_path, "clone", "-q", "--no-checkout", f"--filter=blob:limit={limit}", source, str(clone))
-        if has_code:
-            with open_checkout(f"{clone}@HEAD") as checkout:
-                assert (checkout.path / "src" / "package" / "module.py").is_file()
-                assert not (checkout.path / "weights.bin").exists()
-                assert "this partial clone lacks 1 file: weights.bin" in checkout.notes
-        else:
-            with pytest.raises(BadInputError, match="git could not check out"), open_checkout(f"{clone}@HEAD"):
-                pass
-
-
-def test_git_variables_of_a_hook_do_not_lead_elsewhere(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
-    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
-    with open_checkout(f"{repository}@v1") as checkout:
-        assert "first" in value(checkout.path)
-
-
 def test_a_subdirectory_is_checked_out_as_that_subdirectory(repository: Path) -> None:
     with open_checkout(f"{repository}/src@v1") as checkout:
         assert (checkout.path / "package" / "module.py").is_file()
     assert "v1 has no directory later" in refusal(f"{repository}/later@v1").message
 
 
-def test_submodules_are_said_to_be_missing(repository: Path) -> None:
-    (repository / ".gitmodules").write_text('[submodule "x"]\n\tpath = vendor/x\n\turl = ../x\n')
-    git(repository, "add", ".")
-    git(repository, "commit", "--quiet", "-m", "submodule")
-    with open_checkout(f"{repository}@HEAD") as checkout:
-        assert "vendor/x" in checkout.notes[0]
-
-
-@pytest.mark.parametrize("name", ['quo"te', "back\\slash", "line\nbreak"])
-def test_odd_directory_names_are_borrowed_from(repository: Path, tmp_path: Path, name: str) -> None:
-    shutil.move(repository, tmp_path / name)
-    with open_checkout(f"{tmp_path / name}@v1") as checkout:
-        assert "first" in value(checkout.path)
-
-
 # Removal
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_an_exception_removes_the_worktree(
-    repository: Path, temporary_directory: Path, error: type[BaseException]
-) -> None:
-    with pytest.raises(error), open_checkout(f"{repository}@v1"):
-        raise error
-    assert list(temporary_directory.iterdir()) == []
-
-
-def test_a_worktree_without_write_permission_is_removed(repository: Path, temporary_directory: Path) -> None:
-    with open_checkout(f"{repository}@v1") as checkout:
-        (checkout.path / "src").chmod(0o555)
-    assert list(temporary_directory.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -342,47 +184,6 @@ def test_a_signal_removes_the_worktree(repository: Path, temporary_directory: Pa
         assert process.wait(timeout=20) != 0
     assert list(temporary_directory.iterdir()) == []
     assert state(repository) == before
-
-
-def test_after_a_kill_the_next_start_cleans_and_spares_the_living(repository: Path, temporary_directory: Path) -> None:
-    before = state(repository)
-    with holder(f"{repository}@v1") as (living, path_of_the_living):
-        with holder(f"{repository}@v1") as (process, path):
-            process.kill()
-            process.wait(timeout=20)
-            assert path.is_dir(), "nobody could clean after a kill -9"
-            assert state(repository) == before
-        with open_checkout(f"{repository}@v1"):
-            assert not path.exists()
-            assert path_of_the_living.is_dir()
-            assert living.poll() is None
-    assert state(repository) == before
-
-
-def test_other_folders_are_never_cleaned(temporary_directory: Path, tmp_path: Path) -> None:
-    (tmp_path / "precious").mkdir()
-    (temporary_directory / "auditkit-other").mkdir()
-    (temporary_directory / f"{scratch.PREFIX}link").symlink_to(tmp_path / "precious")
-    (temporary_directory / f"{scratch.PREFIX}file").write_text("")
-    (temporary_directory / f"{scratch.PREFIX}1-1-starting").mkdir()  # its owner has not locked it yet
-    assert scratch.remove_abandoned() == []
-    an_old_one = temporary_directory / f"{scratch.PREFIX}1-1-starting"
-    os.utime(an_old_one, (time.time() - 7200, time.time() - 7200))
-    assert scratch.remove_abandoned() == [an_old_one]
-
-
-def test_a_handler_of_the_host_program_is_left_alone(repository: Path) -> None:
-    def handler(*_: object) -> None: ...
-
-    previous = signal.signal(signal.SIGTERM, handler)
-    try:
-        with open_checkout(f"{repository}@v1"):
-            assert signal.getsignal(signal.SIGTERM) is handler
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-    with open_checkout(f"{repository}@v1"):
-        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 # The interpreter
@@ -402,43 +203,6 @@ def test_the_checkouts_own_environment_is_chosen_also_at_a_revision(repository: 
     dotted = fake_python(repository / ".venv")
     with open_checkout(repository) as checkout:
         assert checkout.interpreter == dotted
-
-
-def test_without_one_it_is_the_running_interpreter(tmp_path: Path) -> None:
-    assert choose_interpreter(tmp_path) == (Path(sys.executable), ())
-
-
-def test_an_installed_package_is_asked_with_the_interpreter_that_it_is_installed_for(tmp_path: Path) -> None:
-    """With a note; a folder of that name that belongs to no interpreter is one like any other."""
-    package = tmp_path / "env" / "lib" / "python3.12" / "site-packages" / "trainer" / "telemetry"
-    package.mkdir(parents=True)
-    assert choose_interpreter(package) == (Path(sys.executable), ())
-    python = fake_python(tmp_path / "env")
-    interpreter, (note,) = choose_interpreter(package)
-    assert (interpreter, note) == (python, f"{package} is installed for {python}, which was asked")
-
-
-def test_a_broken_environment_is_passed_over_and_said(tmp_path: Path) -> None:
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    (tmp_path / ".venv" / "bin" / "python").symlink_to("/nowhere/python")
-    interpreter, notes = choose_interpreter(tmp_path)
-    assert interpreter == Path(sys.executable)
-    assert "passed over" in notes[0]
-
-
-def test_a_named_interpreter_is_a_path_or_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    python = fake_python(tmp_path / "env")
-    assert choose_interpreter(tmp_path, python)[0] == python
-    monkeypatch.setenv("PATH", str(python.parent))
-    assert choose_interpreter(tmp_path, "python")[0] == python
-
-
-def test_a_named_interpreter_that_cannot_run_is_refused(tmp_path: Path) -> None:
-    fake_python(tmp_path / "env")
-    (tmp_path / "text").write_text("")
-    for name, words in (("absent", "no such Python"), ("text", "cannot be executed"), ("env", "directory")):
-        with pytest.raises(BadInputError, match=words):
-            choose_interpreter(tmp_path, tmp_path / name)
 
 
 # Import roots
@@ -466,21 +230,6 @@ def test_import_roots_are_found(tmp_path: Path, files: list[str], roots: list[st
     assert import_roots(tmp_path) == tuple(tmp_path / root for root in roots)
 
 
-@pytest.mark.parametrize("importer", ["main.py", "src/other.py"])
-def test_a_src_that_is_imported_by_name_is_a_package_and_no_root(tmp_path: Path, importer: str) -> None:
-    make(tmp_path, "src/__init__.py", "src/module.py")
-    (tmp_path / importer).write_text("import os\nfrom src.module import f\n")
-    assert import_roots(tmp_path) == (tmp_path,)
-
-
 def test_inside_a_package_the_root_is_above_it(tmp_path: Path) -> None:
     make(tmp_path, "package/__init__.py", "package/nested/__init__.py", "package/nested/code.py")
     assert import_roots(tmp_path / "package" / "nested") == (tmp_path,)
-
-
-def test_configured_roots_are_taken_and_checked(tmp_path: Path) -> None:
-    make(tmp_path, "source/module.py")
-    assert import_roots(tmp_path, ["source"]) == (tmp_path / "source",)
-    with pytest.raises(BadInputError) as caught:
-        import_roots(tmp_path, ["sourc"])
-    assert "source" in (caught.value.hint or "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -68,39 +67,6 @@ def test_the_files_as_they_lie_are_copied(checkout: Path, in_git: bool) -> None:
     assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
 
 
-def test_a_folder_inside_a_package_keeps_its_package(tmp_path: Path) -> None:
-    for name in ("outer/__init__.py", "outer/inner/__init__.py", "outer/inner/norms.py", "other.py"):
-        put(tmp_path, name, "")
-    with open_copy(parse_checkout(tmp_path / "outer" / "inner"), sys.executable) as opened:
-        assert opened.path.parts[-2:] == ("outer", "inner")
-        assert files(opened.path.parents[1]) == {"outer/__init__.py", "outer/inner/__init__.py", "outer/inner/norms.py"}
-
-
-def test_a_revision_is_a_worktree_that_may_be_written_to(checkout: Path) -> None:
-    git(checkout, "init", "--quiet")
-    git(checkout, "add", ".")
-    git(checkout, "commit", "--quiet", "-m", "one")
-    put(checkout, "src/train/norms.py", "VALUE = 3\n")
-    with open_copy(parse_checkout(f"{checkout}@HEAD"), sys.executable) as opened:
-        assert (opened.path / "src/train/norms.py").read_text() == "VALUE = 1\n"
-        put(opened.path, "src/train/norms.py", "VALUE = 4\n")
-    assert (checkout / "src/train/norms.py").read_text() == "VALUE = 3\n"
-
-
-def test_git_answers_in_the_copy_and_writes_nothing_in_the_checkout(checkout: Path) -> None:
-    git(checkout, "init", "--quiet")
-    git(checkout, "add", ".")
-    git(checkout, "commit", "--quiet", "-m", "one")
-    put(checkout, "src/train/norms.py", "VALUE = 3\n")
-    before = {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
-    with open_copy(parse_checkout(checkout / "src"), sys.executable) as opened:
-        status = subprocess.run(["git", "status", "--short"], cwd=opened.path, capture_output=True, text=True)
-        assert status.stdout == " M train/norms.py\n"
-        git(opened.path, "commit", "--quiet", "-a", "-m", "two")
-        assert opened.path.name == "src"
-    assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
-
-
 def test_large_data_is_left_out_and_named_and_large_code_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,55 +107,6 @@ def test_what_was_written_is_named(tmp_path: Path) -> None:
         put(opened.path, "old.log", "more")
         put(opened.path, "__pycache__/norms.pyc", "")
         assert written_since(opened.path, since_ns) == ["old.log", "runs/new.log"]
-
-
-def test_a_link_to_a_file_outside_stays_a_link(tmp_path: Path) -> None:
-    """A copy of it could be read where what is outside cannot."""
-    outside = put(tmp_path, "outside.py", "VALUE = 1\n")
-    folder = tmp_path / "trainer"
-    folder.mkdir()
-    (folder / "linked.py").symlink_to(outside)
-    (folder / "lost.py").symlink_to(tmp_path / "nowhere.py")
-    with open_copy(parse_checkout(folder), sys.executable) as opened:
-        assert (opened.path / "linked.py").readlink() == outside
-        assert (opened.path / "lost.py").is_symlink()
-
-
-def test_what_an_index_names_behind_a_link_to_a_folder_outside_is_not_copied(tmp_path: Path) -> None:
-    put(tmp_path, "home/key", "secret")
-    folder = tmp_path / "trainer"
-    put(folder, "keys/key", "")
-    put(folder, "norms.py", "")
-    git(folder, "init", "--quiet")
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "-m", "one")
-    shutil.rmtree(folder / "keys")
-    (folder / "keys").symlink_to(tmp_path / "home")
-    with open_copy(parse_checkout(folder), sys.executable) as opened:
-        assert (opened.path / "keys").is_symlink()
-        assert (opened.path / "keys").readlink() == tmp_path / "home"
-
-
-@pytest.mark.parametrize("copied_by", ["ours", "shutil"])
-def test_a_file_that_becomes_a_link_after_it_was_looked_at_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied_by: str
-) -> None:
-    """The control: a copy that looks first and opens then has what the link leads to."""
-    secret, source, look = put(tmp_path, "key", "secret"), put(tmp_path, "trainer/a.py", "code"), os.lstat
-
-    def look_and_change(path: str | Path) -> os.stat_result:
-        found = look(path)
-        if Path(path) == source and not source.is_symlink():
-            source.unlink()
-            source.symlink_to(secret)
-        return found
-
-    monkeypatch.setattr("os.lstat", look_and_change)
-    if copied_by == "shutil":
-        monkeypatch.setattr(copies, "_copy_file", shutil.copyfile)
-    with open_copy(parse_checkout(source.parent), sys.executable) as opened:
-        copy = opened.path / "a.py"
-        assert (copy.read_text() if copy.exists() else "") == ("secret" if copied_by == "shutil" else "")
 
 
 def test_pipes_and_files_with_holes_are_left_out(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import replace
@@ -85,18 +84,6 @@ def test_a_module_that_rewrites_another_one_does_not_supply_its_results(checkout
     run = asked(checkout)
     assert not was_cached(run)
     assert not any("hostile" in path.read_text("utf-8") for path in cached_entries())
-
-
-def test_a_key_holds_nothing_that_a_worker_says(checkout: Path) -> None:
-    """The worker of this module says that it is another interpreter; the key is that of the files."""
-    asked(checkout)
-    (entry, *_) = cached_entries()
-    digest, _, data = entry.read_bytes().partition(b"\n")
-    told = json.loads(data)
-    told["hello"]["torch"] = "forged"
-    forged = json.dumps(told).encode()
-    entry.write_bytes(digest + b"\n" + forged)
-    assert not was_cached(asked(checkout)), "an entry that is not what was written is not used"
 
 
 def test_another_checkout_with_the_same_bytes_has_a_cache_of_its_own(checkout: Path, tmp_path: Path) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-import threading
-import types
 from pathlib import Path
 
 import pytest
@@ -66,26 +63,3 @@ def test_what_goes_wrong_in_a_judge_is_said(tmp_path: Path, body: str, told: str
     with pytest.raises(JudgingFailedError) as failed:
         judge(probe_that(tmp_path, body), NORMS, {})
     assert told in str(failed.value)
-
-
-def test_judges_of_two_threads_leave_stdout_as_it_was(tmp_path: Path) -> None:
-    """The second begins before the first ends, and ends after it: two plain redirections would leave stderr behind."""
-    body = "import sys, theirs_events as events\nfirst = not events.begun.is_set()\nevents.begun.set()\n"
-    wait = "events.second.wait(0.5) if first else (events.second.set(), events.ended.wait(0.5))\n"
-    probe = probe_that(tmp_path, f"{body}{wait}return {{'outcome': 'not_reproduced', 'message': 'sound'}}")
-    events = types.ModuleType("theirs_events")
-    events.begun, events.second, events.ended = (threading.Event() for _ in range(3))  # type: ignore[attr-defined]
-    sys.modules["theirs_events"] = events
-    before = sys.stdout
-    try:
-        threads = [threading.Thread(target=judge, args=(probe, NORMS, {})) for _ in range(2)]
-        threads[0].start()
-        events.begun.wait(10)
-        threads[1].start()
-        threads[0].join()
-        events.ended.set()
-        threads[1].join()
-        assert sys.stdout is before
-    finally:
-        sys.stdout = before
-        del sys.modules["theirs_events"]

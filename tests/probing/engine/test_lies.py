@@ -7,16 +7,15 @@ import shutil
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
 import pytest
 
 from auditkit.model.enums import Reason
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.engine import fork_servers, protocol
-from auditkit.probing.engine.protocol import Failed, Idle, decode
+from auditkit.probing.engine.protocol import Failed, decode
 from auditkit.probing.source.statements import Sources
-from auditkit.worker.serve.messages import OF_JOB, OF_WORKER, Lines
+from auditkit.worker.serve.messages import OF_JOB, OF_WORKER
 from tests.probing_helpers import OVERFLOW, TARGETS, by_probe, run_probes
 
 GARBAGE = ("null", "5", "[1]", "{", "", "[" * 100_000, '{"type": "note", "text": "\xff"}', f'{{"type": {"9" * 5000}}}',
@@ -73,12 +72,6 @@ def test_a_line_that_is_no_message_is_one_failure(line: str) -> None:
     assert found.reason is Reason.PROTOCOL
 
 
-@pytest.mark.parametrize("said", HONEST)
-def test_a_message_is_read_as_it_was_sent(said: dict[str, Any]) -> None:
-    found = msgspec.to_builtins(decode(json.dumps(said).encode()))
-    assert said == {name: found[name] for name in said}
-
-
 def test_host_and_worker_have_the_same_table() -> None:
     """The names of all messages and of their fields; the control is that the tests above know every name, too."""
     kinds = [kind.__struct_config__ for kind in get_args(protocol.Message)]
@@ -88,14 +81,6 @@ def test_host_and_worker_have_the_same_table() -> None:
     table = {**OF_WORKER, **OF_JOB}
     assert fields == {name: set(named) for name, named in table.items()}
     assert set(STRANGE) == set(table)
-
-
-def test_a_line_without_end_is_cut_and_what_follows_it_is_read() -> None:
-    lines = Lines("token")
-    assert lines.feed(b"\ntoken " + b"x" * (3 << 20)) == []
-    (cut, idle) = lines.feed(b'x\nno token\ntoken {"type": "idle"}\n')
-    assert isinstance(decode(cut), Failed)
-    assert decode(idle) == Idle()
 
 
 def ask(folder: Path, said: list[Any], when: str = "call", token: bool = True, forever: bool = False) -> ProbeResult:
@@ -115,16 +100,6 @@ def test_garbage_is_one_error_that_says_so(tmp_path: Path, when: str) -> None:
     assert ask(tmp_path, list(GARBAGE), when, token=False).outcome == "reproduced"
     result = ask(tmp_path, list(GARBAGE), when)
     assert (result.outcome, result.reason) == ("error", "protocol")
-
-
-@pytest.mark.process
-def test_only_who_finds_the_token_can_speak_for_the_worker(tmp_path: Path) -> None:
-    """The control is what is not held: a target can find it, in its own process."""
-    names = [
-        {each.name for each in ask(tmp_path, [FORGED], token=token).measurements} & {"forged"}
-        for token in (False, True)
-    ]
-    assert names == [set(), {"forged"}]
 
 
 @pytest.mark.process
@@ -150,24 +125,6 @@ def test_a_flood_of_messages_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(fork_servers, "_MOST_RESULT_BYTES", 8 << 20)
     result = ask(tmp_path, [], "import", forever=True)
     assert (result.outcome, result.reason) == ("error", "timeout")
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("where", ["call", "import"])
-def test_a_flood_of_output_ends(tmp_path: Path, where: str) -> None:
-    """8 MB are ignored, which is the control; 12 MB end the process."""
-    program = (
-        "import os\nflood = [b'x' * (1 << 20)] * {}\n{}\ndef norm(parameters):\n    {}\n"
-        "    return sum(p.grad.double().pow(2).sum().item() for p in parameters if p.grad is not None) ** 0.5\n"
-    )
-    prints = "while flood: os.write(1, flood.pop())"  # once in each process
-    found = {}
-    for megabytes in (8, 12):
-        lines = (prints, "pass") if where == "import" else ("", prints)
-        (tmp_path / f"floods{megabytes}.py").write_text(program.format(megabytes, *lines))
-        found[megabytes] = by_probe(run_probes(tmp_path, f"floods{megabytes}:norm", [OVERFLOW]))[OVERFLOW]
-    assert (found[8].outcome, found[12].outcome) == ("not_reproduced", "error")
-    assert "printed more than 10 MB" in found[12].message
 
 
 @pytest.mark.process

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason
-from auditkit.model.runs.target import Target
 from auditkit.probing.engine import fork_servers
 from auditkit.probing.engine.results import TargetRun
 from auditkit.probing.engine.sandbox import Setting
@@ -28,7 +27,6 @@ from tests.probing_helpers import (
     TARGETS,
     UNDERFLOW,
     by_probe,
-    is_alive,
     outcomes,
     processes_started_with,
     run_probes,
@@ -67,17 +65,6 @@ def _nothing_is_left_running(temporary: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tempfile, "tempdir", None)  # Python keeps the first folder that it found
     yield
     assert left_running(temporary) == set()
-
-
-def test_a_process_that_is_left_running_would_be_seen(temporary: Path) -> None:
-    """The control of the fixture above."""
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"x")
-        process.stdout.read(1)  # a process that has only begun has no environment yet
-        assert left_running(temporary) == {process.pid}
-        process.kill()
 
 
 def ask(name: str, *probes: str, **setting: object):
@@ -145,13 +132,6 @@ def test_a_target_without_an_answer_is_an_error_that_says_why(function: str, rea
         assert said in result.message
 
 
-def test_a_wrong_returns_field_is_named_with_the_nearest_one() -> None:
-    target = Target("norms:returns_fields", returns={"norm": "grad_norm"})
-    result = run_probes(CHECKOUT, target, [OVERFLOW], time_limit_s=LIMIT_S).results[0]
-    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.CANNOT_READ)
-    assert "its answer has no field 'grad_norm' for norm; it has: gradient_norm" in result.message
-
-
 @pytest.mark.parametrize(
     ("call", "reason", "said"),
     [
@@ -172,15 +152,10 @@ def test_a_target_that_cannot_be_loaded_says_what_happened(call: str, reason: Re
 # What a target is told that has no plan, and why: other words for the reasons above.
 TOLD = {
     "norms:allocates_too_much": (Reason.NO_MEMORY, "can't allocate memory"),
-    "norms:returns_none": (Reason.CANNOT_FEED, "it returns None"),
     "norms:returns_nothing_numeric": (Reason.CANNOT_READ, "its answer (mapping) holds no single number"),
-    "norms:takes_nothing": (Reason.CANNOT_FEED, "it takes no gradients"),
-    "raises_at_import:norm": (Reason.IMPORT_ERROR, "raises RuntimeError: the config file is missing"),
-    "sys_exits_at_import:norm": (Reason.IMPORT_ERROR, "exits with 'usage: train.py CONFIG'"),
     "broken_syntax:norm": (Reason.IMPORT_ERROR, "raises SyntaxError"),
     "no_such_module:norm": (Reason.IMPORT_ERROR, "no module named 'no_such_module' under"),
     "norms:soun": (Reason.IMPORT_ERROR, "norms has no 'soun' (did you mean sound"),
-    "norms:FORGED": (Reason.CANNOT_FEED, "is not callable"),
 }
 
 
@@ -212,26 +187,6 @@ def test_a_target_that_closes_our_descriptor_costs_that_probe_alone() -> None:
     assert results[HEALTH].outcome is Outcome.NOT_REPRODUCED
 
 
-def test_an_orphan_that_holds_our_pipes_does_not_look_like_a_time_out(tmp_path: Path) -> None:
-    """The finished child is finished although another process keeps its output open, and that one is ended."""
-    mark = tmp_path / "orphan"
-    target = Target("norms:leaves_an_orphan", arguments={"mark": str(mark)})
-    started = time.monotonic()
-    run = run_probes(CHECKOUT, target, [OVERFLOW, HEALTH], time_limit_s=60.0)
-    assert outcomes(run) == {OVERFLOW: "not_reproduced", HEALTH: "not_reproduced"}
-    assert time.monotonic() - started < 30.0
-    orphans = [int(line) for line in mark.read_text().split()]
-    assert [is_alive(pid) for pid in orphans] == [False]
-
-
-def test_an_orphan_of_the_import_is_ended_too(temporary: Path) -> None:
-    result = ask("orphan_at_import:norm", OVERFLOW).results[0]
-    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.EXIT)
-    orphans = (temporary / "orphan-of-import").read_text().split()
-    assert [pid for pid in orphans if is_alive(int(pid))] == []
-    assert len(orphans) == 3, "each way that runs the module starts one"
-
-
 @pytest.mark.parametrize(
     ("call", "why"),
     [
@@ -244,12 +199,6 @@ def test_threads_started_at_import_mean_a_fresh_process_for_each_probe(call: str
     run = run_probes(CHECKOUT, call, [OVERFLOW, UNDERFLOW, HEALTH], time_limit_s=20.0)
     assert run.notes == [f"{why}; each probe ran in a fresh process"]
     assert set(outcomes(run).values()) == {"not_reproduced"}
-
-
-def test_a_crash_in_a_fresh_process_costs_that_probe_alone() -> None:
-    results = by_probe(run_probes(CHECKOUT, "starts_thread:crashes_on_large", [OVERFLOW, HEALTH], time_limit_s=20.0))
-    assert results[OVERFLOW].reason is Reason.CRASH
-    assert results[HEALTH].outcome is Outcome.NOT_REPRODUCED
 
 
 def test_an_interpreter_without_torch_is_named(tmp_path: Path) -> None:
@@ -298,11 +247,3 @@ def test_code_that_the_simulated_device_breaks_is_counted_on_the_cpu_and_says_so
         "the simulated device failed (the target raises NotImplementedError: no kernel for cuda); "
         "counted on plain CPU tensors instead",
     )
-
-
-def test_code_that_crashes_on_the_simulated_device_is_counted_on_the_cpu() -> None:
-    """It reads a storage that a simulated tensor does not have."""
-    result = run_probes(LAYOUTS, "defective:reads_storage", [SYNCS], time_limit_s=20.0).results[0]
-    assert (result.outcome, result.device, result.law) == (Outcome.REPRODUCED, "cpu", "n")
-    assert result.evidence is Evidence.SIMULATED
-    assert result.notes[0].startswith("the simulated device failed (the process died of SIGSEGV")

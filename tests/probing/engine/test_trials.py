@@ -11,7 +11,6 @@ from auditkit.model.enums import Contract, Takes
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.engine.trials import Trial, try_candidates
 from auditkit.probing.find.candidates import Candidate
-from tests.filing_helpers import put
 
 pytestmark = pytest.mark.process
 
@@ -47,48 +46,6 @@ def test_a_module_that_has_numpy_multiply_is_imported_once(tmp_path: Path, monke
     assert imports(tmp_path) == ["norms"]
 
 
-COMPILED = """
-import torch
-
-
-def norm(gradients):
-    if compiled is not norm:
-        raise ValueError("compiled for a trial, which only finds out how it is fed")
-    return torch.stack([each.norm() for each in gradients]).norm()
-
-
-compiled = torch.compile(norm)
-"""
-
-
-@pytest.mark.acceptance
-def test_a_trial_compiles_nothing_but_where_its_process_is_kept_for_the_audit(tmp_path: Path) -> None:
-    for name in ("norms", "others"):
-        put(tmp_path, f"package/{name}.py", COMPILED)
-    calls = [f"package.{name}:norm" for name in ("norms", "others")]
-    assert [trial.works for trial in tried(tmp_path, *calls)] == [True, True]
-    assert [trial.works for trial in tried(tmp_path, calls[0])] == [False]
-
-
-HELD = """
-import gc
-
-HELD = [[]]
-
-
-def norm(gradients):
-    if any(each is HELD for each in gc.get_objects()):
-        raise ValueError("a collection here looks through all that the module holds, and copies it")
-    return sum(float(each.norm()) ** 2 for each in gradients) ** 0.5
-"""
-
-
-def test_a_collection_in_a_trial_passes_over_what_was_imported(tmp_path: Path) -> None:
-    """DeepSpeed collects in each constructor: that took two thirds of the time of all its trials."""
-    (tmp_path / "held.py").write_text(HELD)
-    assert [trial.message for trial in tried(tmp_path, "held:norm")] == [""]
-
-
 def test_a_module_that_imports_an_absent_one_itself_runs_with_a_stand_in(tmp_path: Path) -> None:
     """It was cut out of its file instead: nobody had said that it is being loaded."""
     (tmp_path / "norms.py").write_text(f"from a_module_nobody_has import tqdm\n{NORM.format(name='norm')}")
@@ -122,27 +79,3 @@ def test_blocks_of_all_files_are_tried_in_one_process(tmp_path: Path) -> None:
     found = tried(tmp_path, *(f"{name}.py:train#total_norm" for name in ("first", "second")))
     assert [trial.message for trial in found] == ["", ""]
     assert len(set((tmp_path / "parents.log").read_text().split())) == 1
-
-
-SLOW_TO_IMPORT = """
-import os
-import sys
-
-
-def {name}(gradients):
-    known = "torch._dynamo" in sys.modules
-    import torch._dynamo
-
-    with open("imports.log", "a") as log:
-        log.write(f"{{os.getpid()}}:{{known}}\\n")
-    return sum(float(each.norm()) ** 2 for each in gradients) ** 0.5
-"""
-
-
-@pytest.mark.acceptance
-def test_what_takes_long_to_import_is_imported_by_one_trial_alone(tmp_path: Path) -> None:
-    """The first one says so, and it is there before the next is forked."""
-    (tmp_path / "slow.py").write_text("".join(SLOW_TO_IMPORT.format(name=name) for name in "ab"))
-    assert [trial.message for trial in tried(tmp_path, "slow:a", "slow:b")] == ["", ""]
-    first = dict(line.split(":") for line in reversed(imports(tmp_path)))
-    assert sorted(first.values()) == ["False", "True"]

@@ -10,13 +10,9 @@ import torch
 from torch import nn
 
 from auditkit.worker.answers.roles import Role
-from auditkit.worker.base.refusals import CannotReadError
 from auditkit.worker.feed.caller import Caller
-from auditkit.worker.feed.effects import change
-from auditkit.worker.feed.guesses import TOTAL_NORM
 from auditkit.worker.feed.plan import Plan
 from auditkit.worker.feed.search import find_plan
-from auditkit.worker.gradients.gradients import benign
 
 
 def plan_of(function: Callable, arguments: Mapping[str, Any] = {}) -> Plan:
@@ -103,81 +99,9 @@ def test_the_name_decides_nothing(function: Callable, writes: str) -> None:
     assert (plan.clips, plan.writes) == (False, writes)
 
 
-def test_a_limit_that_benign_gradients_do_not_reach_is_met_by_larger_ones() -> None:
-    assert plan_of(nn.utils.clip_grad_norm_, {"max_norm": 1e6}).clips
-
-
 def test_a_limit_that_nobody_gave_is_one_and_the_plan_says_so() -> None:
     """The norm of benign gradients is 5.96: it is read, and clipped to the limit."""
     plan = plan_of(nn.utils.clip_grad_norm_)
     assert (plan.roles, plan.feed.slots) == ({"norm": Role("", 1)}, ["parameters"])
     assert plan.filled == {"max_norm": 1.0}
     assert plan_of(nn.utils.clip_grad_norm_, {"max_norm": 2.0}).filled == {}
-
-
-def test_a_total_norm_that_nobody_gave_is_that_of_the_gradients() -> None:
-    seen = []
-
-    def scaled(grads: Any, max_norm: float, total_norm: torch.Tensor) -> float:
-        seen.append(total_norm)
-        return clip_norm_of(grads) * max_norm
-
-    plan = plan_of(scaled)
-    assert plan.filled == {"max_norm": 1.0, "total_norm": TOTAL_NORM}
-    assert (seen[0].dtype, float(seen[0])) == (torch.float32, pytest.approx(clip_norm_of(benign())))
-
-
-def test_a_second_group_of_gradients_is_not_a_limit() -> None:
-    def dual(host_params: Any, seed_params: Any, threshold: float) -> tuple:
-        host, seed = ([p.grad for p in group if p.grad is not None] for group in (host_params, seed_params))
-        return clip_norm_of(host), threshold, len(seed)
-
-    plan = plan_of(dual)
-    assert (plan.contract, plan.groups, plan.filled) == ("dual_stats", 2, {"threshold": 1.0})
-
-
-class Clipper:
-    def __init__(self, model: nn.Module, max_norm: float) -> None:
-        self.model = model
-        self.max_norm = max_norm
-
-    def clip(self) -> None:
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.max_norm)
-
-
-def test_a_limit_of_the_constructor_is_filled_too() -> None:
-    plan = find_plan(Caller(Clipper.clip, Clipper, "clip", {}), {})
-    assert (plan.clips, plan.contract, plan.feed.setup_slots) == (True, "grad_norm", ["model"])
-
-
-def test_a_lone_argument_is_never_taken_for_a_limit() -> None:
-    def clip(clip: Any) -> float:
-        return clip_norm_of(clip)
-
-    assert plan_of(clip).feed.slots == ["clip"]
-
-
-def test_what_changes_nothing_and_returns_no_number_is_still_no_target() -> None:
-    with pytest.raises(CannotReadError, match="holds no single number"):
-        plan_of(lambda grads: "done")
-
-
-@pytest.mark.parametrize(
-    ("after", "form", "factor"),
-    [
-        (lambda grads: grads, "same", pytest.approx(1.0)),
-        (lambda grads: [grad * 0.5 for grad in grads], "scaled", pytest.approx(0.5)),
-        (lambda grads: [grad.clamp(-0.5, 0.5) for grad in grads], "clamped", None),
-        (lambda grads: [grads[0] * 0.5, *grads[1:]], "scaled", None),
-        (lambda grads: [grad * (grad.abs() > 0.5) for grad in grads], "thinned", None),
-        (lambda grads: [grad * 0 for grad in grads], "zeroed", None),
-        (lambda grads: [None, *grads[1:]], "removed", None),
-        (lambda grads: grads[1:], "removed", None),
-        (lambda grads: [-grad for grad in grads], "other", None),
-        (lambda grads: [grad * float("nan") for grad in grads], "other", None),
-    ],
-    ids=["same", "half", "clamped", "one of them", "thinned", "zero", "dropped", "shorter", "turned", "nan"],
-)
-def test_each_form_of_change_is_told_from_the_others(after: Callable, form: str, factor: Any) -> None:
-    found = change(benign(), after(benign()))
-    assert (found.form, found.factor) == (form, factor)

@@ -31,15 +31,6 @@ class Trainer:
     def fit(self, loader):
         self(loader)
 """
-NO_STEP = """
-def train(model, optimizer, loader):
-    for x in loader:
-        _go(model(x))
-
-
-def _go(loss):
-    {}
-"""
 
 
 def steps(folder: Path) -> set[str]:
@@ -59,11 +50,6 @@ def test_the_step_is_the_method_that_computes_the_loss(loss: str, tmp_path: Path
     assert "trainer:Trainer.__call__" in found
     assert not {"trainer:Trainer.fit", "trainer:Trainer._update"} & found
     assert ("trainer:Trainer._optimize" in found) == ("_optimize" not in loss)
-
-
-def test_a_helper_that_does_not_step_makes_no_step(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(NO_STEP.format("loss.backward()"), encoding="utf-8")
-    assert steps(tmp_path) == set()
 
 
 SCRIPT = """

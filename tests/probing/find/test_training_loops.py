@@ -7,7 +7,6 @@ import re
 import textwrap
 from pathlib import Path
 
-from auditkit.model.enums import Contract
 from auditkit.probing.find.blocks.blocks import Block, blocks_of
 from auditkit.probing.find.search import discover
 from auditkit.probing.source.modules import Module, parse_module
@@ -101,49 +100,6 @@ def test_a_loop_over_batches_is_taken_whole_without_what_it_logs_and_evaluates()
     assert "continue" in text  # of the loop that is taken with it
     assert all(word not in text for word in ("evaluate", "save", "meter", "model.train"))
     assert inputs(loop) == {"loader", "args", "model", "optimizer"}
-
-
-def test_what_leaves_the_loop_around_a_step_ends_the_step() -> None:
-    text = ast.unparse(
-        the_loop("""
-        for step in range(steps):
-            loss = model(next(batches)).mean()
-            if loss.isnan():
-                break
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        """).node
-    )
-    assert "break" not in text
-    assert "return" in text
-
-
-def test_two_loops_of_one_script_have_two_names() -> None:
-    both = loops(OVER_BATCHES + OVER_BATCHES.partition("for epoch")[2].join(["    for epoch", ""]))
-    assert [each.qualified_name for each in both] == ["main#training_step", "main#training_step.2"]
-
-
-def test_what_yields_or_never_steps_is_none() -> None:
-    assert loops("for x in loader:\n    model(x).sum().backward()\n") == []
-    steps = "def steps():\n    for x in loader:\n        model(x).backward()\n        {}\n        {}\n"
-    assert len(loops(steps.format("optimizer.step()", "yield x"))) == 1  # what stands behind the step is left out
-    assert loops(steps.format("yield x", "optimizer.step()")) == []
-
-
-def test_a_loop_is_a_candidate_where_its_function_cannot_be_asked_whole(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(OVER_BATCHES, encoding="utf-8")
-    (tmp_path / "whole.py").write_text(
-        "def train(model, optimizer, loader):\n    for x, y in loader:\n"
-        "        model(x, y).backward()\n        optimizer.step()\n        optimizer.zero_grad()\n",
-        encoding="utf-8",
-    )
-    # No model of ours fits a loop that makes its own.
-    (tmp_path / "own.py").write_text(
-        "for item in things:\n    loss = compute(item)\n    loss.backward()\n    opt.step()\n", encoding="utf-8"
-    )
-    found = {each.call for each in discover(tmp_path).candidates if each.contract_guess is Contract.TRAIN_STEP}
-    assert found == {"train.py:main#training_step", "whole:train"}
 
 
 def test_of_many_examples_some_are_tried_and_the_rest_is_told(tmp_path: Path) -> None:

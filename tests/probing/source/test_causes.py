@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from auditkit.model.enums import Outcome
 from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
-from auditkit.probing.source.excerpts import cut_excerpt
 from auditkit.probing.source.likeness.causes import with_causes
 from auditkit.probing.source.statements import Sources
 
@@ -107,38 +105,6 @@ def test_the_statement_of_a_line(sources: Sources, at: str, first: str, last: st
         assert unit.statement.last == line_of(last)
 
 
-@pytest.mark.parametrize("at", ["class Monitor", "@torch.no_grad()", "def read", "def inner"])
-def test_a_definition_is_no_statement(sources: Sources, at: str) -> None:
-    """Its line says which function it is, not what in it is wrong."""
-    unit = sources.unit("m.py", line_of(at))
-    assert unit is not None
-    assert unit.statement is None
-
-
-@pytest.mark.parametrize(
-    ("at", "function"),
-    [
-        ("import torch", ""),
-        ("scale = 2", "Monitor"),
-        ("def read", "Monitor.read"),
-        ("g.norm(2)", "Monitor.read"),
-        ("[y.item()", "Monitor.read.<locals>.inner"),
-    ],
-)
-def test_the_function_of_a_line(sources: Sources, at: str, function: str) -> None:
-    """As Python writes the qualified name, whatever a frame would say of a comprehension."""
-    unit = sources.unit("m.py", line_of(at))
-    assert unit is not None
-    assert unit.function == function
-
-
-@pytest.mark.parametrize(
-    ("file", "line"), [("m.py", 0), ("m.py", 10_000), ("missing.py", 1), ("../m.py", 1), ("/etc/hostname", 1)]
-)
-def test_no_unit_for_what_is_not_in_the_checkout(sources: Sources, file: str, line: int) -> None:
-    assert sources.unit(file, line) is None
-
-
 def result(line: int, outcome: Outcome = Outcome.REPRODUCED, device: str = "cpu", function: str = "?") -> ProbeResult:
     location = Location("m.py", line, function)
     return ProbeResult("p", 1, "m:f", outcome, "text", "p/1/m:f", device=device, location=location)
@@ -158,28 +124,3 @@ def test_only_what_reproduced_has_a_cause(tmp_path: Path) -> None:
     assert found.siblings is not None
     assert (passed.statement, passed.siblings, passed.location) == (None, None, Location("m.py", line, "?"))
     assert (defined.statement, defined.siblings) == (None, None)
-
-
-def test_siblings_are_those_of_what_was_called(tmp_path: Path) -> None:
-    """A probe that reads the source has read every place: it has candidates only where a call has them too."""
-    (tmp_path / "m.py").write_text(CODE, encoding="utf-8")
-    line = line_of("[y.item()")
-    (read,) = with_causes([result(line, device="source")], tmp_path)
-    assert (read.statement, read.siblings) == (Statement("m.py", line, line), None)
-    read, called = with_causes([result(line, device="source"), result(line)], tmp_path)
-    assert read.siblings == called.siblings is not None
-
-
-def test_an_installed_package_is_read_where_it_lies(tmp_path: Path) -> None:
-    """Its file in the checkout's place is another file; what is written like it in the checkout is not looked for."""
-    checkout, installed = tmp_path / "checkout", tmp_path / "site-packages"
-    for folder, text in ((checkout, "x = 1\n"), (installed, CODE)):
-        folder.mkdir()
-        (folder / "m.py").write_text(text, encoding="utf-8")
-    line = line_of("[y.item()")
-    place = Location("m.py", line, "read", str(installed))
-    (found,) = with_causes([replace(result(line), location=place)], checkout)
-    assert (found.statement, found.siblings) == (Statement("m.py", line, line), None)
-    excerpt = cut_excerpt(checkout, place)
-    assert excerpt is not None
-    assert "[y.item()" in "".join(excerpt.lines)

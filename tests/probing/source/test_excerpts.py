@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -96,36 +93,3 @@ def test_statements_are_whole_and_stand_in_their_loop(tmp_path: Path, line: int,
     excerpt = cut_excerpt(tmp_path, Location("m.py", line))
     assert excerpt is not None
     assert (excerpt.first_line, excerpt.last_line) == (first, last)
-
-
-@pytest.mark.parametrize(("file", "line"), [("m.py", 99), ("m.py", 0), ("gone.py", 1)])
-def test_a_location_that_is_not_there_has_no_excerpt(tmp_path: Path, file: str, line: int):
-    """A stale line or a missing file is no error, and no invented code."""
-    (tmp_path / "m.py").write_text(SOURCE, encoding="utf-8")
-    assert cut_excerpt(tmp_path, Location(file, line)) is None
-
-
-def test_a_file_that_does_not_parse_still_shows_its_lines(tmp_path: Path):
-    """Only the clipping to a function is lost."""
-    (tmp_path / "m.py").write_text("def broken(:\n    pass\n", encoding="utf-8")
-    excerpt = cut_excerpt(tmp_path, Location("m.py", 2))
-    assert excerpt is not None
-    assert list(excerpt.lines) == ["def broken(:", "    pass"]
-
-
-def test_two_threads_cut_at_once(tmp_path: Path) -> None:
-    """A collection of garbage in the middle of a parse gives way to the other thread, which parses, too."""
-    (tmp_path / "norms.py").write_text(SOURCE * 20)
-    give_way = lambda *_: time.sleep(0)  # noqa: E731
-    gc.callbacks.append(give_way)
-    threshold = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(20)
-    try:
-        with ThreadPoolExecutor(4) as threads:
-            cut = list(threads.map(lambda _: cut_excerpt(tmp_path, Location("norms.py", 11, None)), range(40)))
-    finally:
-        gc.set_threshold(*threshold)
-        gc.callbacks.remove(give_way)
-        gc.unfreeze()
-    assert {excerpt.first_line for excerpt in cut if excerpt} == {8}

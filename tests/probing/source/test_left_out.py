@@ -47,23 +47,6 @@ def test_archives_and_what_others_wrote_are_left_out(file: str, place: str, tmp_
     assert LeftOut(tmp_path).place_of(file) == place
 
 
-@pytest.mark.parametrize(
-    ("pattern", "files"),
-    [
-        ("examples", {"examples/a.py", "examples/b/c.py"}),
-        ("./examples/", {"examples/a.py", "examples/b/c.py"}),
-        ("examples/*.py", {"examples/a.py", "examples/b/c.py"}),
-        ("*/c.py", {"examples/b/c.py", "src/c.py"}),
-        ("train.py", {"train.py"}),
-        ("src/[ab]*", set()),
-    ],
-)
-def test_patterns_are_of_paths_below_the_checkout(pattern: str, files: set[str], tmp_path: Path) -> None:
-    left_out = LeftOut(tmp_path, [pattern])
-    every = {"train.py", "examples/a.py", "examples/b/c.py", "src/c.py"}
-    assert {file for file in every if left_out.place_of(file)} == files
-
-
 def test_it_is_said_in_one_line_with_what_lies_there(tmp_path: Path) -> None:
     """A pattern that nothing matches has a line of its own, also one whose files lie in an archive."""
     names = ("train.py", "archive/a.py", "archive/b.py", "vendor/c.py", "examples/d.py", ".venv/e.py")

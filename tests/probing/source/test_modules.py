@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,8 @@ import pytest
 
 from auditkit.model.enums import Outcome, Reason
 from auditkit.probing.source.files import list_files
-from auditkit.probing.source.index import SourceIndex
 from tests.project_files import our_environment
-from tests.source_helpers import LOOP, SOURCE_PROBES, context_of, findings, read, write
+from tests.source_helpers import LOOP, SOURCE_PROBES, findings, read, write
 
 pytestmark = pytest.mark.process
 
@@ -51,37 +49,6 @@ def test_a_file_that_does_not_parse_is_an_error_of_that_file(
     assert "pkg.good:norms" in findings([result for result in results if result.probe == LOOP])
 
 
-def test_encodings_that_python_reads_are_read(tmp_path: Path) -> None:
-    files = {
-        "bom.py": b"\xef\xbb\xbf" + BAD.encode(),
-        "latin.py": b"# coding: latin-1\n# caf\xe9\n" + BAD.encode(),
-        "windows.py": BAD.replace("\n", "\r\n").encode(),
-        "no_end.py": BAD.rstrip().encode(),
-    }
-    found = findings(read(write(tmp_path, files), LOOP))
-    lines = {name: result.location.line for name, result in found.items()}
-    assert lines == {"bom:norms": 5, "latin:norms": 7, "windows:norms": 5, "no_end:norms": 5}
-
-
-def test_deep_code_that_parses_is_followed_or_says_that_it_is_not(tmp_path: Path) -> None:
-    """900 summands parse; an instrument that cannot follow them makes an error, never a pass."""
-    deep = "import torch\n\n\ndef f(g):\n    return " + "+".join(["g.item()"] * 900) + "\n"
-    results = read(write(tmp_path, {"deep.py": deep, "good.py": BAD}), LOOP)
-    assert {result.outcome for result in results if result.target == "deep.py"} <= {Outcome.ERROR}
-    assert "good:norms" in findings(results)
-
-
-def test_a_pipe_a_link_and_a_huge_file_are_not_opened(tmp_path: Path) -> None:
-    write(tmp_path, {"good.py": BAD, "huge.py": "x = 1\n" * 400_000})
-    os.mkfifo(tmp_path / "pipe.py")
-    (tmp_path / "link.py").symlink_to(tmp_path / "good.py")
-    assert [source.name for source in list_files(tmp_path)] == ["good.py", "huge.py"]
-    index = SourceIndex(tmp_path)
-    (problem,) = index.problems
-    assert (problem.path, "bytes: files above" in problem.message) == ("huge.py", True)
-    assert [module.name for module in index.modules] == ["good"]
-
-
 def test_only_the_checkouts_own_files_are_read(tmp_path: Path) -> None:
     """Hidden, vendored, built and environment folders are left out; with git, what it ignores."""
     files = {"pkg/own.py": "", ".venv/lib/x.py": "", "build/lib/x.py": "", "vendor/x.py": "", ".hidden/x.py": ""}
@@ -93,21 +60,6 @@ def test_only_the_checkouts_own_files_are_read(tmp_path: Path) -> None:
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
     python = [source.name for source in list_files(tmp_path) if source.kind == "python"]
     assert python == ["pkg/own.py", "untracked.py"]
-
-
-def test_side_folders_are_scripts_archives_and_records_with_a_date(tmp_path: Path) -> None:
-    beside = ["2024-10-10_Muon/a.py", "examples/a.py", "records/20260430_adamh/a.py", "setup.py"]
-    training = ["2024/a.py", "20261399/a.py", "202604301/a.py", "pkg/2026-04-30.py", "pkg/a.py"]
-    write(tmp_path, dict.fromkeys(beside + training, ""))
-    assert [source.name for source in list_files(tmp_path) if source.is_side] == beside
-
-
-def test_a_module_is_named_as_it_is_imported(tmp_path: Path) -> None:
-    files = {"src/pkg/__init__.py": "", "src/pkg/norms.py": "", "scripts/run.py": "", "tests/test_norms.py": ""}
-    context = context_of(tmp_path, {**files, "pyproject.toml": "[project]\nname = 'pkg'\n"})
-    assert [module.name for module in context.index.modules] == ["scripts.run", "pkg", "pkg.norms", "tests.test_norms"]
-    assert [module.is_test for module in context.index.modules] == [False, False, False, True]
-    assert context.index.package == "pkg"
 
 
 def test_nothing_is_imported_or_run(tmp_path: Path) -> None:
@@ -145,18 +97,3 @@ def test_a_test_file_that_does_not_parse_names_every_word_in_it(tmp_path: Path) 
     write(tmp_path, {"tests/test_norms.py": "other(\n"})
     again = read(tmp_path, "public_function_unused", "public_function_untested")
     assert {result.outcome for result in again} == {Outcome.REPRODUCED}
-
-
-def test_trees_that_are_not_kept_give_the_same_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large checkout's trees are parsed again and let go of: every answer is as it is with all of them kept."""
-    files = {
-        "pkg/norms.py": BAD + "\n\ndef fast(g):\n    return torch._foreach_norm(g)\n",
-        "pkg/work.py": "def materialize_norms(pending):\n    return pending['pair'].tolist()\n\n\n"
-        "def _collect(g):\n    return {'pair': g}\n",
-        "pkg/stats.py": "from dataclasses import dataclass\n\n\n@dataclass\nclass NormStats:\n    norm: float\n",
-    }
-    write(tmp_path, files)
-    kept = [(item.probe, item.target, item.message) for item in read(tmp_path)]
-    monkeypatch.setattr("auditkit.probing.source.index.KEPT_TREE_SOURCE_BYTES", 0)
-    assert [(item.probe, item.target, item.message) for item in read(tmp_path)] == kept
-    assert {"pkg.norms:norms", "pkg.norms", "pkg.stats:NormStats"} <= {target for _, target, _ in kept}

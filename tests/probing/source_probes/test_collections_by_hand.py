@@ -1,4 +1,4 @@
-"""Pairs of collecting and finishing functions: who produces a finisher's input, and results nobody makes."""
+"""Pairs of collecting and finishing functions: who produces a finisher's input."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.source_probes.style import collections_of
-from tests.source_helpers import COLLECT, context_of, found
+from tests.source_helpers import COLLECT, found
 
 pytestmark = pytest.mark.process
 
@@ -56,65 +55,3 @@ def test_a_collection_written_by_hand_is_named_with_its_line(tmp_path: Path) -> 
     (result,) = found(tmp_path, {"norms.py": FINISH, "train.py": train}, COLLECT).values()
     assert result.message.endswith("; written by hand at train.py:6 in step")
     assert [m.value for m in result.measurements if m.name == "written_by_hand"] == [6]
-
-
-def test_a_producer_in_a_test_is_none(tmp_path: Path) -> None:
-    files = {"norms.py": FINISH, "tests/test_norms.py": COLLECTING["returns a mapping"]}
-    assert list(found(tmp_path, files, COLLECT)) == ["norms:materialize_norms"]
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "def materialize_norms(pending):\n    return pending.item()\n",
-        "def finish(path: str):\n    return int(path)\n",
-        "def materialize_norms(pending):\n    return pending['_squared']\n",
-        "def wait_for(seconds):\n    return float(seconds)\n",
-        "def describe(pending):\n    return pending['_squared'].item()\n",
-    ],
-)
-def test_what_demands_nothing_or_reads_nothing_back_is_not_judged(source: str, tmp_path: Path) -> None:
-    context = context_of(tmp_path, {"norms.py": f"import torch\n{source}"})
-    assert list(collections_of(context)) == []
-
-
-def test_a_record_is_produced_by_who_makes_it(tmp_path: Path) -> None:
-    finish = "class Pending:\n    pass\n\n\ndef materialize(pending: Pending):\n    return pending.total.item()\n"
-    assert list(found(tmp_path / "bad", {"norms.py": finish}, COLLECT)) == ["norms:materialize"]
-    collect = "from norms import Pending\n\n\ndef collect(grads):\n    return Pending()\n"
-    assert found(tmp_path / "good", {"norms.py": finish, "collecting.py": collect}, COLLECT) == {}
-
-
-RESULT = "from dataclasses import dataclass\n\n\n@dataclass\nclass GradStats:\n    norm: float\n"
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        "def f(x):\n    return GradStats(x)\n",
-        "def f(x):\n    return make(GradStats, x)\n",
-        "class More(GradStats):\n    pass\n",
-        "f = field(default_factory=GradStats)\n",
-    ],
-)
-def test_a_result_that_something_makes(use: str, tmp_path: Path) -> None:
-    assert found(tmp_path, {"norms.py": f"{RESULT}\n\n{use}"}, COLLECT) == {}
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        "",
-        "def f(x: GradStats) -> GradStats:\n    return x\n",
-        "def f(x):\n    return isinstance(x, GradStats)\n",
-        "x: GradStats | None = None\n",
-    ],
-)
-def test_a_result_that_nothing_makes(use: str, tmp_path: Path) -> None:
-    """Types and questions of type make none; a plain class, or another name, is no result."""
-    files = {"norms.py": f"{RESULT}\n\n{use}", "tests/test_norms.py": "from norms import GradStats\nGradStats(1)\n"}
-    (result,) = found(tmp_path, files, COLLECT).values()
-    assert (result.target, result.severity) == ("norms:GradStats", "P4")
-    assert result.message == "nothing in the checkout makes an instance of GradStats"
-    assert found(tmp_path, {"norms.py": RESULT.replace("@dataclass\n", "")}, COLLECT) == {}
-    assert found(tmp_path, {"norms.py": RESULT.replace("GradStats", "Settings")}, COLLECT) == {}

@@ -50,15 +50,6 @@ def test_these_do_not_name_it(file: str, text: str, tmp_path: Path) -> None:
     assert list(found(tmp_path, {**PACKAGE, file: text}, UNUSED)) == ["pkg.norms"]
 
 
-def test_hooks_of_frameworks_are_not_asked_about(tmp_path: Path) -> None:
-    """A method of a class with a base outside the checkout may be called by that base."""
-    outside = "from torch import nn\n\n\nclass Layer(nn.Module):\n    def forward(self, x):\n        return x\n"
-    own = "class Base:\n    pass\n\n\nclass Layer(Base):\n    def forward(self, x):\n        return x\n"
-    assert found(tmp_path / "outside", {"layers.py": outside}, UNUSED) == {}
-    (result,) = found(tmp_path / "own", {"layers.py": own}, UNUSED).values()
-    assert "Layer.forward (line 6)" in result.message
-
-
 # --- exports -------------------------------------------------------------------------------------
 
 EXPORTING = {
@@ -100,13 +91,6 @@ def test_these_imports_need_no_export(changes: dict[str, str], tmp_path: Path) -
     assert found(tmp_path, {**EXPORTING, **changes}, EXPORT) == {}
 
 
-def test_what_several_tests_import_is_a_small_finding(tmp_path: Path) -> None:
-    tests = {f"tests/test_{number}.py": TRAIN.format(name="LIMIT") for number in range(2)}
-    (result,) = found(tmp_path, {**EXPORTING, **tests}, EXPORT).values()
-    assert (result.severity, "LIMIT (imported by 2 test files)" in result.message) == ("P4", True)
-    assert found(tmp_path, {**EXPORTING, **tests}, EXPORT, test_files=3) == {}
-
-
 # --- tests ---------------------------------------------------------------------------------------
 
 
@@ -138,10 +122,3 @@ def test_what_no_test_names_is_listed_by_module(tmp_path: Path) -> None:
     (result,) = found(tmp_path, {**files, "tests/test_other.py": "x = 1\n"}, UNTESTED).values()
     assert result.message == "no test names total_norm (line 1), GradRatio (line 25), Monitor (line 32)"
     assert (result.target, result.location.line, result.severity) == ("pkg.norms", 1, "P4")
-
-
-def test_an_example_in_a_docstring_is_a_test(tmp_path: Path) -> None:
-    example = NORMS.replace(":\n", ':\n    """The norm.\n\n    >>> total_norm([])\n    0\n    """\n', 1)
-    files = {"norms.py": example, "tests/test_other.py": "x = 1\n"}
-    assert found(tmp_path, files, UNTESTED) == {}
-    assert found(tmp_path, {"norms.py": example.replace(">>>", "...")}, UNTESTED) != {}

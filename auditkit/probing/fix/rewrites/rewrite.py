@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.runs.run import ProbeResult
+from auditkit.probing.find.blocks.blocks import Block
 from auditkit.probing.fix.patches import CannotComplete, FunctionFile
 from auditkit.probing.fix.rewrites.conditions import ChosenOnDevice, NanIsTooLarge, NotFinite, Reshape
 from auditkit.probing.fix.rewrites.drafts import Draft
@@ -18,9 +20,9 @@ from auditkit.probing.fix.rewrites.empties import (
 )
 from auditkit.probing.fix.rewrites.norms import in_float64, returned_as, without_double_copies
 from auditkit.probing.fix.rewrites.packs import counted_in_packs
-from auditkit.probing.fix.rewrites.reach import functions_of
 from auditkit.probing.fix.rewrites.reads import ReadOnce
 from auditkit.probing.fix.rewrites.syntax import Pattern
+from auditkit.probing.source.modules import Function, dotted_name, text_in
 
 Change = Callable[[Draft], Draft]
 
@@ -131,3 +133,52 @@ _FAMILIES: tuple[tuple[str, frozenset[str], str, Change], ...] = (
 )
 """In the order in which they are made together: each sees what those above it made."""
 _ORDER = {family[0]: place for place, family in enumerate(_FAMILIES)}
+
+
+# Which functions of the file run with the target.
+
+
+def functions_of(target: Function, findings: Sequence[ProbeResult]) -> list[Function]:
+    """The target, what it calls in its file, what finishes its answer there, and what a finding's line lies in."""
+    there = _functions(target)
+    found = [target]
+    for function in found:  # grows while it is walked
+        found += [one for one in there if one not in found and _may_call(function, one)]
+    keys = _own_keys(target)
+    found += [one for one in there if one not in found and keys & _own_keys(one)]
+    return found + [one for one in there if one not in found and _holds_finding(one, findings)]
+
+
+def _functions(target: Function) -> list[Function]:
+    """All other functions of the target's file, without the one around a block: what else stands there is not run."""
+    module = target.module
+    methods = [method for owner in module.classes.values() for method in owner.methods.values()]
+    first, last = target.lines if isinstance(target, Block) else (0, 0)
+    others = [one for one in (*module.functions.values(), *methods) if one is not target]
+    return [one for one in others if not (first and _span(one)[0] <= first and last <= _span(one)[1])]
+
+
+def _span(function: Function) -> tuple[int, int]:
+    return function.node.lineno, function.node.end_lineno or function.node.lineno
+
+
+def _may_call(function: Function, other: Function) -> bool:
+    """Whether it calls a function of its module by name, a method of its own class, or one of a class that it names."""
+    names = {dotted_name(node.func) for node in function.nodes if isinstance(node, ast.Call)}
+    if other.owner is None:
+        return other.name in names
+    if other.owner is function.owner and any(f"{owner}.{other.name}" in names for owner in ("self", "cls")):
+        return True
+    is_named = other.owner.node.name in names
+    return is_named and any(name.endswith(f".{other.name}") for name in names)
+
+
+def _own_keys(function: Function) -> frozenset[str]:
+    """Keys with a leading underscore: what a collecting step hands to the one that reads it."""
+    return frozenset(text for node in function.nodes if (text := text_in(node)).startswith("_"))
+
+
+def _holds_finding(function: Function, findings: Sequence[ProbeResult]) -> bool:
+    first, last = _span(function)
+    places = (finding.location for finding in findings if finding.location is not None)
+    return any(place.file == function.module.file and place.line and first <= place.line <= last for place in places)

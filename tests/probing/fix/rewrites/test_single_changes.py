@@ -16,14 +16,12 @@ NAN = "nonfinite_grads_look_healthy"
 ZERO = "ratio_divides_by_zero"
 CHANGES = [
     ("reshaped", "fails_on_noncontiguous_grads", "x = g.view(-1)", "x = g.reshape(-1)"),
-    ("reshaped", "fails_on_noncontiguous_grads", "x = g.view(4, 2)", ""),
     (
         "without_elements",
         EMPTY,
         "x = [p.grad for p in parameters if p.grad is not None]",
         "x = [p.grad for p in parameters if p.grad is not None and p.grad.numel()]",
     ),
-    ("without_elements", EMPTY, "x = [p for p in parameters if p is not None]", ""),
     (
         "present_gradients",
         MISSING,
@@ -36,19 +34,8 @@ CHANGES = [
         "x = [p.grad for p in parameters if p.requires_grad or p.is_tied]",
         "x = [p.grad for p in parameters if p.grad is not None and (p.requires_grad or p.is_tied)]",
     ),
-    (
-        "present_gradients",
-        MISSING,
-        "x = {p.grad.device for p in parameters if p.requires_grad}",
-        "x = {p.grad.device for p in parameters if p.grad is not None and p.requires_grad}",
-    ),
-    ("present_gradients", MISSING, "x = [p.grad for p in parameters if g and p.grad is not None]", ""),
-    ("present_gradients", MISSING, "x = [p.data for p in parameters]", ""),
     ("norms_in_float64", OVERFLOW, "x = torch.norm(g, dtype=torch.float)", "x = torch.norm(g, dtype=torch.float64)"),
-    ("norms_in_float64", OVERFLOW, "x = torch.norm(g, dtype=torch.double)", ""),
     ("norms_in_float64", OVERFLOW, "x = g.norm(2, dim=1)", "x = g.norm(2, dim=1, dtype=torch.float64)"),
-    ("norms_in_float64", OVERFLOW, "x = g.norm(dtype=torch.float32)", "x = g.norm(dtype=torch.float64)"),
-    ("norms_in_float64", OVERFLOW, "x = g.norm(size=2)", ""),
     (
         "zeros_of_nothing",
         NOTHING,
@@ -62,22 +49,16 @@ CHANGES = [
         "n = torch._foreach_norm(grads) if grads else []; "
         "x = torch.stack(n) if n else torch.zeros(1, dtype=torch.float64)",
     ),
-    ("zeros_of_nothing", NOTHING, "x = torch.stack(others)", ""),
     (
         "tensor_of_nothing",
         NOTHING,
         "x = torch.norm(g) if grads else 0.0",
         "x = torch.norm(g) if grads else torch.tensor(0.0)",
     ),
-    ("tensor_of_nothing", NOTHING, "x = torch.norm(g).item() if grads else 0.0", ""),
     ("divided_by_at_least_one", ZERO, "x = 2 / g.numel()", "x = 2 / max(g.numel(), 1)"),
-    ("divided_by_at_least_one", ZERO, "x = 2 / len(grads)", "x = 2 / max(len(grads), 1)"),
     ("divided_by_at_least_one", ZERO, "x = 2 / g", ""),
-    ("nan_is_too_large", NAN, "x = (norms > exploding).sum()", "x = (~(norms <= exploding)).sum()"),
-    ("nan_is_too_large", NAN, "x = sum(1 for n in norms if n > LARGE)", "x = sum(1 for n in norms if not n <= LARGE)"),
     ("nan_is_too_large", NAN, "x = (norms > small_threshold).sum()", ""),
     ("infinity_counts_too", NAN, "x = torch.isnan(g).any()", "x = (~torch.isfinite(g)).any()"),
-    ("infinity_counts_too", NAN, "x = math.isnan(total)", "x = (not math.isfinite(total))"),
     ("infinity_counts_too", NAN, "x = g.isnan().any() or g.isinf().any()", ""),
     ("nan_is_too_large", NAN, "x = (norms < exploding).sum()", ""),
 ]
@@ -120,51 +101,11 @@ def test_a_branch_on_a_tensor_is_chosen_on_its_device(tmp_path: Path) -> None:
     assert after(tmp_path, read, "chosen_on_device", probe) == read
 
 
-def test_no_gradients_have_one_zero_norm(tmp_path: Path) -> None:
-    source = (
-        "import torch\n\n\ndef measure(parameters):\n    grads = [p.grad for p in parameters]\n"
-        "    norms = torch.stack(torch._foreach_norm(grads))\n    return norms.sum() / len(grads)\n"
-    )
-    wanted = source.replace("norm(grads))", "norm(grads)) if grads else torch.zeros(1, dtype=torch.float64)")
-    wanted = wanted.replace("len(grads)", "max(len(grads), 1)")
-    assert after(tmp_path, source, "zeros_of_nothing", "empty_input_changes_result_type") == wanted
-
-
-def test_a_sparse_gradient_is_its_stored_values(tmp_path: Path) -> None:
-    """Behind the list of gradients; nothing where the code thinks of sparse ones already."""
-    source = (
-        "import torch\n\n\ndef measure(parameters):\n    grads = [p.grad for p in parameters]  # all\n"
-        "    return grads[0].norm(2).item()\n"
-    )
-    lines = source.replace("norm(2)", "norm(2, dtype=torch.float64)").split("\n")
-    stored = "    grads = [grad.coalesce().values() if grad.is_sparse else grad for grad in grads]"
-    expected = "\n".join([*lines[:5], stored, *lines[5:]])
-    assert after(tmp_path, source, "norms_in_float64", OVERFLOW) == expected
-    careful = source.replace("return", "assert not grads[0].is_sparse\n    return")
-    assert "coalesce" not in after(tmp_path, careful, "norms_in_float64", OVERFLOW)
-
-
 def test_a_loop_that_reads_gradients_passes_over_what_has_none(tmp_path: Path) -> None:
     source = "def measure(named, factor):\n    for _, p in named:\n        p.grad.mul_(factor)\n"
     asked = source.replace("        p.grad", "        if p.grad is None:\n            continue\n        p.grad")
     assert after(tmp_path, source, "present_gradients", MISSING) == asked
     assert after(tmp_path, asked, "present_gradients", MISSING) == asked
-
-
-def test_what_needs_no_gradient_is_done_without_one(tmp_path: Path) -> None:
-    """Where only one case reads it, the other is as it was: for a parameter without a gradient, too."""
-    source = (
-        "def measure(named, buffers, factor):\n"
-        "    devices = {p.grad.device if buffers is None else buffers.device for _, p in named}\n"
-        "    for _, p in named:\n        if buffers is None:\n            p.grad.mul_(factor)\n"
-        "        else:\n            buffers[p].mul_(factor)\n    return devices\n"
-    )
-    asked = source.replace(
-        " for _, p in named}", "\n        for _, p in named\n        if p.grad is not None or buffers is not None}"
-    )
-    skip = "            if p.grad is None:\n                continue\n"
-    asked = asked.replace("            p.grad.mul_", f"{skip}            p.grad.mul_")
-    assert after(tmp_path, source, "present_gradients", MISSING) == asked
 
 
 def test_a_number_that_is_returned_without_gradients_becomes_a_tensor(tmp_path: Path) -> None:

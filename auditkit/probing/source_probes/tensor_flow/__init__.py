@@ -1,1 +1,0 @@
-"""What holds a tensor, a number or neither, followed through one module."""

@@ -366,7 +366,6 @@ def lint(
 def import_(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders of old tickets.")],
     to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Default: the tickets folder.")] = None,
-    checkout: CheckoutOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Import tickets that people wrote as free Markdown.
@@ -374,15 +373,11 @@ def import_(
     auditkit reads their fields and reviews, copies all other text, and names each file that is not a ticket. Exit 2 if
     a ticket cannot be read; its file is named, and nothing is written for it.
     """
-    from auditkit.errors import BadInputError
     from auditkit.tickets.importer import import_tickets
 
-    missing = [str(path) for path in paths if not path.exists()]
-    if missing:
-        raise BadInputError(f"there is no {', '.join(missing)}")
     folder = ticket_folder(to, must_exist=False)
     with folder.writing():
-        found = import_tickets(paths, folder.folder, Path(checkout) if checkout else None)
+        found = import_tickets(paths, folder.folder)
     if as_json:
         say_json({"schema_version": 1, "files": [one.to_json() for one in found]})
     for one in found if not as_json else ():

@@ -16,7 +16,7 @@ from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.run import Environment, Finding, ProbeResult
 from auditkit.model.text import inert_line
-from auditkit.model.ticket import AGENT_NAMES, REOPENING, Evidence, Status, Ticket
+from auditkit.model.ticket import AGENT_NAMES, REOPENING, Evidence, Status, Ticket, agent_code
 from auditkit.model.units import TIME_UNITS
 from auditkit.tickets import body
 from auditkit.tickets.document import FIX, Document, new_document
@@ -126,7 +126,7 @@ def _takes(ticket: Ticket, findings: Sequence[Finding]) -> bool:
 
 
 def _create(folder: TicketFolder, findings: Sequence[Finding], options: FilingOptions) -> str:
-    code, name = body.agent_of(findings, options.agents, options.agent)
+    code = agent_code(options.agent or findings[0].probe.agent or "PT", options.agents)
     location = body.location_of(findings[0])
 
     def make(ticket_id: str) -> Document:
@@ -140,7 +140,7 @@ def _create(folder: TicketFolder, findings: Sequence[Finding], options: FilingOp
             categories=body.categories_of(findings),
             domain=body.domain_of(location),
             batch=options.batch,
-            agent=name,
+            agent=options.agents.get(code, code.lower()),
             created=today(),
         )
         evidence = _evidence_of(ticket_id, findings, options)
@@ -168,7 +168,7 @@ def _result_json(finding: Finding, options: FilingOptions) -> dict[str, Any]:
     left_out = ("ticket", "ticket_action", "siblings", "duration_s", "remembered")
     document = {key: value for key, value in result.to_json().items() if key not in left_out}
     words = finding.target.command_words() if finding.target else []
-    further = {"run": body.environment_json(environment, finding.run_id), "code": _code_of(finding, options)}
+    further = {"run": {"id": finding.run_id, **environment.to_json()}, "code": _code_of(finding, options)}
     return document | further | {"target_words": words}
 
 

@@ -39,7 +39,6 @@ from auditkit.tickets.spellings import (
     HOMES,
     LOCATION,
     METADATA,
-    RESOLUTION_FIELDS,
     REVIEW_FIELDS,
     ROLES,
     STATUSES,
@@ -58,6 +57,8 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _SEVERITY = re.compile(r"P[0-4]\b", re.IGNORECASE)
 _ID = re.compile(r"(?<![\w-])B\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}(?![\w-])", re.ASCII)
 _HASH = re.compile(r"`([0-9a-f]{7,40})`|\b(?:commits?|in)\b[*:\s|]*\b((?=[0-9a-f]*\d)[0-9a-f]{7,40})\b", re.IGNORECASE)
+_PERSON = re.compile(r"\b(?:fixed|resolved|closed) by\b[*:\s|]*([^|\n]*)", re.IGNORECASE)
+_ENDED_ON = re.compile(r"\b(?:date|fixed|resolved|closed)\b[*:\s|]*(\d{4}-\d{2}-\d{2})", re.IGNORECASE)
 _LINES = re.compile(r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?<!\d)(?P<lines>\d{1,9}(?:-\d{1,9})?)(?!\d)")
 _PATH = re.compile(r"[^\s,`]+(?:/[^\s,`]+|\.[A-Za-z]\w*)")
 _TITLES = {"agent", "code", "expert", "quality", "review", "reviewer", "specialist"}
@@ -157,9 +158,8 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
     elif not path.is_dir():
         raise BadInputError(f"there is no file or folder {path}")
-    for place, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+    found = (one for one in path.rglob("*") if not one.is_dir())
+    yield from sorted(one for one in found if not any(part[0] == "." for part in one.relative_to(path).parts))
 
 
 def read_file(source: Path, folder: Path) -> Imported:
@@ -231,7 +231,7 @@ class _Reader:
         """Fill the result with the ticket, or with the reason why there is none. Raises TicketFileError."""
         result, rows = self.result, self._rows(METADATA)
         stem_id = _id_in(result.source.stem)
-        row_id = _id_in(_value(rows["ticket id"][1])) if "ticket id" in rows else ""
+        row_id = _id_in(rows["ticket id"][1].strip("*_` ")) if "ticket id" in rows else ""
         heading = _HEADING.fullmatch(self.lines[self.title_line]) if self.title_line >= 0 else None
         title = inert_line(heading[2]) if heading else ""
         if self.lines[0] == "---" and any(line.startswith("id: ") for line in self.lines[:20]):
@@ -251,7 +251,7 @@ class _Reader:
         fields |= {"categories": self._read_categories(), "links": self._read_links()}
         for name in ("title", "severity", "status"):
             if not fields.get(name):
-                written = _value(rows[name][1]) if name in rows else ""
+                written = rows[name][1].strip("*_` ") if name in rows else ""
                 near = nearest_names(written.casefold(), list(Status), 1) if name == "status" else ()
                 hint = f"; did you mean {near[0]}?" if near else ""
                 told = f"{name} is {written!r}{hint}" if written else f"no {name}"
@@ -294,7 +294,7 @@ class _Reader:
         batch, code, _ = id_parts(ticket_id)
         fields: dict[str, Any] = {"id": ticket_id, "batch": batch, "agent": AGENT_NAMES.get(code, code.lower())}
         for label, (number, cell) in rows.items():
-            value, name, read = inert_line(_value(cell)), label, None
+            value, name, read = inert_line(cell.strip("*_` ")), label, None
             if label == "ticket id":
                 name, read = "id", ticket_id
             elif label == "severity" and (found := _SEVERITY.match(value)):
@@ -375,17 +375,12 @@ class _Reader:
         """Return the resolution of a finished ticket; its sections stay as text."""
         if not status.is_finished:
             return ()
-        told, commit = {"person": "", "date": ""}, ""
-        for section in self.sections:
-            for number in section.lines if ENDED.match(section.title) else ():
-                cells, bold = self._cells(number), _BOLD_LABEL.match(self.lines[number].strip())
-                label, value = cells[:2] if len(cells) > 1 else bold.groups() if bold else ("", "")
-                name, date = RESOLUTION_FIELDS.get(plain(label), ""), _DATE.search(value)
-                if name and not told[name]:
-                    told[name] = value.strip("*` ") if name == "person" else date[0] if date else ""
-                found = _HASH.search(self.lines[number])
-                commit = commit or (found[1] or found[2] if found else "")
-        return (Resolution(status, told["person"] or UNKNOWN, told["date"] or UNDATED, commit.lower(), ("imported",)),)
+        ended = (section.lines for section in self.sections if ENDED.match(section.title))
+        text = "\n".join(self.lines[number] for numbers in ended for number in numbers)
+        person, date, commit = _PERSON.search(text), _ENDED_ON.search(text), _HASH.search(text)
+        name = person[1].strip("*` ") if person else ""
+        revision = (commit[1] or commit[2]).lower() if commit else ""
+        return (Resolution(status, name or UNKNOWN, date[1] if date else UNDATED, revision, ("imported",)),)
 
     # Reviews.
 
@@ -587,14 +582,6 @@ def _words(text: str) -> set[str]:
 def plain(text: str) -> str:
     """Return a label without its decoration, in small letters."""
     return text.strip("*_`: ").casefold()
-
-
-def _value(cell: str) -> str:
-    """Return the bold text or the code span with which a cell starts, else the cell."""
-    bold = re.match(r"(\*\*|__)(.+?)\1", cell)
-    inner = bold[2] if bold else cell
-    code = CODE_SPAN.match(inner)
-    return (code[2] if code else inner).strip()
 
 
 def _values(cell: str) -> tuple[str, ...]:

@@ -41,9 +41,5 @@ ROLES = (
     ("codereview", re.compile(r"\bcode[ -]?(?:review(?:er)?|quality)\b", re.IGNORECASE)),
 )
 
-RESOLUTION_FIELDS = {
-    **dict.fromkeys(("fixed by", "resolved by", "closed by"), "person"),
-    **dict.fromkeys(("fixed date", "resolved", "closed", "date", "fixed"), "date"),
-}
 HOMES = re.compile(r"/(?:home|Users)/[^/]+/[^/]+/(?=.)")
 """The start of an absolute path that names a checkout of some other machine."""

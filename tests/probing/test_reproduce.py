@@ -120,7 +120,8 @@ def test_a_script_that_is_too_long_says_how_many_lines_it_needs(found: Found) ->
     longer = replace(result, probe="peak_memory_grows_with_params")
     feed = {**reading.plan["feed"], "slots": ["model"], "setup": "register", "setup_slots": ["model"]}
 
-    made = reproduction(longer, replace(reading, plan={**reading.plan, "feed": feed}), setting_of(specimen_dir()))
+    absent = replace(reading, plan={**reading.plan, "feed": feed}, placeholders=("absent_here",))
+    made = reproduction(longer, absent, setting_of(specimen_dir()))
 
     assert made == NoReproduction(
         f"A script that calls {MONITOR.partition(':')[2]} needs 13 lines, and a ticket shows at most 12."

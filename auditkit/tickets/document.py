@@ -271,11 +271,10 @@ class _BodyReader:
             self._note(
                 len(self.lines) - 1, "the section Cross-review is missing", f"add ## {CROSS_REVIEW}: {NO_REVIEW}"
             )
-        for section in self.sections:
-            if section.title in (CROSS_REVIEW, VERIFICATION) and titles.count(section.title) > 1:
-                is_last = section is [each for each in self.sections if each.title == section.title][-1]
-                if is_last:
-                    self._note(section.first - 1, f"a second section {section.title}", "put both into one")
+        for title in (CROSS_REVIEW, VERIFICATION):
+            if titles.count(title) > 1:
+                last = [section for section in self.sections if section.title == title][-1]
+                self._note(last.first - 1, f"a second section {title}", "put both into one")
 
     def _note(self, index: int, message: str, hint: str) -> None:
         self.problems.append(Problem(index + 1, message, hint))

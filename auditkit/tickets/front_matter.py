@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from auditkit.errors import nearest_names
 from auditkit.model.enums import Severity
-from auditkit.model.ticket import CATEGORIES, FIELDS, LINK_KINDS, LISTS, Status, Ticket, parse_id
+from auditkit.model.ticket import CATEGORIES, FIELDS, LINK_KINDS, LISTS, Status, Ticket
 
 LONGEST_LINE = 100
 """Characters of a line that auditkit writes; only a single longer word makes a longer line."""
@@ -233,16 +233,9 @@ def check_items(key: str, items: Sequence[str]) -> str:
         for item in items:
             kind, _, other = item.partition(" ")
             if kind not in LINK_KINDS or _ID.fullmatch(other) is None:
-                return f"a link is one of {', '.join(LINK_KINDS)} and an id: {_near_link(kind, other)}"
+                near = nearest_names(kind, LINK_KINDS, 1) or ("related",)
+                return f"a link is one of {', '.join(LINK_KINDS)} and an id: {near[0]} B1-PT-01"
     return ""
-
-
-def _near_link(kind: str, other: str) -> str:
-    near = nearest_names(kind, LINK_KINDS, 1)
-    try:
-        return f"{near[0] if near else 'related'} {parse_id(other)}"
-    except ValueError:
-        return f"{near[0] if near else 'related'} B1-PT-01"
 
 
 def write_front_matter(ticket: Ticket) -> str:

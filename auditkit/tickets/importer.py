@@ -344,18 +344,14 @@ class _Reader:
     def _read_categories(self) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for section in self._named(SUMMARY):
-            boxes = [(number, match) for number in section.lines if (match := _BOX.fullmatch(self.lines[number]))]
-            for number, match in boxes:
-                category = CATEGORY_OF.get(match[2].casefold())
-                if category and match[1] != " ":
+            for number in section.lines:
+                box = _BOX.fullmatch(self.lines[number])
+                category = CATEGORY_OF.get(box[2].casefold()) if box else None
+                if box and category and box[1] != " ":
                     found[category] = None
                     self._take(number, "categories")
-                elif category:
+                elif category or plain(self.lines[number]) == "category":
                     self._drop(number)
-            if boxes and all(CATEGORY_OF.get(match[2].casefold()) for _, match in boxes):
-                for number in section.lines:
-                    if plain(self.lines[number]) == "category":
-                        self._drop(number)
         return tuple(found)
 
     def _read_links(self) -> tuple[str, ...]:

@@ -68,7 +68,10 @@ def only_new(run: Run) -> Run:
 def tickets_by_fingerprint(tickets: Sequence[Ticket]) -> dict[str, Ticket]:
     """Return the ticket of each finding: an open one, else one with a decision, else the first."""
     ordered = sorted(tickets, key=lambda ticket: (_returned(ticket), ticket.status.is_finished))
-    return {fingerprint: ticket for ticket in reversed(ordered) for fingerprint in ticket.findings}
+    held: dict[str, Ticket] = {}
+    for fingerprint, ticket in ((one, ticket) for ticket in ordered for one in ticket.findings):
+        held.setdefault(fingerprint, ticket)
+    return held
 
 
 def _returned(ticket: Ticket) -> bool:

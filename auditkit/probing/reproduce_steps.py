@@ -14,7 +14,7 @@ from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
 
 MOST_LINES = 30
-_LONGEST_CALL = 84
+_LONGEST_CALL = 92
 _SCALE = 1024.0
 _LIMIT = 0.01
 _WORDS = {
@@ -211,11 +211,11 @@ def _packed(arguments: Sequence[str]) -> list[str]:
     """Return lines of whole arguments; a longer one is cut between words, unless it has a text in quotes."""
     parts: list[str] = []
     for argument in arguments:
-        is_long = len(argument) > _LONGEST_CALL - 6 and not {'"', "'"} & set(argument)
+        is_long = len(argument) > _LONGEST_CALL - 4 and not {'"', "'"} & set(argument)
         parts += f"{argument},".split() if is_long else [f"{argument},"]
     lines = [""]
     for part in parts:
-        if lines[-1] and len(lines[-1]) + len(part) > _LONGEST_CALL - 6:
+        if lines[-1] and len(lines[-1]) + len(part) > _LONGEST_CALL - 4:
             lines.append("")
         lines[-1] = f"{lines[-1]} {part}".strip()
     return lines

@@ -103,11 +103,11 @@ def step_script(
     if "limit" in "".join(evidence.lines) and roles.LIMIT not in words:
         raise NoScriptError("The step takes no limit of gradients as an argument.")
     body = [
-        "torch.manual_seed(0)",
+        *(["torch.manual_seed(0)"] if result.probe != "step_waits_for_the_device" else ()),  # it compares no values
         _model(step),
         "optimizer, grads = torch.optim.SGD(model.parameters(), lr=1e-3), []",
         "def watch(*_):",
-        "    grads.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))",
+        "    grads.append(torch.cat([p.grad.ravel() for p in model.parameters() if p.grad is not None]))",
         "optimizer.register_step_pre_hook(watch)" if has_optimizer else "register_optimizer_step_pre_hook(watch)",
         *call,
         "return grads, model",

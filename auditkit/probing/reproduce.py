@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import math
@@ -36,6 +37,7 @@ _WORDS_OF_A_GUESS = {
     guesses.OPTIMIZER: "torch.optim.SGD(model.parameters(), lr=0.1)",
     guesses.MODULE: "model",
     guesses.PARAMETERS: "list(model.parameters())",
+    guesses.GRADIENTS: "grads",
     guesses.DEVICE: 'torch.device("cpu")',
     guesses.DEVICE_NAME: '"cpu"',
     guesses.TOTAL_NORM: "torch.stack([g.norm() for g in grads]).norm()",
@@ -124,9 +126,10 @@ def reproduction(result: ProbeResult, reading: TargetReading | None, setting: Se
             raise NoScriptError("The finding was not reproduced.")
         place, name = _importable(reading.target.call if reading else result.target)
         if reading is None or result.is_of_source:
-            most, write = MOST_LINES, functools.partial(_optimizer_step, result, name)
+            source = _source_of(place, setting) if result.probe == "sync_in_loop" else ""
+            most, write = MOST_LINES, functools.partial(_of_source, name, source)
         elif reading.plan.get("step"):
-            source = (setting.checkout / _file_of(place, setting)).read_text("utf-8", "replace")
+            source = _source_of(place, setting)
             most, write = MOST_STEP_LINES, functools.partial(_step, result, reading, name, source)
         elif result.probe in _EVIDENCE:
             most, write = (
@@ -251,21 +254,30 @@ def _step(
     return lines, lambda printed: shows(printed.cases, printed.error)
 
 
-def _optimizer_step(result: ProbeResult, name: str, import_line: str) -> tuple[list[str], _Shows]:
-    """Call `step` of an optimizer whose source was read with 4 and with 64 parameters; count the device values read.
+def _of_source(name: str, source: str, import_line: str) -> tuple[list[str], _Shows]:
+    """Call code that was only read with 4 and with 64 parameters, and count the device values that it reads.
 
-    Raises NoScriptError for other code: only optimizers are all built and called alike.
+    Raises NoScriptError for other code than `step` of an optimizer and a function of one argument: all optimizers are
+    built alike, and parameters that have gradients are what such a function takes, or tensors like those.
     """
     owner, _, method = name.rpartition(".")
-    if result.probe != "sync_in_loop" or method != "step" or not owner:
+    tree = ast.parse(source)
+    nodes = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    spec = next((node.args for node in nodes), None)
+    if owner and method == "step" and source:
+        made, call = [f"    optimizer = {owner}(params, lr=0.01)"], "optimizer.step()"
+    elif spec is not None and len(spec.args) - len(spec.defaults) == 1 and None not in spec.kw_defaults:
+        made, call = [], f"{name}(params)"
+    else:
         raise NoScriptError("The source was read and nothing was run.")
     lines = [
         import_line,
         "for tensors in (4, 64):",
         "    params = [torch.nn.Parameter(torch.ones(8, 8)) for _ in range(tensors)]",
-        f"    optimizer = {owner}(params, lr=0.01)",
+        *made,
         "    sum(parameter.sum() for parameter in params).backward()",
-        *(f"    {line.replace('{call}', 'optimizer.step()')}" for line in _count_lines(*_READS)),
+        *(["    optimizer.step()"] if made else ()),  # the first step may differ
+        *(f"    {line.replace('{call}', call)}" for line in _count_lines(*_READS)),
     ]
     return lines, _grows_by_60
 
@@ -293,6 +305,9 @@ def _loop(evidence: _Evidence) -> list[str]:
     one = f"for name, grads in {{{', '.join(items)}}}.items():"
     if len(one) <= _LONGEST_LINE:
         return [one]
+    whole, names = f"cases = {', '.join(evidence.cases.values())}", ", ".join(f'"{name}"' for name in evidence.cases)
+    if len(whole) <= _LONGEST_LINE:
+        return [whole, f"for name, grads in zip(({names}), cases):"]
     return ["cases = {", *(f"    {item}," for item in items), "}", "for name, grads in cases.items():"]
 
 
@@ -409,6 +424,10 @@ def _file_of(place: str, setting: Setting) -> str:
         if file.is_file():
             return os.path.relpath(file, setting.checkout)
     raise NoScriptError("The module's file was not found.")
+
+
+def _source_of(place: str, setting: Setting) -> str:
+    return (setting.checkout / _file_of(place, setting)).read_text("utf-8", "replace")
 
 
 # --- the run -------------------------------------------------------------------------------------------

@@ -187,6 +187,10 @@ def test_an_optimizer_that_was_read_is_called_with_4_and_with_64_parameters(tmp_
     assert made.script.count("\n") < MOST_LINES
     place.write_text(head + step + sound)
     assert isinstance(reproduction(result, None, setting), NoReproduction)
+    place.write_text("def norms(grads, p=2):\n    return [grad.norm(p).item() for grad in grads]\n")
+    made = reproduction(replace(result, target="optimizers:norms"), None, setting)
+    assert isinstance(made, Reproduction), made
+    assert "\n        norms(params)\n" in made.script
 
 
 @pytest.mark.acceptance

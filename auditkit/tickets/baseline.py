@@ -69,8 +69,9 @@ def tickets_by_fingerprint(tickets: Sequence[Ticket]) -> dict[str, Ticket]:
     """Return the ticket of each finding: an open one, else one with a decision, else the first."""
     ordered = sorted(tickets, key=lambda ticket: (_returned(ticket), ticket.status.is_finished))
     held: dict[str, Ticket] = {}
-    for fingerprint, ticket in ((one, ticket) for ticket in ordered for one in ticket.findings):
-        held.setdefault(fingerprint, ticket)
+    for ticket in ordered:
+        for fingerprint in ticket.findings:
+            held.setdefault(fingerprint, ticket)
     return held
 
 

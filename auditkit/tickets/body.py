@@ -16,13 +16,12 @@ from auditkit.model.runs.measurement import CodeExcerpt, Measurement
 from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Finding
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert, inert_line, shortened
-from auditkit.model.ticket import UNKNOWN, Box, Ticket
+from auditkit.model.ticket import CATEGORY_OF, UNKNOWN, Box, Ticket
 from auditkit.model.units import format_value
 from auditkit.tickets import markdown
 from auditkit.tickets.deciding import case_text, deciding
 from auditkit.tickets.document import FIX, REPRODUCE, Document, wrapped
 from auditkit.tickets.front_matter import LONGEST_LINE
-from auditkit.tickets.spellings import CATEGORY_OF
 
 MOST_LINES, MOST_LINES_OF_ONE = 80, 60
 """Visible lines of a ticket, and of one with a single finding."""
@@ -102,14 +101,9 @@ def body_of(findings: Sequence[Finding], ticket_id: str, most_rows: int = ROW_LI
 
 def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], most_rows: int) -> str:
     leader = findings[0]
-    parts = [_paragraph(f"**{_sentence(leader.result.message)}**")]
-    if leader.result.why:
-        parts[0] += "\n" + _paragraph(f"{_sentence(leader.result.why)} {_cause(leader)}".strip())
-    elif _cause(leader):
-        parts[0] += "\n" + _paragraph(_cause(leader))
-    met = _met_by(findings)
-    if met:
-        parts[0] += "\n" + _paragraph(met)
+    why = _sentence(leader.result.why) if leader.result.why else ""
+    told = (f"**{_sentence(leader.result.message)}**", f"{why} {_cause(leader)}".strip(), _met_by(findings))
+    parts = ["\n".join(_paragraph(text) for text in told if text)]
     excerpt = _excerpt(leader, min(_MOST_EXCERPT, most_rows + 2))
     parts += [excerpt] if excerpt else []
     others = [one for one in firsts if one.probe.id != leader.probe.id]

@@ -109,13 +109,11 @@ class Document:
         return self._as(text)
 
     def with_section(self, title: str, body: str) -> Document:
-        """Return the document with `body` below the heading; a missing heading is added in its usual place."""
+        """Return the document with `body` below a heading that it has."""
         found, lines = self._find(title), self.lines
-        if found is not None:
-            after = ["", *lines[found.end :]] if found.end < len(lines) else [""]
-            return self._as("\n".join([*lines[: found.first], *body.split("\n"), *after]))
-        cut = self._start_of_reviews()
-        return self._as("\n".join([*lines[:cut], f"## {title}", *body.split("\n"), "", *lines[cut:]]))
+        assert found is not None, title
+        after = ["", *lines[found.end :]] if found.end < len(lines) else [""]
+        return self._as("\n".join([*lines[: found.first], *body.split("\n"), *after]))
 
     def with_evidence(self, body: str) -> Document:
         """Return the document with `body` between the evidence marks, which are added before Cross-review."""

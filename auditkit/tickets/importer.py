@@ -18,6 +18,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.text import CODE_SPAN, inert_line
 from auditkit.model.ticket import (
     AGENT_NAMES,
+    CATEGORY_OF,
     FIELDS,
     UNDATED,
     UNKNOWN,
@@ -33,18 +34,30 @@ from auditkit.model.ticket import (
 )  # fmt: skip
 from auditkit.tickets.document import CROSS_REVIEW, Document, TicketFileError, decoded, new_document
 from auditkit.tickets.front_matter import check_field
-from auditkit.tickets.spellings import (
-    CATEGORY_OF,
-    ENDED,
-    HOMES,
-    LOCATION,
-    METADATA,
-    REVIEW_FIELDS,
-    ROLES,
-    STATUSES,
-    SUMMARY,
+
+_METADATA, _LOCATION, _SUMMARY = ("ticket metadata", "metadata"), ("location",), ("summary", "category")
+_ENDED = re.compile(r"(?:resolution|closure|closing notes|status|correction)\b", re.IGNORECASE)
+
+_STATUSES = {"inprogress": Status.FIX_IN_PROGRESS} | {re.sub("[^a-z]", "", one.value): one for one in Status}
+"""The letters of what people write for a status."""
+
+_REVIEW_FIELDS = {
+    **dict.fromkeys(("reviewer", "agent"), "who"),
+    **dict.fromkeys(("evaluation", "notes"), "note"),
+    "severity": "severity",
+    "date": "date",
+    "verdict": "verdict",
+}
+"""What a column or a row says about a review. Other names and their texts go into its note."""
+
+_ROLES = (
+    ("pytorch", re.compile(r"\bpytorch\b", re.IGNORECASE)),
+    ("drl", re.compile(r"\bdrl\b|\bdeep rl\b", re.IGNORECASE)),
+    ("codereview", re.compile(r"\bcode[ -]?(?:review(?:er)?|quality)\b", re.IGNORECASE)),
 )
 
+_HOMES = re.compile(r"/(?:home|Users)/[^/]+/[^/]+/(?=.)")
+"""The start of an absolute path that names a checkout of some other machine."""
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
@@ -229,7 +242,7 @@ class _Reader:
 
     def read(self) -> None:
         """Fill the result with the ticket, or with the reason why there is none. Raises TicketFileError."""
-        result, rows = self.result, self._rows(METADATA)
+        result, rows = self.result, self._rows(_METADATA)
         stem_id = _id_in(result.source.stem)
         row_id = _id_in(rows["ticket id"][1].strip("*_` ")) if "ticket id" in rows else ""
         heading = _HEADING.fullmatch(self.lines[self.title_line]) if self.title_line >= 0 else None
@@ -316,14 +329,14 @@ class _Reader:
         return fields
 
     def _read_location(self) -> dict[str, str]:
-        rows = self._rows(LOCATION)
+        rows = self._rows(_LOCATION)
         nothing = (-1, "")
         number, cell = rows.get("function/class", nothing)
         function = inert_line(cell.replace("`", "").replace("()", ""))
         (at_files, written), (at_lines, lines) = rows.get("file(s)", nothing), rows.get("line(s)", nothing)
         files = [match[2].strip() for match in CODE_SPAN.finditer(written)] or _PATH.findall(written)
-        places: dict[str, list[str]] = {HOMES.sub("", path, count=1): [] for path in files}
-        self.result.notes += [f"location: {path} is another machine's" for path in files if HOMES.match(path)]
+        places: dict[str, list[str]] = {_HOMES.sub("", path, count=1): [] for path in files}
+        self.result.notes += [f"location: {path} is another machine's" for path in files if _HOMES.match(path)]
         named = ""
         for match in _LINES.finditer(lines):
             named = match["file"] or named
@@ -343,7 +356,7 @@ class _Reader:
 
     def _read_categories(self) -> tuple[str, ...]:
         found: dict[str, None] = {}
-        for section in self._named(SUMMARY):
+        for section in self._named(_SUMMARY):
             for number in section.lines:
                 box = _BOX.fullmatch(self.lines[number])
                 category = CATEGORY_OF.get(box[2].casefold()) if box else None
@@ -371,7 +384,7 @@ class _Reader:
         """Return the resolution of a finished ticket; its sections stay as text."""
         if not status.is_finished:
             return ()
-        ended = (section.lines for section in self.sections if ENDED.match(section.title))
+        ended = (section.lines for section in self.sections if _ENDED.match(section.title))
         text = "\n".join(self.lines[number] for numbers in ended for number in numbers)
         person, date, commit = _PERSON.search(text), _ENDED_ON.search(text), _HASH.search(text)
         name = person[1].strip("*` ") if person else ""
@@ -521,7 +534,7 @@ def _review(draft: _Draft) -> tuple[Review | None, str]:
     told: dict[str, str] = {}
     note, forms = [], {"date": _DATE, "severity": _SEVERITY}
     for name, text in draft.pairs:
-        kind, value = REVIEW_FIELDS.get(name, ""), text.strip("*` ")
+        kind, value = _REVIEW_FIELDS.get(name, ""), text.strip("*` ")
         is_whole = value and (kind not in forms or forms[kind].fullmatch(value))
         if kind not in ("", "note") and kind not in told and is_whole:
             told[kind] = text if kind == "verdict" else value
@@ -556,7 +569,7 @@ def read_status(text: str) -> Status | None:
     """Return the status that a text means; `wontfix`, `Won't fix` and `wont-fix (by design)` are all `wont-fix`."""
     heads = (text, re.split(r"[\s(:;,]", text.strip(), maxsplit=1)[0])
     return next(
-        (STATUSES[letters] for one in heads if (letters := re.sub("[^a-z]", "", one.lower())) in STATUSES), None
+        (_STATUSES[letters] for one in heads if (letters := re.sub("[^a-z]", "", one.lower())) in _STATUSES), None
     )
 
 
@@ -568,7 +581,7 @@ def read_verdict(text: str) -> Verdict | None:
 
 def _role_in(text: str) -> str:
     """Return the role that a text names first, "" if none."""
-    return next((role for role, pattern in ROLES if pattern.search(text)), "")
+    return next((role for role, pattern in _ROLES if pattern.search(text)), "")
 
 
 def _words(text: str) -> set[str]:

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditkit.model.enums import Severity
-from auditkit.model.ticket import UNDATED, Status, Verdict
+from auditkit.model.ticket import CATEGORY_OF, UNDATED, Status, Verdict
 from auditkit.tickets.document import parse_document
 from auditkit.tickets.importer import Imported, import_tickets, read_file
-from auditkit.tickets.spellings import CATEGORY_OF
 from tests.project_files import ROOT
 
 HEAD = """# Finding Ticket: {title}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,14 +15,10 @@ from auditkit.model.runs.run import Finding, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.ticket import AGENT_NAMES
 from auditkit.probing.checkout import git
-from auditkit.probing.checkout.checkout import CheckoutSpec, parse_checkout
+from auditkit.probing.checkout.checkout import CheckoutSpec
 from auditkit.tickets.filing import Filed, FilingOptions, file_findings
 from auditkit.tickets.store import TicketFolder
 from auditkit.trials.no_fix import was_not_searched
-
-_PATH_OPTIONS = frozenset((
-    "--tickets", "--config", "--sarif", "--junit", "--gitlab", "--csv", "--html", "--summary", "--output",
-))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,26 +41,6 @@ class Root:
         """The way to a file or folder from there. Its own name is not resolved: an interpreter is a link."""
         place = Path(path).expanduser().absolute()
         return os.path.relpath(place.parent.resolve() / place.name, self.folder)
-
-    def command(self, typed: str, checkout: str) -> str:
-        """What the user typed, with every path as it is from there; `checkout` is the one that was meant."""
-        words = shlex.split(typed)
-        return shlex.join(self._words(words, checkout)) if words else ""
-
-    def _words(self, words: Sequence[str], checkout: str) -> Iterator[str]:
-        for before, word in zip(["", *words], words, strict=False):
-            option, equals, value = word.partition("=")
-            if word.startswith("--") and equals:
-                yield f"{option}={self._value(option, value, checkout)}"
-            else:
-                yield self._value(before, word, checkout)
-
-    def _value(self, option: str, value: str, checkout: str) -> str:
-        if value == checkout and (os.sep in value or option == "--checkout" or not option.startswith("--")):
-            spec = parse_checkout(value)
-            return self.path(spec.directory) + f"@{spec.revision}" * bool(spec.revision)
-        is_path = option in _PATH_OPTIONS or os.path.isabs(value) or (os.sep in value and os.path.exists(value))
-        return self.path(value) if is_path else value
 
 
 @dataclass(frozen=True)

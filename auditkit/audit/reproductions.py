@@ -16,12 +16,11 @@ def with_reproductions(run: Run, groups: Iterable[Sequence[Finding]], setting: S
     The findings of a group share a cause and a ticket, the worst first. The first script that shows its defect is kept.
     """
     scripts, reasons = dict(run.scripts), dict(run.no_script)
-    absent: dict[str, None] = {}
     readings = {reading.target.call: reading for reading in run.targets}
     for group in groups:
         name = group[0].result.fingerprint
         for finding in group:
-            made = reproduction(finding.result, readings.get(finding.result.target), setting, absent)
+            made = reproduction(finding.result, readings.get(finding.result.target), setting)
             if isinstance(made, Reproduction):
                 scripts[name] = made.markdown()
                 reasons.pop(name, None)

@@ -125,9 +125,9 @@ def _consensus(document: Document, folder: TicketFolder, checkout: str | None) -
 
     if not document.ticket.reviews:
         return "none: no review"
-    roles, required = _review_rules(folder)
+    rules = configuration_near(folder).reviews
     stale = stale_reviews(document.ticket, place_of(folder, checkout))
-    found = consensus(document.ticket, roles, required, stale)
+    found = consensus(document.ticket, rules.roles, rules.required, stale)
     return f"{found.kind}: {found.text}" + (f"; stale: {', '.join(one.reviewer for one in stale)}" if stale else "")
 
 
@@ -272,7 +272,7 @@ def review(
 
     *ids, verdict = words
     folder = ticket_folder(tickets)
-    roles, _ = _review_rules(folder)
+    roles = configuration_near(folder).reviews.roles
     if role and role not in roles:
         near = nearest_names(role, roles, 1)
         hint = f"did you mean {near[0]}?" if near else "auditkit.yaml names them: reviews: {roles: [...]}"
@@ -366,7 +366,6 @@ def lint(
 def import_(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders of old tickets.")],
     to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Default: the tickets folder.")] = None,
-    checkout: CheckoutOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Import tickets that people wrote as free Markdown.
@@ -374,15 +373,11 @@ def import_(
     auditkit reads their fields and reviews, copies all other text, and names each file that is not a ticket. Exit 2 if
     a ticket cannot be read; its file is named, and nothing is written for it.
     """
-    from auditkit.errors import BadInputError
     from auditkit.tickets.importer import import_tickets
 
-    missing = [str(path) for path in paths if not path.exists()]
-    if missing:
-        raise BadInputError(f"there is no {', '.join(missing)}")
     folder = ticket_folder(to, must_exist=False)
     with folder.writing():
-        found = import_tickets(paths, folder.folder, Path(checkout) if checkout else None)
+        found = import_tickets(paths, folder.folder)
     if as_json:
         say_json({"schema_version": 1, "files": [one.to_json() for one in found]})
     for one in found if not as_json else ():
@@ -409,15 +404,6 @@ def configuration_near(folder: TicketFolder) -> Any:
 
     path = config_near(folder.folder)
     return read_config(path) if path else Config()
-
-
-def _review_rules(folder: TicketFolder) -> tuple[Sequence[str], int]:
-    from auditkit.config.config_file import config_near
-
-    if config_near(folder.folder) is None:
-        return (), 1
-    reviews = configuration_near(folder).reviews
-    return reviews.roles, reviews.required
 
 
 def place_of(folder: TicketFolder, checkout: str | None) -> Place:

@@ -27,6 +27,20 @@ CATEGORIES = (
 )
 """The twelve categories that a ticket may have."""
 
+CATEGORY_OF = {
+    "race condition / concurrency": "race condition",
+    "memory leak / resource issue": "memory",
+    "performance bottleneck": "performance",
+    "torch.compile compatibility": "torch.compile",
+    "dead code / unwired functionality": "dead code",
+    "api design / contract violation": "api contract",
+    "test coverage gap": "test coverage",
+    "documentation / naming": "documentation",
+    "defensive programming violation": "defensive programming",
+    "legacy code policy violation": "legacy code",
+} | {name: name for name in CATEGORIES}
+"""The category for the names that probes and imported tickets use."""
+
 LINK_KINDS = ("blocked-by", "blocks", "duplicate", "related")
 """What another ticket is to this one; a link is a kind and an id, such as `blocked-by B1-PT-01`."""
 

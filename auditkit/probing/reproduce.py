@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import math
@@ -10,7 +11,6 @@ import re
 import signal
 import subprocess
 import tempfile
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,17 +29,24 @@ MOST_LINES = 12
 _LONGEST_LINE = 100
 _MOST_OUTPUT_BYTES = 1 << 16
 _TOLERANCE = 1e-4
-_MODULES = ("contextlib", "itertools", "logging", "runpy", "sys", "types", "unittest.mock")
+_MODULES = ("builtins", "contextlib", "itertools", "logging", "runpy", "types", "unittest.mock")
 _SOUND = "[torch.ones(5, 3), torch.ones(7), torch.ones(2, 3, 4)]"
+_BLOCK = re.compile(r" *(?:for|with|if|def|class)\b|.*[:(]$")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?![\w])", re.IGNORECASE)
 _WORDS_OF_A_GUESS = {
     guesses.OPTIMIZER: "torch.optim.SGD(model.parameters(), lr=0.1)",
     guesses.MODULE: "model",
     guesses.PARAMETERS: "list(model.parameters())",
+    guesses.GRADIENTS: "grads",
     guesses.DEVICE: 'torch.device("cpu")',
     guesses.DEVICE_NAME: '"cpu"',
     guesses.TOTAL_NORM: "torch.stack([g.norm() for g in grads]).norm()",
+    guesses.GROUP: "torch.distributed.group.WORLD",
 }
+_MAKE_GROUP = (
+    "store = torch.distributed.HashStore()",
+    'torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)',
+)
 _ARGUMENTS = {
     "module": "model",
     "modules": "[model]",
@@ -108,23 +115,21 @@ class _Evidence:
     swaps_groups: bool = False
 
 
-def reproduction(
-    result: ProbeResult, reading: TargetReading | None, setting: Setting, absent: dict[str, None] | None = None
-) -> Reproduction | NoReproduction:
+def reproduction(result: ProbeResult, reading: TargetReading | None, setting: Setting) -> Reproduction | NoReproduction:
     """Write the script of a reproduced result, run it in the checkout of `setting`, and check that it shows the defect.
 
     `reading` is the target's of the same run: it holds the plan by which the worker called the target. The script runs
     in a process of its own with the checkout's interpreter, a clean environment and the time limit of a probe.
-    `absent` are modules that are known not to be installed; those that the script misses are added.
     """
     try:
         if result.outcome is not Outcome.REPRODUCED:
             raise NoScriptError("The finding was not reproduced.")
         place, name = _importable(reading.target.call if reading else result.target)
         if reading is None or result.is_of_source:
-            most, write = MOST_LINES, functools.partial(_optimizer_step, result, name)
+            source = _source_of(place, setting) if result.probe == "sync_in_loop" else ""
+            most, write = MOST_LINES, functools.partial(_of_source, name, source)
         elif reading.plan.get("step"):
-            source = (setting.checkout / _file_of(place, setting)).read_text("utf-8", "replace")
+            source = _source_of(place, setting)
             most, write = MOST_STEP_LINES, functools.partial(_step, result, reading, name, source)
         elif result.probe in _EVIDENCE:
             most, write = (
@@ -133,9 +138,7 @@ def reproduction(
             )
         else:
             raise NoScriptError(f"No script of {MOST_LINES} lines shows what {result.probe} measures.")
-        missing = absent if absent is not None else {}
-        missing |= dict.fromkeys(reading.placeholders if reading is not None else ())
-        return _first_shown(result, place, name, reading.rung if reading else "", most, write, setting, missing)
+        return _first_shown(result, reading, place, name, most, write, setting)
     except NoScriptError as error:
         return NoReproduction(str(error))
 
@@ -146,25 +149,24 @@ _Writer = Callable[[str], tuple[list[str], _Shows]]
 
 def _first_shown(
     result: ProbeResult,
+    reading: TargetReading | None,
     place: str,
     name: str,
-    rung: str,
     most: int,
     write: _Writer,
     setting: Setting,
-    absent: dict[str, None],
 ) -> Reproduction:
     """Run the script with each way to import its target, and with a mock object for each module that it misses."""
     reasons = []
-    for line in _import_lines(place, name.partition(".")[0], rung, setting):
+    for line in _import_lines(place, name.partition(".")[0], reading.rung if reading else "", setting):
         try:
             body, shows = write(line)
-            undefined: list[str] = []
+            absent, undefined = list(reading.placeholders if reading else ()), list[str]()
             while True:
                 script = _whole(body, absent, undefined, name, most)
                 output, lines = _run(script, setting)
                 if missing := _missing_module(lines.error, absent, setting):
-                    absent[missing] = None
+                    absent.append(missing)
                 elif (found := re.match(r"NameError: name '(\w+)' is not defined", lines.error)) and (
                     found[1] not in undefined
                 ):
@@ -176,39 +178,56 @@ def _first_shown(
     raise NoScriptError(reasons[0])
 
 
-def _missing_module(error: str, absent: Mapping[str, None], setting: Setting) -> str:
-    """Return the module of somebody else that an error names as not installed; "" for another error."""
-    found = re.match(r"ModuleNotFoundError: No module named '(([^.']+)[\w.]*)'", error)
-    if found is None or found[1] in absent:
+def _missing_module(error: str, absent: Sequence[str], setting: Setting) -> str:
+    """Return the package of somebody else that an error names as not installed; "" for another error."""
+    found = re.match(r"ModuleNotFoundError: No module named '([^.']+)", error)
+    if found is None or found[1] in ("torch", *absent):
         return ""
-    places = (root / each for root in setting.import_roots for each in (found[2], f"{found[2]}.py"))
-    return "" if found[2] == "torch" or any(place.exists() for place in places) else found[1]
+    places = (root / each for root in setting.import_roots for each in (found[1], f"{found[1]}.py"))
+    return "" if any(place.exists() for place in places) else found[1]
 
 
 def _whole(body: Sequence[str], absent: Iterable[str], undefined: Sequence[str], name: str, most: int) -> str:
     """Return the script: its imports, mock objects for what is not here, and its lines; NoScriptError if too long.
 
-    `absent` are modules, `undefined` the globals that only the program's last lines set.
+    `absent` are packages, `undefined` the globals that only the program's last lines set.
     """
     lines = list(body)
-    if names := textwrap.wrap(" ".join(sorted(absent)), _LONGEST_LINE - 15):
-        quotes = '"' if len(names) == 1 else '"""'
-        names[0] = f"for each in {quotes}{names[0]}"
-        names[-1] += f"{quotes}.split():  # not installed here"
-        # What these modules return is formatted by training steps, and their versions are compared.
-        kinds = '(unittest.mock.MagicMock,), {"__format__": lambda *_: "", "__version__": "99"}'
-        if most > MOST_LINES:
-            lines[:0] = [f'Absent = type("Absent", {kinds})', *names, "    sys.modules[each] = Absent()"]
-        else:
-            lines[:0] = [*names, '    sys.modules[each] = unittest.mock.MagicMock(__version__="99")']
+    if absent:
+        mock, names = 'unittest.mock.MagicMock(__version__="99")', f'"{" ".join(sorted(absent))}".split()'
+        if most > MOST_LINES:  # training steps format what these packages return
+            mock = 'type("", (unittest.mock.MagicMock,), {"__format__": lambda *_: "", "__version__": "99"})()'
+        one = f"absent, mock = {names}, {mock}"
+        lines[:0] = [
+            *([one] if len(one) <= _LONGEST_LINE else [f"absent = {names}  # not installed here", f"mock = {mock}"]),
+            'builtins.__import__ = lambda n, *a, f=__import__: mock if n.split(".")[0] in absent else f(n, *a)',
+        ]
     at = lines.index(next(line for line in body if "import" in line or "runpy" in line)) + 1
     mock = "unittest.mock.MagicMock()  # the program sets it"
     lines[at:at] = [f'{name}.__globals__["{each}"] = {mock}' for each in undefined]
     modules = [module for module in _MODULES if any(f"{module}." in line for line in lines)]
     lines.insert(0, f"import {', '.join([*modules, 'torch'])}")
+    lines = lines if len(lines) <= most else _joined(lines)
     if len(lines) > most:
         raise NoScriptError(too_long(name, len(lines), most))
     return "\n".join(lines)
+
+
+def _joined(lines: Sequence[str]) -> list[str]:
+    """Put the only line of a block behind the block's head, if they are short."""
+    joined: list[str] = []
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        head = joined[-1] if joined else ""
+        is_only = head.endswith(":") and _depth(after) <= _depth(head) < _depth(line) and not _BLOCK.match(line)
+        if is_only and len(head) + len(line.strip()) < _LONGEST_LINE:
+            joined[-1] = f"{head} {line.strip()}"
+        else:
+            joined.append(line)
+    return joined
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _shown(result: ProbeResult, script: str, output: str, lines: _Lines, shows: _Shows) -> Reproduction:
@@ -232,24 +251,33 @@ def _step(
     result: ProbeResult, reading: TargetReading, name: str, source: str, import_line: str
 ) -> tuple[list[str], _Shows]:
     lines, shows = step_script(result, reading, name, source, import_line)
-    return lines, lambda printed: not printed.error and shows(printed.cases)
+    return lines, lambda printed: shows(printed.cases, printed.error)
 
 
-def _optimizer_step(result: ProbeResult, name: str, import_line: str) -> tuple[list[str], _Shows]:
-    """Call `step` of an optimizer whose source was read with 4 and with 64 parameters; count the device values read.
+def _of_source(name: str, source: str, import_line: str) -> tuple[list[str], _Shows]:
+    """Call code that was only read with 4 and with 64 parameters, and count the device values that it reads.
 
-    Raises NoScriptError for other code: only optimizers are all built and called alike.
+    Raises NoScriptError for other code than `step` of an optimizer and a function of one argument: all optimizers are
+    built alike, and parameters that have gradients are what such a function takes, or tensors like those.
     """
     owner, _, method = name.rpartition(".")
-    if result.probe != "sync_in_loop" or method != "step" or not owner:
+    tree = ast.parse(source)
+    nodes = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    spec = next((node.args for node in nodes), None)
+    if owner and method == "step" and source:
+        made, call = [f"    optimizer = {owner}(params, lr=0.01)"], "optimizer.step()"
+    elif spec is not None and len(spec.args) - len(spec.defaults) == 1 and None not in spec.kw_defaults:
+        made, call = [], f"{name}(params)"
+    else:
         raise NoScriptError("The source was read and nothing was run.")
     lines = [
         import_line,
         "for tensors in (4, 64):",
         "    params = [torch.nn.Parameter(torch.ones(8, 8)) for _ in range(tensors)]",
-        f"    optimizer = {owner}(params, lr=0.01)",
+        *made,
         "    sum(parameter.sum() for parameter in params).backward()",
-        *(f"    {line.replace('{call}', 'optimizer.step()')}" for line in _count_lines(*_READS)),
+        *(["    optimizer.step()"] if made else ()),  # the first step may differ
+        *(f"    {line.replace('{call}', call)}" for line in _count_lines(*_READS)),
     ]
     return lines, _grows_by_60
 
@@ -258,7 +286,8 @@ def _script(evidence: _Evidence, reading: TargetReading, place: str, import_line
     call = _Call(reading, place, import_line)
     whole, first = (call.text(evidence, is_whole) for is_whole in (True, False))
     body = [line.replace("{call}", whole).replace("{collect}", first) for line in evidence.lines]
-    lines = [*call.import_lines, *_loop(evidence)]
+    has_group = any("distributed.group" in line for line in (whole, *call.setup))
+    lines = [*call.import_lines, *(_MAKE_GROUP if has_group else ()), *_loop(evidence)]
     if call.needs_model or any("model" in line for line in body):
         has_missing = any("None" in case for case in evidence.cases.values())
         shape = "torch.zeros(2 if g is None else g.shape)" if has_missing else "torch.zeros(g.shape, dtype=g.dtype)"
@@ -276,6 +305,9 @@ def _loop(evidence: _Evidence) -> list[str]:
     one = f"for name, grads in {{{', '.join(items)}}}.items():"
     if len(one) <= _LONGEST_LINE:
         return [one]
+    whole, names = f"cases = {', '.join(evidence.cases.values())}", ", ".join(f'"{name}"' for name in evidence.cases)
+    if len(whole) <= _LONGEST_LINE:
+        return [whole, f"for name, grads in zip(({names}), cases):"]
     return ["cases = {", *(f"    {item}," for item in items), "}", "for name, grads in cases.items():"]
 
 
@@ -392,6 +424,10 @@ def _file_of(place: str, setting: Setting) -> str:
         if file.is_file():
             return os.path.relpath(file, setting.checkout)
     raise NoScriptError("The module's file was not found.")
+
+
+def _source_of(place: str, setting: Setting) -> str:
+    return (setting.checkout / _file_of(place, setting)).read_text("utf-8", "replace")
 
 
 # --- the run -------------------------------------------------------------------------------------------

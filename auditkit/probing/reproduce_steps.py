@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
 
 MOST_LINES = 30
-_LONGEST_CALL = 84
+_LONGEST_CALL = 92
 _SCALE = 1024.0
 _LIMIT = 0.01
 _WORDS = {
@@ -23,7 +24,7 @@ _WORDS = {
     guesses.NAMED_PARAMETERS: "list(model.named_parameters())",
     guesses.OPTIMIZER: "optimizer",
     guesses.OPTIMIZERS: "[optimizer]",
-    guesses.SCALER: 'torch.amp.GradScaler("cpu", init_scale=scale)',
+    guesses.SCALER: 'torch.amp.GradScaler("cpu", init_scale=scale, enabled=scale > 1)',
     guesses.DEVICE: 'torch.device("cpu")',
     guesses.DEVICE_NAME: '"cpu"',
     guesses.LOGGER: "logging.getLogger()",
@@ -54,6 +55,8 @@ _RESULTS = {
     "losses": '{"loss": loss}',
 }
 _WITHOUT_CUDA = "torch.Tensor.cuda = torch.nn.Module.cuda = torch.cuda.synchronize = lambda *a, **_: a and a[0]"
+_OTHER_SCHEDULE = re.compile(r"sched\w*\.(?!step\(|get_last_lr|optimizer|state_dict)")
+"""A method of a schedule that those of torch lack."""
 _BATCH = {"tuple": "(x, y)", "list": "[x, y]", "mapping": '{"input_ids": x, "labels": y}', "inputs": "x"}
 
 
@@ -68,16 +71,17 @@ def too_long(name: str, count: int, most: int) -> str:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """The lines below the definition of `train_small`, and whether what they print shows the defect."""
+    """The lines below `train_small`, whether what they print shows the defect, and what they raise."""
 
     lines: tuple[str, ...]
     shows: Callable[[Sequence[str]], bool]
+    error: str = ""
 
 
 def step_script(
     result: ProbeResult, reading: TargetReading, name: str, source: str, import_line: str
-) -> tuple[list[str], Callable[[Sequence[str]], bool]]:
-    """Return the lines below `import torch` for a finding about a step, and whether what they print shows it.
+) -> tuple[list[str], Callable[[Sequence[str], str], bool]]:
+    """Return the lines below `import torch` for a finding about a step, and whether what they print and raise shows it.
 
     `name` is the step's function as `import_line` imports it, `source` its file.
 
@@ -90,26 +94,28 @@ def step_script(
     if not is_known or step["form"] not in _BATCH:
         raise NoScriptError(f"No template builds the batches of this step ({step['task']}, {step['form']}).")
     evidence = _EVIDENCE[result.probe](result, step)
-    parameters, moves = _read_function(source, name)
+    parameters, code = _read_function(source, name)
     call, words = _call(reading, name, step, parameters)
+    scheduler = _WORDS[roles.SCHEDULER]
+    if _OTHER_SCHEDULE.search(code):
+        call = [line.replace(scheduler, _WORDS[roles.SILENT]) for line in call]
     has_optimizer = bool(words & {guesses.OPTIMIZER, guesses.OPTIMIZERS})
     if "limit" in "".join(evidence.lines) and roles.LIMIT not in words:
         raise NoScriptError("The step takes no limit of gradients as an argument.")
     body = [
-        "torch.manual_seed(0)",
+        *(["torch.manual_seed(0)"] if result.probe != "step_waits_for_the_device" else ()),  # it compares no values
         _model(step),
-        "optimizer, norms = torch.optim.SGD(model.parameters(), lr=1e-3), []",
+        "optimizer, grads = torch.optim.SGD(model.parameters(), lr=1e-3), []",
         "def watch(*_):",
-        "    grads = [p.grad.norm() for p in model.parameters() if p.grad is not None]",
-        "    norms.append(round(torch.stack(grads).norm().item(), 6))",
+        "    grads.append(torch.cat([p.grad.ravel() for p in model.parameters() if p.grad is not None]))",
         "optimizer.register_step_pre_hook(watch)" if has_optimizer else "register_optimizer_step_pre_hook(watch)",
         *call,
-        "return norms, model",
+        "return grads, model",
     ]
     lines = [
         *([] if has_optimizer else ["from torch.optim.optimizer import register_optimizer_step_pre_hook"]),
         import_line,
-        *([_WITHOUT_CUDA] if moves else ()),
+        *([_WITHOUT_CUDA] if ".cuda" in code else ()),
         *_model_class(step),
         "def train_small(batches, limit=1e9, scale=1.0):",
         *(f"    {line}" for line in body),
@@ -117,7 +123,15 @@ def step_script(
         f"batches = [{_BATCH[step['form']]} for x, y in data]",
         *evidence.lines,
     ]
-    return lines, evidence.shows
+
+    # The target may print lines of its own.
+    texts = re.findall(r'print\([^"]*"([^"]+)"', "\n".join(evidence.lines))
+
+    def shows(printed: Sequence[str], error: str) -> bool:
+        own = [line for line in printed if any(text in line for text in texts)]
+        return bool(error) == bool(evidence.error) and evidence.error in error and evidence.shows(own)
+
+    return lines, shows
 
 
 def _model(step: Mapping[str, Any]) -> str:
@@ -145,14 +159,14 @@ def _model_class(step: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _read_function(source: str, name: str) -> tuple[set[str], bool]:
-    """Return the parameters of a function, with `self`, and whether it moves tensors to CUDA by name."""
+def _read_function(source: str, name: str) -> tuple[set[str], str]:
+    """Return the parameters of a function, with `self`, and its code."""
     *_, last = name.split(".")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef) and node.name == last:
             spec = node.args
             parameters = {each.arg for each in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.kwarg) if each}
-            return parameters | {"self"}, ".cuda" in ast.unparse(node)
+            return parameters | {"self"}, ast.unparse(node)
     raise NoScriptError(f"The file has no function {name}.")
 
 
@@ -197,11 +211,11 @@ def _packed(arguments: Sequence[str]) -> list[str]:
     """Return lines of whole arguments; a longer one is cut between words, unless it has a text in quotes."""
     parts: list[str] = []
     for argument in arguments:
-        is_long = len(argument) > _LONGEST_CALL - 6 and not {'"', "'"} & set(argument)
+        is_long = len(argument) > _LONGEST_CALL - 4 and not {'"', "'"} & set(argument)
         parts += f"{argument},".split() if is_long else [f"{argument},"]
     lines = [""]
     for part in parts:
-        if lines[-1] and len(lines[-1]) + len(part) > _LONGEST_CALL - 6:
+        if lines[-1] and len(lines[-1]) + len(part) > _LONGEST_CALL - 4:
             lines.append("")
         lines[-1] = f"{lines[-1]} {part}".strip()
     return lines
@@ -220,17 +234,36 @@ def _norms(line: str) -> list[float]:
     return [math.nan if each is None else float(each) for each in numbers]
 
 
+def _norms_of(call: str) -> str:
+    return f"[round(g.norm().item(), 6) for g in {call}[0]]"
+
+
 def _limits(scale: float) -> tuple[str, ...]:
     options = f", {scale}" * (scale != 1)
-    run = f"train_small(batches, limit{options})[0]"
-    return (f'for limit in (1e9, {_LIMIT}): print("limit", limit, "norms:", {run})',)
+    run = _norms_of(f"train_small(batches, limit{options})")
+    return (f"for limit in (1e9, {_LIMIT}):", f'    print("limit", limit, "norms:", {run})')
 
 
-def _misses(*_: object) -> _Evidence:
-    return _Evidence(_limits(1), lambda lines: max(_norms(lines[1])) > 1.01 * _LIMIT)
+def _misses(result: ProbeResult, _: object) -> _Evidence:
+    """Compare the norm with the limit, or the clipped gradient's direction with that of the one not clipped."""
+    if "direction" not in result.message:
+        return _Evidence(_limits(1), lambda lines: max(_norms(lines[1])) > 1.01 * _LIMIT)
+    lines = (
+        f"whole, clipped = (train_small(batches, limit)[0][0] for limit in (1e9, {_LIMIT}))",
+        "cosine = torch.cosine_similarity(whole, clipped, 0).item()",
+        'print("cosine of the gradients at the step, clipped and not clipped:", round(cosine, 4))',
+    )
+    return _Evidence(lines, lambda printed: float(printed[0].rpartition(": ")[2]) < 0.99)
 
 
-def _scaled(*_: object) -> _Evidence:
+def _scaled(result: ProbeResult, _: object) -> _Evidence:
+    """Compare the norm with the limit at a scale, or call a scaler that refuses the second batch of a step."""
+    refused = next((one.case["message"] for one in result.measurements if one.name == "refused"), "")
+    if refused:
+        norms = _norms_of(f"train_small(batches[:count], 1.0, {_SCALE})")
+        line = f'for count in (1, 3): print(count, "batches, norm at the step:", {norms})'
+        return _Evidence((line,), lambda printed: len(printed) == 1, str(refused))
+
     def shows(lines: Sequence[str]) -> bool:
         whole, clipped = _norms(lines[0]), _norms(lines[1])
         return min(whole) > _LIMIT and max(clipped) < 0.5 * _LIMIT
@@ -242,11 +275,12 @@ def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
     """Compare the step of one batch of all samples with that of three micro-batches."""
     if not step["accumulates"]:
         return _stale()
+    whole, parts = _norms_of(f"train_small([{_BATCH[step['form']]}])"), _norms_of("train_small(batches)")
     x, y = "torch.cat([x for x, y in data])", "torch.cat([y for x, y in data])"
     lines = (
         f"x, y = {x}, {y}",
-        f'print("one batch of 9, norm at the step:", train_small([{_BATCH[step["form"]]}])[0])',
-        'print("three batches of 3, norm at the step:", train_small(batches)[0])',
+        f'print("one batch of 9, norm at the step:", {whole})',
+        f'print("three batches of 3, norm at the step:", {parts})',
     )
 
     def shows(printed: Sequence[str]) -> bool:
@@ -258,7 +292,8 @@ def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
 
 def _stale() -> _Evidence:
     """Train on one batch three times: the norm must not grow."""
-    lines = ('print("the same batch three times, norm at each step:", train_small(batches[:1] * 3)[0])',)
+    norms = _norms_of("train_small(batches[:1] * 3)")
+    lines = (f'print("the same batch three times, norm at each step:", {norms})',)
 
     def shows(printed: Sequence[str]) -> bool:
         norms = _norms(printed[0])
@@ -279,10 +314,9 @@ def _after_nan(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
 def _waits(*_: object) -> _Evidence:
     lines = (
         "for times in (1, 4):",
-        "    with torch.profiler.profile() as profile: steps = len(train_small(batches * times)[0])",
+        "    with torch.profiler.profile() as profile: train_small(batches * times)",
         '    reads = sum(e.count for e in profile.key_averages() if e.key == "aten::_local_scalar_dense")',
-        # `watch` reads one norm for each step.
-        '    print(3 * times, "batches, device values read:", reads - steps)',
+        '    print(3 * times, "batches, device values read:", reads)',
     )
 
     def shows(printed: Sequence[str]) -> bool:

@@ -26,7 +26,7 @@ def baseline_of(
     `least` on; below that, and where it is somebody else's to mend, it is minor. `probes` are those that a run asked
     about all that it found; None where it asked about a part, whose silence says nothing.
     """
-    held = _tickets_by_fingerprint(tickets)
+    held = tickets_by_fingerprint(tickets)
     torchs = {reading.target.call for reading in run.targets if reading.target.places}
     known, new, minor = [], [], 0
     reproduced = {each.fingerprint: each for each in run.results if each.outcome is Outcome.REPRODUCED}
@@ -65,14 +65,13 @@ def only_new(run: Run) -> Run:
     return replace(run, results=results, matrix=arms)
 
 
-def _tickets_by_fingerprint(tickets: Sequence[Ticket]) -> dict[str, Ticket]:
-    """Of several tickets with one fingerprint the one that makes it known, else the first."""
+def tickets_by_fingerprint(tickets: Sequence[Ticket]) -> dict[str, Ticket]:
+    """Return the ticket of each finding: an open one, else one with a decision, else the first."""
+    ordered = sorted(tickets, key=lambda ticket: (_returned(ticket), ticket.status.is_finished))
     held: dict[str, Ticket] = {}
-    for ticket in tickets:
+    for ticket in ordered:
         for fingerprint in ticket.findings:
-            other = held.get(fingerprint)
-            if other is None or (_returned(other) and not _returned(ticket)):
-                held[fingerprint] = ticket
+            held.setdefault(fingerprint, ticket)
     return held
 
 

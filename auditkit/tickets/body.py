@@ -13,16 +13,15 @@ from auditkit.model.enums import Evidence as EvidenceKind
 from auditkit.model.enums import Severity
 from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.measurement import CodeExcerpt, Measurement
-from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Environment, Finding
+from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Finding
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert, inert_line, shortened
-from auditkit.model.ticket import UNKNOWN, Box, Ticket, agent_code
+from auditkit.model.ticket import CATEGORY_OF, UNKNOWN, Box, Ticket
 from auditkit.model.units import format_value
 from auditkit.tickets import markdown
 from auditkit.tickets.deciding import case_text, deciding
 from auditkit.tickets.document import FIX, REPRODUCE, Document, wrapped
 from auditkit.tickets.front_matter import LONGEST_LINE
-from auditkit.tickets.spellings import CATEGORY_OF
 
 MOST_LINES, MOST_LINES_OF_ONE = 80, 60
 """Visible lines of a ticket, and of one with a single finding."""
@@ -102,14 +101,9 @@ def body_of(findings: Sequence[Finding], ticket_id: str, most_rows: int = ROW_LI
 
 def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], most_rows: int) -> str:
     leader = findings[0]
-    parts = [_paragraph(f"**{_sentence(leader.result.message)}**")]
-    if leader.result.why:
-        parts[0] += "\n" + _paragraph(f"{_sentence(leader.result.why)} {_cause(leader)}".strip())
-    elif _cause(leader):
-        parts[0] += "\n" + _paragraph(_cause(leader))
-    met = _met_by(findings)
-    if met:
-        parts[0] += "\n" + _paragraph(met)
+    why = _sentence(leader.result.why) if leader.result.why else ""
+    told = (f"**{_sentence(leader.result.message)}**", f"{why} {_cause(leader)}".strip(), _met_by(findings))
+    parts = ["\n".join(_paragraph(text) for text in told if text)]
     excerpt = _excerpt(leader, min(_MOST_EXCERPT, most_rows + 2))
     parts += [excerpt] if excerpt else []
     others = [one for one in firsts if one.probe.id != leader.probe.id]
@@ -285,17 +279,12 @@ def _beside(fix: Fix, ticket_id: str) -> list[str]:
 # The evidence block.
 
 
-def fits(document: Document) -> bool:
-    """Return whether a ticket keeps its limit of visible lines."""
-    most = MOST_LINES if len(document.ticket.findings) > 1 else MOST_LINES_OF_ONE
-    return len(markdown.visible(document.text)) <= most
-
-
 def fitted(make: Callable[[int], Document]) -> Document:
     """Return the first document of those for ROW_LIMITS that keeps its limit of lines, or the shortest."""
     for most_rows in ROW_LIMITS:
         document = make(most_rows)
-        if fits(document):
+        most = MOST_LINES if len(document.ticket.findings) > 1 else MOST_LINES_OF_ONE
+        if len(markdown.visible(document.text)) <= most:
             break
     return document
 
@@ -385,19 +374,8 @@ def _origin(ticket_id: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
     return [wrapped(f"{markdown.line(where)} · full data: evidence/{ticket_id}.json")]
 
 
-def agent_of(findings: Sequence[Finding], agents: Mapping[str, str], chosen: str | None) -> tuple[str, str]:
-    """Return the code and the name of the agent for a new ticket: the chosen one, else that of the probe."""
-    code = agent_code(chosen or findings[0].probe.agent or "PT", agents)
-    return code, agents.get(code, code.lower())
-
-
 def domain_of(location: str) -> str:
     """Return the part of the code base that a file belongs to: its last folders, or its own name."""
     *folders, name = location.partition(":")[0].split("/")
     parts = [part for part in folders if part not in ("src", "lib", "python")]
     return "/".join(parts[-2:]) or name.removesuffix(".py")
-
-
-def environment_json(environment: Environment, run_id: str) -> dict[str, Any]:
-    """Return the head of a run as a result's `run`."""
-    return {"id": run_id, **environment.to_json()}

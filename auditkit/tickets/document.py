@@ -109,13 +109,11 @@ class Document:
         return self._as(text)
 
     def with_section(self, title: str, body: str) -> Document:
-        """Return the document with `body` below the heading; a missing heading is added in its usual place."""
+        """Return the document with `body` below a heading that it has."""
         found, lines = self._find(title), self.lines
-        if found is not None:
-            after = ["", *lines[found.end :]] if found.end < len(lines) else [""]
-            return self._as("\n".join([*lines[: found.first], *body.split("\n"), *after]))
-        cut = self._start_of_reviews()
-        return self._as("\n".join([*lines[:cut], f"## {title}", *body.split("\n"), "", *lines[cut:]]))
+        assert found is not None, title
+        after = ["", *lines[found.end :]] if found.end < len(lines) else [""]
+        return self._as("\n".join([*lines[: found.first], *body.split("\n"), *after]))
 
     def with_evidence(self, body: str) -> Document:
         """Return the document with `body` between the evidence marks, which are added before Cross-review."""
@@ -271,11 +269,10 @@ class _BodyReader:
             self._note(
                 len(self.lines) - 1, "the section Cross-review is missing", f"add ## {CROSS_REVIEW}: {NO_REVIEW}"
             )
-        for section in self.sections:
-            if section.title in (CROSS_REVIEW, VERIFICATION) and titles.count(section.title) > 1:
-                is_last = section is [each for each in self.sections if each.title == section.title][-1]
-                if is_last:
-                    self._note(section.first - 1, f"a second section {section.title}", "put both into one")
+        for title in (CROSS_REVIEW, VERIFICATION):
+            if titles.count(title) > 1:
+                last = [section for section in self.sections if section.title == title][-1]
+                self._note(last.first - 1, f"a second section {title}", "put both into one")
 
     def _note(self, index: int, message: str, hint: str) -> None:
         self.problems.append(Problem(index + 1, message, hint))

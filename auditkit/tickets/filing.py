@@ -16,9 +16,10 @@ from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.run import Environment, Finding, ProbeResult
 from auditkit.model.text import inert_line
-from auditkit.model.ticket import AGENT_NAMES, REOPENING, Evidence, Status, Ticket
+from auditkit.model.ticket import AGENT_NAMES, REOPENING, Evidence, Status, Ticket, agent_code
 from auditkit.model.units import TIME_UNITS
 from auditkit.tickets import body
+from auditkit.tickets.baseline import tickets_by_fingerprint
 from auditkit.tickets.document import FIX, Document, new_document
 from auditkit.tickets.lifecycle import function_digest, reopened, today
 from auditkit.tickets.store import TicketFolder
@@ -84,12 +85,11 @@ def file_findings(
         _follow_renamed(folder, groups, known, options, notes)
         touched: dict[str, list[Finding]] = {}
         for group in groups:
-            homes = {one.result.fingerprint: known[one.result.fingerprint] for one in group if _is_in(one, known)}
-            for one in group:
-                if _is_in(one, known):
-                    touched.setdefault(homes[one.result.fingerprint].id, []).append(one)
-            rest = [one for one in group if not _is_in(one, known)]
-            home = next((ticket for ticket in homes.values() if rest and _takes(ticket, rest)), None)
+            homes = [(known[one.result.fingerprint], one) for one in group if one.result.fingerprint in known]
+            for ticket, one in homes:
+                touched.setdefault(ticket.id, []).append(one)
+            rest = [one for one in group if one.result.fingerprint not in known]
+            home = next((ticket for ticket, _ in homes if rest and _takes(ticket, rest)), None)
             if home is not None:
                 touched.setdefault(home.id, []).extend(rest)
                 done |= {one.result.fingerprint: Filed(FilingAction.JOINED, home.id) for one in rest}
@@ -105,18 +105,13 @@ def file_findings(
     return done, notes
 
 
-def _is_in(finding: Finding, known: Mapping[str, Ticket]) -> bool:
-    return finding.result.fingerprint in known
-
-
 def _known(folder: TicketFolder, notes: list[str]) -> dict[str, Ticket]:
     """Return the ticket of each fingerprint; an unfinished one wins. Files that are not valid are noted."""
-    listing = folder.listing() if folder.folder.exists() else None
-    if listing is None:
+    if not folder.folder.exists():
         return {}
+    listing = folder.listing()
     notes += [f"not a valid ticket: {error.message}" for error in listing.broken]
-    ordered = sorted(listing.tickets, key=lambda ticket: not ticket.status.is_finished)
-    return {fingerprint: ticket for ticket in ordered for fingerprint in ticket.findings}
+    return tickets_by_fingerprint(listing.tickets)
 
 
 def _takes(ticket: Ticket, findings: Sequence[Finding]) -> bool:
@@ -126,7 +121,7 @@ def _takes(ticket: Ticket, findings: Sequence[Finding]) -> bool:
 
 
 def _create(folder: TicketFolder, findings: Sequence[Finding], options: FilingOptions) -> str:
-    code, name = body.agent_of(findings, options.agents, options.agent)
+    code = agent_code(options.agent or findings[0].probe.agent or "PT", options.agents)
     location = body.location_of(findings[0])
 
     def make(ticket_id: str) -> Document:
@@ -140,7 +135,7 @@ def _create(folder: TicketFolder, findings: Sequence[Finding], options: FilingOp
             categories=body.categories_of(findings),
             domain=body.domain_of(location),
             batch=options.batch,
-            agent=name,
+            agent=options.agents.get(code, code.lower()),
             created=today(),
         )
         evidence = _evidence_of(ticket_id, findings, options)
@@ -168,7 +163,7 @@ def _result_json(finding: Finding, options: FilingOptions) -> dict[str, Any]:
     left_out = ("ticket", "ticket_action", "siblings", "duration_s", "remembered")
     document = {key: value for key, value in result.to_json().items() if key not in left_out}
     words = finding.target.command_words() if finding.target else []
-    further = {"run": body.environment_json(environment, finding.run_id), "code": _code_of(finding, options)}
+    further = {"run": {"id": finding.run_id, **environment.to_json()}, "code": _code_of(finding, options)}
     return document | further | {"target_words": words}
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from auditkit.errors import nearest_names
 from auditkit.model.enums import Severity
-from auditkit.model.ticket import CATEGORIES, FIELDS, LINK_KINDS, LISTS, Status, Ticket, parse_id
-
-if TYPE_CHECKING:
-    from yaml.nodes import MappingNode, Node
+from auditkit.model.ticket import CATEGORIES, FIELDS, LINK_KINDS, LISTS, Status, Ticket
 
 LONGEST_LINE = 100
 """Characters of a line that auditkit writes; only a single longer word makes a longer line."""
@@ -118,9 +115,9 @@ def _from_yaml(text: str) -> tuple[Ticket | None, list[Problem], int]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 2 if mark is not None else 1
-        told = f"the front matter is not YAML: {getattr(error, 'problem', None) or error}"
-        return None, [Problem(line, told, f"line {line} is {_line(text, line)!r}")], 0
-    if not isinstance(root, yaml.MappingNode):
+        told, lines = f"the front matter is not YAML: {getattr(error, 'problem', None) or error}", text.split("\n")
+        return None, [Problem(line, told, f"line {line} is {lines[min(line, len(lines)) - 1][:80]!r}")], 0
+    if root is None or root.id != "mapping":
         return None, [Problem(2, "the front matter is not a mapping", "write one `key: value` on each line")], 0
     values, problems = _values(root)
     ticket = None if problems else Ticket(**values)
@@ -148,7 +145,7 @@ def _forbidden(source: str) -> Problem | None:
     return None
 
 
-def _values(root: MappingNode) -> tuple[dict[str, Any], list[Problem]]:
+def _values(root: Any) -> tuple[dict[str, Any], list[Problem]]:
     values: dict[str, Any] = {}
     lines: dict[str, tuple[int, str]] = {}
     problems: list[Problem] = []
@@ -175,30 +172,24 @@ def _values(root: MappingNode) -> tuple[dict[str, Any], list[Problem]]:
     return values, problems
 
 
-def _shown(node: Node) -> str:
-    """Return the value of a node in one line for a message."""
-    if isinstance(node.value, str):
+def _shown(node: Any) -> str:
+    """Return the value of a node of YAML in one line for a message."""
+    if node.id == "scalar":
         return repr(node.value)[:80]
-    text = ", ".join(str(item.value) if isinstance(item, _nodes().ScalarNode) else "..." for item in node.value[:4])
-    return ("a mapping" if isinstance(node, _nodes().MappingNode) else f"[{text}]")[:80]
+    text = ", ".join(item.value if item.id == "scalar" else "..." for item in node.value[:4] if node.id == "sequence")
+    return ("a mapping" if node.id == "mapping" else f"[{text}]")[:80]
 
 
-def _nodes() -> Any:
-    import yaml
-
-    return yaml
-
-
-def _value(key: str, node: Node) -> tuple[Any, str]:
+def _value(key: str, node: Any) -> tuple[Any, str]:
     """Return the value of a field, and what would be correct if the node has another form."""
     if key in LISTS:
-        if not isinstance(node, _nodes().SequenceNode):
+        if node.id != "sequence":
             return (), f"write a list: {key}: [...]"
-        if not all(isinstance(item, _nodes().ScalarNode) for item in node.value):
+        if not all(item.id == "scalar" for item in node.value):
             return (), f"each item of {key} is one text"
         items = tuple(str(item.value) for item in node.value)
         return items, _item_problem(key, items)
-    if not isinstance(node, _nodes().ScalarNode):
+    if node.id != "scalar":
         return None, check_field(key, "")[1] or f"{key} is one text, not a list or a mapping"
     text = "" if node.tag.endswith(":null") else str(node.value)
     return check_field(key, text)
@@ -242,21 +233,9 @@ def check_items(key: str, items: Sequence[str]) -> str:
         for item in items:
             kind, _, other = item.partition(" ")
             if kind not in LINK_KINDS or _ID.fullmatch(other) is None:
-                return f"a link is one of {', '.join(LINK_KINDS)} and an id: {_near_link(kind, other)}"
+                near = nearest_names(kind, LINK_KINDS, 1) or ("related",)
+                return f"a link is one of {', '.join(LINK_KINDS)} and an id: {near[0]} B1-PT-01"
     return ""
-
-
-def _near_link(kind: str, other: str) -> str:
-    near = nearest_names(kind, LINK_KINDS, 1)
-    try:
-        return f"{near[0] if near else 'related'} {parse_id(other)}"
-    except ValueError:
-        return f"{near[0] if near else 'related'} B1-PT-01"
-
-
-def _line(text: str, number: int) -> str:
-    lines = text.split("\n")
-    return lines[number - 1][:80] if 0 < number <= len(lines) else ""
 
 
 def write_front_matter(ticket: Ticket) -> str:

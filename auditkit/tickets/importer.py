@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,8 +18,8 @@ from auditkit.model.enums import Severity
 from auditkit.model.text import CODE_SPAN, inert_line
 from auditkit.model.ticket import (
     AGENT_NAMES,
+    CATEGORY_OF,
     FIELDS,
-    LINK_KINDS,
     UNDATED,
     UNKNOWN,
     Resolution,
@@ -32,43 +33,50 @@ from auditkit.model.ticket import (
     parse_place,
 )  # fmt: skip
 from auditkit.tickets.document import CROSS_REVIEW, Document, TicketFileError, decoded, new_document
-from auditkit.tickets.spellings import (
-    CATEGORY_OF,
-    ENDED,
-    HOMES,
-    LOCATION,
-    METADATA,
-    NOTES,
-    RELATED,
-    RESOLUTION_FIELDS,
-    REVIEW_FIELDS,
-    ROLE_WORDS,
-    ROLES,
-    STATUSES,
-    SUMMARY,
-    VERDICTS,
-)  # fmt: skip
+from auditkit.tickets.front_matter import check_field
 
+_METADATA, _LOCATION, _SUMMARY = ("ticket metadata", "metadata"), ("location",), ("summary", "category")
+_ENDED = re.compile(r"(?:resolution|closure|closing notes|status|correction)\b", re.IGNORECASE)
+
+_STATUSES = {"inprogress": Status.FIX_IN_PROGRESS} | {re.sub("[^a-z]", "", one.value): one for one in Status}
+"""The letters of what people write for a status."""
+
+_REVIEW_FIELDS = {
+    **dict.fromkeys(("reviewer", "agent"), "who"),
+    **dict.fromkeys(("evaluation", "notes"), "note"),
+    "severity": "severity",
+    "date": "date",
+    "verdict": "verdict",
+}
+"""What a column or a row says about a review. Other names and their texts go into its note."""
+
+_ROLES = (
+    ("pytorch", re.compile(r"\bpytorch\b", re.IGNORECASE)),
+    ("drl", re.compile(r"\bdrl\b|\bdeep rl\b", re.IGNORECASE)),
+    ("codereview", re.compile(r"\bcode[ -]?(?:review(?:er)?|quality)\b", re.IGNORECASE)),
+)
+
+_HOMES = re.compile(r"/(?:home|Users)/[^/]+/[^/]+/(?=.)")
+"""The start of an absolute path that names a checkout of some other machine."""
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
 _DELIMITER = re.compile(r"[\s|:-]*-[\s|:-]*")
 _BOX = re.compile(r"\s*[-*+] \[([ xX])\]\s+(.*?)\s*")
 _BOLD_LABEL = re.compile(r"\*\*([^*]{1,60}?):?\*\*:?\s*(.*)")
-_BOLD_VERDICT = re.compile(r"\*\*(?:\w+ )*verdict:?\*\*:?\s*(\S.*)|\*\*verdict:\s*([^*]+)\*\*(.*)", re.IGNORECASE)
 _CROSS_REVIEW = re.compile(r"cross[ -]?reviews?\b\W*(.*?)\W*", re.IGNORECASE)
+_EVALUATION = re.compile(r"\A(?:#+ Evaluation\s*\n|\*\*Evaluation:?\*\*:?)\s*", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_SEVERITY = re.compile(r"P[0-4]\b")
-_ASIDE = re.compile(r"\([^)]*\)|\s[-–—/|].*|[,;:].*")
+_SEVERITY = re.compile(r"P[0-4]\b", re.IGNORECASE)
 _ID = re.compile(r"(?<![\w-])B\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}(?![\w-])", re.ASCII)
-_HASH = re.compile(
-    r"`([0-9a-f]{7,40})`|\b(?:commits?|revision|in)\b[*:\s|]*\b((?=[0-9a-f]*\d)[0-9a-f]{7,40})\b", re.IGNORECASE
-)
-_LINES = re.compile(
-    r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?<!\d)(?P<first>\d{1,9})(?!\d)(?:\s*[-–]\s*(?P<last>\d{1,9})(?!\d))?"
-)
+_HASH = re.compile(r"`([0-9a-f]{7,40})`|\b(?:commits?|in)\b[*:\s|]*\b((?=[0-9a-f]*\d)[0-9a-f]{7,40})\b", re.IGNORECASE)
+_PERSON = re.compile(r"\b(?:fixed|resolved|closed) by\b[*:\s|]*([^|\n]*)", re.IGNORECASE)
+_ENDED_ON = re.compile(r"\b(?:date|fixed|resolved|closed)\b[*:\s|]*(\d{4}-\d{2}-\d{2})", re.IGNORECASE)
+_LINES = re.compile(r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?<!\d)(?P<lines>\d{1,9}(?:-\d{1,9})?)(?!\d)")
 _PATH = re.compile(r"[^\s,`]+(?:/[^\s,`]+|\.[A-Za-z]\w*)")
-_LINK = re.compile(r"[*_`]*(blocked[ -]by|blocks|duplicate|related)(?: of| to| with)?[*_`:\s]*$", re.IGNORECASE)
+_TITLES = {"agent", "code", "expert", "quality", "review", "reviewer", "specialist"}
+"""What a title of a section may say beside the role of its reviewer."""
+_LINK = re.compile(r"blocked[ -]by|blocks|duplicate", re.IGNORECASE)
 
 
 @dataclass
@@ -119,57 +127,37 @@ class _Section:
 
 @dataclass
 class _Draft:
-    """A review while its section is read."""
+    """A review as it is written: pairs of a name and its text, and the title of the section or heading above."""
 
-    verdict: str
-    form: str
     line: int
+    form: str
     title: str
-    who: str = ""
-    date: str = ""
-    severity: str = ""
-    note: list[str] = field(default_factory=list)
-
-    @property
-    def role(self) -> str:
-        return reviewer_role(self.who, self.title)
-
-    def take(self, name: str, text: str) -> None:
-        """Keep the text of a cell under the name of its row or column."""
-        kind = REVIEW_FIELDS.get(name, "")
-        if kind == "note":
-            self.note.append(text)
-        elif kind in ("who", "date", "severity") and not getattr(self, kind):
-            setattr(self, kind, text)
-        elif text and name != "field" and text != self.verdict:
-            self.note.append(f"{name}: {text}")
+    pairs: list[tuple[str, str]]
 
 
-def import_tickets(paths: Sequence[Path], folder: Path, root: Path | None = None) -> list[Imported]:
+def import_tickets(paths: Sequence[Path], folder: Path) -> list[Imported]:
     """Write each ticket below `paths` into `folder` in the new form, and return what was read in each file.
 
-    `root` is the checkout that the tickets are about. A file that cannot become a ticket has a `problem`, and auditkit
-    writes nothing for it.
+    A file that cannot become a ticket has a `problem`, and auditkit writes nothing for it.
     """
     files = dict.fromkeys(source for path in paths for source in _files(path))
-    found = [read_file(source, folder, root) for source in files]
-    sources: dict[str, list[Path]] = {}
+    found = [read_file(source, folder) for source in files]
+    sources: dict[Path, list[Path]] = {}
     for one in found:
         if one.document:
-            sources.setdefault(one.document.ticket.id, []).append(one.source)
+            sources.setdefault(one.document.path, []).append(one.source)
     for one in found:
         if one.document is None:
             continue
-        others = [str(path) for path in sources[one.document.ticket.id] if path != one.source]
+        path = one.document.path
+        others = [str(other) for other in sources[path] if other != one.source]
         if others:
-            one.problem = (
-                f"{one.source}: {one.document.ticket.id} is also the id of {', '.join(others)}: change one of the ids"
-            )
-        elif os.path.lexists(one.document.path):
-            one.problem = f"{one.source}: {one.document.path} exists: choose another folder with --to, or change the id"
+            one.problem = f"{one.source}: {path.stem} is also the id of {', '.join(others)}: change one of the ids"
+        elif os.path.lexists(path):
+            one.problem = f"{one.source}: {path} exists: choose another folder with --to, or change the id"
         else:
             try:
-                write_below(folder, one.document.path.name, one.document.data)
+                write_below(folder, path.name, one.document.data)
             except AuditkitError as error:
                 one.problem = str(error)
         if one.problem:
@@ -179,17 +167,15 @@ def import_tickets(paths: Sequence[Path], folder: Path, root: Path | None = None
 
 def _files(path: Path) -> Iterator[Path]:
     """Return the file, or the files below the folder; hidden ones and links are not followed."""
-    if not path.is_dir():
-        if not path.is_file():
-            raise BadInputError(f"{path} is not there" if not path.exists() else f"{path} is not a file or a folder")
+    if path.is_file():
         yield path
-        return
-    for place, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+    elif not path.is_dir():
+        raise BadInputError(f"there is no file or folder {path}")
+    found = (one for one in path.rglob("*") if not one.is_dir())
+    yield from sorted(one for one in found if not any(part[0] == "." for part in one.relative_to(path).parts))
 
 
-def read_file(source: Path, folder: Path, root: Path | None = None) -> Imported:
+def read_file(source: Path, folder: Path) -> Imported:
     """Read one file; the ticket's path is in `folder`."""
     result = Imported(source)
     if source.is_symlink():
@@ -197,28 +183,24 @@ def read_file(source: Path, folder: Path, root: Path | None = None) -> Imported:
         return result
     try:
         data = re.sub(rb"\r\n?", b"\n", source.read_bytes().removeprefix(b"\xef\xbb\xbf"))
-        text = decoded(data, source)
+        _Reader(result, decoded(data, source).split("\n"), folder).read()
     except OSError as error:
         result.problem = f"{source} cannot be read: {error.strerror}"
     except TicketFileError as error:
         if source.suffix in (".md", ".markdown", ".txt"):
-            result.problem = error.message
+            result.problem = "; ".join(f"{source}: {problem.message}" for problem in error.problems)
         else:
             result.skipped = "not a text"
-    else:
-        _Reader(result, text.split("\n"), folder, root).read()
-    if result.problem:
-        result.document = None
     return result
 
 
 class _Reader:
     """Reads the lines of one file into an `Imported`: each `_read_` method takes the lines that a field holds."""
 
-    def __init__(self, result: Imported, lines: list[str], folder: Path, root: Path | None) -> None:
-        self.result, self.lines, self.folder, self.root = result, lines, folder, root
+    def __init__(self, result: Imported, lines: list[str], folder: Path) -> None:
+        self.result, self.lines, self.folder = result, lines, folder
         self.hidden: set[int] = set()
-        self.is_open = ""
+        self.open_fence = ""
         self.title_line = -1
         self.sections: list[_Section] = [_Section("", -1, [])]
         self._scan()
@@ -244,10 +226,12 @@ class _Reader:
                 self.title_line = number
                 continue
             self.sections[-1].lines.append(number)
-        self.is_open = "" if fence == "-->" else fence
+        self.open_fence = "" if fence == "-->" else fence
 
-    def _take(self, number: int, name: str) -> None:
-        self.result.extracted[number + 1] = name
+    def _take(self, number: int, name: str, kept: str | None = None) -> None:
+        """Note that the field `name` holds a line; with `kept` only if that has every word of the row's value."""
+        if kept is None or _words("|".join(self._cells(number)[1:])) <= _words(kept):
+            self.result.extracted[number + 1] = name
 
     def _drop(self, number: int) -> None:
         if self.lines[number].strip():
@@ -257,21 +241,17 @@ class _Reader:
         return [section for section in self.sections if section.title.casefold() in titles]
 
     def read(self) -> None:
-        """Fill the result with the ticket, or with the reason why there is none."""
-        result = self.result
-        rows = self._rows(METADATA)
-        stem_id, row_id = (
-            _id_in(result.source.stem),
-            _id_in(_value(rows["ticket id"][1])) if "ticket id" in rows else "",
-        )
+        """Fill the result with the ticket, or with the reason why there is none. Raises TicketFileError."""
+        result, rows = self.result, self._rows(_METADATA)
+        stem_id = _id_in(result.source.stem)
+        row_id = _id_in(rows["ticket id"][1].strip("*_` ")) if "ticket id" in rows else ""
         heading = _HEADING.fullmatch(self.lines[self.title_line]) if self.title_line >= 0 else None
         title = inert_line(heading[2]) if heading else ""
-        is_named = title.casefold().startswith("finding ticket:")
         if self.lines[0] == "---" and any(line.startswith("id: ") for line in self.lines[:20]):
             result.skipped = "a ticket in the new form"
         elif "ticket id" in rows and "{" in rows["ticket id"][1]:
             result.skipped = "a template"
-        elif not (rows or stem_id or is_named):
+        elif not (rows or stem_id or title.casefold().startswith("finding ticket:")):
             result.skipped = "no ticket: it has no table below '## Ticket Metadata'"
         elif not (row_id or stem_id):
             result.problem = f"{result.source}: the row Ticket ID has no id such as B7-PT-01"
@@ -280,33 +260,23 @@ class _Reader:
 
     def _read_ticket(self, rows: dict[str, tuple[int, str]], ticket_id: str, title: str) -> None:
         result = self.result
-        fields: dict[str, Any] = {"id": ticket_id, "title": title, "batch": id_parts(ticket_id)[0]}
-        fields |= self._read_metadata(rows, fields)
-        fields |= self._read_location()
-        fields["categories"] = self._read_categories()
-        fields["links"] = self._read_links()
+        fields: dict[str, Any] = {"title": title, **self._read_metadata(rows, ticket_id), **self._read_location()}
+        fields |= {"categories": self._read_categories(), "links": self._read_links()}
         for name in ("title", "severity", "status"):
             if not fields.get(name):
-                told = _value(rows[name][1]) if name in rows else ""
-                near = nearest_names(told.casefold(), list(Status), 1) if name == "status" else ()
+                written = rows[name][1].strip("*_` ") if name in rows else ""
+                near = nearest_names(written.casefold(), list(Status), 1) if name == "status" else ()
                 hint = f"; did you mean {near[0]}?" if near else ""
-                result.problem = f"{result.source}: {name} is {told!r}{hint}" if told else f"{result.source}: no {name}"
+                told = f"{name} is {written!r}{hint}" if written else f"no {name}"
+                result.problem = f"{result.source}: {told}"
                 return
         if self.title_line >= 0:
             self._take(self.title_line, "title")
-        reviews = [review for section in self.sections for review in self._read_reviews(section)]
-        resolutions = self._read_resolution(fields["status"])
+        reviews = tuple(review for section in self.sections for review in self._read_reviews(section))
         updated = fields.pop("updated", "")
-        ticket = Ticket(**fields, reviews=tuple(reviews), resolutions=resolutions)
+        ticket = Ticket(**fields, reviews=reviews, resolutions=self._read_resolution(fields["status"]))
         result.fields |= {**fields, "updated": updated}
-        sections = list(self._sections_left())
-        path = self.folder / f"{ticket_id}.md"
-        try:
-            document = new_document(ticket, sections, path)
-        except TicketFileError as error:
-            told = "; ".join(problem.message for problem in error.problems)
-            result.problem = f"{result.source}: cannot be written in the new form: {told}"
-            return
+        document = new_document(ticket, list(self._sections_left()), self.folder / f"{ticket_id}.md")
         if _form_of(document.ticket) == _form_of(ticket):
             result.document = document
         else:
@@ -333,317 +303,260 @@ class _Reader:
             cells.pop()
         return [cell.replace("\0", "|").replace("\\|", "|").strip() for cell in cells]
 
-    def _read_metadata(self, rows: dict[str, tuple[int, str]], known: dict[str, Any]) -> dict[str, Any]:
-        fields: dict[str, Any] = {"agent": AGENT_NAMES.get(id_parts(known["id"])[1], id_parts(known["id"])[1].lower())}
+    def _read_metadata(self, rows: dict[str, tuple[int, str]], ticket_id: str) -> dict[str, Any]:
+        batch, code, _ = id_parts(ticket_id)
+        fields: dict[str, Any] = {"id": ticket_id, "batch": batch, "agent": AGENT_NAMES.get(code, code.lower())}
         for label, (number, cell) in rows.items():
-            value, name = _value(cell), label
-            read: Any = None
-            values: tuple[str, ...] = (value,)
+            value, name, read = inert_line(cell.strip("*_` ")), label, None
             if label == "ticket id":
-                name, read = "id", known["id"] if _id_in(value) == known["id"] else None
-            elif label == "severity" and (found := _SEVERITY.match(value.upper())):
-                read, values = Severity(found[0]), (value[: found.end()],)
+                name, read = "id", ticket_id
+            elif label == "severity" and (found := _SEVERITY.match(value)):
+                read = Severity(found[0].upper())
             elif label == "status":
                 read = read_status(value)
-                values = (value,) if _letters(value) in STATUSES else ()
-            elif label == "batch" and re.fullmatch(r"\d{1,4}", value, re.ASCII):
-                read = int(value)
             elif label == "agent" and value:
                 read = AGENT_NAMES.get(agent_code(value), value)
             elif label in ("domain", "labels"):
-                values = _values(cell)
-                read = values if label == "labels" else ", ".join(values)
+                read = _values(cell) if label == "labels" else ", ".join(_values(cell))
             elif label == "assignee" or (label in ("created", "updated") and (_DATE.fullmatch(value) or not value)):
                 read = value
-            if read is None:
-                continue
-            fields[name] = read
-            is_new = name == "updated" and value not in ("", _value(rows.get("created", (0, ""))[1]))
-            if not is_new and not _without(cell, values).strip("`*_,/ "):
-                self._take(number, name)
-        fields.pop("id", None)
-        return {name: inert_line(one) if type(one) is str else one for name, one in fields.items()}
+            elif label == "batch":
+                read = check_field("batch", value)[0]
+            if read is not None:
+                fields[name] = read
+                # The new form has no date of the last change: git has it.
+                self._take(number, name, str(fields.get("created", "") if label == "updated" else read))
+        return fields
 
     def _read_location(self) -> dict[str, str]:
-        rows = self._rows(LOCATION)
-        fields = {}
-        if "function/class" in rows or "function" in rows:
-            number, cell = rows.get("function/class") or rows["function"]
-            fields["function"] = inert_line(cell.replace("`", "").replace("()", ""))
-            self._take(number, "function")
-        _, written = file_row = rows.get("file(s)") or rows.get("files") or rows.get("file") or (-1, "")
-        _, lines = line_row = rows.get("line(s)") or rows.get("lines") or rows.get("line") or (-1, "")
+        rows = self._rows(_LOCATION)
+        nothing = (-1, "")
+        number, cell = rows.get("function/class", nothing)
+        function = inert_line(cell.replace("`", "").replace("()", ""))
+        (at_files, written), (at_lines, lines) = rows.get("file(s)", nothing), rows.get("line(s)", nothing)
         files = [match[2].strip() for match in CODE_SPAN.finditer(written)] or _PATH.findall(written)
-        short = [self._relative(path) for path in files]
-        places: dict[str, list[str]] = {path: [] for path in short}
-        is_whole, named = True, ""
+        places: dict[str, list[str]] = {_HOMES.sub("", path, count=1): [] for path in files}
+        self.result.notes += [f"location: {path} is another machine's" for path in files if _HOMES.match(path)]
+        named = ""
         for match in _LINES.finditer(lines):
-            if match["file"]:
-                named = match["file"]
-                continue
-            owners = [path for path in short if path.endswith(named)] if named else short
-            is_whole = is_whole and len(owners) == 1
-            if len(owners) == 1:
-                places[owners[0]].append(match["first"] + (f"-{match['last']}" if match["last"] else ""))
+            named = match["file"] or named
+            owners = [path for path in places if path.endswith(named)]
+            if len(owners) == 1 and match["lines"]:
+                places[owners[0]].append(match["lines"])
         texts = [text for path, spans in places.items() for text in ([f"{path}:{span}" for span in spans] or [path])]
-        good = [text for text in texts if parse_place(text) and ", " not in text]
-        is_whole = is_whole and len(good) == len(texts)
-        if is_whole and not _LINES.sub("", lines).strip("`,; ") and line_row[0] >= 0:
-            self._take(line_row[0], "location")
-        if len(good) == len(texts) and not _without(written, files).strip("`,; ") and file_row[0] >= 0:
-            self._take(file_row[0], "location")
-        return {**fields, "location": ", ".join(inert_line(text) for text in good)}
-
-    def _relative(self, path: str) -> str:
-        """Return an absolute path as one of the checkout: the longest end of it that is there, or below a home."""
-        parts = PurePosixPath(path).parts
-        if parts[:1] != ("/",):
-            return path
-        ends = ("/".join(parts[first:]) for first in range(1, len(parts))) if self.root else ()
-        found = next((end for end in ends if (Path(str(self.root)) / end).exists()), HOMES.sub("", path, count=1))
-        if found != path:
-            self.result.notes.append(f"location: {path} is {found} of the checkout")
-        return found
+        location = ", ".join(inert_line(text) for text in texts if parse_place(text) and ", " not in text)
+        for at, name, kept in (
+            (number, "function", function),
+            (at_files, "location", " ".join([location, *self.result.notes])),
+            (at_lines, "location", location),
+        ):
+            if at >= 0:
+                self._take(at, name, kept)
+        return {"function": function, "location": location}
 
     def _read_categories(self) -> tuple[str, ...]:
-        found: list[str] = []
-        for section in self._named(SUMMARY):
-            boxes = [(number, match) for number in section.lines if (match := _BOX.fullmatch(self.lines[number]))]
-            for number, match in boxes:
-                category = CATEGORY_OF.get(match[2].casefold())
-                if category and match[1] != " ":
-                    found.append(category)
+        found: dict[str, None] = {}
+        for section in self._named(_SUMMARY):
+            for number in section.lines:
+                box = _BOX.fullmatch(self.lines[number])
+                category = CATEGORY_OF.get(box[2].casefold()) if box else None
+                if box and category and box[1] != " ":
+                    found[category] = None
                     self._take(number, "categories")
-                elif category:
+                elif category or plain(self.lines[number]) == "category":
                     self._drop(number)
-            if boxes and all(CATEGORY_OF.get(match[2].casefold()) for _, match in boxes):
-                labels = ("category", "categories")
-                heads = [number for number in section.lines if plain(self.lines[number]).rstrip(":") in labels]
-                for number in heads:
-                    self._drop(number)
-        return tuple(dict.fromkeys(found))
+        return tuple(found)
 
     def _read_links(self) -> tuple[str, ...]:
-        """Return the tickets that Related Findings names; a row has their kind, and the section stays as text."""
-        links: list[str] = []
-        for section in self._named(RELATED):
+        """Return the ticket that each line of Related Findings names first; the section stays as text."""
+        links: dict[str, None] = {}
+        for section in self._named(("related findings",)):
             for number in section.lines:
-                cells, line = self._cells(number), self.lines[number]
-                text = cells[0] if cells else line
-                ids = _ID.findall(text) if number not in self.hidden else []
-                if not ids:
-                    continue
-                before = _LINK.search(text[: text.find(ids[0])].strip("-*+ "))
-                told = cells[1] if len(cells) > 1 else before[1] if before else ""
-                kind = re.sub(r"[\s_-]+", "-", told.strip("*` ").casefold())
-                is_item = bool(cells) or re.match(r"\s*[-*+] ", line) is not None
-                kind = kind if kind in LINK_KINDS else "related"
-                links += [f"{kind} {one}" for one in (ids[:1] if is_item else ids)]
-        return tuple(dict.fromkeys(links))
+                line = self.lines[number]
+                found = _ID.search(line) if number not in self.hidden else None
+                if found is not None:
+                    cells = self._cells(number)
+                    kind = _LINK.search(cells[1] if len(cells) > 1 else line[: found.start()])
+                    links[f"{kind[0].lower().replace(' ', '-') if kind else 'related'} {found[0]}"] = None
+        return tuple(links)
 
     def _read_resolution(self, status: Status) -> tuple[Resolution, ...]:
         """Return the resolution of a finished ticket; its sections stay as text."""
         if not status.is_finished:
             return ()
-        told, commit = {"person": "", "date": ""}, ""
-        for section in self.sections:
-            for number in section.lines if ENDED.match(section.title) else ():
-                cells, bold = self._cells(number), _BOLD_LABEL.match(self.lines[number].strip())
-                label, value = cells[:2] if len(cells) > 1 else bold.groups() if bold else ("", "")
-                name = RESOLUTION_FIELDS.get(plain(label), "")
-                date = _DATE.search(value)
-                if name and not told[name]:
-                    told[name] = value.strip("*` ") if name == "person" else date[0] if date else ""
-                found = _HASH.search(self.lines[number])
-                commit = commit or (found[1] or found[2] if found else "")
-        return (Resolution(status, told["person"] or UNKNOWN, told["date"] or UNDATED, commit.lower(), ("imported",)),)
+        ended = (section.lines for section in self.sections if _ENDED.match(section.title))
+        text = "\n".join(self.lines[number] for numbers in ended for number in numbers)
+        person, date, commit = _PERSON.search(text), _ENDED_ON.search(text), _HASH.search(text)
+        name = person[1].strip("*` ") if person else ""
+        revision = (commit[1] or commit[2]).lower() if commit else ""
+        return (Resolution(status, name or UNKNOWN, date[1] if date else UNDATED, revision, ("imported",)),)
 
     # Reviews.
 
     def _read_reviews(self, section: _Section) -> list[Review]:
-        """Return the reviews of a section; all its lines go into them, or none if it has no known verdict."""
+        """Return the reviews of a section, none if one has no known verdict.
+
+        What is beside a single review is its note; beside several reviews it stays text of the section.
+        """
         match = _CROSS_REVIEW.fullmatch(section.title)
         if match is None:
             return []
-        drafts, used = _ReviewSection(self, match[1]).read(section.lines)
-        verdicts = [read_verdict(draft.verdict) for draft in drafts]
-        unknown = [draft.verdict for draft, (verdict, _) in zip(drafts, verdicts, strict=True) if verdict is None]
-        if unknown:
-            self.result.notes.append(f"{section.title}: {unknown[0]!r} is not a verdict, so the section stays text")
-        if unknown or not drafts:
-            return []
-        self._take(section.heading, "reviews")
-        for number in section.lines:
-            if number in used:
-                self._drop(number)
-            elif self.lines[number].strip():
-                self._take(number, "reviews")
-        reviews = [
-            _finished(draft, verdict, extra)
-            for draft, (verdict, extra) in zip(drafts, verdicts, strict=True)
-            if verdict is not None
-        ]
+        drafts, used, heads = self._drafts(section, match[1])
+        reviews = []
+        for draft in drafts:
+            review, verdict = _review(draft)
+            if review is None:
+                self.result.notes.append(f"{section.title}: {verdict!r} is not a verdict, so the section stays text")
+                return []
+            reviews.append(review)
+        left = [number for number in section.lines if number not in used | heads]
+        if len(reviews) == 1:
+            text = "\n".join(self.lines[number] for number in self._stripped(left))
+            note = "\n".join(filter(None, [reviews[0].note, _EVALUATION.sub("", text.rstrip())]))
+            if re.match(r"\s*(?:[`~]{3}|[-*+>|#]\s|\|)", note):
+                note = f"Evaluation:\n{note}"
+            reviews = [msgspec.structs.replace(reviews[0], note=re.sub(r"\n{3,}", "\n\n", note))]
+            used.update(number for number in left if self.lines[number].strip() and not self._is_rule(number))
+        if reviews and all(not self.lines[number].strip() or self._is_rule(number) for number in set(left) - used):
+            used.add(section.heading)
+        for number in used if reviews else ():
+            self._take(number, "reviews")
+        for number in heads if reviews else ():
+            self._drop(number)
         forms = [{"line": draft.line + 1, "form": draft.form, "section": section.title} for draft in drafts]
         self.result.fields.setdefault("reviews", []).extend(forms)
         return reviews
+
+    def _drafts(self, section: _Section, title: str) -> tuple[list[_Draft], set[int], set[int]]:
+        """Return the reviews of a section, the lines that they hold, and the heads of their tables."""
+        drafts: list[_Draft] = []
+        used, heads, title_at = set[int](), set[int](), section.heading
+        tables = {table[0]: table for table in self._tables(section.lines)}
+        for number in section.lines:
+            heading = None if number in self.hidden else _HEADING.fullmatch(self.lines[number])
+            bold = None if number in self.hidden else _BOLD_LABEL.match(self.lines[number].strip())
+            if heading and _role_in(heading[2]):
+                title, title_at = heading[2], number
+                continue
+            found: list[_Draft] = []
+            if bold and bold[1].casefold().startswith("verdict"):
+                verdict = f"{bold[1].partition(':')[2]} {bold[2]}".strip()
+                found = [_Draft(number, "bold-paragraph", title, [("verdict", verdict)])]
+                used.add(number)
+            elif number in tables and (found := self._drafts_of(tables[number], title)):
+                is_by_row = found[0].form.startswith(("table", "stray"))
+                used.update((draft.line for draft in found) if is_by_row else tables[number])
+                heads.update(at for at in tables[number] if self._is_head(tables[number], at))
+            used.update([title_at] if found and title_at != section.heading else ())
+            drafts += found
+        return drafts, used - heads, heads
+
+    def _is_head(self, table: Sequence[int], number: int) -> bool:
+        """Return whether a line of a table has names only."""
+        names = [plain(cell) for cell in self._cells(number)]
+        is_first = len(table) > 1 and number == table[0] and not self._cells(table[1])
+        return not names or (is_first and (names[0] == "field" or ("verdict" in names and not read_verdict(names[1]))))
+
+    def _drafts_of(self, table: Sequence[int], title: str) -> list[_Draft]:
+        """Return the reviews of a table: one of names and values, or one for each row below names or without any."""
+        rows = {number: cells for number in table if (cells := self._cells(number))}
+        first, head = next(iter(rows.items()), (-1, [""]))
+        names = [plain(cell) for cell in head]
+        verdict = next((number for number, cells in rows.items() if plain(cells[0]) == "verdict"), -1)
+        if verdict >= 0 and len(names) == 2 and (verdict != first or read_verdict(head[1])):
+            pairs = [(plain(cells[0]), " | ".join(filter(None, cells[1:]))) for cells in rows.values()]
+            form = "verdict-in-header" if verdict == first else "field-value"
+            return [_Draft(verdict, form, title, [pair for pair in pairs if pair[0] != "field"])]
+        is_named, found = "verdict" in names, []
+        form = "table:" + "|".join(head) if is_named else "stray-row"
+        for number, cells in rows.items():
+            at = (
+                names.index("verdict")
+                if is_named
+                else next((n for n, cell in enumerate(cells) if read_verdict(cell)), 0)
+            )
+            after = ["date" if _DATE.fullmatch(cell) else "notes" for cell in cells[at + 1 :]]
+            kinds = names if is_named else [*["reviewer"] * at, "verdict", *after]
+            if at < len(cells) and cells[at] and (number != first if is_named else at):
+                found.append(_Draft(number, form, title, list(zip_longest(kinds, cells, fillvalue=""))))
+        return found
+
+    # What is left.
+
+    def _tables(self, numbers: Sequence[int]) -> list[list[int]]:
+        """Return the runs of lines that start with a pipe."""
+        tables: list[list[int]] = []
+        for number in numbers:
+            if number in self.hidden or not self.lines[number].lstrip().startswith("|"):
+                continue
+            if tables and tables[-1][-1] == number - 1:
+                tables[-1].append(number)
+            else:
+                tables.append([number])
+        return tables
+
+    def _stripped(self, numbers: Sequence[int]) -> list[int]:
+        """Return the lines without blank lines and rules at both ends; those are dropped."""
+        left = list(numbers)
+        for end in (-1, 0):
+            while left and (not self.lines[left[end]].strip() or self._is_rule(left[end])):
+                self._drop(left.pop(end))
+        return left
+
+    def _is_rule(self, number: int) -> bool:
+        return number not in self.hidden and _RULE.fullmatch(self.lines[number]) is not None
 
     def _sections_left(self) -> Iterator[tuple[str, str]]:
         """Return headings and texts without the lines that a field holds, and note where each line went."""
         result = self.result
         for section in self.sections:
             done = {number - 1 for number in (*result.extracted, *result.dropped)}
-            for table in _tables(section.lines, self.lines, self.hidden):
-                heads = [number for number in table[:2] if plain(_first_cell(self.lines[number])) in ("field", "")]
+            for table in self._tables(section.lines):
+                heads = [number for number in table[:2] if not self._cells(number) or self._is_head(table, number)]
                 if done.intersection(table) and done.issuperset(set(table) - set(heads)):
-                    done.update(heads)
                     for number in heads:
                         self._drop(number)
-            left = [number for number in section.lines if number not in done]
-            while left and (not self.lines[left[-1]].strip() or self._is_rule(left[-1])):
-                self._drop(left.pop())
-            while left and (not self.lines[left[0]].strip() or self._is_rule(left[0])):
-                self._drop(left.pop(0))
-            heading = section.heading
+                    done.update(heads)
+            left = self._stripped([number for number in section.lines if number not in done])
             if not left:
-                if heading >= 0 and heading + 1 not in result.extracted:
-                    self._drop(heading)
+                if section.heading >= 0 and section.heading + 1 not in result.extracted:
+                    self._drop(section.heading)
                 continue
-            title = f"{section.title} (text)" if section.title == CROSS_REVIEW else section.title
-            kept = [number + 1 for number in ([heading] if heading >= 0 else []) + left if self.lines[number].strip()]
+            title = f"{section.title} (text)" if section.title.casefold() == CROSS_REVIEW.casefold() else section.title
+            kept = [number + 1 for number in (section.heading, *left) if number >= 0 and self.lines[number].strip()]
             result.text.setdefault(title, []).extend(kept)
             lines = [self.lines[number] for number in left]
-            yield title, "\n".join([*lines, self.is_open] if self.is_open and section is self.sections[-1] else lines)
-
-    def _is_rule(self, number: int) -> bool:
-        return number not in self.hidden and _RULE.fullmatch(self.lines[number]) is not None
+            yield title, "\n".join(lines + [self.open_fence] * (section is self.sections[-1]))
 
 
-class _ReviewSection:
-    """Reads one section of reviews; `title` is what its heading, or a heading inside, says of the reviewer."""
-
-    def __init__(self, reader: _Reader, title: str) -> None:
-        self.reader, self.title = reader, title
-        self.drafts: list[_Draft] = []
-        self.loose: list[tuple[str, str, int]] = []
-        self.label = ""
-        self.used: set[int] = set()
-
-    def read(self, numbers: Sequence[int]) -> tuple[list[_Draft], set[int]]:
-        """Return the reviews, and the lines that say nothing."""
-        lines, hidden = self.reader.lines, self.reader.hidden
-        tables = {table[0]: table for table in _tables(numbers, lines, hidden)}
-        covered = {number for table in tables.values() for number in table}
-        for number in numbers:
-            if number in tables:
-                self._read_table(tables[number])
-            elif number not in covered:
-                self._read_line(number, lines[number])
-        for label, text, above in self.loose if self.drafts else ():
-            role = _role_in(label)
-            owner = next((one for one in reversed(self.drafts) if role and one.role == role), None)
-            draft = owner or self.drafts[max(above - 1, 0)]
-            kind = REVIEW_FIELDS.get(label, "")
-            if kind in ("who", "date") and not getattr(draft, kind):
-                setattr(draft, kind, text)
-            else:
-                draft.note.append(text)
-        return self.drafts, self.used
-
-    def _read_table(self, table: Sequence[int]) -> None:
-        self.label = ""
-        rows = [(number, cells) for number in table if (cells := self.reader._cells(number))]
-        has_head = len(table) > 1 and not self.reader._cells(table[1]) and bool(rows)
-        names = [plain(cell) for cell in rows[0][1]] if rows else []
-        count, loose = len(self.drafts), len(self.loose)
-        pairs = [number for number, cells in rows if plain(cells[0]) == "verdict" and len(cells) == 2 and cells[1]]
-        if pairs and (len(names) == 2 and (pairs[0] != rows[0][0] or read_verdict(rows[0][1][1])[0])):
-            form = "verdict-in-header" if has_head and pairs[0] == rows[0][0] else "field-value"
-            cells = next(cells for number, cells in rows if number == pairs[0])
-            draft = _Draft(cells[1], form, pairs[0], self.title)
-            for _, cells in rows:
-                if len(cells) > 1 and plain(cells[0]) != "field":
-                    draft.take(plain(cells[0]), " | ".join(cells[1:]))
-            self.drafts.append(draft)
-        elif has_head and "verdict" in names:
-            for number, cells in rows[1:]:
-                self._read_row(number, names, cells, "table:" + "|".join(rows[0][1]))
-        else:
-            for number, cells in rows:
-                column = next((at for at, cell in enumerate(cells) if read_verdict(cell)[0]), 0)
-                before = ["reviewer"] * column
-                after = ["date" if _DATE.fullmatch(cell) else "note" for cell in cells[column + 1 :]]
-                if column:
-                    self._read_row(number, [*before, "verdict", *after], cells, "stray-row")
-                else:
-                    self.loose.append(("", self.reader.lines[number], len(self.drafts)))
-        if len(self.drafts) == count:
-            self.loose[loose:] = [("", self.reader.lines[number], count) for number in table]
-            return
-        heads = [number for number in table if not self.reader._cells(number)]
-        is_label_row = has_head and (names[0] == "field" or "verdict" in names) and len(self.drafts) > count
-        if is_label_row and not (len(names) == 2 and names[0] == "verdict" and pairs and pairs[0] == rows[0][0]):
-            heads.append(rows[0][0])
-        self.used.update(heads)
-
-    def _read_row(self, number: int, names: Sequence[str], cells: Sequence[str], form: str) -> None:
-        column = names.index("verdict")
-        if column >= len(cells) or not cells[column].strip("*` "):
-            self.loose.append(("", self.reader.lines[number], len(self.drafts)))
-            return
-        draft = _Draft(cells[column], form, number, self.title)
-        for at, cell in enumerate(cells):
-            draft.take(names[at] if at < len(names) else "note", cell)
-        self.drafts.append(draft)
-
-    def _read_line(self, number: int, line: str) -> None:
-        text = line.strip()
-        is_hidden = number in self.reader.hidden
-        heading = None if is_hidden else _HEADING.fullmatch(line)
-        verdict = None if is_hidden else _BOLD_VERDICT.match(text)
-        label = None if is_hidden else _BOLD_LABEL.match(text)
-        name = plain(label[1]) if label else ""
-        kind = REVIEW_FIELDS.get(name, "") or ("note" if name.endswith(NOTES) else "")
-        if heading and _role_of(heading[2]):
-            self.title = self.label = heading[2]
-            if not ROLE_WORDS.issuperset(_words(heading[2])):
-                self.loose.append((self.label, text, len(self.drafts)))
-        elif heading and REVIEW_FIELDS.get(heading[2].casefold()) == "note":
-            self.label = "evaluation"
-            self.used.add(number)
-        elif verdict:
-            written = (verdict[1] or f"{verdict[2]}{verdict[3]}").strip()
-            self.drafts.append(_Draft(written, "bold-paragraph", number, self.title))
-            self.label = "evaluation"
-        elif label and kind in ("note", "who", "date"):
-            self.label = name if kind == "note" else ""
-            # A longer label, such as **DRL Evaluation:**, stays in the note.
-            whole = kind == "note" and name not in REVIEW_FIELDS
-            self.loose.append((name, text if whole else label[2], len(self.drafts)))
-        elif not is_hidden and _RULE.fullmatch(line):
-            self.used.add(number)
-        else:
-            self.loose.append((self.label, line.rstrip(), len(self.drafts)))
-
-
-def _finished(draft: _Draft, verdict: Verdict, extra: str) -> Review:
-    severity, date = _SEVERITY.search(draft.severity.upper()), _DATE.search(draft.date)
-    # What a field cannot hold goes into the note.
-    known = {draft.date: date, draft.severity: severity}
-    rest = [extra, *(text for text, match in known.items() if text.strip("*` ") != (match[0] if match else ""))]
-    if draft.who and draft.title != draft.who and not ROLE_WORDS.issuperset(_words(draft.title)):
-        rest.append(draft.title)
-    note = "\n".join([*filter(None, rest), *draft.note]).strip("\n")
-    if re.match(r"\s*(?:[`~]{3}|[-*+>|#]\s|\|)", note):
-        note = f"Evaluation:\n{note}"
-    who = re.sub(r"[·()]+", " ", inert_line(draft.who.strip("*` ") or draft.title.strip("*` ")))
-    return Review(
+def _review(draft: _Draft) -> tuple[Review | None, str]:
+    """Return the review, None if its verdict is not known, and the verdict as it is written."""
+    told: dict[str, str] = {}
+    note, forms = [], {"date": _DATE, "severity": _SEVERITY}
+    for name, text in draft.pairs:
+        kind, value = _REVIEW_FIELDS.get(name, ""), text.strip("*` ")
+        is_whole = value and (kind not in forms or forms[kind].fullmatch(value))
+        if kind not in ("", "note") and kind not in told and is_whole:
+            told[kind] = text if kind == "verdict" else value
+        elif value:
+            note.append(text if kind == "note" or not name else f"{name}: {text}")
+    written = told.get("verdict", "")
+    verdict = read_verdict(written)
+    if verdict is None:
+        return None, written
+    rest = re.sub(r"^\W*[A-Za-z]+[*_`~]*\s*", "", written)
+    title = draft.title.strip("*` ")
+    who = told.get("who") or title
+    above = [title] if _words(title) - _words(who) - _TITLES else []
+    review = Review(
         verdict=verdict,
-        reviewer=who.strip() or UNKNOWN,
-        severity=Severity(severity[0]) if severity else None,
-        role=re.sub(r"[·()]+", " ", draft.role).strip(),
-        date=date[0] if date else UNDATED,
-        note=re.sub(r"\n{3,}", "\n\n", note),
+        reviewer=re.sub(r"[·()]+", " ", inert_line(who)).strip() or UNKNOWN,
+        severity=Severity(told["severity"].upper()) if "severity" in told else None,
+        role=_role_in(who) or _role_in(title),
+        date=told.get("date", UNDATED),
+        note="\n".join(filter(None, [rest, *above, *note])),
     )
+    return review, written
 
 
 def _form_of(ticket: Ticket) -> list[Any]:
@@ -654,64 +567,30 @@ def _form_of(ticket: Ticket) -> list[Any]:
 
 def read_status(text: str) -> Status | None:
     """Return the status that a text means; `wontfix`, `Won't fix` and `wont-fix (by design)` are all `wont-fix`."""
-    head = re.split(r"[\s(:;,]", text.strip(), maxsplit=1)[0]
-    return STATUSES.get(_letters(text)) or STATUSES.get(_letters(head))
+    heads = (text, re.split(r"[\s(:;,]", text.strip(), maxsplit=1)[0])
+    return next(
+        (_STATUSES[letters] for one in heads if (letters := re.sub("[^a-z]", "", one.lower())) in _STATUSES), None
+    )
 
 
-def _letters(text: str) -> str:
-    return re.sub("[^a-z]", "", text.casefold())
-
-
-def _without(text: str, parts: Iterable[str]) -> str:
-    for part in parts:
-        text = text.replace(part, "", 1)
-    return text
-
-
-def read_verdict(text: str) -> tuple[Verdict | None, str]:
-    """Return the verdict with which a cell starts and the text behind it: `**NEUTRAL** (with caveat)`."""
-    match = re.match(r"[*_`~\s]*([A-Za-z]+)[*_`~]*", text)
-    word = match[1].upper() if match else ""
-    for known in (word, re.sub(r"(?:E?D|S)$", "", word), word.removesuffix("D")):
-        if match and known in VERDICTS:
-            return VERDICTS[known], text[match.end() :].strip("*_`~ \t")
-    return None, text
-
-
-def reviewer_role(who: str, title: str) -> str:
-    """Return the role of a reviewer: by the name, or by the section's title if the name has none."""
-    code = re.fullmatch(r"`(?!cross-review)([A-Za-z][\w.-]*)`", who.strip("* \t"), re.IGNORECASE)
-    alone = re.fullmatch(r"(?!cross-review)[a-z][a-z0-9_.-]*", who.strip("* \t"))
-    return _role_of(who) or (code[1] if code else "") or _role_of(title) or (alone[0] if alone else "")
-
-
-def _role_of(name: str) -> str:
-    said = _ASIDE.sub("", name) if _role_in(_ASIDE.sub("", name)) else name
-    return _role_in(said) if ROLE_WORDS.issuperset(_words(said)) else ""
+def read_verdict(text: str) -> Verdict | None:
+    """Return the verdict with which a text starts: `**NEUTRAL** (with caveat)`."""
+    match = re.match(r"[*_`~\s]*([A-Za-z]+)", text)
+    return Verdict.__members__.get(match[1].upper()) if match else None
 
 
 def _role_in(text: str) -> str:
     """Return the role that a text names first, "" if none."""
-    bare = re.sub(r"[*`]", "", text).strip("_ \t").replace("_", "-")
-    bare = re.sub(r"^cross-review\b(?!.*\()", "", bare, flags=re.IGNORECASE)
-    return next((role for role, pattern in ROLES if pattern.search(bare)), "")
+    return next((role for role, pattern in _ROLES if pattern.search(text)), "")
 
 
-def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+", text.casefold())
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
 
 
 def plain(text: str) -> str:
     """Return a label without its decoration, in small letters."""
     return text.strip("*_`: ").casefold()
-
-
-def _value(cell: str) -> str:
-    """Return the bold text or the code span with which a cell starts, else the cell."""
-    bold = re.match(r"(\*\*|__)(.+?)\1", cell)
-    inner = bold[2] if bold else cell
-    code = CODE_SPAN.match(inner)
-    return (code[2] if code else inner).strip()
 
 
 def _values(cell: str) -> tuple[str, ...]:
@@ -725,20 +604,3 @@ def _id_in(text: str) -> str:
         return parse_id(text)
     except ValueError:
         return ""
-
-
-def _first_cell(line: str) -> str:
-    return "" if _DELIMITER.fullmatch(line.strip()) else line.strip().strip("|").partition("|")[0]
-
-
-def _tables(numbers: Iterable[int], lines: Sequence[str], hidden: set[int]) -> list[list[int]]:
-    """Return the runs of lines that start with a pipe."""
-    tables: list[list[int]] = []
-    for number in numbers:
-        if number in hidden or not lines[number].lstrip().startswith("|"):
-            continue
-        if tables and tables[-1][-1] == number - 1:
-            tables[-1].append(number)
-        else:
-            tables.append([number])
-    return tables

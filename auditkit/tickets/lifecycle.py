@@ -246,12 +246,8 @@ def _definitions(
 # The end.
 
 
-@dataclass(frozen=True)
-class Missing:
-    """One thing that a ticket lacks for `fixed`, and the command that provides it."""
-
-    problem: str
-    command: str
+Missing = tuple[str, str]
+"""What a ticket lacks for its status, and the command that provides it."""
 
 
 def still_reproducing(ticket: Ticket, evidence: Evidence | None) -> list[str]:
@@ -274,10 +270,10 @@ def missing_for_fixed(ticket: Ticket, evidence: Evidence | None, commit: str, pl
     verify = f"auditkit ticket verify {ticket.id} --checkout {place.folder} --at {commit or 'COMMIT'}"
     full = place.commit(commit) if commit else None
     if not commit:
-        return [Missing("no commit", f"auditkit ticket resolve {ticket.id} fixed --commit COMMIT")]
+        return [("no commit", f"auditkit ticket resolve {ticket.id} fixed --commit COMMIT")]
     if full is None:
-        return [Missing(f"{place.folder} has no commit {commit}", "--checkout DIR names another repository")]
-    missing = [Missing(why, verify) for why in _unproven(ticket, evidence, full, place)]
+        return [(f"{place.folder} has no commit {commit}", "--checkout DIR names another repository")]
+    missing = [(why, verify) for why in _unproven(ticket, evidence, full, place)]
     authors = {name.casefold() for name in place.authors(full)}
     independent = [
         review
@@ -286,7 +282,7 @@ def missing_for_fixed(ticket: Ticket, evidence: Evidence | None, commit: str, pl
     ]
     if not independent:
         told = f"no review by somebody other than the author of the commit ({', '.join(place.authors(full))})"
-        missing.append(Missing(told, f"auditkit ticket review {ticket.id} ENDORSE --note TEXT"))
+        missing.append((told, f"auditkit ticket review {ticket.id} ENDORSE --note TEXT"))
     return missing
 
 
@@ -330,15 +326,15 @@ def resolved(
     if status is Status.FIXED:
         missing = missing_for_fixed(ticket, evidence, commit, place)
     elif status is Status.DUPLICATE and not ticket.linked("duplicate"):
-        missing = [Missing("no duplicate link", f'auditkit ticket edit {ticket.id} links+="duplicate ID"')]
+        missing = [("no duplicate link", f'auditkit ticket edit {ticket.id} links+="duplicate ID"')]
     elif status in _NOTE_REQUIRED and not note.strip():
-        missing = [Missing("no reason", f"auditkit ticket resolve {ticket.id} {status.value} --note TEXT")]
+        missing = [("no reason", f"auditkit ticket resolve {ticket.id} {status.value} --note TEXT")]
     else:
         missing = []
     if missing and not is_forced:
-        lines = "\n".join(f"- {one.problem}: {one.command}" for one in missing)
+        lines = "\n".join(f"- {problem}: {command}" for problem, command in missing)
         raise BadInputError(f"{ticket.id} cannot be {status.value}:\n{lines}", "--force writes what is missing instead")
-    forced = ["forced: " + "; ".join(one.problem for one in missing)] if missing else []
+    forced = ["forced: " + "; ".join(problem for problem, _ in missing)] if missing else []
     proof = [proof_text(evidence)] if status is Status.FIXED and not missing else []
     line = Resolution(
         status=status,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import graphlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 from auditkit.errors import BadInputError
@@ -41,22 +43,18 @@ class Scope:
     folder: TicketFolder
     place: Place | None
     documents: Sequence[Document] = ()
-    _lines: dict[str, int | None] = field(default_factory=dict)
-    _commits: dict[str, str | None] = field(default_factory=dict)
-    _evidence: dict[Path, Evidence | None] = field(default_factory=dict)
 
-    def line_count(self, file: str) -> int | None:
+    def __post_init__(self) -> None:
+        self.line_count, self.commit = cache(self._line_count), cache(self._commit)
+
+    def _line_count(self, file: str) -> int | None:
         """Return the number of lines of a file of the checkout, None if there is no such file."""
-        if file not in self._lines and self.place is not None:
-            source = self.place.source("", file)
-            self._lines[file] = None if source is None else source.count("\n") + (not source.endswith("\n"))
-        return self._lines[file]
+        source = self.place.source("", file) if self.place is not None else None
+        return None if source is None else source.count("\n") + (not source.endswith("\n"))
 
-    def commit(self, revision: str) -> str | None:
+    def _commit(self, revision: str) -> str | None:
         """Return the full hash of a revision of the checkout's repository."""
-        if revision not in self._commits and self.place is not None:
-            self._commits[revision] = self.place.commit(revision)
-        return self._commits[revision]
+        return self.place.commit(revision) if self.place is not None else None
 
     @cached_property
     def has_git(self) -> bool:
@@ -74,12 +72,9 @@ class Scope:
 
     def evidence(self, document: Document) -> Evidence | None:
         """Return the evidence of a ticket; an invalid file counts as none and is reported by `schema`."""
-        if document.path not in self._evidence:
-            try:
-                self._evidence[document.path] = self.folder.evidence(document.path.stem)
-            except BadInputError:
-                self._evidence[document.path] = None
-        return self._evidence[document.path]
+        with contextlib.suppress(BadInputError):
+            return self.folder.evidence(document.path.stem)
+        return None
 
     @cached_property
     def cited(self) -> dict[str, list[Document]]:
@@ -92,16 +87,15 @@ class Scope:
     def blocked_by(self, ticket_id: str) -> tuple[str, ...]:
         """Return the ids that block a ticket, which is read if it was not."""
         known = self.cited.get(ticket_id)
-        if known is None and ticket_id in self.ids:
-            try:
-                return self.folder.read(ticket_id).ticket.linked("blocked-by")
-            except BadInputError:
-                return ()
-        return known[0].ticket.linked("blocked-by") if known else ()
+        if known is not None:
+            return known[0].ticket.linked("blocked-by")
+        with contextlib.suppress(BadInputError):
+            return self.folder.read(ticket_id).ticket.linked("blocked-by") if ticket_id in self.ids else ()
+        return ()
 
     @cached_property
-    def cyclic(self) -> set[str]:
-        """The ids of tickets on a cycle of blocked-by links (or on a way between two cycles), in linear time."""
+    def cycle(self) -> frozenset[str]:
+        """The ids of the first cycle of blocked-by links that these documents are on or lead to."""
         edges: dict[str, tuple[str, ...]] = {}
         waiting = list(self.cited)
         while waiting:
@@ -109,22 +103,11 @@ class Scope:
             if ticket_id not in edges:
                 edges[ticket_id] = self.blocked_by(ticket_id)
                 waiting += edges[ticket_id]
-        reverse: dict[str, list[str]] = {ticket_id: [] for ticket_id in edges}
-        for ticket_id, others in edges.items():
-            for other in others:
-                reverse[other].append(ticket_id)
-        left = set(edges)
-        for ahead, back in ((edges, reverse), (reverse, edges)):
-            count = {ticket_id: sum(other in left for other in ahead[ticket_id]) for ticket_id in left}
-            ends = [ticket_id for ticket_id, number in count.items() if not number]
-            while ends:
-                done = ends.pop()
-                left.discard(done)
-                for other in back[done]:
-                    if other in left:
-                        count[other] -= 1
-                        ends += [other] if not count[other] else []
-        return left
+        try:
+            graphlib.TopologicalSorter(edges).prepare()
+        except graphlib.CycleError as error:
+            return frozenset(error.args[1])
+        return frozenset()
 
 
 Violation = tuple[int, str, str]
@@ -256,8 +239,8 @@ def linked_id_missing(scope: Scope, document: Document) -> Iterator[Violation]:
 def blocked_by_cycle(scope: Scope, document: Document) -> Iterator[Violation]:
     """No ticket is blocked by itself through others."""
     ticket = document.ticket
-    if ticket.id in scope.cyclic:
-        others = sorted(scope.cyclic.intersection(ticket.linked("blocked-by")))
+    if ticket.id in scope.cycle:
+        others = sorted(scope.cycle.intersection(ticket.linked("blocked-by")))
         message = f"{ticket.id} is blocked by itself through {', '.join(others) or 'others'}"
         yield line_of(document, "links"), message, f'auditkit ticket edit {ticket.id} links-="blocked-by ID"'
 

@@ -16,7 +16,6 @@ _FENCED = re.compile(
     r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<language>[\w+-]*)[ \t]*\n(?P<code>(?:.*\n)*?) {0,3}(?P=fence)[ \t]*$",
     re.MULTILINE,
 )
-_FOLDED = re.compile(r"^<details>\n(<summary>.*?</summary>).*?^</details>", re.DOTALL | re.MULTILINE)
 _UNSEEN = re.compile(r"<!--.*-->|\|[-: |]+\||-{3,}|`{3,}\w*|\s*")
 _BACKTICKS = re.compile(r"`+")
 
@@ -24,11 +23,6 @@ _BACKTICKS = re.compile(r"`+")
 def line(text: str) -> str:
     """`text` on one line, inert, with no HTML: for the inside of a paragraph or a heading."""
     return _TAG.sub(r"\\<", inert_line(text))
-
-
-def item(text: str) -> str:
-    """`text` on one line, also where it starts one or stands behind a list's bullet: it opens no heading or list."""
-    return _prose_line(inert_line(text))
 
 
 def cell(text: str) -> str:
@@ -71,8 +65,8 @@ def fence(text: str, language: str = "") -> str:
 
 
 def visible(text: str) -> list[str]:
-    """The lines of a page that are shown before anything is unfolded: no blank ones, comments, rulers or fences."""
-    return [part for part in _FOLDED.sub(r"\1", text).split("\n") if not _UNSEEN.fullmatch(part)]
+    """Return the lines of a page that a reader sees: no blank ones, comments, rulers or fences."""
+    return [part for part in text.split("\n") if not _UNSEEN.fullmatch(part)]
 
 
 def opens_nothing(text: str) -> str:

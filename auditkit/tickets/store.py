@@ -55,15 +55,12 @@ class TicketFolder:
             if self._planned():
                 names = []
             else:
-                raise self._no_folder() from None
+                hint = f"create it with `auditkit audit --tickets {self.folder}` or name another folder with --tickets"
+                raise BadInputError(f"there is no folder {self.folder}", hint) from None
         except OSError as error:
             raise BadInputError(f"{self.folder} cannot be read: {error.strerror}") from None
         own = [path.name for path in self._planned() if path.parent == self.folder.absolute()]
         return sorted({*names, *filter(_NAME.fullmatch, own)}, key=lambda name: id_parts(name[:-3]))
-
-    def _no_folder(self) -> BadInputError:
-        hint = f"create it with `auditkit audit --tickets {self.folder}` or name another folder with --tickets"
-        return BadInputError(f"there is no folder {self.folder}", hint)
 
     def _planned(self) -> dict[Path, bytes]:
         """The files of the folder that a dry run would have written."""

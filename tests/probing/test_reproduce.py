@@ -120,7 +120,8 @@ def test_a_script_that_is_too_long_says_how_many_lines_it_needs(found: Found) ->
     longer = replace(result, probe="peak_memory_grows_with_params")
     feed = {**reading.plan["feed"], "slots": ["model"], "setup": "register", "setup_slots": ["model"]}
 
-    made = reproduction(longer, replace(reading, plan={**reading.plan, "feed": feed}), setting_of(specimen_dir()))
+    absent = replace(reading, plan={**reading.plan, "feed": feed}, placeholders=("absent_here",))
+    made = reproduction(longer, absent, setting_of(specimen_dir()))
 
     assert made == NoReproduction(
         f"A script that calls {MONITOR.partition(':')[2]} needs 13 lines, and a ticket shows at most 12."
@@ -186,6 +187,10 @@ def test_an_optimizer_that_was_read_is_called_with_4_and_with_64_parameters(tmp_
     assert made.script.count("\n") < MOST_LINES
     place.write_text(head + step + sound)
     assert isinstance(reproduction(result, None, setting), NoReproduction)
+    place.write_text("def norms(grads, p=2):\n    return [grad.norm(p).item() for grad in grads]\n")
+    made = reproduction(replace(result, target="optimizers:norms"), None, setting)
+    assert isinstance(made, Reproduction), made
+    assert "\n        norms(params)\n" in made.script
 
 
 @pytest.mark.acceptance

@@ -101,7 +101,7 @@ def test_a_script_sets_what_the_main_block_sets_and_mocks_what_is_not_installed(
     setting = Setting(tmp_path, sys.executable, (tmp_path,))
     found = made("gradients_lost_or_stale", "steps:train", PARTS, setting)
     assert isinstance(found, Reproduction), found
-    assert 'for each in "absent_here absent_here.meters".split():  # not installed here' in found.script
+    assert 'absent = "absent_here".split()  # not installed here' in found.script
     assert 'train.__globals__["logger"] = unittest.mock.MagicMock()' in found.script
     file.write_text(f"import torch\n{step}    print(1)\n    raise RuntimeError('no')\n")
     assert made("gradients_lost_or_stale", "steps:train", PARTS, setting) == NoReproduction(

@@ -168,7 +168,7 @@ BAD = {
     "mapping": (("domain: trainer", "domain: {a: b}"), "10: domain is a mapping (domain is one text"),
     "date": (("created: 2026", "created: in 2026"), "15: created is 'in 2026-11-24' (a date such as 2026-11-24)"),
     "category": (("[correctness bug,", "[corectness bug,"), "(did you mean 'correctness bug'?)"),
-    "link": (("links: []", "links: [blocked B1-PT-4]"), "and an id: blocked-by B1-PT-04)"),
+    "link": (("links: []", "links: [blocked B1-PT-4]"), "and an id: blocked-by B1-PT-01)"),
     "missing": (("title: ", "tittle: "), "1: the front matter has no title (add a line `title: ...`)"),
     "alias": (("labels: []", "labels: &a []\nlinks2: *a"), "15: *a is a YAML alias"),
     "deep": (("labels: []", "labels: " + "[" * 99_999), "14: a value is nested too deeply"),

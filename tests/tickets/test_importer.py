@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditkit.model.enums import Severity
-from auditkit.model.ticket import UNDATED, Status, Verdict
+from auditkit.model.ticket import CATEGORY_OF, UNDATED, Status, Verdict
 from auditkit.tickets.document import parse_document
 from auditkit.tickets.importer import Imported, import_tickets, read_file
-from auditkit.tickets.spellings import CATEGORY_OF, ROLE_WORDS, VERDICTS
 from tests.project_files import ROOT
 
 HEAD = """# Finding Ticket: {title}
@@ -128,7 +127,7 @@ def ticket_of(tmp_path: Path, text: str) -> Any:
 LABELS = frozenset((
     "finding", "ticket", "metadata", "id", "field", "value", "severity", "status", "batch", "agent", "domain", "file",
     "assignee", "created", "updated", "labels", "s", "line", "function", "class", "cross", "review", "reviews",
-    "verdict", "reviewer", "date", "evaluation", "abstained",
+    "verdict", "reviewer", "date", "evaluation", "specialist", "code", "quality", "expert", "agent",
 ))  # fmt: skip
 
 
@@ -146,8 +145,7 @@ def check_that_no_line_is_lost(result: Imported) -> None:
     assert sorted(places) == [number for number, line in lines.items() if line.strip()]
     written = result.document.text
     body = [line.strip() for line in written.split("\n")]
-    there = words(written) | words(" ".join(result.notes)) | LABELS | ROLE_WORDS
-    there |= {word.casefold() for word in VERDICTS}
+    there = words(written) | words(" ".join(result.notes)) | LABELS
     for number in copied:
         line = lines[number]
         title = re.fullmatch(r" {0,3}## +(.*?)[ #]*", line)
@@ -157,7 +155,7 @@ def check_that_no_line_is_lost(result: Imported) -> None:
             assert words(lines[number]) <= there, lines[number]
     for line in result.dropped.values():
         box = re.fullmatch(r"- \[ \] (.*)", line)
-        is_template = re.fullmatch(r"## [\w -]+|[-| :]+|\| Field \| Value \||\*\*Category:\*\*|#+ Evaluation", line)
+        is_template = re.fullmatch(r"## [\w -]+|[-| :]+|\| Field \| Value \||\*\*Category:\*\*", line)
         is_head = line.startswith("|") and "verdict" in line.casefold() and "**" not in line
         assert is_template or is_head or (box and box[1].casefold() in CATEGORY_OF), line
 
@@ -201,22 +199,10 @@ def test_every_field_of_a_ticket_is_extracted(tmp_path: Path) -> None:
         ("In Progress", Status.FIX_IN_PROGRESS),
         ("wontfix", Status.WONT_FIX),
         ("Won't fix", Status.WONT_FIX),
+        ("already_fixed", Status.ALREADY_FIXED),
         ("wont-fix (by design)", Status.WONT_FIX),
         ("CLOSED", Status.CLOSED),
         ("Not a bug", Status.NOT_A_BUG),
-        ("invalid", Status.NOT_A_BUG),
-        ("false positive", Status.NOT_A_BUG),
-        ("reopened", Status.OPEN),
-        ("todo", Status.OPEN),
-        ("fixing", Status.FIX_IN_PROGRESS),
-        ("in review", Status.IN_REVIEW),
-        ("review", Status.IN_REVIEW),
-        ("postponed", Status.DEFERRED),
-        ("done", Status.CLOSED),
-        ("will not fix", Status.WONT_FIX),
-        ("dup", Status.DUPLICATE),
-        ("already_fixed", Status.ALREADY_FIXED),
-        ("resolved", Status.FIXED),
     ],
 )
 def test_a_status_is_read_in_each_spelling(tmp_path: Path, written: str, status: Status) -> None:
@@ -235,7 +221,7 @@ LAYOUTS = {
     "text below the table": "| Verdict | Reviewer | Date |\n|---|---|---|\n| **NEUTRAL** | drl-expert | |\n\nIt is.",
     "bold": "**Verdict:** NEUTRAL\n\nIt is.",
     "stray row": "| DRL Specialist | **NEUTRAL** | It is. |",
-    "other word": "**Verdict: Abstained** It is.",
+    "bold with a colon": "**Verdict: Neutral** It is.",
     "heading for the text": "| Verdict | NEUTRAL |\n|---|---|\n\n### Evaluation\n\nIt is.",
 }
 
@@ -256,7 +242,6 @@ def test_a_verdict_is_read_in_each_layout(tmp_path: Path, layout: str) -> None:
         ("Cross Review - Code Reviewer", "Code Reviewer", "codereview"),
         ("Cross-Reviews: Deep RL", "Deep RL", "drl"),
         ("Cross-Review (PyTorch Engineering Specialist)", "PyTorch Engineering Specialist", "pytorch"),
-        ("Cross-Review: drl-bob", "drl-bob", ""),
         ("Cross-Review", "unknown", ""),
     ],
 )
@@ -265,7 +250,7 @@ def test_a_heading_names_the_reviewer(tmp_path: Path, title: str, reviewer: str,
     assert (review.reviewer, review.role, review.verdict) == (reviewer, role, Verdict.OBJECT)
 
 
-def test_texts_go_to_the_reviewers_whom_they_name(tmp_path: Path) -> None:
+def test_text_beside_several_reviews_stays_in_the_section(tmp_path: Path) -> None:
     section = """
 ## Cross-Review
 
@@ -275,22 +260,13 @@ def test_texts_go_to_the_reviewers_whom_they_name(tmp_path: Path) -> None:
 | PyTorch Expert | ENDORSE (Option B) | 2026-02-06 |
 
 **PyTorch Evaluation:** The order repeats.
-
-```python
-print(order)
-```
-
-**Code Review Evaluation:** Nobody calls it.
 """
-    first, second = ticket_of(tmp_path, head() + section).reviews
-    assert (first.role, first.date, " ".join(first.note.split())) == (
-        "codereview",
-        "2026-02-05",
-        "**Code Review Evaluation:** Nobody calls it.",
-    )
-    assert (second.role, second.date) == ("pytorch", "2026-02-06")
-    assert second.note.startswith("(Option B)\n\n**PyTorch Evaluation:** The order repeats.")
-    assert "```python\nprint(order)\n```" in second.note
+    result = imported(tmp_path, head() + section)
+    assert result.document is not None
+    first, second = result.document.ticket.reviews
+    assert (first.role, first.date, first.note) == ("codereview", "2026-02-05", "")
+    assert (second.role, second.date, second.note) == ("pytorch", "2026-02-06", "(Option B)")
+    assert result.document.section("Cross-Review (text)") == "**PyTorch Evaluation:** The order repeats."
 
 
 def test_a_pipe_in_code_does_not_end_a_cell(tmp_path: Path) -> None:
@@ -302,7 +278,7 @@ def test_a_pipe_in_code_does_not_end_a_cell(tmp_path: Path) -> None:
 def test_a_section_of_reviews_without_a_known_verdict_stays_text(tmp_path: Path) -> None:
     result = imported(tmp_path, head() + "\n## Cross-Review\n\n**Verdict:** PERHAPS\n")
     assert result.document is not None
-    assert (result.document.ticket.reviews, list(result.text)) == ((), ["Cross-Review"])
+    assert (result.document.ticket.reviews, list(result.text)) == ((), ["Cross-Review (text)"])
     assert result.notes == ["Cross-Review: 'PERHAPS' is not a verdict, so the section stays text"]
 
 
@@ -325,15 +301,6 @@ def test_places_are_read_and_other_words_stay(
     assert result.document is not None
     assert result.document.ticket.location == location
     assert ("Location" in result.text) == is_text
-
-
-def test_an_absolute_path_becomes_one_of_the_checkout(tmp_path: Path) -> None:
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg" / "b.py").touch()
-    source = tmp_path / "B4-PT-07.md"
-    source.write_text(head(files="`/srv/build/7/pkg/b.py`", lines="`3`"))
-    assert read_file(source, tmp_path / "new", tmp_path).fields["location"] == "pkg/b.py:3"
-    assert read_file(source, tmp_path / "new").fields["location"] == "/srv/build/7/pkg/b.py:3"
 
 
 def test_links_have_the_kind_that_is_written(tmp_path: Path) -> None:

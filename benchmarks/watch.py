@@ -125,9 +125,10 @@ def measure_program(pairs: int, path: str, arguments: list[str]) -> dict[str, fl
     ratios = []
     for _ in range(pairs):
         plain = run()
-        watched = Process("", {"every": _EVERY})
-        watched.watch()
-        seen = run()
+        with tempfile.TemporaryDirectory() as folder:
+            watched = Process(folder, {"every": _EVERY})
+            watched.watch()
+            seen = run()
         steps = watched.watcher.turn
         watched.patches.remove()
         ratios.append(2 * seen / (plain + run()))

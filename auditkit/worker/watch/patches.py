@@ -42,6 +42,8 @@ class Patches:
             self._put(torch.nn.utils, name, wrapped)
         self._wrap(optim.Optimizer, "zero_grad", self._zero_grad)
         self._wrap(torch.nn.Module, "zero_grad", self._zero_grad)
+        for name in ("__init__", "__setstate__"):
+            self._wrap(torch.nn.Module, name, self._made)
         self._wrap(optim.Optimizer, "__init__", self._placed("optimizer"))
         self._wrap(optim.lr_scheduler.LRScheduler, "__init__", self._placed("scheduler"))
         self._wrap(scaler, "unscale_", self._unscale)
@@ -246,6 +248,16 @@ class Patches:
             return result
 
         return zero_grad
+
+    def _made(self, original: Callable) -> Callable:
+        program = self.watcher.program
+
+        def made(module: Any, *args: Any, **kwargs: Any) -> None:
+            original(module, *args, **kwargs)
+            if not _compiles():
+                program.made(module)
+
+        return made
 
     def _placed(self, kind: str) -> Callable:
         program, watcher = self.watcher.program, self.watcher

@@ -61,7 +61,7 @@ class Process:
         from .patches import Patches
         from .watcher import Watcher
 
-        self.watcher = Watcher(self.config)
+        self.watcher = Watcher({**self.config, "sees_all": bool(self.folder)})
         if self.folder:
             self.watcher.stop = self._stop
             self._write_while_running()

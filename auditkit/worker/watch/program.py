@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import weakref
+from itertools import compress
 from typing import Any, Optional
 
 import torch
@@ -147,7 +148,9 @@ def number(value: Any) -> float:
 class Program:
     """What is known of the program's objects; nothing is attached to them and none is kept alive."""
 
-    def __init__(self) -> None:
+    def __init__(self, sees_all: bool) -> None:
+        self.sees_all = sees_all  # the watcher was there before any module
+        self.modules: dict = {}
         self.by_id: dict = {}
         self.parameters: list = []
         self.optimizers: list = []
@@ -198,9 +201,22 @@ class Program:
             self.schedulers.append(Scheduler(scheduler, place))
 
     def scan(self) -> None:
-        """Find modules, optimizers and schedulers that are alive, among all objects of the program."""
+        """Find the program's modules, optimizers and schedulers.
+
+        They were seen when they were made. Only if there may be others, look at all objects of the process: that takes
+        0.2 microseconds for each, or 0.06 s of a program that has just imported torch.
+        """
+        if self.sees_all:
+            self._take([module for ref in list(self.modules.values()) if (module := ref()) is not None])
+        if not self.sees_all or any(not each.name for known in self.optimizers for each in known.parameters):
+            self._take(objects_of(torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler))
+
+    def made(self, module: Any) -> None:
+        self.modules[id(module)] = weakref.ref(module)
+
+    def _take(self, objects: list) -> None:
         ready = []
-        for each in objects_of(torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler):
+        for each in objects:
             names = object.__getattribute__(each, "__dict__")
             if isinstance(each, torch.nn.Module):
                 if "_modules" in names and "_parameters" in names:
@@ -328,7 +344,8 @@ def objects_of(*classes: type) -> list:
         if id(kind) not in kinds:
             kinds.add(id(kind))
             waiting.extend(type.__subclasses__(kind))
-    return [each for each in gc.get_objects() if id(type(each)) in kinds]
+    objects = gc.get_objects()
+    return list(compress(objects, map(kinds.__contains__, map(id, map(type, objects)))))
 
 
 def live_bytes() -> tuple:

@@ -38,7 +38,7 @@ class Watcher:
         self.budget = config.get("budget")
         self.limit = config.get("steps")
         self.memory_share = config.get("memory_share") or 0.005
-        self.program = Program()
+        self.program = Program(bool(config.get("sees_all")))
         self.checkpoints = Checkpoints(self.program)
         self.errors: dict = {}
         self.notes: list = []
@@ -76,7 +76,7 @@ class Watcher:
         self.last_event: Optional[int] = None
         self.usual_loss: Optional[float] = None
         self.final: dict = {}
-        self.next_memory = 0.0
+        self.next_memory = self.began_at + 0.1 / self.memory_share
         self.skipped_by_scaler = 0
         self.scale = 1.0
         self.losses: list = []

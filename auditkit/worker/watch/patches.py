@@ -65,7 +65,7 @@ class Patches:
         self._switch(watcher.recording)
 
     def remove(self) -> None:
-        self._close()
+        self._switch(False)
         for undo in reversed(self.undone):
             undo()
         self.undone.clear()
@@ -129,20 +129,20 @@ class Patches:
         self._wrap(torch.nn.Module, "__call__", self._call)
         for name in _READS:
             self._wrap(torch.Tensor, name, self._read)
-        self.watcher.syncs.open()
         self.turn_patches, self.undone = self.undone[count:], self.undone[:count]
 
     def _switch(self, recording: bool) -> None:
         if recording:
             self._open()
+            self.watcher.syncs.open()
         else:
             self._close()
+            self.watcher.syncs.close()
 
     def _close(self) -> None:
         for undo in reversed(self.turn_patches):
             undo()
         self.turn_patches = []
-        self.watcher.syncs.close()
 
     def _call(self, original: Callable) -> Callable:
         watcher = self.watcher

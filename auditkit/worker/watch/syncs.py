@@ -24,7 +24,6 @@ class Syncs:
     def __init__(self, is_ours: Callable[[], bool]) -> None:
         self.is_ours = is_ours
         self.counts: dict = {}
-        self.measured = False
         self.thread = 0
         self.shown: Any = None
 
@@ -39,7 +38,7 @@ class Syncs:
         """Receive torch's warnings. The filter stays: each change of the filters shows old warnings once more."""
         if not warnings.filters or getattr(warnings.filters[0][1], "pattern", "") != _FILTER[0]:
             warnings.filterwarnings("always", *_FILTER)
-        self.thread, self.measured = threading.get_ident(), True
+        self.thread = threading.get_ident()
         self.shown, warnings.showwarning = warnings.showwarning, self._show
 
     def close(self) -> None:

@@ -105,6 +105,7 @@ class Watcher:
         """Find the program's objects before its first backward; record where its gradients stand."""
         if _captures():
             return None
+        self.syncs.open()  # the first steps began before CUDA did
         if self.scanned_for != len(self.program.placed):
             self.scanned_for = len(self.program.placed)
             self._timed(self.program.scan)
@@ -424,7 +425,7 @@ class Watcher:
         turn["loss"] = float(losses[-1]) if losses else None
         turn["reads"] = [[*place, count] for place, count in sorted(self.reads.items())]
         turn["syncs"] = [[*place, count] for place, count in sorted(self.syncs.counts.items())]
-        turn["syncs_measured"] = self.syncs.measured
+        turn["syncs_measured"] = self.syncs.shown is not None
         turn["scale"] = self.scale
         turn["inputs"] = _joined(self.inputs)
         turn["weights"] = self._weights()

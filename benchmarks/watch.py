@@ -1,6 +1,6 @@
 """What `auditkit run` costs: CPU time of watched steps beside plain ones, as neighbouring pairs in one process.
 
-python -m benchmarks.watch [--pairs 7]
+python -m benchmarks.watch [--pairs 40]
 python -m benchmarks.watch [--pairs 3] --program main.py --epochs 1
 """
 
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import io
 import json
 import runpy
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,38 +45,68 @@ def trainer(width: int = 1440, layers: int = 5, batch: int = 64) -> Callable[[in
     return train
 
 
-def step_s(train: Callable[[int], None], steps: int) -> list[float]:
-    """The CPU time of each step."""
-    found = []
-    for _ in range(steps):
-        began = time.process_time()
-        train(1)
-        found.append(time.process_time() - began)
-    return found
+def keep_memory() -> None:
+    """Tell glibc to keep freed memory.
+
+    Otherwise a step maps 0 to 28,000 pages anew (measured: up to half of its time), by how the heap happens to lie.
+    """
+    trim_threshold, mmap_threshold = -1, -3
+    libc = ctypes.CDLL(None)
+    libc.mallopt(mmap_threshold, 1 << 30)
+    libc.mallopt(trim_threshold, (1 << 31) - 1)
+
+
+def step_s(train: Callable[[int], None]) -> float:
+    """The CPU time of one step."""
+    began = time.process_time()
+    train(1)
+    return time.process_time() - began
 
 
 def measure(pairs: int) -> dict[str, float]:
-    """The median ratio of watched to plain CPU time over all pairs."""
+    """The median ratios of neighbouring steps; a null control compares plain steps with plain steps."""
     torch.set_num_threads(1)
+    keep_memory()
     train = trainer()
     train(3)
-    ratios: dict[str, list[float]] = {name: [] for name in _LIMITS}
-    for _ in range(pairs):
-        before = step_s(train, 10)
-        watched = Process("", {"every": 10**9})
-        watched.watch()
-        (first,) = step_s(train, 1)
-        inspected = statistics.median(step_s(train, _FIRST - 1))
-        other = statistics.median(step_s(train, 10))
-        watched.patches.remove()
-        plain = statistics.median(before + step_s(train, 10))
-        ratios["inspected step"].append(inspected / plain)
-        ratios["other step"].append(other / plain)
-        ratios["run of 30 steps"].append((first + 4 * inspected + 25 * other) / (30 * plain))
-        later = 5000 // _EVERY - 1
-        total = first + (4 + later) * inspected + (4995 - later) * other
-        ratios["run of 5,000 steps (computed)"].append(total / (5000 * plain))
-    return {name: round(statistics.median(found), 3) for name, found in ratios.items()}
+    firsts, inspected, other, null, plain = [], [], [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(max(2, pairs // 10)):
+            watched = Process(folder, {"every": 10**9})
+            watched.watch()
+            firsts.append(step_s(train))
+            for _ in range(_FIRST - 1):
+                inspected.append(_beside(train, watched, plain, null))
+            train(1)
+            for _ in range(10):
+                other.append(_beside(train, watched, plain, null))
+            watched.patches.remove()
+            written = watched.wrote_s
+    step, inspection, rest = statistics.median(plain), statistics.median(inspected), statistics.median(other)
+    later = 5000 // _EVERY - 1
+    writes = min(5000 * step / 3, 5000 * step * 0.001 / written) * written / step
+    ratios = {
+        "null control (plain step)": statistics.median(null),
+        "inspected step": inspection,
+        "other step": rest,
+        "run of 30 steps": (statistics.median(firsts) / step + 4 * inspection + 25 * rest) / 30,
+        "run of 5,000 steps (computed)": ((6 + later) * inspection + (4994 - later) * rest + writes) / 5000,
+    }
+    return {name: round(ratio, 4) for name, ratio in ratios.items()}
+
+
+def _beside(train: Callable[[int], None], watched: Process, plain: list[float], null: list[float]) -> float:
+    """The time of a watched step over the mean of the plain ones before and after it, which are compared too."""
+    watched.patches.remove()
+    before = step_s(train)
+    watched.patches.install()
+    seen = step_s(train)
+    watched.patches.remove()
+    after = step_s(train)
+    watched.patches.install()
+    plain += [before, after]
+    null.append(after / before)
+    return 2 * seen / (before + after)
 
 
 def measure_program(pairs: int, path: str, arguments: list[str]) -> dict[str, float]:
@@ -93,9 +125,10 @@ def measure_program(pairs: int, path: str, arguments: list[str]) -> dict[str, fl
     ratios = []
     for _ in range(pairs):
         plain = run()
-        watched = Process("", {"every": _EVERY})
-        watched.watch()
-        seen = run()
+        with tempfile.TemporaryDirectory() as folder:
+            watched = Process(folder, {"every": _EVERY})
+            watched.watch()
+            seen = run()
         steps = watched.watcher.turn
         watched.patches.remove()
         ratios.append(2 * seen / (plain + run()))
@@ -104,7 +137,7 @@ def measure_program(pairs: int, path: str, arguments: list[str]) -> dict[str, fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--program", nargs=argparse.REMAINDER, metavar="FILE", help="measure this program instead")
     asked = parser.parse_args()
     if asked.program:
@@ -112,7 +145,7 @@ def main() -> None:
         return
     found = measure(asked.pairs)
     for name, ratio in found.items():
-        print(f"{name}: {ratio} (at most {_LIMITS[name]})")
+        print(f"{name}: {ratio}" + (f" (at most {_LIMITS[name]})" if name in _LIMITS else ""))
     print(json.dumps({"torch": torch.__version__, "threads": 1, "ratios": found}))
 
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +57,10 @@ def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
         raise StoreConflictError(f"{folder} cannot be written: {error.strerror}", "name another --folder") from error
 
 
-def run_command(command: Sequence[str], folder: Path, time_limit_s: float | None) -> Ended:
-    """Run the program to its end, or to the limit of steps (the watchers tell) or of time.
+def run_command(
+    command: Sequence[str], folder: Path, time_limit_s: float | None, look: Callable[[], None] = lambda: None
+) -> Ended:
+    """Run the program to its end, or to the limit of steps (the watchers tell) or of time; call `look` meanwhile.
 
     The program keeps auditkit's terminal, input and output. A code above 128 is that of a signal, as in a shell.
     """
@@ -77,6 +79,7 @@ def run_command(command: Sequence[str], folder: Path, time_limit_s: float | None
             if limit:
                 _end(process)
                 break
+            look()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_S)
     code = process.wait()

@@ -161,30 +161,44 @@ def _stepped_twice(process: Process) -> Iterator[Broken]:
 def parameters_get_no_gradient(run: Recording) -> Iterator[Broken]:
     if all(process.compiles for process in run.trained):
         raise NotShown("the program compiles its model, and auditkit puts no wrapper around compiled modules")
+    anywhere = {(each["root"], each["name"]) for p in run.trained for each in p.parameters if each["with_gradient"]}
     for process in run.trained:
         if any(_zeroed(turn) for turn in process.turns):
             continue  # the gradients were there, and are lost: that is another law's finding
         silent = [
             index
             for index, each in _indexed(process)
-            if _stepped(process, each) and each["requires_grad"] and each["ran"] >= 2 and not each["with_gradient"]
+            if _stepped(process, each)
+            and each["requires_grad"]
+            and each["ran"] >= 2
+            and not each["with_gradient"]
+            # A rank may hold no element of a sharded parameter.
+            and not (each["shards"] and (each["root"], each["name"]) in anywhere)
         ]
         reached = {_owner(each) for each in process.parameters if each["with_gradient"]}
-        whole = [index for index in silent if _owner(process.parameters[index]) not in reached]
-        partly = [index for index in silent if index not in whole]
+        meant = [n for n in silent if process.parameters[n]["ran_without_grad"] == process.parameters[n]["ran"]]
+        rest = [index for index in silent if index not in meant]
+        whole = [index for index in rest if _owner(process.parameters[index]) not in reached]
+        partly = [index for index in rest if index not in whole]
         place = _backward(process.turns)
         for severity, found, what in (
             (
                 P1,
                 whole,
-                "their modules run, but no gradient of the loss reaches them: detached, under no_grad, or unused",
+                "Their modules run, but no gradient of the loss reaches them: detached or unused",
             ),
-            (P2, partly, "other parameters of the same modules get one: these are unused in this configuration"),
+            (P2, partly, "Other parameters of the same modules get one: these are unused in this configuration"),
+            (
+                P2,
+                meant,
+                "Their modules run only under torch.no_grad(). If that is meant, as for a teacher, freeze them with "
+                "requires_grad_(False) or leave them out of the optimizer",
+            ),
         ):
             if found:
                 message = f"{_names(process, found)}: no gradient in any inspected step. {what}"
                 measured = (("parameters_without_gradient", len(found), "count"),)
-                yield Broken(severity, message, place, 0, str(severity), (process.rank,), measured)
+                yield Broken(severity, message, place, 0, what[:9], (process.rank,), measured)
 
 
 def _owner(parameter: dict[str, Any]) -> str:
@@ -659,39 +673,56 @@ def resumed_state_differs(run: Recording) -> Iterator[Broken]:
             message = f"the optimizer is resumed and {load['fresh_schedulers'][0]} begins anew: {file} {held}"
             yield Broken(P1, message, place, step, f"{file} scheduler", ranks)
         if resumed and load["random"]:
-            message = f"{file} holds a random state, and no torch.set_rng_state restored it before the first step"
+            whose = ", ".join(load["random"])
+            message = f"{file} holds a random state of {whose}, and nothing restored it before the first step"
             yield Broken(P2, message, place, step, f"{file} random", ranks)
 
 
 def logged_norm_is_wrong(run: Recording) -> Iterator[Broken]:
     returned = False
-    for process in run.trained:
-        found = []
-        turns = [turn for turn in process.turns if turn["clips"]]
-        for turn in turns:
-            for clip in turn["clips"]:
-                if clip["returned"] is None or clip["kind"] != 2.0 or clip["shards"] or not clip["before"]:
-                    continue
-                returned = True
-                if not math.isfinite(clip["before"]):
-                    continue
-                off = abs(clip["returned"] - clip["before"]) / clip["before"]
-                if not off <= _TOLERANCE:
-                    found.append((turn, clip, off))
-        if found:
-            turn, clip, off = found[0]
-            returned_, true = clip["returned"], clip["before"]
-            message = f"clip_grad_norm_ returned {returned_:.4g}, and the norm of its gradients is {true:.4g}"
-            yield Broken(
-                P1, message, _place(clip["at"]), turn["step"], "", (process.rank,), (("norm_error", off, "ratio"),)
-            )
+    for job in run.jobs():
+        processes = {process.rank: process for process in job}
+        for process in job:
+            for turn in process.turns:
+                wrong = None
+                for clip in turn["clips"]:
+                    if clip["returned"] is None or clip["kind"] != 2.0 or not clip["before"]:
+                        continue
+                    true = _whole_norm(processes, process.rank, turn, clip) if clip["shards"] else clip["before"]
+                    if true is None:
+                        continue
+                    returned = True
+                    off = abs(clip["returned"] - true) / true if math.isfinite(true) else 0.0
+                    if not off <= _TOLERANCE and wrong is None:
+                        message = f"clip_grad_norm_ returned {clip['returned']:.4g}, and the norm of its gradients "
+                        message += f"{'over all ranks that hold their shards ' if clip['shards'] else ''}is {true:.4g}"
+                        measured = (("norm_error", off, "ratio"),)
+                        ranks = (process.rank,)
+                        wrong = Broken(P1, message, _place(clip["at"]), turn["step"], "", ranks, measured)
+                if wrong is not None:
+                    yield wrong
+                    break
     if not returned:
-        raise NotShown("no clip returned a norm of whole tensors")
+        raise NotShown("no clip returned a number as the norm of gradients that are known as a whole")
+
+
+def _whole_norm(processes: dict[int, Process], rank: int, turn: dict[str, Any], clip: dict[str, Any]) -> float | None:
+    """The norm over all ranks, from what each recorded of the same clip; None if one of them did not."""
+    square = 0.0
+    for key, own in clip["shards"].items():
+        for other in processes[rank].groups[key] if key else [rank]:
+            clips = _clips_at(processes[other], turn["step"], turn["optimizer"]) if other in processes else []
+            same = [each["shards"].get(key) for each in clips if each["at"] == clip["at"]]
+            part = own if other == rank else (same[0] or 0.0) if same else None
+            if part is None:
+                return None
+            square += part * part
+    return math.sqrt(square)
 
 
 def step_waits_for_the_device(run: Recording) -> Iterator[Broken]:
     turns = [turn for turn in run.main.turns if not turn["eval"]]
-    if run.main.compiles:
+    if run.main.compiles and not any(turn["syncs_measured"] for turn in turns):
         raise NotShown("the program compiles its model, and auditkit puts no wrapper around tensors there")
     if not turns:
         raise NotShown("every inspected step had an evaluation in it")
@@ -699,7 +730,14 @@ def step_waits_for_the_device(run: Recording) -> Iterator[Broken]:
     for turn in turns:
         for file, line, function, count in turn["reads"]:
             counts[file, line, function] += count
-    per_step = sum(counts.values()) / len({turn["turn"] for turn in turns})
+    read_per_step = per_step = sum(counts.values()) / len({turn["turn"] for turn in turns})
+    measured_turns = [turn for turn in turns if turn["syncs_measured"]]
+    if measured_turns:
+        counts, turns = defaultdict(int), measured_turns
+        for turn in turns:
+            for file, line, function, count in turn["syncs"]:
+                counts[file, line, function] += count
+        per_step = sum(counts.values()) / len({turn["turn"] for turn in turns})
     if per_step < 0.5:
         return
     worst = sorted(counts, key=lambda place: -counts[place])
@@ -708,8 +746,12 @@ def step_waits_for_the_device(run: Recording) -> Iterator[Broken]:
     )
     on_cuda = run.main.device[0] == "cuda"
     severity = (P2 if per_step >= 10 else P3) if on_cuda else (P3 if per_step >= 2 else P4)
-    message = f"a step reads {per_step:.3g} values from tensors; each makes the CPU wait for a GPU. By line: {lines}"
-    measured = (("reads_per_step", per_step, "count"),)
+    measured: tuple[tuple[str, float, str], ...] = (("reads_per_step", read_per_step, "count"),)
+    what = f"reads {read_per_step:.3g} values from tensors"
+    message = f"a step {what}; each makes the CPU wait for a GPU. By line: {lines}"
+    if measured_turns:
+        message = f"a step {what} and waits {per_step:.3g} times for the GPU (set_sync_debug_mode): {lines}"
+        measured = (("syncs_per_step", per_step, "count"), *measured)
     evidence = Evidence.MEASURED if on_cuda else Evidence.SIMULATED
     yield Broken(severity, message, worst[0], turns[0]["step"], "", (), measured, evidence)
 

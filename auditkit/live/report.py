@@ -119,7 +119,8 @@ def _about(watched: Watched) -> str:
     parts = [what, commit, f"watched {recording.watched:,} of {recording.steps:,} steps"]
     if recording.world > 1 or ranks > 1:
         parts.append(f"{ranks} of {max(recording.world, ranks)} ranks reported")
-    parts.append(f"cost {cost_percent(recording):.1f} %")
+    device = 100 * max(each.device_cost_s / max(each.run_s, 1e-9) for each in recording.trained)
+    parts.append(f"cost {cost_percent(recording):.1f} %{f' ({device:.1f} % of the GPU)' if device else ''}")
     return " · ".join(parts)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import io
+import threading
 import tracemalloc
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ import torch
 from torch import nn
 
 from auditkit.testing import GuardFailed, GuardUnavailable, watch
+from auditkit.worker.watch.syncs import MESSAGE, Syncs
 
 STEPS = 40
 
@@ -113,6 +117,34 @@ def test_a_thousand_tensors_cost_less_than_a_megabyte() -> None:
     total = python_bytes + sum(each.untyped_storage().nbytes() for each in added)
     print(f"\n{total:,} bytes for 1,000 tensors, {len(added)} tensors")
     assert 100_000 < total < 1_000_000
+
+
+def test_warnings_of_cuda_are_counted_by_line(recwarn: pytest.WarningsRecorder) -> None:
+    """Those of the training thread count; those of other threads and of auditkit itself do not, and none is shown.
+
+    This machine needs no GPU: the test issues the warnings that torch would issue.
+    """
+    ours = []
+    syncs = Syncs(lambda: bool(ours))
+    syncs.listen()
+
+    def waits(message: str = f"{MESSAGE} (Triggered internally at CUDAFunctions.cpp:1.)") -> None:
+        warnings.warn(message, UserWarning, stacklevel=1)
+
+    for _ in range(3):
+        waits()
+    line = waits.__code__.co_firstlineno + 1
+    other = threading.Thread(target=waits)
+    other.start()
+    other.join()
+    waits("the program's own")
+    ours.append(True)
+    waits()
+    syncs.close()
+    assert {(Path(file).name, at): count for (file, at, _), count in syncs.counts.items()} == {
+        ("test_inspections.py", line): 3
+    }
+    assert [str(each.message) for each in recwarn] == ["the program's own"]
 
 
 def test_a_block_fails_on_a_finding() -> None:

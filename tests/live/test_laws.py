@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+import random
+import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -16,6 +21,18 @@ from auditkit.live.laws import LAWS
 from auditkit.testing import watch
 
 STEPS = 4
+safetensors: Any = types.ModuleType("safetensors.torch")  # it need not be installed
+
+
+def _save_file(tensors: Any, filename: Any) -> None:
+    Path(filename).write_bytes(pickle.dumps(sorted(tensors.items(), reverse=True)))
+
+
+def _load_file(filename: Any) -> Any:
+    return dict(pickle.loads(Path(filename).read_bytes()))
+
+
+safetensors.save_file, safetensors.load_file = _save_file, _load_file
 
 
 class Net(nn.Module):
@@ -66,6 +83,20 @@ def missing(wrong: bool) -> None:
 def no_gradient(wrong: bool) -> None:
     model = Net(detach=wrong)
     train(model, adam(model))
+
+
+def teacher(wrong: bool) -> None:
+    """The optimizer holds a teacher that runs under no_grad; freezing it says that this is meant."""
+    model = nn.ModuleDict({"teacher": Net(), "student": Net()})
+    if not wrong:
+        model["teacher"].requires_grad_(False)
+    optimizer = adam(model)
+    for x, _ in batches():
+        optimizer.zero_grad()
+        with torch.no_grad():
+            target = model["teacher"](x)
+        F.mse_loss(model["student"](x), target).backward()
+        optimizer.step()
 
 
 def frozen(wrong: bool) -> None:
@@ -253,13 +284,14 @@ def resumed(wrong: bool) -> None:
     model = Net()
     optimizer = adam(model)
     train(model, optimizer, 2)
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "resume.pt")
+    # In both cases, the names in the file have a prefix.
+    names = {f"net.{key}": value for key, value in model.state_dict().items()}
+    torch.save({"model": names, "optimizer": optimizer.state_dict()}, "resume.pt")
     model = Net()
     optimizer = adam(model)
     state = torch.load("resume.pt")
-    model.load_state_dict(
-        {f"module.{k}": v for k, v in state["model"].items()} if wrong else state["model"], strict=False
-    )
+    names = state["model"] if wrong else {key.removeprefix("net."): value for key, value in state["model"].items()}
+    model.load_state_dict(names, strict=False)
     optimizer.load_state_dict(state["optimizer"])
     train(model, optimizer, 2)
 
@@ -274,19 +306,23 @@ def resumed_partly(wrong: str) -> None:
         scheduler.step()
     state = {
         "model": model.state_dict(), "optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(),
-        "random": torch.get_rng_state(), "best": torch.tensor(0.5), "epoch": 2, "arguments": {"rate": 0.1},
+        "random": torch.get_rng_state(), "python": random.getstate(), "numpy": numpy.random.get_state(),
+        "best": torch.tensor(0.5), "epoch": 2, "arguments": {"rate": 0.1},
     }  # fmt: skip
     torch.save(state, "resume.pt")
     model = Net()
     optimizer = adam(model)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100)
-    state = torch.load("resume.pt")
+    state = torch.load("resume.pt", weights_only=False)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     if wrong != "scheduler":
         scheduler.load_state_dict(state["scheduler"])
     if wrong != "random":
         torch.set_rng_state(state["random"])
+    if wrong != "other random":
+        random.setstate(state["python"])
+        numpy.random.set_state(state["numpy"])
     train(model, optimizer, 2)
 
 
@@ -296,6 +332,23 @@ def resumed_schedule(wrong: bool) -> None:
 
 def resumed_random_state(wrong: bool) -> None:
     resumed_partly("random" if wrong else "")
+
+
+def resumed_random_states(wrong: bool) -> None:
+    resumed_partly("other random" if wrong else "")
+
+
+def resumed_safetensors(wrong: bool) -> None:
+    """The names in a file of safetensors have a prefix."""
+    model = Net()
+    train(model, adam(model), 2)
+    names = {f"net.{key}": value for key, value in model.state_dict().items()}
+    safetensors.save_file(names, filename="model.safetensors")
+    model = Net()
+    state = safetensors.load_file("model.safetensors")
+    names = state if wrong else {key.removeprefix("net."): value for key, value in state.items()}
+    model.load_state_dict(names, strict=False)
+    train(model, adam(model), 2)
 
 
 def half_norm(wrong: bool) -> None:
@@ -320,6 +373,22 @@ def reads(wrong: bool) -> None:
         if wrong:
             sum(float(p.grad.norm()) for p in model.parameters() if p.grad is not None)
         optimizer.step()
+
+
+def reads_in_a_closure(wrong: bool) -> None:
+    model = Net()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-3, max_iter=2)
+    for x, y in batches():
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)  # noqa: B023
+            if wrong:
+                print(loss.item())
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
 
 
 def memory(wrong: bool) -> None:
@@ -374,6 +443,7 @@ def evaluating(wrong: bool) -> None:
 CASES: list[tuple[str, str, Callable[[bool], None], str]] = [
     ("optimizer_misses_parameters", "P0", missing, "last.weight"),
     ("parameters_get_no_gradient", "P1", no_gradient, "first.weight"),
+    ("parameters_get_no_gradient", "P2", teacher, "teacher.first.weight, teacher.first.bias, teacher.norm.weight"),
     ("frozen_parameters_move", "P1", frozen, "first.weight"),
     ("frozen_parameters_move", "P1", frozen_by_an_attribute, "first.weight, first.bias: `requires_grad = False`"),
     ("trained_parameters_stay", "P0", stays, "last.weight"),
@@ -390,9 +460,12 @@ CASES: list[tuple[str, str, Callable[[bool], None], str]] = [
     ("tokens_weigh_differently", "P1", tokens, "up to 4 times"),
     ("resumed_state_differs", "P0", resumed, "resume.pt"),
     ("resumed_state_differs", "P1", resumed_schedule, "resume.pt holds its step 2"),
-    ("resumed_state_differs", "P2", resumed_random_state, "resume.pt holds a random state"),
+    ("resumed_state_differs", "P2", resumed_random_state, "resume.pt holds a random state of torch, and"),
+    ("resumed_state_differs", "P2", resumed_random_states, "resume.pt holds a random state of NumPy, Python, and"),
+    ("resumed_state_differs", "P0", resumed_safetensors, "nothing of model.safetensors is in the model"),
     ("logged_norm_is_wrong", "P1", half_norm, "returned inf"),
     ("step_waits_for_the_device", "P3", reads, "6 values"),
+    ("step_waits_for_the_device", "P3", reads_in_a_closure, "2 values"),
     ("memory_grows_with_steps", "P3", memory, "grow in every inspected step"),
     ("low_precision_updates_vanish", "P3", vanishing, "weight (100%)"),
     ("schedule_does_not_act", "P2", schedule, "never steps"),
@@ -412,6 +485,7 @@ def run_case(case: Callable[[bool], None], wrong: bool) -> Any:
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "safetensors.torch", safetensors)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from torch import nn
 from auditkit.live.command import Ended
 from auditkit.live.recording import Process, Recording
 from auditkit.live.report import MOST_LINES, report
-from auditkit.live.watch import judge
+from auditkit.live.watch import Drifts, judge
 from auditkit.worker.watch import process as worker
 from auditkit.worker.watch.program import named_ranks
 
@@ -45,9 +45,30 @@ def documents_of_one_rank(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any
     return found
 
 
-def test_512_ranks_write_a_megabyte_for_an_inspection_and_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def drifts_while_it_runs(document: dict[str, Any], folder: Path) -> Drifts:
+    """What the host finds in the files of two ranks after step 2, where one parameter of a rank has drifted."""
+    drifts = Drifts(folder, folder)
+    drifts.look()
+    for rank in (35, 43):
+        turn = document["turns"][-1]
+        if rank == 43:
+            turn = copy.deepcopy(turn)
+            for digests in turn["replicas"].values():
+                digests[1] = digests[2][7][2] = "another"
+        identity = {**document["identity"], "rank": rank, "world": RANKS}
+        text = json.dumps({**document, "identity": identity, "turns": [*document["turns"][:-1], turn]})
+        (folder / f"process-{rank}.json").write_text(text, encoding="utf-8")
+    drifts._next = 0.0
+    drifts.look()
+    return drifts
+
+
+def test_512_ranks_write_a_megabyte_for_an_inspection_and_are_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """One digest for each group and step; the digests of each parameter only for the first and the last step."""
     documents = documents_of_one_rank(monkeypatch)
+    early = drifts_while_it_runs(documents[2], tmp_path)
     sizes = [len(json.dumps(each)) for each in documents]
     per_inspection = RANKS * (sizes[3] - sizes[2])
     print(f"\n{per_inspection:,} bytes for an inspection by 512 ranks; a file has {sizes[-1]:,} bytes")
@@ -69,6 +90,10 @@ def test_512_ranks_write_a_megabyte_for_an_inspection_and_are_compared(monkeypat
     (finding,) = [each for each in watched.findings if each.probe == "replicas_drift"]
     assert finding.message.startswith("7, 8, 9 and 1990 more: values differ after the step in dp 3 to 507 by 8")
     assert finding.message.endswith("on ranks 43, 51 only")
+    assert finding.notes == ("since step 2", "ranks 43, 51")
+    watched = judge(Recording(processes, processes, root=Path.cwd()), Ended(0, 1.0), (), early)
+    (finding,) = [each for each in watched.findings if each.probe == "replicas_drift"]
+    assert finding.message.startswith("7: values differ after the step between ranks [35, 43]")
     assert finding.notes == ("since step 2", "ranks 43, 51")
     lines = report(watched)
     assert lines[1].startswith("512 ranks: dp64, ")

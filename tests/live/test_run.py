@@ -87,7 +87,7 @@ def test_two_ranks_are_compared_and_compute_the_same_bits(launcher: list[str], t
     `bypass` is jingyaogong/minimind issue 853, `tp` NVIDIA-NeMo/RL issue 3716, `data` openspeech issue 149 and
     `replaced` pytorch/pytorch issue 12603."""
     hashes = {}
-    wrong = ["clip", "data", "bypass", "tp-fixed", "tp", "replaced"]
+    wrong = ["clip", "data", "bypass", "tp-fixed", "tp", "replaced", "sharded-fixed", "sharded"]
     watches = [sys.executable, "-P", "-m", "auditkit", "run", "--save", "r.json", "--tickets", "tickets", "--"]
     for name, prefix, words in (("plain", [], []), ("seen", watches, wrong)):
         folder = tmp_path / name
@@ -99,6 +99,9 @@ def test_two_ranks_are_compared_and_compute_the_same_bits(launcher: list[str], t
     assert hashes["seen"] == hashes["plain"]
     assert "2 of 2 ranks reported" in ended.stderr
     results = json.loads((tmp_path / "r.json").read_text("utf-8"))["results"]
+    (shard,) = (each["message"] for each in results if each["probe"] == "logged_norm_is_wrong")
+    assert "the norm of its gradients over all ranks that hold their shards is" in shard
+    shard = shard.split(",")[0]
     lines = (PROGRAMS / "ranks.py").read_text("utf-8").splitlines()
     found = [
         (each["probe"], each["severity"], lines[each["location"]["line"] - 1].strip(), each["message"].split(",")[0])
@@ -113,6 +116,8 @@ def test_two_ranks_are_compared_and_compute_the_same_bits(launcher: list[str], t
             ("replicas_drift", "P0", "loss.backward()", "0.weight"),
             ("replicas_drift", "P0", "loss.backward()  # of the tensor-parallel model", "1.weight"),
             ("ranks_share_data", "P1", "loss.backward()", "ranks [0"),
+            # A well-known trap of FSDP: each rank scales its shard by the norm of that shard.
+            ("logged_norm_is_wrong", "P1", "nn.utils.clip_grad_norm_(model.parameters(), 0.1)  # of a shard", shard),
         ]
     )
     assert {tuple(each["notes"]) for each in results if each["severity"] == "P0"} == {("since step 0", "ranks 0, 1")}

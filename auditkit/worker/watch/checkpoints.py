@@ -10,7 +10,7 @@ import torch
 
 from .places import where
 from .program import Program, number, stripped
-from .readings import quietly, read_all
+from .readings import quietly, read_all, sampled
 
 _DEEPEST = 4
 _MOST = 50
@@ -24,7 +24,7 @@ class Checkpoints:
         self.saves: list = []
         self.loads: list = []
         self.waiting: list = []
-        self.random_states: list = []
+        self.restored: list = []
 
     def saved(self, content: Any, file: Any, step: int) -> None:
         """Record what a file holds; a later load of it is compared with this digest."""
@@ -48,13 +48,14 @@ class Checkpoints:
             ]
             entry["optimizers_now"] = [_optimizer_readings(state) for state in found["optimizers"]]
             entry["schedulers"] = [int(state["last_epoch"]) for state in found["schedulers"]]
-            entry["random"] = [_digest_of(state) for state in found["random"]]
+            entry["random"] = found["random"]
         self.waiting.append(entry)
         del self.waiting[:-4]
 
     def random_state_set(self, state: Any) -> None:
-        """The program sets torch's random state: keep its digest, to compare it with those of loaded files."""
-        self.random_states = [*self.random_states[-8:], _digest_of(state)]
+        """The program sets a random state: keep its digest, to compare it with those of loaded files."""
+        if _random_kind(state):
+            self.restored = [*self.restored[-32:], _digest_of(state)]
 
     def compare(self, known: Any) -> None:
         """Before the first step after a load: compare the loaded state with the living one."""
@@ -66,7 +67,8 @@ class Checkpoints:
             entry.update(weights=weights, optimizers=optimizers, step=known.steps)
             mine = [each for each in self.program.schedulers if each.optimizer == known.index]
             entry["fresh_schedulers"] = [each.name for each in mine if each.epoch() == 0]
-            entry["random"] = bool(entry["random"]) and not any(each in self.random_states for each in entry["random"])
+            restored = {kind for kind, digest in entry["random"] if digest in self.restored}
+            entry["random"] = sorted({kind for kind, _ in entry["random"]} - restored)
             saved = [save for save in self.saves if save["path"] == entry["path"]]
             entry["saved_digest"] = saved[-1]["digest"] if saved else ""
             self.loads.append(entry)
@@ -75,26 +77,32 @@ class Checkpoints:
     def _weights(self, state: dict) -> dict:
         """How many loaded tensors are in the living parameters of the same name, and which differ."""
         living: dict = {}
+        ends: dict = {}
         for each in self.program.parameters:
             tensor = each.ref()
             if tensor is not None and each.name:
                 living.setdefault(each.name, []).append(tensor)
-        equal, different, absent = 0, [], 0
+                for end in _ends(each.name):
+                    ends.setdefault(end, []).append(tensor)
+        equal, different, absent, renamed = 0, [], 0, 0
+        exact = any(key in living for key in state)
         for key, reading in state.items():
-            candidates = living.get(key, [])
+            candidates = living.get(key, []) if exact else next((ends[e] for e in _ends(key) if e in ends), [])
+            candidates = [each for each in candidates if exact or sampled(each).shape == reading.sample.shape]
             if not candidates or reading is None:
                 absent += 1
             elif any(now is not None and now.same(reading) for now in read_all(candidates)):
                 equal += 1
-            else:
+            elif exact:
                 different.append(key)
-        likely = [name for name in living if any(name.endswith("." + key) or key.endswith("." + name) for key in state)]
+            else:
+                renamed += 1
         return {
             "equal": equal,
             "different": different[:20],
             "differ": len(different),
             "absent": absent,
-            "renamed": len(likely) if not equal and not different else 0,
+            "renamed": renamed if not equal and renamed > max(1, absent) else 0,
         }
 
     def to_json(self) -> dict:
@@ -107,13 +115,15 @@ def _path(file: Any) -> str:
 
 
 def _contents(content: Any) -> dict:
-    """The states of modules, optimizers and schedulers and of torch's random numbers in a file, by their form."""
+    """The states of modules, optimizers, schedulers and random numbers in a file, by their form."""
     found: dict = {"weights": [], "optimizers": [], "schedulers": [], "random": []}
-    size = torch.get_rng_state().numel()
     waiting = [(content, 0)]
     while waiting:
         each, depth = waiting.pop()
-        if isinstance(each, torch.nn.Module):
+        kind = _random_kind(each)
+        if kind:
+            found["random"].append((kind, _digest_of(each)))
+        elif isinstance(each, torch.nn.Module):
             found["weights"].append(dict(each.state_dict()))
         elif isinstance(each, dict):
             tensors = {key: value for key, value in each.items() if isinstance(value, torch.Tensor)}
@@ -125,19 +135,39 @@ def _contents(content: Any) -> dict:
                 found["weights"].append(tensors)
             elif depth < _DEEPEST:
                 waiting.extend((value, depth + 1) for value in each.values())
-        elif isinstance(each, torch.Tensor) and each.dtype == torch.uint8 and each.numel() == size:
-            found["random"].append(each)
         elif isinstance(each, (list, tuple)) and depth < _DEEPEST:
             waiting.extend((value, depth + 1) for value in each[:20])
     return found
 
 
+def _ends(name: str) -> list:
+    """`a.b.c`, `b.c` and `c`."""
+    parts = name.split(".")
+    return [".".join(parts[start:]) for start in range(len(parts))]
+
+
+def _random_kind(value: Any) -> str:
+    """Whose random state this is, by its form; empty for anything else."""
+    if isinstance(value, torch.Tensor):
+        if value.dtype != torch.uint8 or value.dim() != 1:
+            return ""
+        if value.numel() == 16 and torch.cuda.is_initialized():
+            return "CUDA"
+        return "torch" if value.numel() == torch.get_rng_state().numel() else ""
+    if isinstance(value, tuple) and len(value) == 3 and isinstance(value[1], tuple) and len(value[1]) == 625:
+        return "Python"
+    is_numpys = isinstance(value, tuple) and len(value) == 5 and isinstance(value[0], str) and value[0] == "MT19937"
+    return "NumPy" if is_numpys else ""
+
+
 def _digest_of(state: Any) -> str:
-    return blake2b(bytes(state.cpu().tolist()), digest_size=8).hexdigest()
+    numbers = state.tolist() if isinstance(state, torch.Tensor) else [int(each) for each in state[1]]
+    return blake2b(repr(numbers).encode(), digest_size=8).hexdigest()
 
 
 def _digests(found: dict) -> dict:
-    tensors = [value for state in found["weights"] for value in state.values()]
+    # safetensors returns them in another order.
+    tensors = [state[key] for state in found["weights"] for key in sorted(state)]
     readings = read_all(tensors)
     digest = blake2b(digest_size=8)
     for reading in readings:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dis
 import functools
+import importlib.util
+import random
 import sys
 from typing import Any, Callable
 
@@ -40,24 +42,30 @@ class Patches:
             self._put(torch.nn.utils, name, wrapped)
         self._wrap(optim.Optimizer, "zero_grad", self._zero_grad)
         self._wrap(torch.nn.Module, "zero_grad", self._zero_grad)
+        for name in ("__init__", "__setstate__"):
+            self._wrap(torch.nn.Module, name, self._made)
         self._wrap(optim.Optimizer, "__init__", self._placed("optimizer"))
         self._wrap(optim.lr_scheduler.LRScheduler, "__init__", self._placed("scheduler"))
         self._wrap(scaler, "unscale_", self._unscale)
         self._wrap(scaler, "step", self._scaler_step)
         self._wrap(torch.nn.functional, "cross_entropy", self._cross_entropy)
-        self._wrap(torch, "save", self._save)
-        self._wrap(torch, "load", self._load)
-        self._put(torch, "set_rng_state", self._wrap(torch.random, "set_rng_state", self._set_random_state))
+        self._wrap(torch, "save", self._saves("obj", "f"))
+        self._wrap(torch, "load", self._loads("f"))
+        for owner, module in ((torch, torch.random), (torch.cuda, torch.cuda.random)):
+            self._put(owner, "set_rng_state", self._wrap(module, "set_rng_state", self._set_random_state))
+        self._wrap(random, "setstate", self._set_random_state)
+        self._when_imported("numpy.random", lambda numpy: self._wrap(numpy, "set_state", self._set_random_state))
+        self._when_imported("safetensors.torch", self._wrap_safetensors)
         self._wrap(torch, "compile", self._compile)
         self._wrap(torch.nn.Module, "eval", self._then_watch_next)
         self._wrap(torch.utils.data.DataLoader, "__iter__", self._then_watch_next)
         hooks = [register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)]
         self.undone.extend(hook.remove for hook in hooks)
         watcher.switch = self._switch
-        self._open()
+        self._switch(watcher.recording)
 
     def remove(self) -> None:
-        self._close()
+        self._switch(False)
         for undo in reversed(self.undone):
             undo()
         self.undone.clear()
@@ -77,7 +85,19 @@ class Patches:
                 if space.get(name) is wrapped.__wrapped__:
                     self._put(module, name, wrapped)
 
+    def _wrap_safetensors(self, module: Any) -> None:
+        self._wrap(module, "save_file", self._saves("tensors", "filename"))
+        self._wrap(module, "load_file", self._loads("filename"))
+
     # How a wrapper is put in place.
+
+    def _when_imported(self, name: str, work: Callable[[Any], Any]) -> None:
+        if name in sys.modules:
+            work(sys.modules[name])
+            return
+        finder = _AfterImport(name, lambda module: self.watcher.guarded("events", lambda: work(module)))
+        sys.meta_path.insert(0, finder)
+        self.undone.append(finder.remove)
 
     def _wrap(self, owner: Any, name: str, make: Callable) -> Any:
         original = getattr(owner, name)
@@ -114,8 +134,10 @@ class Patches:
     def _switch(self, recording: bool) -> None:
         if recording:
             self._open()
+            self.watcher.syncs.open()
         else:
             self._close()
+            self.watcher.syncs.close()
 
     def _close(self) -> None:
         for undo in reversed(self.turn_patches):
@@ -141,14 +163,14 @@ class Patches:
         watcher = self.watcher
 
         def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if watcher.reading or not watcher.recording or _compiles():
+            if watcher.reading or watcher.in_read or not watcher.recording or _compiles():
                 return original(tensor, *args, **kwargs)
-            watcher.reading += 1
+            watcher.in_read = True
             try:
                 watcher.guarded("reads", lambda: watcher.read(tensor))
                 return original(tensor, *args, **kwargs)
             finally:
-                watcher.reading -= 1
+                watcher.in_read = False
 
         return read
 
@@ -173,7 +195,9 @@ class Patches:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if _compiles():
                 return original(tensors, *args, **kwargs)
-            begun = self._event(lambda: watcher.backward_begins(tensors))
+            watcher.backwards += 1
+            watcher.guarded("loss", lambda: watcher.look_at_loss(tensors))
+            begun = self._event(lambda: watcher.backward_begins(tensors)) if watcher.recording else None
             result = original(tensors, *args, **kwargs)
             if begun is not None:
                 place = where()
@@ -200,6 +224,7 @@ class Patches:
 
     def _clip_begins(self, parameters: Any, limit: Any, original: Callable, args: tuple, kwargs: dict) -> dict:
         tensors = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        tensors = [tensor for tensor in tensors if tensor.grad is not None] or tensors
         gradients = [tensor.grad for tensor in tensors if tensor.grad is not None]
         norm_type = kwargs.get("norm_type", args[0] if args else 2.0)
         with quietly():
@@ -223,6 +248,16 @@ class Patches:
             return result
 
         return zero_grad
+
+    def _made(self, original: Callable) -> Callable:
+        program = self.watcher.program
+
+        def made(module: Any, *args: Any, **kwargs: Any) -> None:
+            original(module, *args, **kwargs)
+            if not _compiles():
+                program.made(module)
+
+        return made
 
     def _placed(self, kind: str) -> Callable:
         program, watcher = self.watcher.program, self.watcher
@@ -305,37 +340,47 @@ class Patches:
             valid = int((target != ignored).sum())
         loss.grad_fn.register_prehook(self.watcher.weighs(where(), valid, target.numel(), reduction == "mean"))
 
-    def _save(self, original: Callable) -> Callable:
+    def _saves(self, content: str, file: str) -> Callable:
+        """A wrapper for a function whose first parameters have these names."""
         watcher = self.watcher
 
-        def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(obj, f, *args, **kwargs)
-            self._event(lambda: watcher.checkpoints.saved(obj, f, watcher.count))
-            self._event(watcher.watch_next)
-            return result
+        def make(original: Callable) -> Callable:
+            def save(*args: Any, **kwargs: Any) -> Any:
+                result = original(*args, **kwargs)
+                given = {**dict(zip((content, file), args)), **kwargs}
+                self._event(lambda: watcher.checkpoints.saved(given[content], given[file], watcher.count))
+                self._event(watcher.watch_next)
+                return result
 
-        return save
+            return save
 
-    def _load(self, original: Callable) -> Callable:
+        return make
+
+    def _loads(self, file: str) -> Callable:
         watcher = self.watcher
 
-        def load(f: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(f, *args, **kwargs)
-            self._event(lambda: watcher.checkpoints.loaded(result, f))
-            self._event(watcher.watch_next)
-            return result
+        def make(original: Callable) -> Callable:
+            def load(*args: Any, **kwargs: Any) -> Any:
+                result = original(*args, **kwargs)
+                path = args[0] if args else kwargs[file]
+                self._event(lambda: watcher.checkpoints.loaded(result, path))
+                self._event(watcher.watch_next)
+                return result
 
-        return load
+            return load
+
+        return make
 
     def _set_random_state(self, original: Callable) -> Callable:
         watcher = self.watcher
 
-        def set_rng_state(new_state: Any) -> None:
-            original(new_state)
+        def set_state(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
             if watcher.checkpoints.waiting and not _compiles():
-                self._event(lambda: watcher.checkpoints.random_state_set(new_state))
+                self._event(lambda: watcher.checkpoints.random_state_set([*args, *kwargs.values()][0]))
+            return result
 
-        return set_rng_state
+        return set_state
 
     def _then_watch_next(self, original: Callable) -> Callable:
         """An evaluation or an epoch begins: the step after it is inspected."""
@@ -391,6 +436,34 @@ class Patches:
             self._aside(lambda: watcher.guarded("step", lambda: watcher.step_ended(optimizer)))
         finally:
             watcher.reading -= 1
+
+
+class _AfterImport:
+    """A finder that lets the ordinary loader import a module and then calls `work` with it."""
+
+    def __init__(self, name: str, work: Callable[[Any], Any]) -> None:
+        self.name, self.work = name, work
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self.name:
+            return None
+        self.remove()
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            run = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                del loader.exec_module
+                run(module)
+                self.work(module)
+
+            loader.exec_module = exec_module
+        return spec
+
+    def remove(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
 
 
 def _trains(target: Any) -> bool:

@@ -15,7 +15,7 @@ import torch
 
 VERSION = 1
 _OLDEST = (2, 9)
-_INTERVAL_S = 3.0
+_INTERVAL_S, _SHARE = 3.0, 0.001
 
 _current: Optional[Process] = None
 
@@ -50,8 +50,6 @@ class Process:
     def begin(self) -> None:
         """Watch, and write the file from now on."""
         if self.watch():
-            self.watcher.stop = self._stop
-            self._write_while_running()
             self._write_at_the_end()
         self.write()
 
@@ -63,7 +61,10 @@ class Process:
         from .patches import Patches
         from .watcher import Watcher
 
-        self.watcher = Watcher(self.config)
+        self.watcher = Watcher({**self.config, "sees_all": bool(self.folder)})
+        if self.folder:
+            self.watcher.stop = self._stop
+            self._write_while_running()
         self.patches = Patches(self.watcher)
         self.patches.install()
         return True
@@ -74,7 +75,7 @@ class Process:
         def step_ended(optimizer: Any) -> None:
             inner(optimizer)
             now = time.monotonic()
-            if now - self.wrote_at > max(_INTERVAL_S, 200 * self.wrote_s) or self.watcher.count == 1:
+            if now - self.wrote_at > max(_INTERVAL_S, self.wrote_s / _SHARE) or self.watcher.count == 1:
                 self.write()
 
         self.watcher.step_ended = step_ended

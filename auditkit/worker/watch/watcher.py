@@ -16,15 +16,16 @@ import torch
 
 from .checkpoints import Checkpoints
 from .places import NOWHERE, called_from, holder, where
-from .program import FEW, Program, live_bytes, number
+from .program import FEW, Program, live_bytes, number, objects_of
 from .readings import combined, equal, flat, local, quietly, read_all, sampled
+from .syncs import Syncs
 
 FIRST = 5
 _MOST_EVENTS = 200
 _MOST_TURNS = 400
 _SAMPLE = 8
 _WARM_UP = 20
-_LOADING = ("torch/utils/data", "torch/optim/", "_tensor_str", "grad_scaler")
+_LOADING = ("torch/utils/data", "_tensor_str", "grad_scaler")
 _HALF = ("float16", "bfloat16")
 _FEW_RANKS = 8
 
@@ -37,13 +38,14 @@ class Watcher:
         self.budget = config.get("budget")
         self.limit = config.get("steps")
         self.memory_share = config.get("memory_share") or 0.005
-        self.program = Program()
+        self.program = Program(bool(config.get("sees_all")))
         self.checkpoints = Checkpoints(self.program)
         self.errors: dict = {}
         self.notes: list = []
         self.compiles: list = []
         self.stop: Callable[[], None] = lambda: None
         self.switch: Callable[[bool], None] = lambda _: None
+        self.syncs = Syncs(lambda: self.reading > 0)
         self.reset()
 
     def reset(self) -> None:
@@ -55,25 +57,26 @@ class Watcher:
         self.count = 0
         self.turn = 0
         self.backwards = 0
-        self.cost_s = self.cost_before_s = 0.0
+        self.cost_s = self.cost_before_s = self.device_cost_s = 0.0
+        self.marks: list = []
         self.timing = False
         self.inspection_s = 0.0
-        self.plain_s: list = []
         self.began_at = time.perf_counter()
-        self.last_step_at: Optional[float] = None
-        self.ran: set = set()
+        self.first_step_at = 0.0
+        self.ran: dict = {}  # by the id of a module that ran: whether autograd was enabled
         self.depth = 0
         self.inputs: list = []
         self.saw_eval = False
         self.reads: dict = {}
         self.reading = 0
+        self.in_read = self.in_closure = False
         self.last_modes: dict = {}
         self.trained: set = set()
         self.evaluated: list = []
         self.last_event: Optional[int] = None
         self.usual_loss: Optional[float] = None
         self.final: dict = {}
-        self.next_memory = 0.0
+        self.next_memory = self.began_at + 0.1 / self.memory_share
         self.skipped_by_scaler = 0
         self.scale = 1.0
         self.losses: list = []
@@ -100,12 +103,9 @@ class Watcher:
 
     def backward_begins(self, loss: Any) -> Optional[tuple]:
         """Find the program's objects before its first backward; record where its gradients stand."""
-        self.backwards += 1
         if _captures():
             return None
-        self._look_at_loss(loss)
-        if not self.recording:
-            return None
+        self.syncs.open()  # the first steps began before CUDA did
         if self.scanned_for != len(self.program.placed):
             self.scanned_for = len(self.program.placed)
             self._timed(self.program.scan)
@@ -116,11 +116,11 @@ class Watcher:
         value = first.detach().clone() if isinstance(first, torch.Tensor) and first.numel() == 1 else None
         return self.gradients(), value
 
-    def _look_at_loss(self, loss: Any) -> None:
+    def look_at_loss(self, loss: Any) -> None:
         """Inspect this step if its loss jumps or is not finite. Only on the CPU, where reading it waits for nothing."""
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.device.type != "cpu":
+        if type(loss) is not torch.Tensor or not loss.is_cpu or loss.numel() != 1:
             return
-        value = abs(float(loss.detach()))
+        value = abs(torch._C.TensorBase.item(loss))  # without our own wrapper
         usual = self.usual_loss
         if usual is not None and not value <= 3 * usual + 1e-6:
             self.watch_next()
@@ -144,7 +144,7 @@ class Watcher:
 
     def called(self, module: Any, args: tuple, kwargs: dict) -> None:
         """A module runs in an inspected turn."""
-        self.ran.add(id(module))
+        self.ran[id(module)] = torch.is_grad_enabled() or self.ran.get(id(module), False)
         if self.depth:
             return
         if not module.training:
@@ -164,12 +164,14 @@ class Watcher:
         floating-point values read between forward and step, but for the loading of data and the elements of a larger
         tensor, which Python may have made of a list.
         """
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+        if torch.cuda.is_initialized():
             is_computed = tensor.is_cuda
         else:
             is_element = tensor._base is not None and tensor._base.numel() > 1
             is_computed = tensor.requires_grad or (self.ran and tensor.is_floating_point() and not is_element)
-        if self.inside or not is_computed or called_from(*_LOADING):
+        if not is_computed or called_from(*_LOADING):
+            return
+        if not self.in_closure and (self.inside or called_from("torch/optim/")):
             return
         place = where()
         if place[0]:
@@ -195,12 +197,18 @@ class Watcher:
         if known is None:
             return None
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        self.__dict__.pop("pending", None)
         if not callable(closure):
             self._timed(lambda: self._before_update(known))
             return None
+        known.has_closure = True
 
         def watched() -> Any:
-            value = closure()
+            self.in_closure = True
+            try:
+                value = closure()
+            finally:
+                self.in_closure = False
             self.guarded("step", lambda: self._timed(lambda: self._before_update(known)))
             return value
 
@@ -243,6 +251,9 @@ class Watcher:
                 (n, tensor) for n, tensor in enumerate(tensors) if known.parameters[n].suspect and tensor is not None
             ]
             full = dict(zip((n for n, _ in suspects), read_all([tensor for _, tensor in suspects])))
+            pending = self.__dict__.get("pending")
+            if pending is not None:  # a further call of the closure: the step has changed values already
+                before, full = pending[5:7]
             marks = [
                 sampled(gradient) if gradient is not None and known.parameters[n].dtype in _HALF else None
                 for n, gradient in enumerate(gradients)
@@ -258,15 +269,13 @@ class Watcher:
             return
         if not known.steps:
             known.first_line, known.first_turn = where(), self.turn
-        now = time.perf_counter()
+            self.first_step_at = self.first_step_at or time.perf_counter()
         pending = self.__dict__.pop("pending", None)
         if pending is not None and pending[0] is known:
             self._timed(lambda: self._after_update(pending))
             taken, self.cost_before_s = self.cost_s - self.cost_before_s, self.cost_s
             if pending[1]:  # the first inspection also finds the program's objects
                 self.inspection_s = taken if not self.inspection_s else 0.8 * self.inspection_s + 0.2 * taken
-        elif self.last_step_at is not None and len(self.plain_s) < 1000:
-            self.plain_s.append(now - self.last_step_at)
         known.steps += 1
         known.last_turn = self.turn
         self.count = max(self.count, known.steps)
@@ -274,12 +283,13 @@ class Watcher:
         if self.limit and known.steps >= self.limit and not self.stopped:
             self.stopped = True
             self.stop()
+        if not self.recording and known.steps % self.every:
+            return
         was, self.recording = self.recording, self._is_due()
         if self.recording and not was:
             self.opened()
         elif was and not self.recording:
             self.closed()
-        self.last_step_at = time.perf_counter()
 
     def _is_due(self) -> bool:
         active = [known for known in self.program.optimizers if known.steps and self.turn - known.last_turn <= 2 * FEW]
@@ -289,9 +299,9 @@ class Watcher:
             active = [max(active, key=lambda known: known.steps)]
         if any(known.steps < FIRST for known in active):
             return True
-        if self.budget and self.inspection_s and self.plain_s:
-            plain = sorted(self.plain_s)[len(self.plain_s) // 2]
-            self.every = max(1, math.ceil(self.inspection_s / (self.budget * max(plain, 1e-6))))
+        if self.budget and self.inspection_s:
+            plain_s = (time.perf_counter() - self.first_step_at - self.cost_s) / self.turn
+            self.every = max(1, math.ceil(self.inspection_s / (self.budget * max(plain_s, 1e-6))))
         return any(known.steps % self.every == 0 for known in active)
 
     def opened(self) -> None:
@@ -336,7 +346,8 @@ class Watcher:
         rates = known.rates()
         known.largest_rate = max([known.largest_rate, *(rate for rate in rates if rate == rate)])
         known.always_zero_rate = known.always_zero_rate and all(rate == 0 for rate in rates)
-        rate_of = _rates_by_parameter(known)
+        # With a closure, a line search may choose how far to go.
+        rate_of = {} if known.has_closure else _rates_by_parameter(known)
         with quietly():
             after = read_all([tensor for tensor in tensors if tensor is not None])
         found = iter(after)
@@ -357,6 +368,7 @@ class Watcher:
             owner = each.owner() if each.owner is not None else None
             if owner is not None and id(owner) in self.ran:
                 each.ran += 1
+                each.ran_without_grad += not self.ran[id(owner)]
             if now is None:
                 continue
             moved = not equal(before[n], now.sample)
@@ -383,7 +395,11 @@ class Watcher:
                 each.bad_gradient = step if each.bad_gradient is None else each.bad_gradient
             elif gradient.norm:
                 each.nonzero += 1
-                if not moved and _should_move(each, rate_of.get(id(tensor), 0.0), gradient, now):
+                if (
+                    not moved
+                    and not known.has_closure
+                    and _should_move(each, rate_of.get(id(tensor), 0.0), gradient, now)
+                ):
                     each.stayed += n in full
                     each.suspect = True
             if moved and not tensor.requires_grad and each.frozen_moved is None:
@@ -408,6 +424,8 @@ class Watcher:
         losses = [event["loss"] for event in self.events[begins or 0 :] if event.get("loss") is not None]
         turn["loss"] = float(losses[-1]) if losses else None
         turn["reads"] = [[*place, count] for place, count in sorted(self.reads.items())]
+        turn["syncs"] = [[*place, count] for place, count in sorted(self.syncs.counts.items())]
+        turn["syncs_measured"] = self.syncs.shown is not None
         turn["scale"] = self.scale
         turn["inputs"] = _joined(self.inputs)
         turn["weights"] = self._weights()
@@ -449,6 +467,7 @@ class Watcher:
         self.ran.clear()
         self.inputs.clear()
         self.reads.clear()
+        self.syncs.counts.clear()
         self.losses.clear()
         self.saw_eval = False
 
@@ -475,7 +494,6 @@ class Watcher:
     def _clips(self, turn: dict, known: Any, gradients: list, read: list, begins: int) -> None:
         """What each clip of the turn covered, returned and left, beside what the step uses."""
         ids = {each.index: n for n, each in enumerate(known.parameters) if gradients[n] is not None}
-        shards = any(_is_shard(each.ref()) for each in known.parameters[:50])
         turn["clips"], covered = [], set()
         for position, event in enumerate(self.events[begins:]):
             if event["kind"] != "clip":
@@ -486,6 +504,10 @@ class Watcher:
             covered.update(mine)
             if len(turn["clips"]) < 20:
                 returned = event["returned"]
+                parts: dict = {}
+                for key, norm in zip(event["ids"], event["norms"]):
+                    parts.setdefault(self.program.parameters[key].shards, []).append(norm)
+                shards = {key: combined(found) for key, found in parts.items()} if any(parts) else {}
                 turn["clips"].append({
                     "at": list(event["at"]), "limit": event["limit"], "kind": event["norm_type"], "position": position,
                     "tensors": len(event["ids"]), "returned": _plain(returned), "before": combined(event["norms"]),
@@ -528,24 +550,19 @@ class Watcher:
         if self.count < _WARM_UP or time.perf_counter() < self.next_memory:
             return None
         began = time.perf_counter()
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            found = [torch.cuda.memory_allocated(), 0]
-        else:
-            found = list(live_bytes())
-        # On the CPU this walks all of Python's objects: at most 0.5 % of the run.
-        self.next_memory = time.perf_counter() + (time.perf_counter() - began) / self.memory_share
+        on_cuda = torch.cuda.is_initialized()
+        found = [torch.cuda.memory_allocated(), 0] if on_cuda else list(live_bytes())
         self._growing(found)
+        # This walks all of Python's objects: at most 0.5 % of the run.
+        self.next_memory = time.perf_counter() + (time.perf_counter() - began) / self.memory_share
         return found
 
     def _growing(self, found: list) -> None:
         """The variable that holds more tensors than at the last look; the host shows it if memory keeps growing."""
-        import gc
-
         containers: dict = {}
-        for each in gc.get_objects():
-            kind = type(each)
-            if (kind is list or kind is dict) and len(each) >= 8:
-                values = each if kind is list else list(each.values())
+        for each in objects_of(list, dict):
+            if type(each) in (list, dict) and len(each) >= 8:
+                values = each if type(each) is list else list(each.values())
                 if isinstance(values[-1], torch.Tensor) and isinstance(values[0], torch.Tensor):
                     containers[id(each)] = len(values)
         for key, count in containers.items():
@@ -566,7 +583,8 @@ class Watcher:
         holders = [list(place) for _, place in self.growing.values() if place and place[0]]
         return {
             "steps": self.count, "turns_seen": self.turn, "backwards": self.backwards, "every": self.every,
-            "cost_s": self.cost_s, "run_s": run_s, "turns": self.turns, "errors": self.errors, "notes": self.notes,
+            "cost_s": self.cost_s, "device_cost_s": self.device_cost_s, "run_s": run_s,
+            "turns": self.turns, "errors": self.errors, "notes": self.notes,
             "optimizers": [known.to_json() for known in self.program.optimizers],
             "parameters": [each.to_json() for each in self.program.parameters],
             "schedulers": [each.to_json() for each in self.program.schedulers],
@@ -582,12 +600,17 @@ class Watcher:
         """Count the time of an instrument, once if another one calls it."""
         if self.timing:
             return work()
-        self.timing, began = True, time.perf_counter()
+        self.timing, began, mark = True, time.perf_counter(), _device_mark()
         try:
             return work()
         finally:
             self.timing = False
             self.cost_s += time.perf_counter() - began
+            if mark is not None:
+                self.marks.append((mark, _device_mark()))
+                while self.marks and self.marks[0][1].query():
+                    first, last = self.marks.pop(0)
+                    self.device_cost_s += first.elapsed_time(last) / 1000
 
     def guarded(self, instrument: str, work: Callable[[], Any], default: Any = None) -> Any:
         """Run an instrument; its error is recorded and never reaches the program."""
@@ -689,11 +712,6 @@ def _tensors(value: Any, most: int = 16) -> list:
     return found
 
 
-def _is_shard(tensor: Any) -> bool:
-    placements = getattr(tensor, "placements", None)
-    return placements is not None and any(not placement.is_replicate() for placement in placements)
-
-
 def _rates_by_parameter(known: Any) -> dict:
     optimizer = known.ref()
     if optimizer is None:
@@ -721,8 +739,17 @@ def _running(optimizer: Any) -> int:
     return count
 
 
+def _device_mark() -> Any:
+    """A CUDA event that is recorded now: the time between two of them is the GPU's own."""
+    if not torch.cuda.is_initialized() or _captures():
+        return None
+    mark = torch.cuda.Event(enable_timing=True)
+    mark.record()
+    return mark
+
+
 def _captures() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def _graph_holder() -> tuple:

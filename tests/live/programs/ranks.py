@@ -9,7 +9,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 torch.set_num_threads(1)
@@ -72,6 +72,26 @@ def train_hybrid(wrong: str, rank: int) -> None:
         optimizer.step()
 
 
+def train_sharded(wrong: str, rank: int) -> None:
+    """FSDP keeps plain tensors: only its own method knows that they are shards."""
+    torch.manual_seed(6)
+    model = FullyShardedDataParallel(
+        nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)),
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    torch.manual_seed(rank)
+    for _ in range(5):
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.randn(4, 8)), torch.randint(0, 4, (4,))).backward()
+        if wrong == "sharded":
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)  # of a shard
+        else:
+            model.clip_grad_norm_(0.1)
+        optimizer.step()
+
+
 def main(rank: int | None) -> None:
     """Train in one rank; without a launcher, the ranks know each other through a file."""
     if rank is None:
@@ -86,6 +106,8 @@ def main(rank: int | None) -> None:
     for wrong in sys.argv[1:]:
         if wrong.startswith("tp"):
             train_tensor_parallel(wrong)
+        elif wrong.startswith("sharded"):
+            train_sharded(wrong, rank)
         elif wrong.startswith("hybrid"):
             train_hybrid(wrong, rank)
         else:

@@ -16,8 +16,7 @@ PROBE = {
     "motivation": "A threshold that is a literal in a class, in its factory and in a shortcut is one setting written "
     "three times. Whoever changes one changes what one caller gets.",
     "method": "Literal numbers that are the default of a threshold-like parameter (limit, tolerance, eps, clip, "
-    "max_norm) in signatures of one module, or in signatures that pass the parameter on. Code of one of the modules "
-    "must compare or clamp with it.",
+    "max_norm) in signatures of one module, whose code must compare or clamp with it.",
     "limits": "0, 1, 2, -1 and tuning values (lr, betas) are not reported. Two parameters of one name may be different "
     "settings.",
     "remediation": "Give the number a name once, and let every signature use the name.",

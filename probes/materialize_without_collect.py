@@ -14,8 +14,7 @@ PROBE = {
     "motivation": "An asynchronous collector is a pair: one function enqueues, the other reads. Where only the second "
     "is public, every caller writes the first by hand, and the copies drift.",
     "method": "Public functions named materialize, finish, finalize or wait that read tensors back from a mapping with "
-    "text keys or from a record. Some callable function must return such a mapping or record. A result dataclass that "
-    "nothing makes counts too.",
+    "text keys. Some callable function must return such a mapping.",
     "limits": "Keys made at run time and producers outside the checkout are not seen. Functions that also train do not "
     "count.",
     "remediation": "Add the function that collects beside the one that finishes, and call it where the collection is "
@@ -24,7 +23,6 @@ PROBE = {
     "measurements": {
         "producer_count": "count",
         "written_by_hand": "line",
-        "instance_count": "count",
         "finishers_examined": "count",
         "files_examined": "count",
     },
@@ -37,11 +35,8 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where nothing that can be called produces the input, or makes the result."""
+    """Reproduced where nothing that can be called produces the input."""
     counts = {m.name: m for m in measurements}
-    if "instance_count" in counts:
-        message = "nothing in the checkout makes an instance of " + counts["instance_count"].case["result"]
-        return verdict(True, message, occurs="rare")
     if "producer_count" not in counts:
         message = "each of {:,} finishing functions in {:,} files has one that collects"
         return verdict(False, message.format(counts["finishers_examined"].value, counts["files_examined"].value))

@@ -188,7 +188,7 @@ class ModuleReads:
         return flow
 
 
-class _Flow(ast.NodeVisitor):
+class _Flow:
     """Follows a function's body once, in the order in which it runs; the body of a loop twice.
 
     `known` says what its names hold at this point. Visiting an expression returns its kind.
@@ -204,8 +204,51 @@ class _Flow(ast.NodeVisitor):
         self.reads: dict[tuple[int, int, str], HostRead] = {}
         self.returned: Kind = NONE
 
-    def generic_visit(self, _: ast.AST) -> Kind:
-        """Return that the kind of other expressions is not known; other statements are not followed."""
+    def visit(self, node: ast.AST) -> Kind:
+        """Follow a statement, or return the kind of an expression; other statements are not followed."""
+        match node:
+            case ast.Constant(value=value):
+                return NONE if value is None else HOST
+            case ast.Name(id=name):
+                return self.known.get(name) or (HOST if _ON_HOST.search(name) else None)
+            case ast.BinOp(left=left, right=right):
+                return result_of([self.visit(left), self.visit(right)])
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                self.test(operand, "not")
+                return HOST
+            case ast.UnaryOp(operand=value) | ast.Starred(value=value) | ast.Await(value=value) | ast.Expr(value=value):
+                return self.visit(value)
+            case ast.Tuple(elts=parts):
+                return ("row", tuple(map(self.visit, parts)))
+            case ast.List(elts=parts) | ast.Set(elts=parts):
+                return ("items", join(*map(self.visit, parts)))
+            case ast.Dict(values=values):
+                return ("table", join(*map(self.visit, values)))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                self.test(test, "if")
+                return join(self.visit(body), self.visit(orelse))
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                with self.inside(node):
+                    made = self.visit(node.value if isinstance(node, ast.DictComp) else node.elt)
+                return ("table" if isinstance(node, ast.DictComp) else "items", made)
+            case ast.AnnAssign(target=target, value=value) if value is not None:
+                self.assign(target, self.visit(value))
+            case ast.Assert(test=test):
+                self.test(test, "assert")
+            case ast.With(items=managers, body=statements) | ast.AsyncWith(items=managers, body=statements):
+                for manager in managers:
+                    self.visit(manager.context_expr)
+                self.block(statements)
+            case ast.Try() | ast.TryStar():
+                for suite in (node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody):
+                    self.block(suite)
+            case ast.Match(subject=subject, cases=cases):
+                self.visit(subject)
+                for case in cases:
+                    self.block(case.body)
+            case _:
+                followed = getattr(self, f"visit_{type(node).__name__}", None)
+                return followed(node) if followed is not None else None
         return None
 
     def read(self, node: ast.expr, what: str, value: ast.expr, inner: HostRead | None = None) -> None:
@@ -235,26 +278,11 @@ class _Flow(ast.NodeVisitor):
 
     # Expressions.
 
-    def visit_Constant(self, node: ast.Constant) -> Kind:
-        return NONE if node.value is None else HOST
-
-    def visit_Name(self, node: ast.Name) -> Kind:
-        return self.known.get(node.id) or (HOST if _ON_HOST.search(node.id) else None)
-
     def visit_Attribute(self, node: ast.Attribute) -> Kind:
         known = self.known.get(dotted_name(node))
         if known is None and _ON_HOST.search(node.attr):
             return HOST
         return known if known is not None else of_attribute(self.visit(node.value), node.attr)
-
-    def visit_BinOp(self, node: ast.BinOp) -> Kind:
-        return result_of([self.visit(node.left), self.visit(node.right)])
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Kind:
-        if not isinstance(node.op, ast.Not):
-            return self.visit(node.operand)
-        self.test(node.operand, "not")
-        return HOST
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Kind:
         kinds = []
@@ -272,18 +300,6 @@ class _Flow(ast.NodeVisitor):
             self.guard = self.guard or guard_of(value)
         self.guard = guard
 
-    def visit_Tuple(self, node: ast.Tuple) -> Kind:
-        return ("row", tuple(map(self.visit, node.elts)))
-
-    def visit_List(self, node: ast.List | ast.Set) -> Kind:
-        return ("items", join(*map(self.visit, node.elts)))
-
-    def visit_Dict(self, node: ast.Dict) -> Kind:
-        return ("table", join(*map(self.visit, node.values)))
-
-    def visit_Starred(self, node: ast.Await | ast.Starred | ast.Yield) -> Kind:
-        return None if node.value is None else self.visit(node.value)
-
     def visit_Compare(self, node: ast.Compare) -> Kind:
         kinds = [self.visit(node.left), *map(self.visit, node.comparators)]
         if isinstance(node.ops[0], ast.In | ast.NotIn) and kinds == [TENSOR, ("items", TENSOR)]:
@@ -292,10 +308,6 @@ class _Flow(ast.NodeVisitor):
             return HOST
         # What is compared with a text is one.
         return HOST if any(map(text_in, node.comparators)) else result_of(kinds)
-
-    def visit_IfExp(self, node: ast.IfExp) -> Kind:
-        self.test(node.test, "if")
-        return join(self.visit(node.body), self.visit(node.orelse))
 
     def visit_Subscript(self, node: ast.Subscript) -> Kind:
         base = self.visit(node.value)
@@ -317,15 +329,6 @@ class _Flow(ast.NodeVisitor):
             case ("row", kinds) if isinstance(key, int) and -len(kinds) <= key < len(kinds):
                 return kinds[key]
         return element(base)
-
-    def visit_ListComp(self, node: Comprehension) -> Kind:
-        with self.inside(node):
-            made = self.visit(node.value if isinstance(node, ast.DictComp) else node.elt)
-        return ("table" if isinstance(node, ast.DictComp) else "items", made)
-
-    visit_Set = visit_List
-    visit_Await = visit_Yield = visit_Starred
-    visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ListComp
 
     @contextmanager
     def inside(self, node: Comprehension) -> Iterator[None]:
@@ -477,10 +480,6 @@ class _Flow(ast.NodeVisitor):
         for target in node.targets:
             self.assign(target, kind)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.assign(node.target, self.visit(node.value))
-
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         """`total += norm` and `grads += [grad]`."""
         kind: Kind = self.visit(node.value)
@@ -489,12 +488,6 @@ class _Flow(ast.NodeVisitor):
             self.put_into(node.target, element(kind))
         else:
             self.assign(node.target, None if before is None else result_of([before, kind]))
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        self.visit(node.value)
-
-    def visit_Assert(self, node: ast.Assert) -> None:
-        self.test(node.test, "assert")
 
     def visit_Return(self, node: ast.Return) -> None:
         if node.value is not None:
@@ -542,20 +535,6 @@ class _Flow(ast.NodeVisitor):
             names = after_body.keys() | self.known.keys()
             self.known = {name: join(after_body.get(name, NONE), self.known.get(name, NONE)) for name in names}
 
-    def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
-        for manager in node.items:
-            self.visit(manager.context_expr)
-        self.block(node.body)
-
-    def visit_Try(self, node: ast.Try | ast.TryStar) -> None:
-        for part in (node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody):
-            self.block(part)
-
-    def visit_Match(self, node: ast.Match) -> None:
-        self.visit(node.subject)
-        for case in node.cases:
-            self.block(case.body)
-
     def visit_FunctionDef(self, node: FunctionNode) -> None:
         """A function inside this one sees its names; where it is called is not known."""
         known, loops, returned, outer = self.known, self.loops, self.returned, self.outer_loops
@@ -565,9 +544,7 @@ class _Flow(ast.NodeVisitor):
         self.block(node.body)
         self.known, self.loops, self.returned, self.outer_loops = known, loops, returned, outer
 
-    visit_AsyncFor, visit_AsyncWith, visit_TryStar, visit_AsyncFunctionDef = (
-        visit_For, visit_With, visit_Try, visit_FunctionDef,
-    )  # fmt: skip
+    visit_AsyncFor, visit_AsyncFunctionDef = visit_For, visit_FunctionDef
 
     def assign(self, target: ast.expr, kind: Kind) -> None:
         """Let the names of `target` hold `kind`, taken apart as the target is."""

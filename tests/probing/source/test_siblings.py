@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.runs.cause import Siblings
-from auditkit.probing.source.likeness.siblings import find_siblings
+from auditkit.probing.source.likeness.causes import find_siblings
 from auditkit.probing.source.statements import Sources
 
 pytestmark = pytest.mark.process

@@ -19,7 +19,7 @@ PROBE = {
     "motivation": "A rewrite that is meant to change only speed must return the same values.",
     "method": "Every number of the result is recorded for gradients of several dtypes, shapes, magnitudes, layouts and "
     "special values from fixed seeds, with the exact norm and the difference that two careful results may have. The "
-    "types of the parts are recorded too.",
+    "types of the parts are recorded too, also on the simulated device and in two ranks of which one has no gradients.",
     "limits": "The allowed difference is derived for sums of terms of one sign. Tensors of several elements are not "
     "compared.",
     "remediation": "",
@@ -45,14 +45,15 @@ _SHAPES = (
 _DTYPES = ("float32", "float64", "bfloat16", "float16", "mixed")
 _MAGNITUDES = (1e-30, 1e-12, 1e-4, 1e4, 1e12, 1e18, 1e20, 1e30)
 _PLANTED = ({"zeros": 5}, {"nans": 2}, {"infs": 2}, {"zeros": 3, "nans": 2, "infs": 1})
-_TYPED = ("seeded", "dtypes and shapes", "missing and empty")
+_TYPED = ("seeded", "dtypes and shapes", "missing and empty", "on a GPU", "two ranks, one without gradients")
+_RANKS_MAY_DIFFER = 1e-5
 _ROUNDING = {"bfloat16": 2.0**-8, "mixed": 2.0**-8, "float16": 2.0**-11}
 
 
 def measure(ctx):
     """Yield for every case its exact norm, the allowed difference, and every field of the answer, or what it raised.
 
-    Also the types of the answer's parts.
+    Also the types of the answer's parts, and what each of two ranks answers where the target can reach a collective.
     """
     for family, case, make in _cases(ctx):
         case = {"family": family, **case}
@@ -70,6 +71,9 @@ def measure(ctx):
         if ctx.plan.clips:
             left = [grad for grad in ctx.left_by(make()[0]) if grad is not None]
             yield ctx.measurement("left_norm", ctx.exact_norm(left), "norm", **case)
+    yield from _of_two_ranks(ctx)
+    if ctx.device == "cpu":
+        yield from _types(ctx, ctx.types_on_simulated_device(), {"family": "on a GPU", "dtype": "float32"})
 
 
 def _types(ctx, types, case):
@@ -77,6 +81,19 @@ def _types(ctx, types, case):
     if case["family"] in _TYPED:
         for field, found in types.items():
             yield ctx.measurement("type", found, "text", **case, field=field)
+
+
+def _of_two_ranks(ctx):
+    """A target that can reach a collective, in two ranks of which the second has no gradient."""
+    for rank, found in enumerate(ctx.answers_of_two_ranks()):
+        case = {"family": "two ranks, one without gradients", "dtype": "float32", "rank": rank}
+        yield ctx.measurement("allowed_difference", _RANKS_MAY_DIFFER, "ratio", **case)
+        if "raised" in found:
+            yield ctx.measurement("raises", found["raised"].partition(":")[0], "text", **case, error=found["raised"])
+            continue
+        for field, value in found["numbers"].items():
+            yield ctx.measurement("answer", value, "value", **case, field=field)
+        yield from _types(ctx, found["types"], case)
 
 
 def _cases(ctx):

@@ -60,6 +60,17 @@ class Context:
     def _step_runs(self) -> StepRuns:
         return StepRuns(self._calls.caller, StepFeed(**self.plan.step), self._calls.roots)
 
+    def types_on_simulated_device(self) -> Dict[str, str]:
+        """The types of the target's result on the simulated device; nothing where it does not run there.
+
+        A host tensor in the result is one that the target moved or made there.
+        """
+        calls = self._calls.on("simulated")
+        try:
+            return calls.answer_with_types(calls.cases.benign())[1]
+        except Exception:  # the simulated device lacks operators that some targets use
+            return {}
+
     @staticmethod
     def common_structure(answers: Sequence[structures.Answer]) -> Dict[str, str]:
         """The parts that every result has, without those that stand for one of its tensors."""

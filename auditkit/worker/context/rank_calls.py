@@ -8,7 +8,7 @@ import re
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..answers.answers import flatten
+from ..answers.answers import flatten, types_of
 from ..answers.factors import ECHO, LEFT, SVALS, as_svd, read_factors, tensor_parts
 from ..base.frames import Site
 from ..base.refusals import TargetRaised, Unavailable
@@ -33,6 +33,10 @@ _DTENSORS = re.compile(
 )
 # Data parallel code reduces losses and gradients over ranks; one that reduces a norm has a part of them on each.
 _OWN_SHARDS = re.compile(rb"\breduce_scatter_tensor\(|\ball_reduce\([^\n)]*(norm|total\b|square)")
+_COLLECTIVES = re.compile(
+    rb"\b(all_reduce|all_gather\w*|reduce_scatter\w*|all_to_all\w*|broadcast\w*|gather|scatter)\("
+)
+_TWO_RANKS_LIMIT_S = 15.0
 _NUMBERS = ("norm", "coefficient")
 
 
@@ -66,7 +70,7 @@ class RankCalls:
         self._calls = calls
         self._options = options
 
-    def ranks(self, world_size: int, body: Body) -> List[List[Dict[str, Any]]]:
+    def ranks(self, world_size: int, body: Body, most_s: float = math.inf) -> List[List[Dict[str, Any]]]:
         """What `body(rank)` yields in each rank. Raises RanksFailed, Unavailable."""
         reason = ranks.why_not(self.device, world_size)
         if reason and self.device == "cuda":
@@ -74,7 +78,7 @@ class RankCalls:
         if reason:
             raise Unavailable(reason)
         process_groups.leave()
-        limit_s = float(self._options.get("rank_limit_s", DEFAULT_LIMIT_S))
+        limit_s = min(most_s, float(self._options.get("rank_limit_s", DEFAULT_LIMIT_S)))
         return ranks.run_ranks(world_size, body, limit_s, self.device)
 
     @property
@@ -137,6 +141,30 @@ class RankCalls:
                     placement = list(found)[min(len(messages) - 1, len(found) - 1)]
                     found[placement].append(Report(raised=str(message["rank_raised"])))
         return found
+
+    def answers_of_two_ranks(self) -> List[Dict[str, Any]]:
+        """What each of two ranks returns, the second without any gradient; nothing where no collective is reached.
+
+        For each rank its `numbers` and its `types`, or what it or the other rank `raised`.
+        """
+        if not self.package_mentions(_COLLECTIVES):
+            return []
+        calls = self._calls.on("cpu")
+
+        def body(rank: int) -> Iterator[Dict[str, Any]]:
+            grads = calls.cases.benign()
+            with _Collectives() as seen:
+                raw = calls.raw(grads if rank == 0 else [None] * len(grads))
+            yield {"numbers": flatten(raw), "types": types_of(raw), "collectives": seen.count}
+
+        try:
+            ended = [messages[-1] for messages in self.ranks(2, body, _TWO_RANKS_LIMIT_S)]
+        except ranks.RanksFailed as error:
+            return [{"raised": str(error)}] * 2
+        raised = next((str(message["rank_raised"]) for message in ended if "rank_raised" in message), "")
+        if raised:
+            return [{"raised": raised}] * 2
+        return ended if any(message["collectives"] for message in ended) else []
 
     def gathered(self, world_size: int, per_rank: int, rows: int, columns: int) -> Tuple[List[Any], List[Any], int]:
         """(the one-process numbers, those of every rank, how many collectives ran) for replicas divided in order.

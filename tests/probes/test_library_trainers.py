@@ -32,10 +32,10 @@ def test_a_trainer_is_found_where_it_is_or_changes_a_part_of_a_step() -> None:
 @pytest.mark.parametrize(
     ("call", "reproduced", "line"),
     [
-        ("transformers.trainer:Trainer.train", None, None),
-        ("mine:SumTrainer.train", None, None),
+        pytest.param("transformers.trainer:Trainer.train", None, None, marks=pytest.mark.acceptance),
+        pytest.param("mine:SumTrainer.train", None, None, marks=pytest.mark.acceptance),
         ("mine:MeanTrainer.train", ACCUMULATION, 23),
-        ("accelerate:Accelerator.backward", ACCUMULATION, 22),
+        pytest.param("accelerate:Accelerator.backward", ACCUMULATION, 22, marks=pytest.mark.acceptance),
         ("lightning.pytorch.trainer.trainer:Trainer.fit", LIMIT_MISSED, 23),
     ],
 )
@@ -79,10 +79,7 @@ def test_a_module_is_found_by_its_training_step() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[] if name in ("Sound", "ClipsNothing") else pytest.mark.acceptance)
-        for name in OF_MODULES
-    ],
+    [pytest.param(name, marks=[] if name == "ClipsNothing" else pytest.mark.acceptance) for name in OF_MODULES],
 )
 @pytest.mark.usefixtures("_no_lightning")
 def test_a_module_is_trained_without_lightning_and_only_its_defect_is_told(name: str) -> None:

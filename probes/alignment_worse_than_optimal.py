@@ -66,14 +66,9 @@ def judge(measurements, policy):
             worst.case["reference"], len(shortfalls)
         )
         return verdict(False, message, law="optimal")
-    message = "score {:.3f} where {:.3f} can be had (gap {:g}, noise {:g}), {:.1%} less, aligned to {}".format(
-        scores["alignment_score"],
-        scores["optimal_score"],
-        worst.case["gap"],
-        worst.case["noise"],
-        worst.value,
-        worst.case["reference"],
-    )
+    message = "score {alignment_score:.3f} where {optimal_score:.3f} can be had (gap {gap:g}, noise {noise:g}), "
+    message += "{:.1%} less, aligned to {reference}"
+    message = message.format(worst.value, **scores, **worst.case)
     occurs = "common" if worst.value > 0.25 else "rare"
     return verdict(True, message, occurs=occurs, law=law)
 

@@ -54,25 +54,19 @@ def judge(measurements, policy):
         rows.setdefault(each.case["step"], {})[each.name] = each.value
     for row in rows.values():
         if row["reached"] > row["limit"] * (1 + policy["allowed_excess"]) and row["unclipped"] > row["limit"]:
-            times = row["reached"] / row["limit"]
-            message = "the step is handed gradients of {:.3g}, {:.3g} times the limit of {:.3g}"
-            return verdict(True, message.format(row["reached"], times, row["limit"]))
+            message = "the step is handed gradients of {reached:.3g}, {:.3g} times the limit of {limit:.3g}"
+            return verdict(True, message.format(row["reached"] / row["limit"], **row))
         expected = min(row["limit"], row["unclipped"])
         if 0 < row["reached"] < policy["least_of_limit"] * expected:
-            message = (
-                "the step is handed gradients of {:.3g}, {:.3g} times the {:.3g} that the limit of {:.3g} leaves: "
-            )
-            message += "the gradients are made smaller after the clip"
-            text = message.format(row["reached"], row["reached"] / expected, expected, row["limit"])
-            return verdict(True, text)
+            message = "the step is handed gradients of {reached:.3g}, {:.3g} times the {:.3g} that the limit of "
+            message += "{limit:.3g} leaves: the gradients are made smaller after the clip"
+            return verdict(True, message.format(row["reached"] / expected, expected, **row))
         if row["usual_cosine"] > 0.999 and row["cosine"] < policy["least_cosine"]:
-            message = "the step keeps to the limit and loses its direction: cosine {:.3f} with what its backwards added"
-            message += ", {:.3f} where nothing is clipped; {} clips a step"
-            text = message.format(row["cosine"], row["usual_cosine"], row["clip_calls"])
-            return verdict(True, text)
-    message = "{} steps keep to the limit of {:.3g} and to their direction: {:.3g} of {:.3g}"
-    text = message.format(len(rows), row["limit"], row["reached"], row["unclipped"])
-    return verdict(False, text)
+            message = "the step keeps to the limit and loses its direction: cosine {cosine:.3f} with what its "
+            message += "backwards added, {usual_cosine:.3f} where nothing is clipped; {clip_calls} clips a step"
+            return verdict(True, message.format(**row))
+    message = "{} steps keep to the limit of {limit:.3g} and to their direction: {reached:.3g} of {unclipped:.3g}"
+    return verdict(False, message.format(len(rows), **row))
 
 
 if __name__ == "__main__":

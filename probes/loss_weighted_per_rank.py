@@ -61,10 +61,7 @@ def judge(measurements, policy):
     cosines = {_key(m): m.value for m in measurements if m.name == "cosine"}
     rows = [(_key(m), m.value, cosines[_key(m)]) for m in measurements if m.name == "norm_ratio"]
     alone = [row for row in rows if row[0][0] == "none"]
-    if _agree(alone):
-        rows = alone
-    else:
-        rows = [row for row in rows if row[0][0] != "none"]
+    rows = alone if _agree(alone) else [row for row in rows if row[0][0] != "none"]
     if not rows:
         raised = next((m.case["how"] for m in measurements if m.name == "raised"), "no rank makes a step")
         return verdict("not_applicable", "it makes no step in ranks: " + raised)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from auditkit.audit.audit import AuditRequest, audit
-from auditkit.model.enums import Contract, Outcome, Severity
+from auditkit.model.enums import Contract, Outcome
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog, load_module
 from auditkit.probing.run.run_options import RunOptions
@@ -265,13 +265,3 @@ def test_code_that_shards_by_itself_meets_plain_tensors_alone(work: str, outcome
         "replicated",
         "plain_shards",
     }
-
-
-def test_what_torch_refuses_is_not_its_callers_defect(tmp_path: Path) -> None:
-    """torch clips no DTensor by value that is not reduced yet, and says so: whoever calls it raises as well."""
-    text = "import torch\nfrom torch.distributed.tensor import DTensor\n\n\ndef clip(parameters):\n    CALL\n"
-    (tmp_path / "clips.py").write_text(text.replace("CALL", "torch.nn.utils.clip_grad_value_(parameters, 1.0)"))
-    arms = (RunOptions(python=sys.executable),)
-    (result,) = audit(AuditRequest(str(tmp_path), arms, (Target("clips:clip"),), (SHARDING,))).results
-    assert result.owner.endswith(": torch.nn.utils.clip_grad_value_")
-    assert (result.outcome, result.severity) == (Outcome.REPRODUCED, Severity.P4)

@@ -117,7 +117,7 @@ while True:
 """
 
 
-@pytest.mark.process
+@pytest.mark.acceptance
 def test_the_loop_of_a_script_is_asked_where_it_stands(tmp_path: Path) -> None:
     """A sound one is silent; with one statement moved each defect is red, at the script's own line."""
     probes = [ACCUMULATION, LIMIT_MISSED, LOST]

@@ -12,7 +12,7 @@ from auditkit.cli.export import PageFiles
 from auditkit.cli.options import (
     FILED,
     AuditOptions,
-    FilingOptions,
+    ExcludeOption,
     ProbesOption,
     ResultOptions,
     SaveOption,
@@ -35,7 +35,13 @@ def audit(
     style: StyleOption = False,
     *,
     options: AuditOptions,
-    filing: FilingOptions,
+    exclude: ExcludeOption = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch", metavar="N", min=0, max=9999, help="Batch number of new tickets.", rich_help_panel=FILED
+        ),
+    ] = None,
     tickets: Annotated[
         Path | None,
         typer.Option("--tickets", metavar="DIR", help="File tickets there.", show_default="tickets, if it is there"),
@@ -89,6 +95,8 @@ def audit(
     recommends a change of its code only if that was run in a copy: its findings gone, right answers the same, nothing
     else worse. With --dry-run none is tried, unless --fix-time says how long.
     """
+    from dataclasses import replace
+
     from auditkit.audit.audit import is_about_specimen, specimen_dir
     from auditkit.audit.baseline import base_at
     from auditkit.cli.runs.report import run_and_finish
@@ -115,8 +123,8 @@ def audit(
         label, limit_s = BUNDLED if demo else None, 0.0 if no_fixes else fix_time
         if limit_s is None:
             limit_s = _FIX_TIME_S if folder is not None and not is_dry_run() else 0.0
-        filing.check(configuration.agents)
-        more = {"batch": filing.batch, "agent": filing.agent, "fix_time_s": limit_s, "known": known}
+        configuration = replace(configuration, exclude=(*configuration.exclude, *(exclude or ())))
+        more = {"batch": batch, "fix_time_s": limit_s, "known": known}
         request = options.request(named, configuration, probe, folder, label=label, style=style, **more)
         run_and_finish(
             request, results, wants_tickets=not no_tickets, files=files, save=save, requires_steps=require_steps

@@ -233,54 +233,19 @@ class MatrixOptions:
 
 
 @dataclass(frozen=True)
-class FilingOptions:
-    """What new tickets are numbered by."""
-
-    batch: Annotated[
-        int | None,
-        typer.Option("--batch", metavar="N", min=0, help="Batch number of new tickets.", rich_help_panel=FILED),
-    ] = None
-    agent: Annotated[
-        str | None,
-        typer.Option(
-            "--agent", metavar="NAME", help="Who files: pytorch, codereview, drl, or a code.", rich_help_panel=FILED
-        ),
-    ] = None
-
-    def check(self, agents: Mapping[str, str]) -> None:
-        """Refuse a batch or an agent that makes no ticket id before anything is measured; `agents` by code.
-
-        Raises BadInputError.
-        """
-        from auditkit.errors import BadInputError
-        from auditkit.model.ticket import agent_code, format_id, parse_id
-
-        try:
-            parse_id(format_id(self.batch or 1, agent_code(self.agent, agents) if self.agent else "PT", 1))
-        except ValueError:
-            is_agent = self.batch is None or self.batch < 10000
-            wrong = f"--agent {self.agent}" if is_agent else f"--batch {self.batch}"
-            raise BadInputError(f"{wrong} gives no ticket id", "an id looks like B7-PT-01") from None
-
-
-@dataclass(frozen=True)
 class AuditOptions:
     """What is checked, and how that is run: all that `audit` and `probe run` have in common."""
 
     targets: TargetOptions
     runs: MatrixOptions
-    exclude: ExcludeOption = None
 
     def request(
         self, checkout: str | None, config: Config, probes: Sequence[str] | None, tickets: Path | None, **more: Any
     ) -> AuditRequest:
-        """What the workflow is asked for; `more` are further fields of it. Raises BadInputError."""
-        from dataclasses import replace
-
+        """Return the request of the audit; `more` are further fields of it. Raises BadInputError."""
         from auditkit.audit.audit import AuditRequest
         from auditkit.probing.run.configuration import checkout_of
 
-        config = replace(config, exclude=(*config.exclude, *(self.exclude or ())))
         return AuditRequest(
             checkout=checkout_of(checkout, config),
             arms=self.runs.arms(config),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from enum import EnumMeta
+from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -102,8 +102,8 @@ class YamlFile:
         elif origin is Mapping and isinstance(value, dict):
             for name, item in value.items():
                 self._check(item, inner[1], f"{place}.{name}", what)
-        elif isinstance(kind, EnumMeta) and isinstance(value, str):
-            known = [one.value for one in kind]
+        elif isinstance(kind, type) and issubclass(kind, Enum) and isinstance(value, str):
+            known = [str(one.value) for one in kind]
             if value not in known:
                 raise self.unknown(place, f"unknown {what} {value!r}", value, known)
         elif is_dataclass(kind) and isinstance(value, dict):
@@ -152,7 +152,12 @@ class YamlFile:
             raise self.error(place, f"a value of type {kind} is not supported here")
         if kind == "str" and "\0" in node.value:
             raise self.error(place, "a null byte is not allowed")
-        if kind == "str" and node.style is None and not self._as_text and NUMBER_TEXT.fullmatch(node.value):
+        if (
+            kind == "str"
+            and getattr(node, "style", None) is None
+            and not self._as_text
+            and NUMBER_TEXT.fullmatch(node.value)
+        ):
             return float(node.value)
         if kind == "str" or (self._as_text and kind != "null"):
             return node.value

@@ -117,13 +117,13 @@ def _build(wanted: _Wanted, place: Path) -> None:
         _run([uv, "venv", "--quiet", *version, str(place)], f"Python {wanted.python}".rstrip())
         install = [uv, "pip", "install", "--quiet", "--python", python]
         # The wheels for processors are a tenth of those for GPUs.
-        source = ("--torch-backend", "auto" if wanted.for_gpu else "cpu")
+        source = ["--torch-backend", "auto" if wanted.for_gpu else "cpu"]
     else:
         _run([_found_python(wanted.python), "-m", "venv", str(place)], f"Python {wanted.python}".rstrip())
-        install, source = [python, "-m", "pip", "install", "-q"], ()
+        install, source = [python, "-m", "pip", "install", "-q"], []
     if wanted.index:
-        named = ("--index" if uv else "--extra-index-url", wanted.index)
-        source = () if wanted.index == _USUAL_INDEX else named
+        named = ["--index" if uv else "--extra-index-url", wanted.index]
+        source = [] if wanted.index == _USUAL_INDEX else named
     lists = []
     for number, text in enumerate(wanted.files):
         path = place / f"requirements-{number}.txt"

@@ -324,7 +324,7 @@ def evidence_block(
 def _rows(result: Mapping[str, Any], whole: bool) -> list[tuple[str, str, str]]:
     from auditkit.model.runs.run import ProbeResult
 
-    read = ProbeResult.read(dict(result), "")
+    read = ProbeResult.from_json(result)
     grown = _growth(read.measurements) if whole else []
     told = {name.partition(",")[0] for name, _, _ in grown}
     measured = [one for one in deciding(read) if one.unit != "line" and one.name not in told][: 3 if whole else 1]

@@ -160,8 +160,6 @@ REFUSED = {
     "no such configuration": ("audit plain --config mine.yaml", BAD_INPUT, "no such file: mine.yaml", "auditkit init"),
     "no such interpreter": (f"audit plain {NORM} --python no/python", BAD_INPUT, "no such Python interpreter"),
     "a text for an interpreter": (f"audit plain {NORM} --python ./a-file", BAD_INPUT, "cannot be executed", "chmod +x"),
-    "no such batch": (f"audit plain {NORM} --batch 99999", BAD_INPUT, "--batch 99999 gives no ticket id"),
-    "no such agent": (f"audit plain {NORM} --agent P.T", BAD_INPUT, "--agent P.T gives no ticket id"),
     "unwritable tickets": (f"audit plain {NORM} --tickets /sys/tickets", STORE_CONFLICT, "/sys/"),
     "a file for tickets": (f"audit plain {NORM} --tickets a-file", STORE_CONFLICT, "a-file is not a folder"),
     "a file above tickets": (f"audit plain {NORM} --tickets a-file/b", STORE_CONFLICT, "a-file is not a folder"),

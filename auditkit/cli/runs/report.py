@@ -74,7 +74,7 @@ def run_and_finish(
 
         check_outputs({"save": save, **(files or {})})
     said: list[str] = []
-    with progress(findings=request.known is None, in_pipe=not (named or shown.as_json), said=said) as told:
+    with progress(notes=request.known is None, in_pipe=not (named or shown.as_json), said=said) as told:
         run = audit(request, told)
     failures = load_failures(run)
     # Talk comes first: the report ends with what to do next.

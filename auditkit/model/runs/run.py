@@ -175,6 +175,11 @@ class ProbeResult(
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"duration_s": round(self.duration_s, 3)}
 
+    @classmethod
+    def from_json(cls, document: Any) -> ProbeResult:
+        """Return one result of a run's document, without the environments of its arms. Raises ValueError."""
+        return converted(_fields_of_result({**document, "arms": ()}, {}), cls)
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -44,8 +44,9 @@ class OutputFiles:
 
 @dataclass(frozen=True)
 class PageFiles(OutputFiles):
-    """Into which files an audit is written, a page among them."""
+    """Into which files an audit is written, pages among them."""
 
+    html: Annotated[Path | None, _file("html", "A page for a browser, with pictures.")] = None
     summary: Annotated[Path | None, _file("summary", "Markdown for a job's summary, 900 kB at most.")] = None
 
 

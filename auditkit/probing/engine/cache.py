@@ -168,16 +168,12 @@ def _packages(interpreter: str) -> str:
 @functools.cache
 def _machine() -> list[str]:
     """Processor and graphics cards with their driver, as far as the kernel tells."""
-    files = [Path("/proc/driver/nvidia/version"), *sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))]
-    found = []
-    for file, lines in (
-        (Path("/proc/cpuinfo"), "model name|flags|CPU part|Features"),
-        *((each, "NVRM|Model") for each in files),
-    ):
+    nvidia = Path("/proc/driver/nvidia")
+    told = ""
+    for file in (Path("/proc/cpuinfo"), nvidia / "version", *sorted(nvidia.glob("gpus/*/information"))):
         with contextlib.suppress(OSError):
-            text = file.read_text(encoding="utf-8", errors="replace")
-            found += sorted(set(re.findall(rf"(?m)^(?:{lines}).*:.*$", text)))
-    return found
+            told += file.read_text(encoding="utf-8", errors="replace")
+    return sorted(set(re.findall(r"(?m)^(?:model name|flags|CPU part|Features|NVRM|Model).*:.*$", told)))
 
 
 def _stamp(path: str) -> list[int]:

@@ -57,7 +57,7 @@ def annotated_scalar(function: Function) -> bool | None:
 
 def flagged_returns(function: Function) -> dict[str, list[ast.Return]]:
     """Of each boolean parameter with default False the returns under it, where the function returns something else."""
-    found = {}
+    found: dict[str, list[ast.Return]] = {}
     for flag in (name for name, default in function.defaults.items() if is_constant(default, False)):
         branches = [node for node in function.nodes if isinstance(node, ast.If) and dotted_name(node.test) == flag]
         returns = [item for node in branches for item in node.body if isinstance(item, ast.Return) and item.value]

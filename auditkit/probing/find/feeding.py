@@ -164,50 +164,13 @@ def _kinds_by_loop(function: Function, target: ast.expr) -> list[Takes]:
 
 
 def setup_method(function: Function, kinds_of: Callable[[Function, ast.arg], tuple[Takes, ...]]) -> Function | None:
-    """The public method that sets the attributes `function` reads to modules or parameters.
-
-    `register(host, seed)` for a monitor. Methods named like it come first.
-    """
-    if function.owner is None:
-        return None
-    read = _self_attributes(function, ast.Load)
-    for name in sorted(_self_calls(function) & function.owner.methods.keys()):
-        read |= _self_attributes(function.owner.methods[name], ast.Load)
-    fitting = [
-        method
-        for method in function.owner.methods.values()
-        if method is not function
-        and not method.name.startswith("_")
-        and method.is_bound
-        and method.required
-        and all(set(kinds_of(method, item)) - {Takes.GRADIENTS} for item in method.required)
-        and _self_attributes(method, ast.Store) & read
-    ]
-    return min(fitting, key=lambda method: not vocabulary.SETUP_NAME.fullmatch(method.name), default=None)
-
-
-def _self_calls(function: Function) -> set[str]:
-    return {
-        node.func.attr
-        for node in function.nodes
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if dotted_name(node.func.value) == "self"
-    }
-
-
-def _self_attributes(function: Function, context: type[ast.expr_context]) -> set[str]:
-    """The attributes of `self` that are read, or set; one that is stored or appended into counts as set."""
-    nodes = function.nodes
-    holders = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, context)]
-    if context is ast.Store:
-        for node in nodes:
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                holders += [node.value] if isinstance(node.value, ast.Attribute) else []
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                changed = node.func.value
-                changes = node.func.attr in vocabulary.CONTAINER_METHODS
-                holders += [changed] if changes and isinstance(changed, ast.Attribute) else []
-    return {node.attr for node in holders if dotted_name(node.value) == "self"}
+    """The method of the same class that is given modules or parameters by its name: `register(host, seed)`."""
+    for method in function.owner.methods.values() if function.owner is not None else ():
+        is_other = method is not function and method.is_bound and bool(method.required)
+        is_named = vocabulary.SETUP_NAME.fullmatch(method.name) is not None
+        if is_other and is_named and all(set(kinds_of(method, one)) - {Takes.GRADIENTS} for one in method.required):
+            return method
+    return None
 
 
 def required_by_constructor(owner: Class, constructor: Function | None) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ MODULE_NAME = re.compile(r"(.*_)?(module|model|net|network|backbone|encoder|deco
 MODULES_NAME = re.compile(r"(.*_)?(modules|models|model_chunks|model_parts|model_list|networks)")
 OPTIMIZER_NAME = re.compile(r"(.*_)?(optimizer|optim|opt)")
 TENSORS_NAME = re.compile(r"tensors|tensor_list|xs")
-SETUP_NAME = re.compile(r"(register|attach|watch|track|bind|setup|set_up|add|set|monitor|observe)(_.*)?")
+SETUP_NAME = re.compile(r"register(_modules)?|attach|watch|track|bind|setup|set_up|set_modules|monitor|observe")
 
 # Training.
 

@@ -99,22 +99,10 @@ class SourceIndex:
         return frozenset().union(*(_words(self._sources[name]) for name in tests))
 
     @cached_property
-    def words_of_settings(self) -> dict[str, str]:
-        """For each word of YAML, TOML, notebooks and scripts the first file that holds it."""
-        return self._words_of("settings")
-
-    @cached_property
-    def words_of_prose(self) -> dict[str, str]:
-        """For each word of Markdown and text files the first file that holds it."""
-        return self._words_of("prose")
-
-    def _words_of(self, kind: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for source in self.files:
-            if source.kind == kind:
-                for word in _words(source_bytes(source.path, _LARGEST_TEXT_BYTES)):
-                    found.setdefault(word, source.name)
-        return found
+    def other_words(self) -> frozenset[str]:
+        """Every word of settings (YAML, TOML, notebooks, scripts) and of prose (Markdown and text files)."""
+        others = (source.path for source in self.files if source.kind in ("settings", "prose"))
+        return frozenset().union(*(_words(source_bytes(path, _LARGEST_TEXT_BYTES)) for path in others))
 
 
 def _words(data: bytes) -> frozenset[str]:

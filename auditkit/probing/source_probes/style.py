@@ -55,7 +55,7 @@ def unused_functions(context: SourceContext) -> Found:
     index, code = context.index, Vulture()
     for module in index.modules:
         code.scan(index.source_of(module).decode("utf-8", "replace"), module.file)
-    named = set(code.used_names) | index.unparsed_words | index.words_of_settings.keys() | index.words_of_prose.keys()
+    named = set(code.used_names) | index.unparsed_words | index.other_words
     for module in index.modules:
         named.update(item.name for item in module.imports)
         named |= module.strings

@@ -90,7 +90,7 @@ def find_siblings(root: Path, units: Iterable[Unit]) -> dict[Statement, Siblings
 
 def _telling_keys(unit: Unit) -> list[str]:
     """The keys to look for, those with the most tensor operations first; of equal ones the shortest."""
-    found = {}
+    found: dict[str, int] = {}
     for node in _expressions(unit.parts):
         count = sum(_is_operation(part, unit.module) for part in walk([node]))
         if count >= _LEAST_OPERATIONS or (count and not found and _reads_gradient(node)):

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from auditkit.worker.watch.process import Process
+from auditkit.worker.watch.process import _INTERVAL_S, _SHARE, Process
 
 _LIMITS = {"inspected step": 1.9, "other step": 1.01, "run of 30 steps": 1.2, "run of 5,000 steps (computed)": 1.03}
 _FIRST, _EVERY = 5, 50
@@ -84,7 +84,7 @@ def measure(pairs: int) -> dict[str, float]:
             written = watched.wrote_s
     step, inspection, rest = statistics.median(plain), statistics.median(inspected), statistics.median(other)
     later = 5000 // _EVERY - 1
-    writes = min(5000 * step / 3, 5000 * step * 0.001 / written) * written / step
+    writes = min(5000 * step / _INTERVAL_S, 5000 * step * _SHARE / written) * written / step
     ratios = {
         "null control (plain step)": statistics.median(null),
         "inspected step": inspection,

@@ -15,7 +15,7 @@ import torch
 
 VERSION = 1
 _OLDEST = (2, 9)
-_INTERVAL_S, _SHARE = 3.0, 0.001
+_INTERVAL_S, _SHARE = 3.0, 0.003
 
 _current: Optional[Process] = None
 

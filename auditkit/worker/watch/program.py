@@ -34,8 +34,8 @@ class Parameter:
     """One parameter, and what the inspections have seen of it so far; the host reads these counts."""
 
     __slots__ = (
-        "after", "bad_gradient", "bad_value", "changed", "device", "dtype", "frozen_moved", "index",
-        "kept", "moved", "name", "nonzero", "norm", "numel", "optimizers", "owner", "owner_class", "owner_eval", "part",
+        "after", "bad_gradient", "bad_value", "changed", "dtype", "frozen_moved", "index",
+        "kept", "moved", "name", "numel", "optimizers", "owner", "owner_eval", "part",
         "ran", "ran_without_grad", "ref", "replicas", "requires_grad", "root", "seen", "shape", "shards", "stayed",
         "suspect", "vanished", "with_gradient",
     )  # fmt: skip
@@ -43,21 +43,19 @@ class Parameter:
     def __init__(self, index: int, tensor: Any) -> None:
         self.ref = weakref.ref(tensor)
         self.index = index
-        self.name, self.root, self.owner_class, self.part = "", "", "", ""
+        self.name, self.root, self.part = "", "", ""
         self.owner: Any = None
         self.shape = _shared(tuple(tensor.shape))
         self.dtype = _shared(str(tensor.dtype).replace("torch.", ""))
-        self.device = _shared(str(tensor.device))
         self.numel = tensor.numel()
         self.requires_grad = tensor.requires_grad
         self.optimizers: tuple = ()
-        self.seen = self.with_gradient = self.nonzero = self.ran = self.ran_without_grad = self.owner_eval = 0
+        self.seen = self.with_gradient = self.ran = self.ran_without_grad = self.owner_eval = 0
         self.changed = self.stayed = 0
         self.frozen_moved: Optional[int] = None
         self.bad_gradient: Optional[int] = None
         self.bad_value: Optional[int] = None
         self.vanished: tuple = ()
-        self.norm = 0.0
         self.after: Any = None
         self.kept: Any = None
         self.suspect = False
@@ -66,9 +64,9 @@ class Parameter:
 
     def to_json(self) -> dict:
         names = (
-            "name root shape dtype device numel requires_grad optimizers seen with_gradient nonzero ran "
+            "name root shape dtype numel requires_grad optimizers seen with_gradient ran "
             "ran_without_grad owner_eval changed stayed frozen_moved bad_gradient bad_value vanished "
-            "replicas shards moved part owner_class"
+            "replicas shards moved part"
         )
         return {name: getattr(self, name) for name in names.split()}
 
@@ -250,7 +248,7 @@ class Program:
                     full = stripped("%s.%s" % (path, name) if path else name)
                     if not known.name or known.owner is None or known.owner() is None:
                         known.name, known.root = full, _shared(type(_unwrapped(root)).__name__)
-                        known.owner, known.owner_class = weakref.ref(module), _shared(type(module).__name__)
+                        known.owner = weakref.ref(module)
                         known.part = _shared(known.name.split(".")[0])
                     if getattr(tensor, "device_mesh", None) is not None:
                         meshes[id(root)] = tensor.device_mesh

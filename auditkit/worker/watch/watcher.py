@@ -357,7 +357,7 @@ class Watcher:
             "turn": self.turn, "step": step, "optimizer": known.index, "at": list(where()), "rates": rates[:8],
             "whole": begins is not None, "time": time.time(), "eval": self.saw_eval,
         }  # fmt: skip
-        bad_gradients, bad_values, largest = [], [], 0.0
+        bad_gradients, bad_values = [], []
         for n, each in enumerate(known.parameters):
             tensor = tensors[n]
             if tensor is None:
@@ -388,20 +388,12 @@ class Watcher:
                     each.frozen_moved = step
                 continue
             each.with_gradient += 1
-            each.norm = gradient.norm
-            largest = max(largest, gradient.norm)
             if not gradient.is_finite:
                 bad_gradients.append(each.index)
                 each.bad_gradient = step if each.bad_gradient is None else each.bad_gradient
-            elif gradient.norm:
-                each.nonzero += 1
-                if (
-                    not moved
-                    and not known.has_closure
-                    and _should_move(each, rate_of.get(id(tensor), 0.0), gradient, now)
-                ):
-                    each.stayed += n in full
-                    each.suspect = True
+            elif gradient.norm and not moved and _should_move(each, rate_of.get(id(tensor), 0.0), gradient, now):
+                each.stayed += n in full
+                each.suspect = True
             if moved and not tensor.requires_grad and each.frozen_moved is None:
                 each.frozen_moved = step
             if marks[n] is not None and gradient.is_finite and rate_of.get(id(tensor), 0.0):
@@ -484,7 +476,6 @@ class Watcher:
                     continue  # a model that is not in use keeps its last gradients
                 each.seen += 1
                 each.with_gradient += 1
-                each.nonzero += 1
                 each.owner_eval += owner is not None and not owner.training
                 if each.after is not None and not each.after.same(now):
                     each.changed += 1

@@ -65,8 +65,17 @@ class Reproduction:
     output: str
 
     def markdown(self) -> str:
-        """Return the text of a ticket's section: the script, and below it the output."""
-        return f"```python\n{self.script}\n```\n\nOutput:\n\n```text\n{self.output}\n```"
+        """Return the text of a ticket's section: the script, and below it the output.
+
+        Of a step's script, lines are left out that the checkout printed before the script's own.
+        """
+        lines = self.output.split("\n")
+        below = self.script.partition("def train_small(")[2]
+        texts = re.findall(r'print\([^"\n]*"([^"]+)"', below)
+        first = next((at for at, line in enumerate(lines) if any(text in line for text in texts)), 0)
+        head = f"Output, after {first} of the checkout's own:" if first else "Output:"
+        output = "\n".join(lines[first:])
+        return f"```python\n{self.script}\n```\n\n{head}\n\n```text\n{output}\n```"
 
 
 @dataclass(frozen=True)

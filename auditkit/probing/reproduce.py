@@ -43,10 +43,7 @@ _WORDS_OF_A_GUESS = {
     guesses.TOTAL_NORM: "torch.stack([g.norm() for g in grads]).norm()",
     guesses.GROUP: "torch.distributed.group.WORLD",
 }
-_MAKE_GROUP = (
-    "store = torch.distributed.HashStore()",
-    'torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)',
-)
+_MAKE_GROUP = "torch.distributed.init_process_group(store=torch.distributed.HashStore(), rank=0, world_size=1)"
 _ARGUMENTS = {
     "module": "model",
     "modules": "[model]",
@@ -65,8 +62,17 @@ class Reproduction:
     output: str
 
     def markdown(self) -> str:
-        """Return the text of a ticket's section: the script, and below it the output."""
-        return f"```python\n{self.script}\n```\n\nOutput:\n\n```text\n{self.output}\n```"
+        """Return the text of a ticket's section: the script, and below it the output.
+
+        Of a step's script, lines are left out that the checkout printed before the script's own.
+        """
+        lines = self.output.split("\n")
+        below = self.script.partition("def train_small(")[2]
+        texts = re.findall(r'print\([^"\n]*"([^"]+)"', below)
+        first = next((at for at, line in enumerate(lines) if any(text in line for text in texts)), 0)
+        head = f"Output, after {first} of the checkout's own:" if first else "Output:"
+        output = "\n".join(lines[first:])
+        return f"```python\n{self.script}\n```\n\n{head}\n\n```text\n{output}\n```"
 
 
 @dataclass(frozen=True)
@@ -287,12 +293,13 @@ def _script(evidence: _Evidence, reading: TargetReading, place: str, import_line
     whole, first = (call.text(evidence, is_whole) for is_whole in (True, False))
     body = [line.replace("{call}", whole).replace("{collect}", first) for line in evidence.lines]
     has_group = any("distributed.group" in line for line in (whole, *call.setup))
-    lines = [*call.import_lines, *(_MAKE_GROUP if has_group else ()), *_loop(evidence)]
+    lines = [*call.import_lines, *([_MAKE_GROUP] if has_group else ()), *_loop(evidence)]
     if call.needs_model or any("model" in line for line in body):
         has_missing = any("None" in case for case in evidence.cases.values())
         shape = "torch.zeros(2 if g is None else g.shape)" if has_missing else "torch.zeros(g.shape, dtype=g.dtype)"
         lines.append(f"    model = torch.nn.ParameterList({shape} for g in grads)")
         lines += ["    for parameter, grad in zip(model, grads):", "        parameter.grad = grad"]
+        lines += [f"        {line}" for line in call.attributes.values()]
     lines += [f"    {line}" for line in (*call.setup, *body)]
     return lines, evidence.shows
 
@@ -325,6 +332,7 @@ class _Call:
         if takes not in _ARGUMENTS or container not in ("list", "iterator") or self.feed.get("forms"):
             raise NoScriptError(f"No template builds the input of this function ({takes}, {container}).")
         self.import_lines, self.setup = [import_line], list[str]()
+        self.attributes: dict[str, str] = {}
         self._owner, _, self._method = split_call(self.target.call)[1].rpartition(".")
         self._finish = self._imported_finish(place)
         self._prepare()
@@ -348,6 +356,9 @@ class _Call:
         made = {**self.plan.get("filled", {}), **self.target.arguments, **self.plan.get("settings", {})}
         words = []
         for name, value in made.items():
+            if name.startswith("parameter.") and not isinstance(value, str):
+                self.attributes[name] = f"{name} = {value!r}"
+                continue
             if "." in name:
                 raise NoScriptError(f"The function reads {name}, which only its program builds.")
             is_plain = not isinstance(value, str) or name in self.target.arguments
@@ -467,7 +478,8 @@ def _run(script: str, setting: Setting) -> tuple[str, _Lines]:
 
 def _exception(text: str) -> str:
     """Return the first line of the exception of a traceback; without one the last line."""
-    after = text.rpartition("Traceback (most recent call last):")[2].strip("\n").split("\n")
+    plain = re.sub(r"^\[rank\d+\]: ?", "", text, flags=re.MULTILINE)  # torch's, once a process group is there
+    after = plain.rpartition("Traceback (most recent call last):")[2].strip("\n").split("\n")
     return next((line for line in after if line and not line.startswith(" ")), after[-1])
 
 

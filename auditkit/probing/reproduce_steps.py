@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,6 +75,8 @@ class _Evidence:
     lines: tuple[str, ...]
     shows: Callable[[Sequence[str]], bool]
     error: str = ""
+    kept: str = "model.weight.grad.norm()"
+    """What the script keeps of each step."""
 
 
 def step_script(
@@ -102,15 +103,15 @@ def step_script(
     has_optimizer = bool(words & {guesses.OPTIMIZER, guesses.OPTIMIZERS})
     if "limit" in "".join(evidence.lines) and roles.LIMIT not in words:
         raise NoScriptError("The step takes no limit of gradients as an argument.")
+    watch = f"lambda *_: seen.append({evidence.kept})"
+    bias = "" if result.probe == "optimizer_misses_parameters" else ", bias=False"
     body = [
         *(["torch.manual_seed(0)"] if result.probe != "step_waits_for_the_device" else ()),  # it compares no values
-        _model(step),
-        "optimizer, grads = torch.optim.SGD(model.parameters(), lr=1e-3), []",
-        "def watch(*_):",
-        "    grads.append(torch.cat([p.grad.ravel() for p in model.parameters() if p.grad is not None]))",
-        "optimizer.register_step_pre_hook(watch)" if has_optimizer else "register_optimizer_step_pre_hook(watch)",
+        f"model = {'torch.nn.Linear' if step['returns'] == 'scores' else 'Model'}(11, 11{bias})",
+        "optimizer, seen = torch.optim.SGD(model.parameters(), lr=1e-3), []",
+        f"{'optimizer.register' if has_optimizer else 'register_optimizer'}_step_pre_hook({watch})",
         *call,
-        "return grads, model",
+        "return seen, model",
     ]
     lines = [
         *([] if has_optimizer else ["from torch.optim.optimizer import register_optimizer_step_pre_hook"]),
@@ -132,12 +133,6 @@ def step_script(
         return bool(error) == bool(evidence.error) and evidence.error in error and evidence.shows(own)
 
     return lines, shows
-
-
-def _model(step: Mapping[str, Any]) -> str:
-    if step["returns"] == "scores":
-        return "model = torch.nn.Linear(11, 11)"
-    return "model = Model(11, 11)"
 
 
 def _model_class(step: Mapping[str, Any]) -> list[str]:
@@ -229,19 +224,14 @@ def _expression(value: Any) -> str:
 
 
 def _norms(line: str) -> list[float]:
-    """Return the list of numbers that a line ends with."""
-    numbers = ast.literal_eval(line.rpartition(": ")[2].replace("nan", "None").replace("inf", "1e999"))
-    return [math.nan if each is None else float(each) for each in numbers]
-
-
-def _norms_of(call: str) -> str:
-    return f"[round(g.norm().item(), 6) for g in {call}[0]]"
+    """Return the numbers of the list of tensors that a line ends with."""
+    return [float(number) for number in re.findall(r"tensor\(([^),]+)", line.rpartition(": ")[2])]
 
 
 def _limits(scale: float) -> tuple[str, ...]:
     options = f", {scale}" * (scale != 1)
-    run = _norms_of(f"train_small(batches, limit{options})")
-    return (f"for limit in (1e9, {_LIMIT}):", f'    print("limit", limit, "norms:", {run})')
+    run = f"train_small(batches, limit{options})[0]"
+    return (f'for limit in (1e9, {_LIMIT}): print("limit", limit, "norms:", {run})',)
 
 
 def _misses(result: ProbeResult, _: object) -> _Evidence:
@@ -249,19 +239,23 @@ def _misses(result: ProbeResult, _: object) -> _Evidence:
     if "direction" not in result.message:
         return _Evidence(_limits(1), lambda lines: max(_norms(lines[1])) > 1.01 * _LIMIT)
     lines = (
-        f"whole, clipped = (train_small(batches, limit)[0][0] for limit in (1e9, {_LIMIT}))",
+        f"whole, clipped = (train_small(batches, limit)[0][0].flatten() for limit in (1e9, {_LIMIT}))",
         "cosine = torch.cosine_similarity(whole, clipped, 0).item()",
         'print("cosine of the gradients at the step, clipped and not clipped:", round(cosine, 4))',
     )
-    return _Evidence(lines, lambda printed: float(printed[0].rpartition(": ")[2]) < 0.99)
+
+    def shows(printed: Sequence[str]) -> bool:
+        return float(printed[0].rpartition(": ")[2]) < 0.99
+
+    return _Evidence(lines, shows, kept="model.weight.grad.clone()")
 
 
 def _scaled(result: ProbeResult, _: object) -> _Evidence:
     """Compare the norm with the limit at a scale, or call a scaler that refuses the second batch of a step."""
     refused = next((one.case["message"] for one in result.measurements if one.name == "refused"), "")
     if refused:
-        norms = _norms_of(f"train_small(batches[:count], 1.0, {_SCALE})")
-        line = f'for count in (1, 3): print(count, "batches, norm at the step:", {norms})'
+        run = f"train_small(batches[:n], 1.0, {_SCALE})[0]"
+        line = f'for n in (1, 3): print(n, "batches, norm at the step:", {run})'
         return _Evidence((line,), lambda printed: len(printed) == 1, str(refused))
 
     def shows(lines: Sequence[str]) -> bool:
@@ -275,12 +269,11 @@ def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
     """Compare the step of one batch of all samples with that of three micro-batches."""
     if not step["accumulates"]:
         return _stale()
-    whole, parts = _norms_of(f"train_small([{_BATCH[step['form']]}])"), _norms_of("train_small(batches)")
     x, y = "torch.cat([x for x, y in data])", "torch.cat([y for x, y in data])"
     lines = (
         f"x, y = {x}, {y}",
-        f'print("one batch of 9, norm at the step:", {whole})',
-        f'print("three batches of 3, norm at the step:", {parts})',
+        f'print("one batch of 9, norm at the step:", train_small([{_BATCH[step["form"]]}])[0])',
+        'print("three batches of 3, norm at the step:", train_small(batches)[0])',
     )
 
     def shows(printed: Sequence[str]) -> bool:
@@ -292,8 +285,7 @@ def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
 
 def _stale() -> _Evidence:
     """Train on one batch three times: the norm must not grow."""
-    norms = _norms_of("train_small(batches[:1] * 3)")
-    lines = (f'print("the same batch three times, norm at each step:", {norms})',)
+    lines = ('print("the same batch three times, norm at each step:", train_small(batches[:1] * 3)[0])',)
 
     def shows(printed: Sequence[str]) -> bool:
         norms = _norms(printed[0])

@@ -25,7 +25,7 @@ from auditkit.tickets.front_matter import LONGEST_LINE
 
 MOST_LINES, MOST_LINES_OF_ONE = 80, 60
 """Visible lines of a ticket, and of one with a single finding."""
-ROW_LIMITS = (8, 5, 3, 1)
+ROW_LIMITS = (8, 5, 3, 1, 0)
 """How many rows and further probes a ticket shows: the first number with which it keeps its limit of lines."""
 _MOST_DIFF, _SHORT_DIFF, _MOST_EXCERPT = 24, 14, 9
 _LONGEST_TITLE = 88
@@ -104,7 +104,7 @@ def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], most_r
     why = _sentence(leader.result.why) if leader.result.why else ""
     told = (f"**{_sentence(leader.result.message)}**", f"{why} {_cause(leader)}".strip(), _met_by(findings))
     parts = ["\n".join(_paragraph(text) for text in told if text)]
-    excerpt = _excerpt(leader, min(_MOST_EXCERPT, most_rows + 2))
+    excerpt = _excerpt(leader, min(_MOST_EXCERPT, most_rows + 2)) if most_rows else ""
     parts += [excerpt] if excerpt else []
     others = [one for one in firsts if one.probe.id != leader.probe.id]
     if others:
@@ -311,13 +311,13 @@ def evidence_block(
         elif len(rows) < most_rows:
             rows.append((probe, "the same", short_target(result["target"])))
         seen.add(probe)
-    cut = rows[:most_rows]
+    cut = rows[: max(most_rows, 1)]
     table = [
         f"| | {f'at {revision}' if revision else 'value'} | case |",
         "|---|---|---|",
         *(_table_row(row) for row in cut),
     ]
-    table += [f"| {len(rows) - len(cut)} more rows | | |"] if len(rows) > len(cut) else []
+    table += [f"| {len(rows) - len(cut)} more rows | | |"] if len(rows) > len(cut) and most_rows else []
     return "\n".join([*table, "", *_origin(ticket.id, results)])
 
 

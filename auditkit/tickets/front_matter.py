@@ -117,7 +117,7 @@ def _from_yaml(text: str) -> tuple[Ticket | None, list[Problem], int]:
         line = mark.line + 2 if mark is not None else 1
         told, lines = f"the front matter is not YAML: {getattr(error, 'problem', None) or error}", text.split("\n")
         return None, [Problem(line, told, f"line {line} is {lines[min(line, len(lines)) - 1][:80]!r}")], 0
-    if root is None or root.id != "mapping":
+    if not isinstance(root, yaml.MappingNode):
         return None, [Problem(2, "the front matter is not a mapping", "write one `key: value` on each line")], 0
     values, problems = _values(root)
     ticket = None if problems else Ticket(**values)
@@ -233,7 +233,7 @@ def check_items(key: str, items: Sequence[str]) -> str:
         for item in items:
             kind, _, other = item.partition(" ")
             if kind not in LINK_KINDS or _ID.fullmatch(other) is None:
-                near = nearest_names(kind, LINK_KINDS, 1) or ("related",)
+                near = nearest_names(kind, LINK_KINDS, 1) or ["related"]
                 return f"a link is one of {', '.join(LINK_KINDS)} and an id: {near[0]} B1-PT-01"
     return ""
 

@@ -307,7 +307,8 @@ class _Reader:
         batch, code, _ = id_parts(ticket_id)
         fields: dict[str, Any] = {"id": ticket_id, "batch": batch, "agent": AGENT_NAMES.get(code, code.lower())}
         for label, (number, cell) in rows.items():
-            value, name, read = inert_line(cell.strip("*_` ")), label, None
+            value, name = inert_line(cell.strip("*_` ")), label
+            read: Any = None
             if label == "ticket id":
                 name, read = "id", ticket_id
             elif label == "severity" and (found := _SEVERITY.match(value)):

@@ -85,7 +85,7 @@ def test_only_a_minor_finding_may_stay(story: Story, folder: TicketFolder, sever
     assert found.findings[-1].state.value == "reproduced"
     assert found.verdict == verdict
     unproven = missing_for_fixed(folder.read("B1-PT-01").ticket, folder.evidence("B1-PT-01"), commits[2], Place(place))
-    assert any(launches in one.problem for one in unproven) == (verdict == "reproduced")
+    assert any(launches in one[0] for one in unproven) == (verdict == "reproduced")
 
 
 def test_what_still_reproduces_is_no_fix_and_a_pass_on_broken_code_proves_nothing(

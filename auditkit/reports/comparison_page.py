@@ -235,7 +235,7 @@ def _results(review: Review) -> Section:
             rows.append((f"{len(target.answers) - len(apart)} of {len(target.answers)} numbers agree (at most "
                          f"{largest:.2g} apart){':' if apart else ''}",))  # fmt: skip
             rows += [(_answer_line(one),) for one in apart[:_MOST_ANSWERS]]
-            rows += [(f"{len(apart) - _MOST_ANSWERS} more numbers differ",)] if len(apart) > _MOST_ANSWERS else []
+            rows += [(f"and {len(apart) - _MOST_ANSWERS} more",)] if len(apart) > _MOST_ANSWERS else []
     return Section("What the functions return", (Items(tuple(rows)),) if rows else (), anchor="results")
 
 

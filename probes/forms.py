@@ -150,15 +150,16 @@ def attempt(ctx, call, *args):
         return None, error
 
 
-def counted_law(ctx, name, count_calls):
-    """Yield how often one call does something at 4, 16, 64 and 256 tensors, and the law; return the last count."""
+def counted_law(ctx, name, count_calls, tensor_counts=(4, 16, 64, 256), dtype="float32"):
+    """Yield how often one call does something by the number of tensors, and the law; return the slope and the sites."""
     counts = {}
-    for tensors in (4, 16, 64, 256):
-        count = count_calls(ctx.gradients(tensors, 128))
+    for tensors in tensor_counts:
+        count = count_calls(ctx.gradients(tensors, 128, dtype))
         counts[tensors] = count.total
         yield ctx.measurement(name, count.total, "count", tensors=tensors)
-    yield ctx.law(name + "_law", counts)
-    return count
+    law = ctx.law(name + "_law", counts)
+    yield law
+    return law["value"], count.sites
 
 
 def law_in_words(measurements, name, what):

@@ -29,12 +29,12 @@ _MOST_LINES = 5
 
 def measure(ctx):
     """Yield the exact count at every number of tensors, and the line that causes most of them."""
-    count = yield from counted_law(ctx, "sync_count", ctx.syncs)
-    if count.total:
-        lines = collections.Counter("{}:{}".format(site.file, site.line) for site in count.sites if site is not None)
+    slope, sites = yield from counted_law(ctx, "sync_count", ctx.syncs)
+    if slope or sites:
+        lines = collections.Counter("{}:{}".format(site.file, site.line) for site in sites if site is not None)
         for line, times in lines.most_common(_MOST_LINES):
             yield ctx.measurement("syncs_at_line", times, "count", line=line, tensors=256)
-        yield ctx.location(ctx.most_common(count.sites))
+        yield ctx.location(ctx.most_common(sites))
 
 
 def judge(measurements, policy):

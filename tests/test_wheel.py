@@ -148,7 +148,7 @@ def test_the_bundled_audit_runs_from_the_wheel(python: Path, tmp_path: Path) -> 
     command = [python.parent / "auditkit", "audit", "--probe", "syncs_grow_with_tensors", *target]
     ended = run(*command, cwd=tmp_path)
     call = target[1]
-    told = f"asking {call} (1 of 1)\nP2  syncs_grow_with_tensors  {call}\n"
+    told = f"checking {call} (1 of 1)\nP2  syncs_grow_with_tensors  {call}\n"
     fixed = "note: fixes that were run: for 1 of 1 new ticket, "
     assert (ended.code, ended.stderr.partition(fixed)[0], fixed in ended.stderr) == (1, told, True)
     assert os.listdir(tmp_path) == ["auditkit-demo"]

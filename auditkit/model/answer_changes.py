@@ -24,18 +24,12 @@ _IS_THE_NORM = 0.01
 
 @dataclass
 class _Case:
-    """One set of gradients: what is known of it, and every number that was answered."""
+    """One set of gradients: what is known about it, and every number that the target returned."""
 
     case: dict[str, Any]
     exact: float = math.nan
     allowed: float = 0.0
     fields: dict[str, Any] = field(default_factory=dict)
-    right: dict[str, bool] = field(default_factory=dict)
-    """Whether a field equals a reference that does not come from the target, where there may be one."""
-
-    def is_right(self, name: str) -> bool:
-        """Whether a field equals its reference; for a field that is absent, whether all others do."""
-        return self.right[name] if name in self.right else bool(self.right) and all(self.right.values())
 
 
 def compare_answers(base: Sequence[Measurement], head: Sequence[Measurement]) -> tuple[AnswerContrast, ...]:
@@ -80,8 +74,6 @@ def _by_case(measurements: Sequence[Measurement]) -> dict[str, _Case]:
             case.exact = _number(one.value)
         elif one.name == "allowed_difference":
             case.allowed = _number(one.value)
-        elif one.name == "equals_reference":
-            case.right[str(one.case.get("field", ""))] = bool(one.value)
         else:
             case.fields[_field_of(one)] = one.value
     return cases
@@ -102,8 +94,6 @@ def _contrast(ours: _Case, theirs: _Case, name: str, scaling: Mapping[str, float
         expected = scaling[name] * float(ours.case["magnitude"])
     if agreement in (Agreement.IDENTICAL, Agreement.WITHIN):
         nearer = ""
-    elif ours.right and theirs.right:
-        nearer = "head" if theirs.is_right(name) else "base" if ours.is_right(name) else ""
     else:
         nearer = _nearer(before, after, expected) if agreement is Agreement.DIFFERS else ""
     return AnswerContrast(ours.case, name, before, after, ours.exact, ours.allowed, agreement, nearer)

@@ -14,7 +14,6 @@ from auditkit.model.units import format_value
 
 _PLANTED, _EMPTY, _SCALED = "special values", "missing and empty", "magnitudes"
 _HIDES, _OTHER_TYPE = "nonfinite_grads_look_healthy", "empty_input_changes_result_type"
-_STEPS = "training steps"
 SPARSE = "fails_on_sparse_grads"
 _NARROW = frozenset({"float16", "bfloat16"})
 _NARROW_NORM = frozenset({"norm_overflows_on_finite_grads", "norm_underflows_to_zero", "norm_loses_accuracy"})
@@ -38,19 +37,13 @@ def told(change: AnswerContrast) -> str:
     """`norm of float32, seed 1: 3.2 -> 4.1`."""
     case = ", ".join(f"{key} {format_value(value)}" for key, value in change.case.items() if key != "family")
     before, after = ("nothing" if value is ABSENT else format_value(value) for value in (change.base, change.head))
-    off = ", which is not the reference in float64" if change.family == _STEPS else ""
-    return f"{change.field or 'the answer'} of {case}: {before} -> {after}{off}"
+    return f"{change.field or 'the answer'} of {case}: {before} -> {after}"
 
 
 def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collection[str]) -> bool:
-    """Whether the base's answer counts as right although the head's is another one, which is no nearer.
-
-    Of a training step no changed result counts but one that equals the reference.
-    """
+    """Whether the base's answer counts as right although the head's is another one, which is no nearer."""
     if one.field == RAISES:
         return one.agreement is Agreement.ONLY_HEAD
-    if one.family == _STEPS:
-        return one.nearer != "head"
     if one.field.startswith(TYPE):
         return _was_right_type(one, findings)
     if one.base is ABSENT or one.nearer == "head":

@@ -324,7 +324,7 @@ def test_a_reader_that_leaves_changes_no_exit_code(workspace: Path, line: str, c
     os.close(writing)
     assert done.returncode == code
     assert [
-        text for text in done.stderr.splitlines() if not text.startswith(("error: ", "hint: ", "note: ", "asking "))
+        text for text in done.stderr.splitlines() if not text.startswith(("error: ", "hint: ", "note: ", "checking "))
     ] == []
 
 

@@ -201,7 +201,7 @@ def test_the_recipes_of_the_page_run_and_its_failure_is_what_pytest_shows(tmp_pa
     assert len([name for name in files if name.startswith("test_")]) == page.count("\n## ") - 2 == 5
     for name, code in files.items():
         (tmp_path / name).write_text(code, encoding="utf-8")
-    (call,) = re.findall(r"^It has the number.*`(auditkit\.check\(.*?)`:$", page, re.MULTILINE)
+    (call,) = re.findall(r"^It shows the number.*`(auditkit\.check\(.*?)`:$", page, re.MULTILINE)
     failing = f"from trainer import layer_norms\n\n\ndef test_failure(auditkit):\n    {call}\n"
     (tmp_path / "test_failure.py").write_text(failing, encoding="utf-8")
     ended = pytest_in(tmp_path, "-o", "pythonpath=.")

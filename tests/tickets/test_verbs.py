@@ -294,7 +294,7 @@ def test_the_page_of_the_folder_counts_and_lists(place: Path) -> None:
     assert "3 open of 3; finished: none." in page
     assert "| B7-PT-02 | P1 | open, blocked by B7-PT-03 |" in page
     html = CliRunner().invoke(app, ["report", "--format", "html"]).stdout
-    assert "3 of 3 tickets are open" in html
+    assert "3 open of 3; finished: none." in html
     put(place, "tickets/B7-PT-04.md", "x")
     broken = CliRunner().invoke(app, ["report"])
     assert (broken.exit_code, "Not valid, in no count" in broken.stdout) == (2, True)

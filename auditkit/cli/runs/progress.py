@@ -6,7 +6,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from auditkit.cli.output import complain, fitted, terminal_width
+from auditkit.cli.output import complain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,25 +20,24 @@ _LONGEST = 60
 
 
 @contextlib.contextmanager
-def progress(notes: bool = False, in_pipe: bool = False, said: list[str] | None = None) -> Iterator[Progress]:
-    """Say what is going on while the block runs: on a terminal always, elsewhere if `in_pipe`.
+def progress(in_pipe: bool = False) -> Iterator[Progress]:
+    """Print what is going on while the block runs: on a terminal always, elsewhere if `in_pipe`.
 
-    In a pipe findings are named as soon as they reproduce, but for minor ones. `notes` says each note and adds it to
-    `said`.
+    In a pipe findings are named as soon as they reproduce, but for minor ones.
     """
     from auditkit.probing.run.measurement import Progress
 
     if sys.stderr.isatty():
-        with _live(notes, said if said is not None else []) as told:
+        with _live() as told:
             yield told
     elif in_pipe:
-        yield _plain(said if said is not None else [])
+        yield _plain()
     else:
         yield Progress()
 
 
-def _plain(said: list[str]) -> Progress:
-    """A line for each note, when a target begins and when something was reproduced, each at once."""
+def _plain() -> Progress:
+    """Print a line when a target begins and when something was reproduced."""
     from auditkit.probing.run.measurement import Progress
 
     begun: dict[str, None] = {}
@@ -48,19 +47,13 @@ def _plain(said: list[str]) -> Progress:
     def begin(call: str, _: str) -> None:
         if call not in begun:
             begun[call] = None
-            _say(f"asking {call} ({len(begun)} of {len({target.call for target in known})})")
+            _say(f"checking {call} ({len(begun)} of {len({target.call for target in known})})")
 
     def finish(result: ProbeResult) -> None:
         if _is_news(result, named):
             _say(f"{result.severity}  {result.probe}  {result.target}")
 
-    def note(text: str) -> None:
-        said.append(text)
-        _say(f"note: {text}")
-
-    return Progress(
-        targets_known=lambda targets, _: known.extend(targets), noted=note, probe_started=begin, finished=finish
-    )
+    return Progress(targets_known=lambda targets, _: known.extend(targets), probe_started=begin, finished=finish)
 
 
 def _say(line: str) -> None:
@@ -79,12 +72,11 @@ def _is_news(result: ProbeResult, named: set[tuple[str, object]]) -> bool:
 
 
 @contextlib.contextmanager
-def _live(says_notes: bool, said: list[str]) -> Iterator[Progress]:
+def _live() -> Iterator[Progress]:
     """Show one line: how much is done, how much reproduced, and what runs."""
     from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.progress import TextColumn, TimeElapsedColumn
-    from rich.text import Text
 
     from auditkit.model.runs.target import short_target
     from auditkit.model.text import inert
@@ -108,14 +100,8 @@ def _live(says_notes: bool, said: list[str]) -> Iterator[Progress]:
             count = min(done["results"], done["planned"])
             bar.update(task, counts=f"{count}/{done['planned']}  {done['found']} reproduced")
 
-        def note(text: str) -> None:
-            if says_notes:
-                said.append(text)
-                console.print(Text(inert(fitted(f"note: {text}", terminal_width(sys.stderr)))))
-
         yield Progress(
             targets_known=begin,
-            noted=note,
             trying=lambda call: run(f"trying {call}"),
             probe_started=lambda call, probe: run(f"{probe} on {short_target(call)}"),
             reading=lambda probe: run(f"reading the source: {probe}"),

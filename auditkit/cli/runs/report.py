@@ -73,20 +73,19 @@ def run_and_finish(
         from auditkit.reports.export import check_outputs
 
         check_outputs({"save": save, **(files or {})})
-    said: list[str] = []
-    with progress(notes=request.known is None, in_pipe=not (named or shown.as_json), said=said) as told:
+    with progress(in_pipe=not (named or shown.as_json)) as told:
         run = audit(request, told)
     failures = load_failures(run)
-    # Talk comes first: the report ends with what to do next.
+    # Notes come first: the report ends with what to do next.
     for note in run.notes:
-        if note not in {*said, *(failure.message for failure in failures)}:
+        if note not in {failure.message for failure in failures}:
             complain_fitted(f"note: {note}")
     for failure in failures:
         complain_of(failure)
     again = sum(result.remembered for result in run.results)
     if again and not shown.as_json:
         asked = sum(bool(result.measurements) and not result.is_of_source for result in run.results)
-        complain(f"note: remembered answers: {again} of {max(again, asked)}; --fresh asks anew")
+        complain(f"note: {again} of {max(again, asked)} results come from the cache; --fresh runs everything")
     for checkout in FIRST if not shown.as_json else ():
         if checkout == specimen_dir():  # auditkit's own code
             continue

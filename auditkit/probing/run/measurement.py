@@ -26,15 +26,13 @@ _COUNTING = ("graphs", *TRAFFIC)
 
 @dataclass(frozen=True)
 class Progress:
-    """Told what is going on; every call may come from another thread.
+    """What to call while probes run; every call may come from another thread.
 
-    `noted` has sentences that matter before anything is run; they are among the run's notes, too. `finished` has
-    each judged result once, as soon as it is there; what a run adds later (its cause, its ticket, the other arms'
-    answers) is not in it yet.
+    `finished` gets each judged result once; what a run adds later (its cause, its ticket, the results of other
+    environments) is not in it yet.
     """
 
     targets_known: Callable[[Sequence[Target], int], None] = lambda *_: None
-    noted: Callable[[str], None] = lambda *_: None
     trying: Callable[[str], None] = lambda *_: None
     probe_started: Callable[[str, str], None] = lambda *_: None
     reading: Callable[[str], None] = lambda *_: None

@@ -115,4 +115,4 @@ def test_an_arm_without_torch_is_shown(checkout: Path, pythons: tuple[Path, Path
     assert ended.code == NOT_LOADED
     assert "error (no_interpreter)" in ended.stdout
     assert "/bin/true is no Python" in ended.stdout
-    assert ended.stderr.startswith("asking stats:grad_norm (1 of 1)\nerror: /bin/true: ")
+    assert ended.stderr.startswith("checking stats:grad_norm (1 of 1)\nerror: /bin/true: ")

@@ -93,4 +93,4 @@ def test_findings_are_said_before_the_audit_ends(command: list[str], tmp_path: P
     assert shown.startswith(f"{tmp_path}: torch ")
     assert FINDING not in shown
     if not is_terminal:
-        assert said == f"asking stats:grad_norm (1 of 1)\n{FINDING}stats:grad_norm\n"
+        assert said == f"checking stats:grad_norm (1 of 1)\n{FINDING}stats:grad_norm\n"

@@ -36,7 +36,7 @@ HAS_TENSORS = re.compile(
 _MOST_HELPERS_DEEP = 3
 _LONGEST_TEXT = 60
 _GRADIENTS = re.compile(
-    r"(?!no_|requires_|enable_|zero_)(\w+_)?(grads?|gradients)|clip_grad_norm_?|(grads?|gradient)_norms?"
+    r"(?!no_|requires_|enable_|zero_)(\w*_)?(grads?|gradients)|clip_grad_norm_?|(grads?|gradient)_norms?"
 )
 _THEIR_LIKE = re.compile(r"(\w+_)?(grads?|gradients?|params?|parameters?|norms?|updates?|momentum)(_\w+)?")
 _SELDOM = re.compile(r"(^|_)(debug\w*|verbose|sanity|checks?|profil\w*|diagnos\w*|paranoid|inf)(_|$)", re.IGNORECASE)
@@ -54,6 +54,8 @@ _SEQUENCES = frozenset(("list", "tuple", "sequence", "iterable", "iterator", "ge
 _MAPPINGS = frozenset(("dict", "mapping", "mutablemapping", "ordereddict", "parameterdict"))
 
 _READING_METHODS = frozenset(("item", "tolist", "cpu", "numpy", "is_nonzero", "equal", "allclose"))
+_WAITING = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount"))
+"""Operators whose size the host has to read; their result stays on the device."""
 _READING_FUNCTIONS = frozenset(("torch.equal", "torch.allclose", "torch.is_nonzero"))
 _HOST_ATTRIBUTES = frozenset((
     "shape", "ndim", "device", "dtype", "layout", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse",
@@ -128,15 +130,16 @@ class _Loop:
     is_over_tensors: bool
     names: frozenset[str] = frozenset()
 
-    def is_over_gradients(self, value: ast.expr, function: Function) -> bool:
-        """Whether reading `value` in it is about gradients, or their like in a function that deals with gradients."""
+    def is_over_gradients(self, value: ast.expr, functions: Iterable[Function]) -> bool:
+        """Whether reading `value` in it is about gradients, or their like where one of `functions` has gradients."""
         parts = [value, *([] if self.over is None else [self.over])]
         reads = (part for part in walk([self.node]) if isinstance(part, ast.Attribute)) if self.node else ()
         if any(_names(part, _GRADIENTS) for part in parts) or any(
             part.attr == "grad" and dotted_name(part).partition(".")[0] in self.names for part in reads
         ):
             return True
-        return any(_names(part, _THEIR_LIKE) for part in parts) and _names(function.node, _GRADIENTS)
+        has_gradients = any(_names(function.node, _GRADIENTS) for function in functions)
+        return has_gradients and any(_names(part, _THEIR_LIKE) for part in parts)
 
 
 class ModuleReads:
@@ -258,7 +261,9 @@ class _Flow:
         if loop is None or key in self.reads:
             return
         line = getattr(loop.node, "lineno", 0)
-        of_gradients = loop.is_over_gradients(value, self.function)
+        calls = [part for part in walk([loop.over]) if isinstance(part, ast.Call)] if loop.over is not None else []
+        helpers = [helper for call in calls if (helper := self.module.find(self.function, call.func))]
+        of_gradients = loop.is_over_gradients(value, (self.function, *helpers))
         if of_gradients or not line:
             over = "" if loop.over is None else text_of(loop.over)
             text, helper, guard = (inner.value, inner.helper, inner.guard) if inner else (text_of(value), "", "")
@@ -413,6 +418,8 @@ class _Flow:
         if full in _READING_FUNCTIONS and TENSOR in given:
             self.read(node, f"{full}()", node.args[0])
             return HOST
+        if part == "torch" and last in _WAITING and TENSOR in given:
+            self.read(node, f"{full}()", node.args[given.index(TENSOR)] if TENSOR in given[: len(node.args)] else node)
         if last[:1].isupper():
             return MODULE if full.startswith("torch.nn.") else None
         if last.startswith("_foreach_") or full == "torch.autograd.grad":
@@ -437,6 +444,8 @@ class _Flow:
         is_copy = name == "to" and _goes_to_cpu(node)
         if base == TENSOR and (name in _READING_METHODS or is_copy):
             self.read(node, ".cpu()" if is_copy else f".{name}()", method.value)
+        if base == TENSOR and name in _WAITING:
+            self.read(node, f".{name}()", method.value)
         if name in _READING_METHODS or (is_copy and base == TENSOR):
             return HOST
         if name == "state_dict":

@@ -49,8 +49,10 @@ def clip_gradients(parameters, max_norm: float) -> None:
     grads = [p.grad for p in parameters if p.grad is not None]
     # In two steps: a coefficient below 6e-8 is zero in float16.
     root = (max_norm / _norm(grads)).clamp(max=1.0).sqrt()
-    for grad in grads * 2:
-        grad.mul_(root.to(grad.device))
+    for device in dict.fromkeys(grad.device for grad in grads):
+        own = [grad for grad in grads if grad.device == device]
+        torch._foreach_mul_(own, root.to(device))
+        torch._foreach_mul_(own, root.to(device))
 
 
 class GradientHistory:

@@ -262,8 +262,8 @@ class _Flow:
             return
         line = getattr(loop.node, "lineno", 0)
         calls = [part for part in walk([loop.over]) if isinstance(part, ast.Call)] if loop.over is not None else []
-        helpers = [helper for call in calls if (helper := self.module.find(self.function, call.func))]
-        of_gradients = loop.is_over_gradients(value, (self.function, *helpers))
+        found = [self.module.find(self.function, call.func) for call in calls]
+        of_gradients = loop.is_over_gradients(value, [self.function, *filter(None, found)])
         if of_gradients or not line:
             over = "" if loop.over is None else text_of(loop.over)
             text, helper, guard = (inner.value, inner.helper, inner.guard) if inner else (text_of(value), "", "")

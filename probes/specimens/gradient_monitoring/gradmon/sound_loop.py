@@ -51,8 +51,17 @@ def clip_gradients(parameters, max_norm: float) -> None:
     root = (max_norm / _norm(grads)).clamp(max=1.0).sqrt()
     for device in dict.fromkeys(grad.device for grad in grads):
         own = [grad for grad in grads if grad.device == device]
-        torch._foreach_mul_(own, root.to(device))
-        torch._foreach_mul_(own, root.to(device))
+        _scale(own, root.to(device))
+        _scale(own, root.to(device))
+
+
+def _scale(grads: list, factor: torch.Tensor) -> None:
+    """One private operator where torch has it, else one public call for each tensor."""
+    if hasattr(torch, "_foreach_mul_"):
+        torch._foreach_mul_(grads, factor)
+    else:
+        for grad in grads:
+            grad.mul_(factor)
 
 
 class GradientHistory:

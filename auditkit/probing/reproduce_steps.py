@@ -13,7 +13,7 @@ from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
 
 MOST_LINES = 30
-_LONGEST_CALL = 92
+_LONGEST_CALL, _LONGEST_LINE = 92, 100
 _SCALE = 1024.0
 _LIMIT = 0.01
 _WORDS = {
@@ -145,7 +145,9 @@ def _model_class(step: Mapping[str, Any]) -> list[str]:
         f"    def forward(self, input_ids, {'labels, **_' if has_labels else '*_, **__'}):",
     ]
     if step["returns"] == "loss":
-        return [*head, f"        return {loss.replace('scores', 'super().forward(input_ids)')}"]
+        result = f"return {loss.replace('scores', 'super().forward(input_ids)')}"
+        short = f"{head[1]} {result}"
+        return [head[0], short] if len(short) <= _LONGEST_LINE else [*head, f"        {result}"]
     return [
         *head,
         "        scores = super().forward(input_ids)",

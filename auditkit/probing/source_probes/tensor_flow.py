@@ -415,11 +415,11 @@ class _Flow:
     def torch_call(self, node: ast.Call, full: str, given: list[Kind]) -> Kind:
         """What a function of torch returns; a tensor that is made without `device=` lies on the host."""
         part, _, last = full.rpartition(".")
-        if full in _READING_FUNCTIONS and TENSOR in given:
-            self.read(node, f"{full}()", node.args[0])
-            return HOST
-        if part == "torch" and last in _WAITING and TENSOR in given:
-            self.read(node, f"{full}()", node.args[given.index(TENSOR)] if TENSOR in given[: len(node.args)] else node)
+        if TENSOR in given and (full in _READING_FUNCTIONS or (part == "torch" and last in _WAITING)):
+            items = [*node.args, *(item.value for item in node.keywords)]
+            self.read(node, f"{full}()", items[given.index(TENSOR)])
+            if full in _READING_FUNCTIONS:
+                return HOST
         if last[:1].isupper():
             return MODULE if full.startswith("torch.nn.") else None
         if last.startswith("_foreach_") or full == "torch.autograd.grad":

@@ -116,7 +116,8 @@ def _in_words(outcome: str, count: int, run: Run) -> str:
         return counted(count, "finding" if outcome == "reproduced" else "error")
     if outcome == "unavailable":
         reasons = {result.reason for result in run.results if result.outcome == "unavailable"}
-        return f"{count} need a GPU" if reasons == {"no_device"} else f"{count} unavailable"
+        need = "needs" if count == 1 else "need"
+        return f"{count} {need} a GPU" if reasons == {"no_device"} else f"{count} unavailable"
     return f"{count} passed" if outcome == "not_reproduced" else f"{count} not applicable"
 
 

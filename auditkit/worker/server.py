@@ -107,9 +107,14 @@ def _compiles(job: Dict[str, Any]) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def _preload_compiler() -> None:
-    """Compile something: that imports what every other compilation needs, in 3 s."""
+    """Compile something: that imports what every other compilation needs, in 3 s.
+
+    With a CUDA device the compiler asks CUDA for its properties, and no child of this process could use CUDA.
+    """
     from .measure import selfcheck
 
+    if jobs.cuda_was_found():
+        return
     with contextlib.suppress(selfcheck.SelfCheckError):
         selfcheck.check("graphs", "cpu", SourceRoots(os.sep))
     gc.freeze()

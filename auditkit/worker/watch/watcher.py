@@ -17,7 +17,7 @@ import torch
 from .checkpoints import Checkpoints
 from .places import NOWHERE, called_from, holder, where
 from .program import FEW, Program, live_bytes, number, objects_of
-from .readings import combined, equal, flat, local, quietly, read_all, sampled
+from .readings import combined, equal, flat, local, on_host, quietly, read_all, sampled
 from .syncs import Syncs
 
 FIRST = 5
@@ -246,7 +246,7 @@ class Watcher:
             found = read_all([gradient for gradient in gradients if gradient is not None])
             passed = iter(found)
             read = [next(passed) if gradient is not None else None for gradient in gradients]
-            before = [sampled(tensor) if tensor is not None and tensor.numel() else None for tensor in tensors]
+            before = on_host([sampled(each) if each is not None and each.numel() else None for each in tensors])
             suspects = [
                 (n, tensor) for n, tensor in enumerate(tensors) if known.parameters[n].suspect and tensor is not None
             ]
@@ -604,7 +604,12 @@ class Watcher:
                     self.device_cost_s += first.elapsed_time(last) / 1000
 
     def guarded(self, instrument: str, work: Callable[[], Any], default: Any = None) -> Any:
-        """Run an instrument; its error is recorded and never reaches the program."""
+        """Run an instrument; its error is recorded and never reaches the program.
+
+        Nothing runs in the capture of a CUDA graph: a read there would end the program's capture.
+        """
+        if _captures():
+            return default
         if self.errors.get(instrument, {}).get("count", 0) >= 3:
             return default
         try:

@@ -110,12 +110,17 @@ def _close(one: float, other: float) -> bool:
 
 
 def on_host(samples: list) -> list:
-    """The samples on the CPU, in one copy; None stays None."""
-    given = [each for each in samples if each is not None]
-    if not any(each.is_cuda for each in given):
-        return samples
-    pieces = iter(torch.cat([each.flatten() for each in given]).cpu().split([each.numel() for each in given]))
-    return [each if each is None else next(pieces).view(each.shape) for each in samples]
+    """The samples on the CPU, in one copy for each device; None stays None."""
+    found = list(samples)
+    by_device: dict = {}
+    for place, sample in enumerate(samples):
+        if sample is not None and sample.device.type not in ("cpu", "meta"):
+            by_device.setdefault(sample.device, []).append((place, sample))
+    for entries in by_device.values():
+        pieces = torch.cat([sample for _, sample in entries]).cpu().split([sample.numel() for _, sample in entries])
+        for (place, _), piece in zip(entries, pieces):
+            found[place] = piece
+    return found
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -146,8 +151,7 @@ def read_all(tensors: Sequence[Any]) -> list:
             continue
         hashes = torch.stack([entry[1].view(torch.int64) for entry in entries]).tolist()
         floats = torch.stack([each for entry in entries for each in entry[2:4]]).tolist()
-        widths = [entry[4].numel() for entry in entries]
-        samples = torch.cat([entry[4] for entry in entries]).cpu().split(widths)
+        samples = on_host([entry[4] for entry in entries])
         for number, entry in enumerate(entries):
             readings[entry[0]] = Reading(hashes[number], floats[2 * number], floats[2 * number + 1], samples[number])
     return readings

@@ -103,8 +103,6 @@ class Watcher:
 
     def backward_begins(self, loss: Any) -> Optional[tuple]:
         """Find the program's objects before its first backward; record where its gradients stand."""
-        if _captures():
-            return None
         self.syncs.open()  # the first steps began before CUDA did
         if self.scanned_for != len(self.program.placed):
             self.scanned_for = len(self.program.placed)
@@ -221,7 +219,7 @@ class Watcher:
         if self.inside and _running(self.inside[-1].ref()) < 1 + (self.inside[-1] is known):
             self.inside.clear()  # a step that raised left it behind
         self.inside.append(known)
-        if len(self.inside) > 1 or _captures():
+        if len(self.inside) > 1:
             return None
         if not self.recording and (known.steps < FIRST and len(self.program.optimizers) <= FEW):
             self.recording = True
@@ -265,7 +263,7 @@ class Watcher:
         if not self.inside or self.inside[-1].ref() is not optimizer:
             return
         known = self.inside.pop()
-        if self.inside or _captures():
+        if self.inside:
             return
         if not known.steps:
             known.first_line, known.first_turn = where(), self.turn
@@ -737,7 +735,7 @@ def _running(optimizer: Any) -> int:
 
 def _device_mark() -> Any:
     """A CUDA event that is recorded now: the time between two of them is the GPU's own."""
-    if not torch.cuda.is_initialized() or _captures():
+    if not torch.cuda.is_initialized():
         return None
     mark = torch.cuda.Event(enable_timing=True)
     mark.record()

@@ -62,6 +62,9 @@ def nothing_watched(recording: Recording) -> list[str]:
                     f"NOT WATCHED: the program compiles its whole training step ({Path(file).name}:{line}), and "
                     "auditkit puts no wrapper into compiled code. Watch a run without torch.compile."
                 ]
+        failed = process.data.get("errors", {}).get("step")
+        if failed:
+            return [f"NOT WATCHED: auditkit failed in the program's optimizer steps: {failed['reason']}"]
     compiled = any(each["compiled"] for process in recording.loaded for each in process.optimizers)
     backwards = sum(process.data.get("backwards", 0) for process in recording.loaded)
     if compiled:

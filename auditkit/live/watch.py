@@ -278,8 +278,8 @@ def _environment(recording: Recording) -> Environment:
 
 def _notes(recording: Recording) -> Iterable[str]:
     yield from recording.reasons
-    for process in recording.trained:
-        for name, kept in process.errors.items():
+    for process in recording.loaded:
+        for name, kept in process.data.get("errors", {}).items():
             yield f"rank {process.rank}: the {name} instrument failed: {kept['reason']}"
 
 

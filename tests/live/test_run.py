@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import time
 import tomllib
 from pathlib import Path
@@ -186,6 +187,24 @@ def test_a_torch_that_is_too_old_is_named(tmp_path: Path) -> None:
     ended = run("--", sys.executable, "train.py", cwd=tmp_path)
     assert (ended.code, ended.stdout) == (3, "ran\n")
     assert ended.stderr.startswith("NOT WATCHED: torch 2.8.0+cpu is too old: auditkit run needs torch 2.9 or later")
+
+
+def test_an_error_of_the_watcher_is_not_blamed_on_the_program(tmp_path: Path) -> None:
+    code = """
+        import torch
+        def equal(one, other): raise RuntimeError("broken")
+        torch.equal = equal
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(4):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+    """
+    (tmp_path / "train.py").write_text(textwrap.dedent(code), encoding="utf-8")
+    ended = run("--json", "--", sys.executable, "train.py", cwd=tmp_path)
+    message = "NOT WATCHED: auditkit failed in the program's optimizer steps: RuntimeError: broken"
+    assert (ended.code, ended.stderr.splitlines()[0]) == (3, message)
+    assert json.loads(ended.stdout)["notes"] == ["rank 0: the step instrument failed: RuntimeError: broken"]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.project_files import auditkit
 
 pytestmark = pytest.mark.gpu
 
@@ -47,9 +48,8 @@ if sys.argv[1] == "graph":
 @pytest.mark.parametrize("how", ["reads", "graph"])
 def test_a_step_on_the_device_is_watched(tmp_path: Path, how: str) -> None:
     (tmp_path / "train.py").write_text(PROGRAM, encoding="utf-8")
-    command = [sys.executable, "-m", "auditkit", "run", "--", sys.executable, "train.py", how]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = auditkit("run", "--", sys.executable, "train.py", how, cwd=tmp_path)
+    assert done.code == 0, done.stderr
     assert "on cuda" in done.stderr
     assert "watched 3 of 3 steps" in done.stderr
     assert "ERROR" not in done.stderr

@@ -62,7 +62,8 @@ class AuditRequest:
     probes ask about every module, not only about those that deal with gradients. `style` also asks the probes of
     style, whose findings get no ticket unless their probe was named. For `fix_time_s` seconds at most fixes are
     searched for: of what will have a new ticket, or of all that would without a folder. `known` are tickets that the
-    findings are compared with; nothing is filed then. With `changed_since` only what changed since that revision is checked.
+    findings are compared with; nothing is filed then.
+    With `changed_since` auditkit checks only what changed since that revision.
     """
 
     checkout: str

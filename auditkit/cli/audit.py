@@ -71,7 +71,7 @@ def audit(
         bool,
         typer.Option(
             "--changed",
-            help="Check only functions in files that changed since --against (default: HEAD), and those that call them.",
+            help="Check only functions in files that changed since --against (HEAD), and those that call them.",
             rich_help_panel=_IN_CI,
         ),
     ] = False,

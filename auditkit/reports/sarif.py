@@ -18,7 +18,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 _BY_SEVERITY = {Severity.P0: "error", Severity.P1: "error", Severity.P2: "warning", Severity.P3: "warning"}
 _STATES = {"known": "unchanged", "new": "new"}
-_HOME = "https://pypi.org/project/auditkit/"
+_HOME = "https://github.com/OWNER/auditkit"
 _ROOT = "%SRCROOT%"
 _LONGEST = 2000
 """Characters of a message: GitHub shows fewer, and cuts a whole log that is too long."""

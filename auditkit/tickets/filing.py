@@ -191,7 +191,8 @@ def moved_findings(
     """Return the earlier fingerprint of each new finding whose function was renamed or moved.
 
     `codes` has the digest of the function's body by fingerprint for the findings that no ticket has, `found` all
-    fingerprints of the run. A function that `source` still has in its place has not moved. If several functions with one body are gone, the name of the target decides.
+    fingerprints of the run. A function that `source` still has in its place has not moved. If several functions with
+    one body are gone, the name of the target decides.
     """
     gone: dict[tuple[str, str], list[str]] = {}
     for ticket in {ticket.id: ticket for ticket in tickets}.values() if any(codes.values()) else ():

@@ -46,7 +46,10 @@ _PHYSICAL = {
     "properties": {
         "artifactLocation": {
             "required": ["uri"],
-            "properties": {"uri": {"type": "string", "pattern": r"^[A-Za-z0-9_.~:/%-]+$"}, "uriBaseId": {"const": "%SRCROOT%"}},
+            "properties": {
+                "uri": {"type": "string", "pattern": r"^[A-Za-z0-9_.~:/%-]+$"},
+                "uriBaseId": {"const": "%SRCROOT%"},
+            },
             "additionalProperties": False,
         },
         "region": _REGION,

@@ -88,12 +88,12 @@ def counts(run: Run, verbose: bool) -> str:
     arms = f" in {len(run.matrix)} environments" if run.matrix else ""
     # What a probe asks of another kind of collector says nothing about this one.
     outcomes = {name: count for name, count in run.summary.items() if count and (verbose or name != "not_applicable")}
+    ignored = f", {len(run.ignored)} ignored in the source" if run.ignored else ""
     if checked and outcomes:
         probes = counted(len({result.probe for result in run.results}), "probe")
         listed = ", ".join(_in_words(outcome, count, run) for outcome, count in outcomes.items())
-        ignored = f", {len(run.ignored)} ignored in the source" if run.ignored else ""
         return f"Checked {' and '.join(checked)}{arms} with {probes}: {listed}{ignored}"
-    return f"Checked {' and '.join(checked) or 'no function'}{arms}: no probe applies"
+    return f"Checked {' and '.join(checked) or 'no function'}{arms}: no probe applies{ignored}"
 
 
 def ticket_counts(run: Run, tickets: Path | None) -> Iterator[str]:

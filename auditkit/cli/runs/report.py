@@ -119,9 +119,8 @@ def run_and_finish(
 
 def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool = True) -> Iterator[str]:
     """What the run found, the worst first, and at the end what to do: lines no wider than `view.width`."""
-    from auditkit.model.text import inert
-
     from auditkit.model.runs.candidates import not_checked
+    from auditkit.model.text import inert
     from auditkit.probing.run.configuration import catalog_of
 
     missing = nothing_audited(run)
@@ -237,7 +236,8 @@ def _more_lines(causes: Sequence[Cause]) -> Iterator[str]:
     """The findings below the worst ten, counted by probe."""
     found = Counter(f"{cause.worst.severity} {cause.worst.probe}" for cause in causes)
     if found:
-        yield f"And {len(causes)} more, -v shows each: {', '.join(f'{name} ({count})' for name, count in found.items())}"
+        listed = ", ".join(f"{name} ({count})" for name, count in found.items())
+        yield f"And {len(causes)} more, -v shows each: {listed}"
 
 
 def _style_lines(results: Sequence[ProbeResult]) -> Iterator[str]:

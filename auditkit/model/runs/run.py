@@ -111,8 +111,8 @@ class ProbeResult(
     defines a function; `siblings` are places like it, None where none were looked for. `breaks` and `occurs` are
     what a finding's severity follows from, where its probe says so; `owner` is whose defect it is where it is not
     the checkout's, such as `torch 2.13.0: torch.nn.utils.clip_grad_norm_`. `style` is its probe's. `remembered`
-    says that an earlier command asked, of the same bytes; `evidence` and `duration_s` are of that time. `ignored` is the
-    reason in the source's own `# auditkit: ignore[PROBE] reason`.
+    says that an earlier command asked, of the same bytes; `evidence` and `duration_s` are of that time. `ignored` is
+    the reason in the source's own `# auditkit: ignore[PROBE] reason`.
     """
 
     probe: str
@@ -251,7 +251,11 @@ class NoTarget:
 
 
 @dataclass(frozen=True)
-class Run(Record, keys="run targets discovery_off? candidates? results ignored? fixes? no_fix? summary notes matrix? baseline? changed?"):
+class Run(
+    Record,
+    keys="run targets discovery_off? candidates? results ignored? fixes? no_fix? summary notes matrix? baseline? "
+    "changed?",
+):
     """The whole of one invocation, as `--json` prints it, but for `no_target`, whose message is among the notes.
 
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and

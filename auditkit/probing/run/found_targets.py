@@ -78,7 +78,8 @@ def find_targets(
     A candidate that can be fed in one interpreter is a target in all. Of several ways to call one
     function (a flag that returns more) the one with the richest answer is audited. `libraries` also asks torch's own
     functions that the checkout calls; nothing in a file of `left_out` is asked, nor a target that `only`
-    refuses. Where none can be fed, the failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError where none can even be imported.
+    refuses. Where none can be fed, the failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError
+    where none can even be imported.
     """
     found = discover(opened.path, configured_roots)
     left_out = left_out or LeftOut(opened.path)

@@ -191,7 +191,7 @@ def moved_findings(
     """Return the earlier fingerprint of each new finding whose function was renamed or moved.
 
     `codes` has the digest of the function's body by fingerprint for the findings that no ticket has, `found` all
-    fingerprints of the run. A function that `source` still has in its place has not moved. If several functions with
+    fingerprints of the run. A function that `source` still has under its name has not moved. If several functions with
     one body are gone, the name of the target decides.
     """
     gone: dict[tuple[str, str], list[str]] = {}
@@ -200,7 +200,7 @@ def moved_findings(
         for result in evidence.results if evidence else ():
             is_gone = result["fingerprint"] in ticket.findings and result["fingerprint"] not in found
             old = ProbeResult.from_json(result) if is_gone and result.get("code") else None
-            if old is not None and code_of(old, source) != result["code"]:
+            if old is not None and not code_of(old, source):
                 gone.setdefault((result["probe"], result["code"]), []).append(result["fingerprint"])
     moved: dict[str, str] = {}
     for name, code in codes.items():

@@ -132,8 +132,8 @@ def audit(
         if limit_s is None:
             limit_s = _FIX_TIME_S if folder is not None and not is_dry_run() else 0.0
         configuration = replace(configuration, exclude=(*configuration.exclude, *(exclude or ())))
-        more = {"batch": batch, "fix_time_s": limit_s, "known": known}
-        more["changed_since"] = (against or "HEAD") if changed else None
+        since = (against or "HEAD") if changed else None
+        more = {"batch": batch, "fix_time_s": limit_s, "known": known, "changed_since": since}
         request = options.request(named, configuration, probe, folder, label=label, style=style, **more)
         run_and_finish(
             request, results, wants_tickets=not no_tickets, files=files, save=save, requires_steps=require_steps

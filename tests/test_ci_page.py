@@ -32,7 +32,7 @@ AUDIT, COMMENT = (
     yaml.safe_load((ROOT / "docs" / "ci" / f"github-{name}.yml").read_text()) for name in ("audit", "comment")
 )
 GITLAB = yaml.safe_load((ROOT / "docs" / "ci" / "gitlab.yml").read_text("utf-8"))["auditkit"]
-(HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+HOOK, _ = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
 
 
 def test_the_page_shows_what_its_commands_print(tmp_path: Path, request: pytest.FixtureRequest) -> None:

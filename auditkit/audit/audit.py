@@ -9,9 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from auditkit.assets import bundled_dir
 from auditkit.audit.baseline import Known
+from auditkit.audit.changed import Changed
 from auditkit.audit.filing import Paperwork, Root, file_run, without_fix, without_ticket
+from auditkit.audit.ignores import with_ignores
 from auditkit.audit.matrix import combine
 from auditkit.audit.reproductions import with_reproductions
 from auditkit.config.config import Config
@@ -41,6 +45,7 @@ from auditkit.probing.source.modules import source_files
 from auditkit.probing.source.python_files import PythonFiles
 from auditkit.reports.findings import standings_of
 from auditkit.tickets.baseline import baseline_of, only_new
+from auditkit.tickets.filing import code_of, moved_findings
 from auditkit.tickets.lifecycle import Place
 from auditkit.tickets.store import TicketFolder
 from auditkit.trials.fix_trials import Scene
@@ -58,6 +63,7 @@ class AuditRequest:
     style, whose findings get no ticket unless their probe was named. For `fix_time_s` seconds at most fixes are
     searched for: of what will have a new ticket, or of all that would without a folder. `known` are tickets that the
     findings are compared with; nothing is filed then.
+    With `changed_since` auditkit checks only what changed since that revision.
     """
 
     checkout: str
@@ -72,6 +78,7 @@ class AuditRequest:
     style: bool = False
     fix_time_s: float = 0.0
     known: Known | None = None
+    changed_since: str | None = None
     command: str = ""
 
     @property
@@ -118,17 +125,22 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     asked = [probe for probe in probes if probe.scope == "target"]
     # A run of source probes alone starts no interpreter, and runs nothing.
     spec, options = parse_checkout(request.checkout), request.arms[0]
+    if spec.revision and request.changed_since:
+        raise BadInputError("--changed checks the files as they are", f"leave out @{spec.revision}")
     if request.label == BUNDLED:
         options = replace(options, in_place=True)  # it is ours and writes nothing
     with KeptWorkers() as kept, options.open(spec) if asked else open_checkout(spec) as opened:
         since_ns = time.time_ns()
         opened = apart_from(opened, request.tickets)
+        since = request.changed_since
+        changed = Changed.since(spec.directory, since, opened.path) if since is not None else None
         place = environment_of(request.label or request.checkout, opened)
         arms = _distinct(request.arms, opened) if asked else ()
         settings = [replace(arm.setting(opened), kept=kept) for arm in arms]
         left_out = LeftOut(opened.path, request.config.exclude)
-        found = _targets(request, opened, settings, progress, left_out) if asked else FoundTargets()
+        found = _targets(request, opened, settings, progress, left_out, changed) if asked else FoundTargets()
         read = _source_questions(request, probes, found.asked)
+        read = replace(read, files=changed.files if changed else None)
         run = _measured(Questions(found.asked, asked, place, found.found_count), settings, progress)
         answers = read_source(read, opened, progress)
         if found.failure is not None and not answers.are_any:
@@ -139,6 +151,8 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
         missing = _no_target(found.failure)
         run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
+        run = replace(run, changed=changed.sentence() if changed else "")
+        run = with_ignores(run, opened.path, set(catalog_of(request.config)))
         run = replace(run, discovery_off=bool(asked) and not (request.targets or request.config.discover))
         mistyped = _not_imported(run) if request.targets else ""
         paperwork = replace(_paperwork(request, probes), read=functools.partial(Place(opened.path).source, ""))
@@ -146,20 +160,31 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
             run = _with_fixes(run, request, repository, opened, paperwork, progress)
             if repository is not None:
                 run = with_reproductions(run, without_ticket(run, repository, paperwork), settings[0])
-    if request.known is not None:
-        return _beside_tickets(run, request.known, request, paperwork)
-    if repository is None:
-        return run
-    if mistyped:
-        return replace(run, notes=(*notes, f"no ticket was filed: {mistyped} cannot be imported"))
-    return file_run(run, repository, paperwork)
+        # While the copy is there: a renamed function is found again by its body.
+        if request.known is not None:
+            return _beside_tickets(run, request.known, request, paperwork)
+        if repository is None:
+            return run
+        if mistyped:
+            return replace(run, notes=(*run.notes, f"no ticket was filed: {mistyped} cannot be imported"))
+        return file_run(run, repository, paperwork)
 
 
 def _beside_tickets(run: Run, known: Known, request: AuditRequest, paperwork: Paperwork) -> Run:
     """The run with what the tickets say of its findings."""
-    asked_in_part = request.targets or request.config.exclude
+    asked_in_part = request.targets or request.config.exclude or request.changed_since
     probes = None if asked_in_part else paperwork.probes
-    baseline = baseline_of(run, known.tickets, known.baseline, paperwork.ticket_from, probes)
+    found = {each.fingerprint: each for each in run.results if each.outcome is Outcome.REPRODUCED}
+    held = {name for ticket in known.tickets for name in ticket.findings}
+    codes = {name: code_of(each, paperwork.read) for name, each in found.items() if name not in held}
+    folder = known.folder
+    moved = moved_findings(folder, known.tickets, found, codes, paperwork.read) if folder is not None else {}
+    now = {old: name for name, old in moved.items()}
+    tickets = [
+        msgspec.structs.replace(ticket, findings=tuple(now.get(name, name) for name in ticket.findings))
+        for ticket in known.tickets
+    ]
+    baseline = baseline_of(run, tickets, known.baseline, paperwork.ticket_from, probes)
     run = replace(run, baseline=baseline, notes=(*run.notes, *known.notes))
     standings = standings_of(run)
     results = (replace(each, ticket=standings[each.fingerprint].ticket) for each in run.results)
@@ -252,18 +277,25 @@ def _distinct(arms: Sequence[RunOptions], opened: OpenCheckout) -> list[RunOptio
 
 
 def _targets(
-    request: AuditRequest, opened: OpenCheckout, settings: Sequence[Setting], progress: Progress, left_out: LeftOut
+    request: AuditRequest,
+    opened: OpenCheckout,
+    settings: Sequence[Setting],
+    progress: Progress,
+    left_out: LeftOut,
+    changed: Changed | None,
 ) -> FoundTargets:
     """Those that the command line names; else those of auditkit.yaml, and with them those that discovery finds."""
     config = request.config
     named = request.targets or config.targets
+    if changed is not None and named:
+        files = PythonFiles(opened.path, import_roots(opened.path, config.import_roots))
+        named = tuple(target for target in named if changed.has(target, files))
     if request.targets or not config.discover:
         return FoundTargets(tuple(named))
     first, *others = settings
     told = (progress.trying, others)
-    return find_targets(
-        opened, first, config.import_roots, *told, left_out=left_out, libraries=True, configured=config.targets
-    )
+    more = {"libraries": True} if changed is None else {"only": changed.has}
+    return find_targets(opened, first, config.import_roots, *told, left_out=left_out, configured=named, **more)
 
 
 def _measured(questions: Questions, settings: Sequence[Setting], progress: Progress) -> Run:
@@ -336,6 +368,8 @@ def _load_failure(run: Run) -> AuditkitError | None:
         error = TargetNotLoadedError if run.no_target.is_import else NothingMeasuredError
         return error(run.no_target.message, run.no_target.hint)
     results = _about_targets(run)
+    if (run.changed and all(result.is_of_source for result in results)) or (run.ignored and not results):
+        return None  # nothing that changed deals with gradients, or the source ignores all of it
     if not results:
         return NothingMeasuredError("no probe ran")
     if _has_answer(run):

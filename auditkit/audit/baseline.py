@@ -32,6 +32,7 @@ class Known:
     tickets: tuple[Ticket, ...]
     baseline: Baseline
     notes: tuple[str, ...] = ()
+    folder: TicketFolder | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,9 @@ class Base:
         against = self.commit if folder != tickets else ""
         here = Path.cwd()
         named = tickets.relative_to(here) if tickets.is_relative_to(here) else tickets
-        return Known(tuple(document.ticket for document in documents), Baseline(str(named), against), tuple(notes))
+        held = TicketFolder(folder) if folder.is_dir() else None
+        found = tuple(document.ticket for document in documents)
+        return Known(found, Baseline(str(named), against), tuple(notes), held)
 
     def in_words(self) -> str:
         return f" at {self.commit[:12]}" if self.commit else ""

@@ -67,12 +67,20 @@ def audit(
             rich_help_panel=_IN_CI,
         ),
     ] = False,
+    changed: Annotated[
+        bool,
+        typer.Option(
+            "--changed",
+            help="Check only functions in files that changed since --against (HEAD), and those that call them.",
+            rich_help_panel=_IN_CI,
+        ),
+    ] = False,
     against: Annotated[
         str | None,
         typer.Option(
             "--against",
             metavar="REV",
-            help="With --new-only: the tickets and auditkit.yaml as they were at REV.",
+            help="With --new-only: compare with the tickets and auditkit.yaml at REV. With --changed: its files.",
             rich_help_panel=_IN_CI,
         ),
     ] = None,
@@ -108,14 +116,14 @@ def audit(
         raise BadInputError("--tickets and --no-tickets exclude each other")
     if new_only and no_tickets:
         raise BadInputError("--new-only compares with tickets", "leave out --no-tickets: none is filed anyway")
-    if against is not None and not new_only:
-        raise BadInputError("--against says what --new-only compares with", "add --new-only")
+    if against is not None and not (new_only or changed):
+        raise BadInputError("--against says what --new-only and --changed compare with", "add one of the two")
     if fix_time is not None and no_fixes:
         raise BadInputError("--fix-time and --no-fixes exclude each other")
     files = outputs.checked()
     named = checkout or checkout_option
-    demo = not (named or new_only or options.runs.config) and is_about_specimen(options.targets.target or ())
-    with base_at(against, named) as base:
+    demo = not (named or new_only or changed or options.runs.config) and is_about_specimen(options.targets.target or ())
+    with base_at(against if new_only else None, named) as base:
         configuration = base.configuration(options.runs.config, str(specimen_dir()) if demo else named)
         folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
         known = base.known(folder or Path("tickets")) if new_only else None
@@ -124,7 +132,8 @@ def audit(
         if limit_s is None:
             limit_s = _FIX_TIME_S if folder is not None and not is_dry_run() else 0.0
         configuration = replace(configuration, exclude=(*configuration.exclude, *(exclude or ())))
-        more = {"batch": batch, "fix_time_s": limit_s, "known": known}
+        since = (against or "HEAD") if changed else None
+        more = {"batch": batch, "fix_time_s": limit_s, "known": known, "changed_since": since}
         request = options.request(named, configuration, probe, folder, label=label, style=style, **more)
         run_and_finish(
             request, results, wants_tickets=not no_tickets, files=files, save=save, requires_steps=require_steps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +18,8 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 _BY_SEVERITY = {Severity.P0: "error", Severity.P1: "error", Severity.P2: "warning", Severity.P3: "warning"}
 _STATES = {"known": "unchanged", "new": "new"}
+_HOME = "https://github.com/OWNER/auditkit"
+_ROOT = "%SRCROOT%"
 _LONGEST = 2000
 """Characters of a message: GitHub shows fewer, and cuts a whole log that is too long."""
 
@@ -26,6 +29,7 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
 
     Paths are relative to the top of the repository, from which `prefix` leads to the checkout.
     """
+    run = replace(run, results=(*run.results, *run.ignored))
     found = findings_of(run)
     silent = [each for each in run.results if each.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE)]
     ids = {probe_id: number for number, probe_id in enumerate(sorted({each.probe for each in (*found, *silent)}))}
@@ -48,11 +52,14 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
             "severity": each.severity, "evidence": each.evidence, "target": inert(each.target),
             "ticket": standing.ticket,
         }  # fmt: skip
+        if run.ignored:
+            why = [{"kind": "inSource", "justification": _text(each.ignored)}]
+            result["suppressions"] = why if each.ignored else []
         results.append(result)
     notifications = [
         {
             "level": "error" if each.outcome is Outcome.ERROR else "note",
-            "message": {"text": _text(f"{each.outcome.value}: {each.target}: {each.message}")},
+            "message": {"text": _sentence(f"{each.outcome.value}: {each.target}: {each.message}")},
             "associatedRule": {"id": each.probe, "index": ids[each.probe]},
         }
         for each in silent
@@ -60,14 +67,15 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
     is_whole = not any(each.outcome is Outcome.ERROR for each in silent)
     invocation = {"executionSuccessful": is_whole, "toolExecutionNotifications": notifications}
     invocation["properties"] = {"sandbox": run.environment.sandbox}
-    more = {"automationDetails": {"id": f"auditkit/{inert(run.id)}"}, "invocations": [invocation]}
+    more: dict[str, Any] = {"originalUriBaseIds": {_ROOT: {"description": {"text": "The top of the repository."}}}}
+    more |= {"automationDetails": {"id": f"auditkit/{inert(run.id)}"}, "invocations": [invocation]}
     return _log("auditkit", version, rules, results, more)
 
 
 def _log(
     name: str, version: str, rules: Sequence[object], results: Sequence[object], more: Mapping[str, Any]
 ) -> dict[str, Any]:
-    driver = {"name": name, "version": version, "semanticVersion": version, "rules": rules}
+    driver = {"name": name, "version": version, "semanticVersion": version, "informationUri": _HOME, "rules": rules}
     run = {"tool": {"driver": driver}, **more, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -78,7 +86,7 @@ def _probe_rule(probe_id: str, probe: ProbeInfo | None) -> dict[str, Any]:
         return _rule(probe_id, probe_id, probe_id.replace("_", " "), "", {}, "warning", [])
     helped = {
         "Why it matters": probe.motivation, "How it is measured": probe.method, "What it cannot see": probe.limits,
-        "How to mend it": probe.remediation,
+        "How to fix it": probe.remediation,
     }  # fmt: skip
     level = _BY_SEVERITY.get(probe.severity, "note")
     return _rule(probe.id, probe.id, probe.title, probe.motivation, helped, level, list(probe.categories))
@@ -109,8 +117,8 @@ def _result(
         "ruleId": inert(rule),
         "ruleIndex": index,
         "level": level,
-        "message": {"text": _text(message) or rule},
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(path)}, "region": region}}],
+        "message": {"text": _sentence(message) if message else f"{rule}."},
+        "locations": [{"physicalLocation": {"artifactLocation": _artifact(path), "region": region}}],
         "fingerprints": {"auditkit/v1": inert_line(fingerprint)},
         # What GitHub tells results apart by; without it, its upload makes one of the line's text, which edits change.
         "partialFingerprints": {"primaryLocationLineHash": inert_line(fingerprint)},
@@ -140,6 +148,12 @@ def _text(text: str) -> str:
 def _sentence(text: str) -> str:
     text = " ".join(_text(text).split())
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _artifact(path: str) -> dict[str, str]:
+    """The place of a file: relative to the top of the repository, if it is in it."""
+    uri = _uri(path)
+    return {"uri": uri} if uri.startswith("file:") else {"uri": uri, "uriBaseId": _ROOT}
 
 
 def _uri(path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -169,11 +169,47 @@ def _result_json(finding: Finding, options: FilingOptions) -> dict[str, Any]:
 
 def _code_of(finding: Finding, options: FilingOptions) -> str:
     """Return a digest of the function's body, by which a renamed function is found again."""
+    return code_of(finding.result, options.source)
+
+
+def code_of(result: ProbeResult, source: Callable[[str], str | None]) -> str:
+    """Return the digest of the body of a result's function; "" if the result has none."""
     import hashlib
 
-    location = finding.result.location
-    code = function_digest(options.source(location.file), location.function) if location and location.function else ""
+    location = result.location
+    code = function_digest(source(location.file), location.function) if location and location.function else ""
     return hashlib.sha256(code.encode()).hexdigest()[:16] if code else ""
+
+
+def moved_findings(
+    folder: TicketFolder,
+    tickets: Iterable[Ticket],
+    found: Collection[str],
+    codes: Mapping[str, str],
+    source: Callable[[str], str | None],
+) -> dict[str, str]:
+    """Return the earlier fingerprint of each new finding whose function was renamed or moved.
+
+    `codes` has the digest of the function's body by fingerprint for the findings that no ticket has, `found` all
+    fingerprints of the run. A function that `source` still has under its name has not moved. If several functions with
+    one body are gone, the name of the target decides.
+    """
+    gone: dict[tuple[str, str], list[str]] = {}
+    for ticket in {ticket.id: ticket for ticket in tickets}.values() if any(codes.values()) else ():
+        evidence = folder.evidence(ticket.id) if set(ticket.findings) - set(found) else None
+        for result in evidence.results if evidence else ():
+            is_gone = result["fingerprint"] in ticket.findings and result["fingerprint"] not in found
+            old = ProbeResult.from_json(result) if is_gone and result.get("code") else None
+            if old is not None and not code_of(old, source):
+                gone.setdefault((result["probe"], result["code"]), []).append(result["fingerprint"])
+    moved: dict[str, str] = {}
+    for name, code in codes.items():
+        same = gone.get((name.partition("/")[0], code), [])
+        alike = [old for old in same if old.rpartition(":")[2] == name.rpartition(":")[2]]
+        if len(alike or same) == 1:
+            moved[name] = (alike or same)[0]
+            same.remove(moved[name])
+    return moved
 
 
 def _follow_renamed(
@@ -191,17 +227,9 @@ def _follow_renamed(
     new = [finding for fingerprint, finding in found.items() if fingerprint not in known]
     if not new:
         return
-    gone: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for ticket in {ticket.id: ticket for ticket in known.values()}.values():
-        evidence = folder.evidence(ticket.id) if set(ticket.findings) - set(found) else None
-        for result in evidence.results if evidence else ():
-            if result["fingerprint"] not in found and result.get("code"):
-                gone.setdefault((result["probe"], result["code"]), []).append((result["fingerprint"], ticket.id))
-    for finding in new:
-        same = gone.get((finding.result.probe, _code_of(finding, options)), [])
-        if len(same) != 1:
-            continue
-        (old, ticket_id), name = same.pop(), finding.result.fingerprint
+    codes = {finding.result.fingerprint: _code_of(finding, options) for finding in new}
+    for name, old in moved_findings(folder, known.values(), found, codes, options.source).items():
+        ticket_id = known[old].id
         document = folder.read(ticket_id)
         findings = tuple(name if one == old else one for one in document.ticket.findings)
         folder.save(document.edited(findings=findings), document)

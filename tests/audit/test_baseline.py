@@ -9,6 +9,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from auditkit.audit.changed import Changed
+from auditkit.model.runs.target import Target
+from auditkit.probing.source.python_files import PythonFiles
 from tests.filing_helpers import put
 from tests.project_files import Ended, auditkit
 from tests.test_schema import document_of
@@ -120,7 +123,7 @@ def test_a_change_cannot_hide_its_finding(project: Path, file: str, text: str) -
     ("words", "told"),
     [
         (["--new-only", "--no-tickets"], "--new-only compares with tickets"),
-        (["--against", "HEAD"], "--against says what --new-only compares with"),
+        (["--against", "HEAD"], "--against says what --new-only and --changed compare with"),
         (["--new-only", "--against", "nothing"], "has no revision 'nothing'"),
         (["--new-only", "--against=--help"], "has no revision '--help'"),
         (["--new-only", "--sarif", "."], ". is a folder"),
@@ -149,3 +152,69 @@ def test_a_saved_run_is_exported_as_it_was(project: Path) -> None:
     for form in forms:
         assert (project / f"a.{form}").read_bytes() == (project / f"b.{form}").read_bytes()
     assert json.loads((project / "a.gitlab").read_text())[0]["location"]["path"] == "code/train/more.py"
+
+
+def test_a_finding_keeps_its_ticket_when_its_function_moves(project: Path) -> None:
+    """After `git mv`, a move into another file and a new name the ticket is the same one."""
+    for names, text in (
+        (("norms.py", "measures.py"), NAIVE),
+        (("measures.py", "more.py"), f"import math\n\nLIMIT = math.inf\n\n\n{NAIVE}"),
+        (("more.py", "more.py"), OTHER),
+    ):
+        old, new = (project / "code/train" / name for name in names)
+        if old != new:
+            git(project, "mv", str(old), str(new))
+        new.write_text(text, encoding="utf-8")
+        git(project, "commit", "-qam", "move")
+        assert ask(project).code == 0
+        assert ask(project, "--tickets", "tickets", new_only=False).code == 1
+        (ticket,) = project.glob("tickets/B*.md")
+        assert f"train/{new.name}:" in ticket.read_text().partition("\nfunction:")[0], ticket.read_text()
+        git(project, "commit", "-qam", "what is known")
+
+
+def test_only_what_changed_is_checked(project: Path) -> None:
+    """Files that git does not track count, and so do functions of other files that call what changed."""
+    assert ask(project, "--changed").code == 0
+    put(project, "code/train/other.py", OTHER)
+    ended = ask(project, "--changed")
+    assert ended.code == 1
+    assert "train/other.py:7" in ended.stdout
+    assert "1 Python file changed since" in ended.stdout
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "other")
+    assert (ask(project, "--changed").code, ask(project, "--changed", "--against", "HEAD~").code) == (0, 1)
+
+
+def test_a_target_that_calls_changed_code_is_checked(tmp_path: Path) -> None:
+    put(tmp_path, "pack/__init__.py", "")
+    put(tmp_path, "pack/sums.py", "def squares(grads):\n    return sum((g * g).sum() for g in grads)\n")
+    put(tmp_path, "pack/norms.py", "from pack.sums import squares\n\n\ndef norm(grads):\n    return squares(grads)\n")
+    put(tmp_path, "pack/plain.py", "def norm(grads):\n    return grads[0].norm()\n")
+    files = PythonFiles(tmp_path, [tmp_path])
+    changed = Changed("c0ffee", frozenset({"pack/sums.py"}))
+    wanted = [changed.has(Target(f"pack.{name}"), files) for name in ("sums:squares", "norms:norm", "plain:norm")]
+    assert wanted == [True, True, False]
+
+
+def test_a_comment_with_a_reason_suppresses_a_finding(project: Path) -> None:
+    """On the line of the finding or of its `def`; without a reason or a known probe it is reported and does nothing."""
+    file = project / "code/train/norms.py"
+    line = next(each for each in NAIVE.splitlines() if ".item()" in each)
+    for where, comment, code in (
+        (line, f"ignore[{LOOP}] logged once a day", 0),
+        ("def total_norm", f"ignore[{LOOP}] logged once a day", 0),
+        (line, f"ignore[{LOOP}]", 1),
+        (line, "ignore[sync_in_lop] typed wrongly", 1),
+    ):
+        marked = [f"{each}  # auditkit: {comment}" if each.startswith(where) else each for each in NAIVE.splitlines()]
+        file.write_text("\n".join(marked) + "\n", encoding="utf-8")
+        ended = ask(project, "--no-tickets", "--sarif", "a.sarif", new_only=False)
+        (result,) = json.loads((project / "a.sarif").read_text())["runs"][0]["results"]
+        suppressed = [{"kind": "inSource", "justification": "logged once a day"}]
+        assert (ended.code, result.get("suppressions")) == (code, None if code else suppressed)
+        assert ("1 ignored in the source" in ended.stdout) == (not code)
+        assert ("so it is not used" in ended.stderr) == bool(code)
+    file.write_text(RIGHT + f"\n# auditkit: ignore[{LOOP}] it was here\n", encoding="utf-8")
+    for words, is_told in (((), False), (("-v",), True)):
+        assert ("suppresses nothing" in ask(project, *words, new_only=False).stderr) == is_told

@@ -46,7 +46,10 @@ _PHYSICAL = {
     "properties": {
         "artifactLocation": {
             "required": ["uri"],
-            "properties": {"uri": {"type": "string", "pattern": r"^[A-Za-z0-9_.~:/%-]+$"}},
+            "properties": {
+                "uri": {"type": "string", "pattern": r"^[A-Za-z0-9_.~:/%-]+$"},
+                "uriBaseId": {"const": "%SRCROOT%"},
+            },
             "additionalProperties": False,
         },
         "region": _REGION,
@@ -98,6 +101,7 @@ _DRIVER = {
         "name": {"type": "string"},
         "version": {"type": "string"},
         "semanticVersion": {"type": "string"},
+        "informationUri": {"type": "string", "pattern": "^https://"},
         "rules": {"type": "array", "uniqueItems": True, "items": _RULE},
     },
     "additionalProperties": False,
@@ -107,6 +111,7 @@ _RUN = {
     "required": ["tool", "results"],
     "properties": {
         "tool": {"required": ["driver"], "properties": {"driver": _DRIVER}, "additionalProperties": False},
+        "originalUriBaseIds": {"required": ["%SRCROOT%"]},
         "automationDetails": {"properties": {"id": {"type": "string"}}, "additionalProperties": False},
         "invocations": {"type": "array", "items": _INVOCATION},
         "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
@@ -173,8 +178,8 @@ def test_what_got_no_answer_is_told_and_is_no_result() -> None:
     assert invocation["executionSuccessful"] is False
     told = invocation["toolExecutionNotifications"]
     assert [(each["level"], each["message"]["text"]) for each in told] == [
-        ("error", "error: stats:slow: no answer in 120 s"),
-        ("note", "unavailable: stats:other: there is no CUDA device on this machine"),
+        ("error", "error: stats:slow: no answer in 120 s."),
+        ("note", "unavailable: stats:other: there is no CUDA device on this machine."),
     ]
     assert log(run_of(UNAVAILABLE))["runs"][0]["invocations"][0]["executionSuccessful"] is True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,14 +39,21 @@ class Cause:
         done = tickets_of(self.findings)
         return ", ".join(f"{ticket} ({action})" for ticket, action in done.items())
 
-    def lines(self, in_full: bool) -> Iterator[str]:
-        """How bad and where, why that matters, then each probe's words; `in_full` of every target."""
-        yield f"{self.worst.severity}  {self.place}" + (f"  {self.tickets}" if self.tickets else "")
-        yield from self._functions_line(in_full)
-        if self.worst.why:
-            yield f"    {self.worst.why}"
-        for probe in dict.fromkeys(result.probe for result in self.findings):
+    def lines(self, in_full: bool, titles: Mapping[str, str]) -> Iterator[str]:
+        """Severity, place, what is wrong, the number of the worst probe, and who meets it; `in_full` of every probe."""
+        yield f"{self.worst.severity}  {self.place}{self._functions(in_full)}" + "".join(
+            f"  {each}" for each in [self.tickets] if each
+        )
+        what = titles.get(self.worst.probe, self.worst.probe)
+        yield f"    {what}: {self.worst.why}" if self.worst.why else f"    {what}"
+        probes = list(dict.fromkeys(result.probe for result in self.findings))
+        for probe in probes if in_full else probes[:1]:
             yield from self._probe_lines([each for each in self.findings if each.probe == probe], in_full)
+        if probes[1:] and not in_full:
+            yield f"    also {', '.join(probes[1:])} (-v)"
+        met_by = getattr(self.worst, "met_by", None)
+        if met_by is not None:
+            yield f"    Met by: {met_by.sentence()}"
 
     def _probe_lines(self, found: list[ProbeResult], in_full: bool) -> Iterator[str]:
         first = found[0]
@@ -59,7 +66,7 @@ class Cause:
         if messages[most:]:
             yield f"      and {len(messages) - most} more like it (-v)"
 
-    def _functions_line(self, in_full: bool) -> Iterator[str]:
+    def _functions(self, in_full: bool) -> str:
         """The function of the statement, and the targets that met it there."""
         from auditkit.model.runs.target import short_target
 
@@ -69,9 +76,8 @@ class Cause:
         others = [target for target in targets if target != inside]
         shown = others if in_full else others[:_MOST_TARGETS]
         more = f" and {len(others) - len(shown)} more" if others[len(shown) :] else ""
-        parts = [inside] * bool(inside) + [f"met by {', '.join(shown)}{more}"] * bool(shown)
-        if parts:
-            yield f"    in {', '.join(parts)}" if inside else f"    {parts[0]}"
+        through = f"through {', '.join(shown)}{more}" if shown else ""
+        return "".join(f" {part}" for part in (f"in {inside}" if inside else "", through) if part)
 
 
 def causes_of(results: Iterable[ProbeResult]) -> list[Cause]:

@@ -65,11 +65,9 @@ def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
     for number, (probe, (cause, *others)) in enumerate(list(kinds.items())[:_MOST], start=1):
         info = catalog.get(probe)
         tickets = "".join(f"  {ticket}" for ticket in tickets_of(cause.findings))
-        more = f", here and at {counted(len(others), 'more place')}" if others else ""
-        yield f"{number}. {cause.worst.severity}  {cause.place}{tickets}"
-        yield f"   {info.title if info else probe}{more}" + (f": {cause.worst.why}" if cause.worst.why else "")
-        if info and info.remediation:
-            yield f"   {_in_short(info.remediation)}."
+        more = f", and at {counted(len(others), 'more place')}" if others else ""
+        remedy = f"{_in_short(info.remediation)}." if info and info.remediation else probe
+        yield f"{number}. {cause.place}{tickets}{more}: {remedy}"
 
 
 def _in_short(remedy: str) -> str:
@@ -80,8 +78,8 @@ def _in_short(remedy: str) -> str:
     return found[1] if found else remedy
 
 
-def counts(run: Run, tickets: Path | None, verbose: bool) -> Iterator[str]:
-    """Yield how much was checked, the outcomes, and how many findings the tickets knew before."""
+def counts(run: Run, verbose: bool) -> str:
+    """Return how much was checked, and the outcomes."""
     from auditkit.model.text import counted
 
     functions = len({result.target for result in run.results if not result.is_of_source})
@@ -90,12 +88,18 @@ def counts(run: Run, tickets: Path | None, verbose: bool) -> Iterator[str]:
     arms = f" in {len(run.matrix)} environments" if run.matrix else ""
     # What a probe asks of another kind of collector says nothing about this one.
     outcomes = {name: count for name, count in run.summary.items() if count and (verbose or name != "not_applicable")}
+    ignored = f", {len(run.ignored)} ignored in the source" if run.ignored else ""
     if checked and outcomes:
         probes = counted(len({result.probe for result in run.results}), "probe")
         listed = ", ".join(_in_words(outcome, count, run) for outcome, count in outcomes.items())
-        yield f"Checked {' and '.join(checked)}{arms} with {probes}: {listed}"
-    else:
-        yield f"Checked {' and '.join(checked) or 'no function'}{arms}: no probe applies"
+        return f"Checked {' and '.join(checked)}{arms} with {probes}: {listed}{ignored}"
+    return f"Checked {' and '.join(checked) or 'no function'}{arms}: no probe applies{ignored}"
+
+
+def ticket_counts(run: Run, tickets: Path | None) -> Iterator[str]:
+    """Yield how many findings the tickets knew before."""
+    from auditkit.model.text import counted
+
     filed = [result for result in run.results if result.ticket]
     if tickets is None or not filed:
         return

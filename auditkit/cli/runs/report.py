@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +21,8 @@ from auditkit.cli.output import (
     terminal_width,
     wants_colour,
 )
-from auditkit.cli.runs.causes import causes_of, place_of, words_of
-from auditkit.cli.runs.ending import answer, beside_tickets, counts, next_step, nothing_audited
+from auditkit.cli.runs.causes import Cause, causes_of, place_of, words_of
+from auditkit.cli.runs.ending import answer, beside_tickets, counts, next_step, nothing_audited, ticket_counts
 from auditkit.cli.runs.lines import how_it_is_read, without_answer
 from auditkit.cli.runs.progress import progress
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 _QUIET = ("not reproduced", "not applicable")
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
 _MINOR = "P4"
+_MOST_CAUSES = 10
+_DETAILS = re.compile(r"; other values: --argument NAME=VALUE$|\] suppresses nothing$")
+"""Notes that only -v prints."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,8 @@ def run_and_finish(
     failures = load_failures(run)
     # Notes come first: the report ends with what to do next.
     for note in run.notes:
-        if note not in {failure.message for failure in failures}:
+        is_detail = _DETAILS.search(note) is not None and not shown.verbose
+        if not is_detail and note not in {failure.message for failure in failures}:
             complain_fitted(f"note: {note}")
     for failure in failures:
         complain_of(failure)
@@ -113,10 +119,17 @@ def run_and_finish(
 
 def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool = True) -> Iterator[str]:
     """What the run found, the worst first, and at the end what to do: lines no wider than `view.width`."""
+    from auditkit.model.runs.candidates import not_checked
     from auditkit.model.text import inert
+    from auditkit.probing.run.configuration import catalog_of
 
-    yield from (fitted(inert(line), view.width) for line in _head(run, view))
-    for section in (*_sections(run, view), *_ending(run, request, view)):
+    missing = nothing_audited(run)
+    # Counts of a run in which nothing was checked would read like a result.
+    missed = not_checked(run.candidates)
+    headline = [*([missed] if missed else []), *([] if missing else [counts(run, view.verbose)])]
+    yield from (fitted(inert(line), view.width) for line in (*headline, *_head(run, view)))
+    titles = {probe.id: probe.title for probe in catalog_of(request.config).values()}
+    for section in (*_sections(run, view, titles), *_ending(run, request, view, missing)):
         lines = [fitted(inert(line), view.width) for line in section]
         yield from ["", *lines] if lines else []
     step = next_step(run, request, wants_tickets)
@@ -126,12 +139,10 @@ def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool 
 
 
 def _head(run: Run, view: View) -> Iterator[str]:
-    from auditkit.model.runs.candidates import not_checked
     from auditkit.probing.run.found_candidates import configured_lines, summary_lines, table
 
-    missed = not_checked(run.candidates)
-    yield from [missed] if missed else []
     yield _heading(run)
+    yield from [f"Only changed code: {run.changed}"] if run.changed else []
     yield from configured_lines(run)
     yield from summary_lines(run.candidates)
     if view.verbose and run.candidates:
@@ -139,19 +150,23 @@ def _head(run: Run, view: View) -> Iterator[str]:
             yield "  " + "  ".join(filter(None, row))
             yield from [f"      {why}"] if why else []
     if any(result.evidence and result.evidence.value == "simulated" for result in run.results):
-        yield "simulated: counted on CPU behind a pretended CUDA device; no number is a GPU's"
+        yield "simulated: counted on the CPU behind a simulated CUDA device; no number comes from a GPU"
 
 
-def _sections(run: Run, view: View) -> Iterator[Iterable[str]]:
+def _sections(run: Run, view: View, titles: Mapping[str, str]) -> Iterator[Iterable[str]]:
     found = run.results
     if run.matrix:
         yield _difference_lines(run)
     own = [result for result in found if result.severity and not result.owner and not result.style]
-    for cause in causes_of(result for result in own if view.in_full or result.severity != _MINOR):
-        yield cause.lines(view.in_full)
-    yield _foreign_lines([result for result in found if result.severity and result.owner])
-    if not view.in_full:
-        yield _minor_lines([result for result in own if result.severity == _MINOR])
+    causes = causes_of(result for result in own if view.in_full or result.severity != _MINOR)
+    shown = causes if view.in_full else causes[:_MOST_CAUSES]
+    for cause in shown if view.in_full else ():
+        yield cause.lines(True, titles)
+    yield [line for cause in shown if not view.in_full for line in cause.lines(False, titles)]
+    minor = [] if view.in_full else [result for result in own if result.severity == _MINOR]
+    foreign = [result for result in found if result.severity and result.owner]
+    more = [*_more_lines(causes[len(shown) :]), *_minor_lines(minor), *_foreign_lines(foreign)]
+    yield more
     yield _style_lines([result for result in found if result.severity and result.style])
     yield without_answer(found)
     if view.in_full:
@@ -198,7 +213,7 @@ def _foreign_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
     from auditkit.model.text import counted
 
     if results:
-        yield "Not this checkout's own: whoever calls these has them, too"
+        yield "In other packages, not in this checkout:"
     for owner in dict.fromkeys(result.owner for result in results):
         found = [result for result in results if result.owner == owner]
         places = list(dict.fromkeys(cause.place for cause in causes_of(found)))
@@ -207,14 +222,22 @@ def _foreign_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
 
 
 def _minor_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
-    """A line for each probe: nobody reads thirty findings that break nothing."""
+    """One line: nobody reads thirty findings that break nothing."""
     from auditkit.model.text import counted
 
-    if results:
-        yield f"Minor ({_MINOR}), each with -v:"
-    for probe in sorted({result.probe for result in results}):
-        places = len(causes_of(result for result in results if result.probe == probe))
-        yield f"    {probe} at {counted(places, 'place')}"
+    probes = sorted({result.probe for result in results})
+    places = [len(causes_of(result for result in results if result.probe == probe)) for probe in probes]
+    listed = (f"{probe} at {counted(count, 'place')}" for probe, count in zip(probes, places, strict=True))
+    if probes:
+        yield f"Minor ({_MINOR}), -v shows each: {', '.join(listed)}"
+
+
+def _more_lines(causes: Sequence[Cause]) -> Iterator[str]:
+    """The findings below the worst ten, counted by probe."""
+    found = Counter(f"{cause.worst.severity} {cause.worst.probe}" for cause in causes)
+    if found:
+        listed = ", ".join(f"{name} ({count})" for name, count in found.items())
+        yield f"And {len(causes)} more, -v shows each: {listed}"
 
 
 def _style_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
@@ -245,16 +268,14 @@ def _quiet_lines(results: Sequence[ProbeResult], named: bool) -> Iterator[str]:
             yield f"{label}: {', '.join(sorted(result.probe for result in quiet))}"
 
 
-def _ending(run: Run, request: AuditRequest, view: View) -> Iterator[Iterable[str]]:
-    """What to do first, and how many findings there are."""
+def _ending(run: Run, request: AuditRequest, view: View, missing: Sequence[str]) -> Iterator[Iterable[str]]:
+    """What to do first, and which findings have tickets."""
     from auditkit.probing.run.configuration import catalog_of
 
-    missing = nothing_audited(run)
     if not (missing or view.named):
         yield answer(run, catalog_of(request.config))
     yield missing
-    # What was counted where nothing was audited reads like an answer.
-    yield list(counts(run, request.tickets, view.verbose))[bool(missing) :]
+    yield ticket_counts(run, request.tickets)
     yield beside_tickets(run)
 
 

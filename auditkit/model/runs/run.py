@@ -99,7 +99,7 @@ class ProbeResult(
     Record,
     keys="probe probe_version target outcome severity evidence reason device message law fingerprint ticket "
     "ticket_action location measurements notes duration_s siblings? excerpt? statement? arm? arms? breaks? occurs? "
-    "owner? style? remembered?",
+    "owner? style? remembered? ignored?",
 ):
     """What one probe said of one target.
 
@@ -111,7 +111,8 @@ class ProbeResult(
     defines a function; `siblings` are places like it, None where none were looked for. `breaks` and `occurs` are
     what a finding's severity follows from, where its probe says so; `owner` is whose defect it is where it is not
     the checkout's, such as `torch 2.13.0: torch.nn.utils.clip_grad_norm_`. `style` is its probe's. `remembered`
-    says that an earlier command asked, of the same bytes; `evidence` and `duration_s` are of that time.
+    says that an earlier command asked, of the same bytes; `evidence` and `duration_s` are of that time. `ignored` is
+    the reason in the source's own `# auditkit: ignore[PROBE] reason`.
     """
 
     probe: str
@@ -142,6 +143,7 @@ class ProbeResult(
     owner: str = ""
     style: bool = False
     remembered: bool = False
+    ignored: str = ""
 
     @property
     def why(self) -> str:
@@ -249,7 +251,11 @@ class NoTarget:
 
 
 @dataclass(frozen=True)
-class Run(Record, keys="run targets discovery_off? candidates? results fixes? no_fix? summary notes matrix? baseline?"):
+class Run(
+    Record,
+    keys="run targets discovery_off? candidates? results ignored? fixes? no_fix? summary notes matrix? baseline? "
+    "changed?",
+):
     """The whole of one invocation, as `--json` prints it, but for `no_target`, whose message is among the notes.
 
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
@@ -257,7 +263,8 @@ class Run(Record, keys="run targets discovery_off? candidates? results fixes? no
     the source found, where the command named no target; `discovery_off` says that auditkit.yaml has `discover: false`.
     `fixes` are those that were run and suffice, `no_fix` says of the fingerprints without one why. `baseline` is what
     tickets say of its findings, where that was asked. `scripts` are the texts of the section Reproduce by fingerprint,
-    and `no_script` the reasons for none; only tickets have them.
+    and `no_script` the reasons for none; only tickets have them. `ignored` are findings that a comment in the source
+    suppresses; `results` lacks them. `changed` says what a run with --changed was restricted to.
     """
 
     schema_version: ClassVar[int] = 1
@@ -276,6 +283,8 @@ class Run(Record, keys="run targets discovery_off? candidates? results fixes? no
     baseline: Baseline | None = None
     scripts: Mapping[str, str] = field(default_factory=dict)
     no_script: Mapping[str, str] = field(default_factory=dict)
+    ignored: tuple[ProbeResult, ...] = ()
+    changed: str = ""
 
     def environment_of(self, result: ProbeResult) -> Environment:
         """Where the figures of `result` were taken: its own arm's environment, where there are several."""
@@ -310,6 +319,7 @@ def _fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
         "environment": head,
         "targets": [{**raw, "target": raw} for raw in document.get("targets", ())],
         "results": [_fields_of_result(raw, head) for raw in document["results"]],
+        "ignored": [_fields_of_result(raw, head) for raw in document.get("ignored", ())],
         "matrix": [{"label": raw["arm"], "run": _fields_of(raw)} for raw in document.get("matrix", ())],
     }
 

@@ -69,6 +69,7 @@ def find_targets(
     left_out: LeftOut | None = None,
     libraries: bool = False,
     configured: Sequence[Target] = (),
+    only: Callable[[Target, PythonFiles], bool] | None = None,
 ) -> FoundTargets:
     """Read the checkout for collectors and try each of them, also in the interpreters of `others`.
 
@@ -76,14 +77,17 @@ def find_targets(
 
     A candidate that can be fed in one interpreter is a target in all. Of several ways to call one
     function (a flag that returns more) the one with the richest answer is audited. `libraries` also asks torch's own
-    functions that the checkout calls; nothing in a file of `left_out` is asked. Where none can be fed, the
-    failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError where none can even be imported.
+    functions that the checkout calls; nothing in a file of `left_out` is asked, nor a target that `only`
+    refuses. Where none can be fed, the failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError
+    where none can even be imported.
     """
     found = discover(opened.path, configured_roots)
     left_out = left_out or LeftOut(opened.path)
     called = library_candidates(call for call in found.library_calls if not left_out.place_of(call.file))
     known = [*found.candidates, *(called if libraries else ())]
     known = [each for each in known if not is_specimen(opened.path, each.file)]
+    if only is not None:
+        known = [each for each in known if only(each.as_target(), found.files)]
     own = Configured(configured, found.files)
     candidates = [each for each in known if not (left_out.place_of(each.file) or own.has(each))]
     calls = [*own.calls, *(each.call for each in candidates)]
@@ -108,15 +112,16 @@ def find_targets(
     listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
     listed = tuple(replace(each, why_not=_through(callers.get(each.call))) if each.fed else each for each in listed)
     listed += tuple(_unread(problem) for problem in found.problems if not left_out.place_of(problem.path))
-    listed += tuple(map(_untried, (each for each in found.untried_loops if not left_out.place_of(each.file))))
-    listed += tuple(
-        FoundCandidate(each.call, each.file, each.line, excluded=each.why)
-        for each in found.passed_over
-        if not (left_out.place_of(each.file) or is_specimen(opened.path, each.file))
-    )
+    if only is None:
+        listed += tuple(map(_untried, (each for each in found.untried_loops if not left_out.place_of(each.file))))
+        listed += tuple(
+            FoundCandidate(each.call, each.file, each.line, excluded=each.why)
+            for each in found.passed_over
+            if not (left_out.place_of(each.file) or is_specimen(opened.path, each.file))
+        )
     notes = left_out.sentences([each.file for each in known])
     notes += _needed(trials, setting.interpreter)
-    if not best and not configured:
+    if not best and not configured and (candidates or only is None):
         failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
         likeliest = (_likeliest(trials).target,) if trials else ()
         return FoundTargets((), trials, (), failure, likeliest, len(likeliest), candidates=listed)

@@ -31,12 +31,15 @@ class SourceScope(StrEnum):
 
 @dataclass(frozen=True)
 class SourceQuestions:
-    """What source probes are asked, of which modules; `targets` are those whose modules belong to the question."""
+    """What source probes are asked, of which modules; `targets` are those whose modules belong to the question.
+
+    `files` are the only files that are read for findings; None for all."""
 
     probes: Sequence[ProbeInfo]
     scope: SourceScope
     targets: Sequence[Target]
     options: RunOptions
+    files: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleF
     left_out = LeftOut(index.root, questions.options.config.exclude)
 
     def wanted(module: ModuleFacts) -> bool:
+        if questions.files is not None and module.file not in questions.files:
+            return False
         if {module.name, module.file} & named and not is_specimen(index.root, module.file):
             return True
         if is_specimen(index.root, module.file) or left_out.place_of(module.file):

@@ -90,7 +90,7 @@ def test_findings_are_said_before_the_audit_ends(command: list[str], tmp_path: P
         shown = process.stdout.read().decode()
     os.close(ours)
     assert process.returncode == 1
-    assert shown.startswith(f"{tmp_path}: torch ")
+    assert f"\n{tmp_path}: torch " in shown.replace("\r", "")
     assert FINDING not in shown
     if not is_terminal:
         assert said == f"checking stats:grad_norm (1 of 1)\n{FINDING}stats:grad_norm\n"

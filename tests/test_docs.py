@@ -25,7 +25,6 @@ PRIVATE = re.compile(
 ALLOWED = {
     "not asked": "the word of a baseline in every format",
     "its answer is no statistic of them": "a verdict of mutates_gradients, as its test compares it",
-    "`auditkit mcp` serves the same: audit, answers, probe": "the name of a tool of the MCP server",
     "by rung": "the heading of a generated column",
     "Not told apart": "plain English",
 }

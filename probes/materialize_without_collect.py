@@ -35,7 +35,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where nothing that can be called produces the input."""
+    """Reproduced if nothing that can be called produces the input."""
     counts = {m.name: m for m in measurements}
     if "producer_count" not in counts:
         message = "each of {:,} finishing functions in {:,} files has one that collects"

@@ -52,7 +52,7 @@ _CASES = (
     ("float64", "random", 4, 1024, 1.0),
     ("float64", "outlier_element", 1, 1 << 20, 1.0),
 )
-# Shapes on which the formula is told: the total 2-norm, or a fixed multiple of it, has one ratio for all three. A
+# Shapes that identify the formula: the total 2-norm, or a fixed multiple of it, has one ratio for all three. A
 # mean over tensors or elements differs by a third at least, rounding every step to bfloat16 by 1.6 % at most.
 _ORDINARY = ((4, 1024), (16, 64), (3, 500))
 _SAME_FORMULA = 2.0**-6
@@ -66,7 +66,7 @@ def measure(ctx):
     ctx.role("norm")
     multiple = _multiple_of_the_total(ctx)
     if multiple is None:
-        yield ctx.note("its norm is not the total 2-norm: compared with its own answer to the same values as float64")
+        yield ctx.note("its norm is not the total 2-norm: compared with its own result for the same values as float64")
     worst, refused = {}, set()
     for dtype, pattern, tensors, elements, magnitude in _CASES:
         if dtype in refused or (multiple is None and pattern not in _UNEVEN):
@@ -99,7 +99,7 @@ def measure(ctx):
 
 
 def _multiple_of_the_total(ctx):
-    """What the answer is a multiple of the exact 2-norm by; None where the ratio is not the same for all shapes."""
+    """What the result is a multiple of the exact 2-norm by; None where the ratio is not the same for all shapes."""
     ratios = []
     for tensors, elements in _ORDINARY:
         grads, exact = ctx.known_norm("random", tensors, elements)
@@ -159,7 +159,7 @@ def _allowed(case, policy):
 
 
 def judge(measurements, policy):
-    """Reproduced where an error is above the allowed one."""
+    """Reproduced if an error is above the allowed one."""
     errors = [m for m in measurements if m.name == "relative_error" and math.isfinite(m.value) and m.value > -1]
     rated = [(abs(m.value) / _allowed(m.case, policy), m) for m in errors]
     broken = [(excess, m) for excess, m in rated if excess > 1]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do zero gradients, or none, turn a field of the answer into NaN or infinity?"""
+"""Do zero gradients, or none, turn a field of the result into NaN or infinity?"""
 
 import math
 
@@ -109,7 +109,7 @@ def _is_bad(value, is_logarithm):
 
 
 def judge(measurements, policy):
-    """Reproduced where a field that is usually finite is not, and where an exception is no refusal of its own."""
+    """Reproduced if a field that is usually finite is not, and where an exception is no refusal of its own."""
     found, refusals, breaks = {}, [], "stops"
     for m in measurements:
         if m.name == "raises" and m.case["deliberate"]:
@@ -118,7 +118,7 @@ def judge(measurements, policy):
             found.setdefault("it raises " + m.case["error"], []).append(m.case["input"])
         elif m.name == "value":
             breaks = breaks if breaks == "wrong_step" else "wrong_answer"
-            found.setdefault("{} is {}".format(m.case["field"] or "the answer", m.value), []).append(m.case["input"])
+            found.setdefault("{} is {}".format(m.case["field"] or "the result", m.value), []).append(m.case["input"])
         elif m.name == "nonfinite_fields" and m.case["gradients"]:
             breaks = "wrong_step"
             found.setdefault("the gradients become NaN or infinite", []).append(m.case["input"])

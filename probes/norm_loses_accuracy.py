@@ -99,7 +99,7 @@ def measure(ctx):
 
 
 def _multiple_of_the_total(ctx):
-    """What the result is a multiple of the exact 2-norm by; None where the ratio is not the same for all shapes."""
+    """The ratio of the result to the exact 2-norm; None if it differs between shapes."""
     ratios = []
     for tensors, elements in _ORDINARY:
         grads, exact = ctx.known_norm("random", tensors, elements)
@@ -112,7 +112,7 @@ def _multiple_of_the_total(ctx):
 
 
 def _is_cut_off(ctx, known, value):
-    """Whether gradients of half the size have the same answer: it is a bound, not the norm of these."""
+    """Whether gradients of half the size have the same result: it is a bound, not the norm of these."""
     *shape, magnitude = known
     return ctx.norm(ctx.known_norm(*shape, magnitude / 2)[0]) == value
 
@@ -144,7 +144,7 @@ def _allowed(case, policy):
     of one for each of square and sum between them; 2**-8 each in bfloat16, 2**-11 in float16. So
     torch.nn.utils.clip_grad_norm_, whose norms of bfloat16 gradients are bfloat16, is accepted.
 
-    The bound is for roundings that all go one way. Those of a spread do not: of 16,777,216 elements float32 sums in
+    The bound is for roundings that all go one way. Those of a spread do not: of 16,777,216 elements float32 sums with
     4, 8 and 16 lanes read 0.008 %, 0.019 % and 0.007 % off (8 are torch 2.13 with AVX2), in 2 and in 1 0.21 % and
     0.46 %.
     """

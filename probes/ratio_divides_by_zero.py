@@ -53,7 +53,7 @@ def measure(ctx):
             yield ctx.measurement("value", answer.fields[path], "value", field=path, input=name)
             yield ctx.measurement("usual_value", finite[path], "value", field=path, input=name)
         for path in sorted(answer.broken.keys() & usual.keys()):
-            yield from raised(answer.broken[path], name, has_elements, " (asked for {})".format(path))
+            yield from raised(answer.broken[path], name, has_elements, " (on access to {})".format(path))
         if (bad or broken) and not any(sites):
             first, second = make()
             sites.append(ctx.where("becomes_nonfinite", first, second=second))

@@ -63,7 +63,7 @@ def test_a_probe_uses_the_words_of_the_field(probe: Path) -> None:
             text = node.value
             for phrase in _OF_PROBES:
                 text = text.replace(phrase, "")
-            found |= {word: node.lineno for word in private_words(text)}
+            found |= dict.fromkeys(private_words(text), node.lineno)
     assert found == {}
 
 

@@ -31,7 +31,7 @@ _EXPECTED_COPIES = 8
 
 
 def measure(ctx):
-    """Yield peak and result size for every number of replicas, the slope of what is left, and the line that holds most."""
+    """Yield peak and result for every number of replicas, the slope of the rest, and the line that holds most."""
     extra = {}
     parts = ctx.parts(ctx.matrices("replicas", 4, _ROWS, _COLUMNS)).values()
     answer_of_one = sum(part.numel() * part.element_size() for part in parts) // 4

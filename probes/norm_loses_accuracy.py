@@ -17,7 +17,7 @@ PROBE = {
     "thousand equal layers read half their norm, and nothing warns.",
     "method": "Gradients of known norm: random, equal, one heavy element, one heavy tensor, in every dtype, and "
     "16,777,216 float32 elements around 1. The result is compared with the exact norm, or a fixed multiple of it; "
-    "otherwise with its own result in float64. The bound allows float32 sums with four accumulators and three roundings "
+    "otherwise with the result in float64. The bound allows float32 sums with four accumulators and three roundings "
     "to 16 bits.",
     "limits": "Another formula is judged only on gradients with an outlier. A norm in the gradients' own 16-bit type "
     "is accepted. float64 is judged as float32, unless judge_float64 is set. Results of inf, NaN or 0 are left to "

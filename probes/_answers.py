@@ -1,6 +1,6 @@
-"""What does the target answer? Every number of its answers to seeded gradients, to be compared between revisions.
+"""What does the target return? Every number of its results for seeded gradients, to compare revisions.
 
-No claim of a defect, so it is in no list of probes: a comparison asks it beside them.
+It claims no defect, so it is in no list of probes: a comparison runs it beside them.
 """
 
 import functools
@@ -51,9 +51,9 @@ _ROUNDING = {"bfloat16": 2.0**-8, "mixed": 2.0**-8, "float16": 2.0**-11}
 
 
 def measure(ctx):
-    """Yield for every case its exact norm, the allowed difference, and every field of the answer, or what it raised.
+    """Yield for every case its exact norm, the allowed difference, and every field of the result, or the exception.
 
-    Also the types of the answer's parts, and what each of two ranks answers where the target can reach a collective.
+    Also the types of the result's parts, and the result of each of two ranks if the target can reach a collective.
     """
     for family, case, make in _cases(ctx):
         case = {"family": family, **case}
@@ -77,7 +77,7 @@ def measure(ctx):
 
 
 def _types(ctx, types, case):
-    """The types of ordinary answers: those of other values have the same."""
+    """The types of ordinary results: results for other values have the same."""
     if case["family"] in _TYPED:
         for field, found in types.items():
             yield ctx.measurement("type", found, "text", **case, field=field)
@@ -140,7 +140,7 @@ def _two_groups(ctx, seed):
 
 
 def _allowed(case, grads, policy):
-    """Twice what one careful answer may be off by, see norm_loses_accuracy."""
+    """Twice the error of one careful result, see norm_loses_accuracy."""
     given = [grad for grad in grads if grad is not None]
     steps = sum(grad.numel() for grad in given) / policy["accumulators"] + len(given) + 16
     summing = 1.0 - math.sqrt(max(0.0, 1.0 - steps * 2.0**-24))
@@ -148,9 +148,9 @@ def _allowed(case, grads, policy):
 
 
 def judge(measurements, policy):
-    """Nothing is judged: answers are compared with those of another revision."""
+    """Judge nothing: a comparison reads the results of two revisions."""
     fields = [m for m in measurements if m.name == "answer"]
-    return verdict(False, "{} numbers answered".format(len(fields)))
+    return verdict(False, "{} numbers returned".format(len(fields)))
 
 
 if __name__ == "__main__":

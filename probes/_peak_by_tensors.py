@@ -1,6 +1,6 @@
 """How many bytes does one call add at its peak, as a law in the number of tensors of one size?
 
-What a test's guard asks by; it judges by its own law, so this is in no list of probes.
+A test's guard runs it and judges by its own law, so it is in no list of probes.
 """
 
 from forms import verdict
@@ -37,5 +37,5 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Nothing: whoever asks has a law."""
+    """Judge nothing: the guard has its own law."""
     return verdict(False, "{} figures".format(len(measurements)))

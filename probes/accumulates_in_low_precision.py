@@ -39,7 +39,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where the error is above what is allowed; the law is its power of N."""
+    """Reproduced if the error is above the allowed one; the law is its power of N."""
     errors = {each.case["micro_batches"]: each.value for each in measurements}
     count, error = max(errors.items())
     if max(errors.values()) <= policy["allowed_error"]:

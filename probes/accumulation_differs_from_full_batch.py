@@ -45,7 +45,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a norm or a direction is off; of an even case in any run, else where lengths differ."""
+    """Reproduced if a norm or a direction is off; of an even case in any run, else where lengths differ."""
     cosines = {_key(m): m.value for m in measurements if m.name == "cosine"}
     rows = [(_key(m), m.value, cosines[_key(m)]) for m in measurements if m.name == "norm_ratio"]
     wrong = [row for row in rows if abs(row[1] - 1) > policy["allowed_ratio"] or row[2] < policy["least_cosine"]]
@@ -57,7 +57,7 @@ def judge(measurements, policy):
         return verdict(False, message.format(key[0], ratio, cosine), law=law)
     (count, targets), ratio, cosine = max(wrong, key=lambda row: (row[0][1] == "even", row[0][0]))
     text = (
-        "{} micro-batches hand the optimizer {:.3g} times the norm of one batch of the same samples, at cosine {:.3f}"
+        "{} micro-batches give the optimizer {:.3g} times the norm of one batch of the same samples, at cosine {:.3f}"
     )
     message = text.format(count, ratio, cosine)
     if targets == "uneven":

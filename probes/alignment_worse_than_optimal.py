@@ -33,7 +33,7 @@ _NOISES = (0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 def measure(ctx):
-    """Yield score and optimum for each gap and noise, against the reference that the answers fit best."""
+    """Yield score and optimum for each gap and noise, against the reference that the results fit best."""
     cases = {}
     for gap in _GAPS:
         for noise in _NOISES:
@@ -54,7 +54,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a case falls short of its optimum by more than the policy allows."""
+    """Reproduced if a case falls short of its optimum by more than the policy allows."""
     shortfalls = [m for m in measurements if m.name == "relative_shortfall"]
     worst = max(shortfalls, key=lambda m: m.value)
     scores = {m.name: m.value for m in measurements if m.case.get("noise") == worst.case["noise"] and

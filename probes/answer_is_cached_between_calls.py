@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does a second call answer for the gradients of the first?"""
+"""Does a later call return the result for the first call's gradients?"""
 
 from forms import run_alone, verdict
 
@@ -27,7 +27,7 @@ _DIRECTIONS = ("larger", "smaller")
 
 
 def measure(ctx):
-    """Yield for each change of the gradients how many fields stay what the first call gave, and their values."""
+    """Yield for each change of the gradients how many fields keep the first call's value, and the values."""
     refused, moved = [], set()
     for name, first, second in _changes(ctx):
         try:
@@ -38,7 +38,7 @@ def measure(ctx):
             yield ctx.note("gradients that become {} were not judged: the target raises {}".format(name, error))
             continue
         moving = [field for field in ctx.differences(*fresh) if field in fresh[1]]
-        # What finite gradients move is judged on them: whether it tells NaN and Inf is another question.
+        # Fields that finite gradients change are judged on those; another probe checks NaN and Inf.
         judged = [field for field in moving if name in _DIRECTIONS or field not in moved]
         moved.update(moving)
         kept = [field for field in judged if _is_kept(ctx, field, fresh[0], in_turn)]
@@ -51,7 +51,7 @@ def measure(ctx):
     if not moved:
         if refused:
             raise refused[0]
-        raise ctx.NotApplicable("it returns nothing that other gradients change")
+        raise ctx.NotApplicable("other gradients change nothing that it returns")
 
 
 def _changes(ctx):
@@ -70,12 +70,12 @@ def _is_kept(ctx, field, expected, in_turn):
 
 
 def judge(measurements, policy):
-    """Reproduced where a field is kept whichever way the gradients change, or only ever tells finite from not."""
+    """Reproduced if a field keeps its value however the gradients change, or changes only between finite and not."""
     rows = [m for m in measurements if m.name == "kept_value"]
     kept = {name: {m.case["field"] for m in rows if m.case["change"] == name} for name in (*_DIRECTIONS, "not finite")}
     stuck = (kept["larger"] & kept["smaller"]) | kept["not finite"]
     if not stuck:
-        return verdict(False, "later calls with other gradients answer for those")
+        return verdict(False, "later calls with other gradients return results for those")
     shown = next(m for m in rows if m.case["field"] in stuck)
     expected = next(m for m in measurements if m.name == "expected_value" and m.case == shown.case)
     message = "{} later calls with other gradients give the first one's {}: {:.6g} instead of {:.6g}".format(

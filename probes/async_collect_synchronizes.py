@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""Does the collecting step make the host wait more often than it promises?"""
+"""Does the collecting step synchronize more often than it promises?"""
 
 from forms import run_alone, verdict
 
 PROBE = {
     "version": 2,
-    "title": "The collection synchronises more often than it promises",
+    "title": "The collection synchronizes more often than it promises",
     "categories": ["Performance bottleneck", "API design / contract violation"],
     "breaks": "cost",
     "occurs": "common",
     "statement_does": "waits for the device",
     "instrument": "syncs",
-    "motivation": "Callers place an asynchronous collector between kernels because it promises not to wait. One hidden "
+    "motivation": "Callers place an asynchronous collector between kernels because it promises no sync. One hidden "
     "read stalls the stream.",
     "method": "Syncs of the collecting step alone at 4 and 64 tensors, against the promise: a number in the docstring, "
     "none for a name that ends in _async, none where the finishing step reads the result.",
-    "limits": "A promise outside the code is not known. Of a docstring only sentences with a number of syncs are read.",
+    "limits": "A promise outside the code is not known. In a docstring, only sentences with a number of syncs are "
+    "read.",
     "remediation": "Return device tensors and read them once, in the finishing step.",
     "remediation_code": "remedies/collect_norm_async.py",
     "measurements": {"collect_sync_count": "count", "promised_sync_count": "count"},
@@ -29,9 +30,9 @@ def measure(ctx):
     """Yield what is promised, the exact count of the collecting step, and the first line that waits too often."""
     promise = ctx.sync_promise
     if promise is None and not ctx.has_finish:
-        raise ctx.NotApplicable("nothing says how often it synchronises: no docstring, no name, no finishing step")
+        raise ctx.NotApplicable("no docstring, name or finishing step says how often it synchronizes")
     if promise is None:
-        allowed, case = 0, {"words": "", "place": "a step that finishes its answer", "line": 0}
+        allowed, case = 0, {"words": "", "place": "a step that finishes its result", "line": 0}
     else:
         allowed, case = promise.sync_count, {"words": promise.words, "place": promise.place, "line": promise.line}
     worst = 0
@@ -50,25 +51,25 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where the collecting step synchronises more often than promised."""
+    """Reproduced if the collecting step synchronizes more often than promised."""
     promised = next(m for m in measurements if m.name == "promised_sync_count")
     worst = max((m for m in measurements if m.name == "collect_sync_count"), key=lambda m: m.value)
     if worst.value <= promised.value:
         return verdict(False, _kept(worst.value), law="{}".format(worst.value))
-    message = "synchronisations in the collecting step: {:,} at {} tensors; promised: {}, by {}".format(
+    message = "syncs in the collecting step: {:,} at {} tensors; promised: {}, by {}".format(
         worst.value, worst.case["tensors"], promised.value or "none", promised.case["place"]
     )
     if promised.case["words"]:
         message += ' ("{}", line {})'.format(promised.case["words"], promised.case["line"])
-    # One wait a step is a few tens of microseconds of an idle device; one a tensor stalls it hundreds of times.
+    # One sync per step idles the device for tens of microseconds; one per tensor stalls it hundreds of times.
     occurs = "ordinary" if worst.value - promised.value >= worst.case["tensors"] else "common"
     return verdict(True, message, occurs=occurs)
 
 
 def _kept(count):
     if not count:
-        return "the collecting step performs no synchronisation"
-    return "the collecting step synchronises {}, as promised".format("once" if count == 1 else "{} times".format(count))
+        return "the collecting step does not synchronize"
+    return "the collecting step synchronizes {}, as promised".format("once" if count == 1 else "{} times".format(count))
 
 
 if __name__ == "__main__":

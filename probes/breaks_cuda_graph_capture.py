@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Can the collecting step be captured in a CUDA graph, and does the replay say what a call would?"""
+"""Can the collecting step be captured in a CUDA graph, and does the replay return what a call returns?"""
 
 from forms import run_alone, verdict
 
@@ -26,10 +26,10 @@ _TENSORS, _ELEMENTS = 8, 128
 
 
 def measure(ctx):
-    """Yield whether the capture succeeds, and how many fields of the replayed answer differ."""
+    """Yield whether the capture succeeds, and how many fields of the replayed result differ."""
     replay = ctx.replay(ctx.gradients(_TENSORS, _ELEMENTS), ctx.gradients(_TENSORS, _ELEMENTS, magnitude=3.0))
     if ctx.unequal_fields(replay.ordinary, replay.repeated):
-        raise ctx.NotApplicable("two ordinary calls on the same gradients give answers that are not bit by bit equal")
+        raise ctx.NotApplicable("two ordinary calls on the same gradients return results that are not equal bit by bit")
     case = {"tensors": _TENSORS, "elements": _TENSORS * _ELEMENTS}
     if replay.error is not None:
         error = "{}: {}".format(type(replay.error).__name__, " ".join(str(replay.error).split())[:200])
@@ -46,13 +46,13 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where the capture fails, or where the replay says something else than a call."""
+    """Reproduced if the capture fails, or the replay returns something else than a call."""
     captured = next(m for m in measurements if m.name == "captured")
     if not captured.value:
         return verdict(True, "the collecting step cannot be captured: {}".format(captured.case["error"]))
     unequal = next(m for m in measurements if m.name == "unequal_fields")
     if unequal.value:
-        message = "captured, but the replay says {} = {} where a call says {} ({} fields differ)".format(
+        message = "captured, but the replay returns {} = {} and a call returns {} ({} fields differ)".format(
             unequal.case["field"] or "answer", unequal.case["replayed"], unequal.case["ordinary"], unequal.value
         )
         return verdict(True, message, breaks="wrong_answer")

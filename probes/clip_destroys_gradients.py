@@ -44,18 +44,18 @@ PROBE = {
 
 # Exponents of two ordinary magnitudes at which a limit is read. The second pair meets a limit of a million too.
 _ORDINARY = ((2, 4), (30, 32))
-# A clipped gradient below half the limit is not clipped, but gone: the limit is met to within rounding otherwise.
+# A gradient below half the limit is lost, not clipped: ordinary clipping meets the limit to within rounding.
 _GONE = 0.5
 
 
 def measure(ctx):
-    """Yield the boundary of every case (None: there is none), and what is left of gradients of 1e20."""
+    """Yield the boundary of every case (None: no boundary), and what is left of gradients of 1e20."""
     if not ctx.plan.clips:
         raise ctx.NotApplicable("it does not clip: it sets no limit to gradients")
     usual = (4, 1024, "float32")
     limit = _limit(ctx, usual, 126)
     if limit is None and not _state(ctx, usual, 2.0 ** _ORDINARY[0][0], None)[1]:
-        raise ctx.NotApplicable("it does not clip: what it leaves of ordinary gradients grows with them")
+        raise ctx.NotApplicable("it does not clip: larger ordinary gradients stay larger")
     case = {"dtype": "float32", "tensors": 4, "elements": 4096, "magnitude": LARGE_MAGNITUDE}
     left, _ = attempt(ctx, ctx.left_by, ctx.gradients(*usual, LARGE_MAGNITUDE))
     yield ctx.measurement("norm_after", None if left is None else _norm_of(left), "norm", **case)
@@ -93,7 +93,7 @@ def _norm_of(grads):
 
 
 def _state(ctx, shape, magnitude, limit):
-    """(what became of the gradients in a word, whether that destroys them)."""
+    """(one word for the state of the gradients, whether they are destroyed)."""
     tensors, elements, dtype = shape
     left, error = attempt(ctx, ctx.left_by, ctx.gradients(*shape, magnitude))
     if error is not None:
@@ -129,7 +129,7 @@ def _boundary(ctx, shape, highest):
 
 
 def judge(measurements, policy):
-    """Reproduced where a dtype that training uses loses its gradients."""
+    """Reproduced if a dtype that training uses loses its gradients."""
     destroyed = judged_boundaries(measurements, "destroying_norm", policy)
     if not destroyed:
         return verdict(False, "no finite gradients are destroyed up to the largest norm that float32 holds")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do the gradients that the optimizer is handed keep to the limit, and to their direction?"""
+"""Do the gradients that reach the optimizer keep the limit and their direction?"""
 
 from forms import run_alone, verdict
 
@@ -48,24 +48,24 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a step is handed more or far less than the limit, or another direction than without clipping."""
+    """Reproduced if a step gets more or far less than the limit, or another direction than without clipping."""
     rows = {}
     for each in measurements:
         rows.setdefault(each.case["step"], {})[each.name] = each.value
     for row in rows.values():
         if row["reached"] > row["limit"] * (1 + policy["allowed_excess"]) and row["unclipped"] > row["limit"]:
-            message = "the step is handed gradients of {reached:.3g}, {:.3g} times the limit of {limit:.3g}"
+            message = "the step gets gradients of norm {reached:.3g}, {:.3g} times the limit of {limit:.3g}"
             return verdict(True, message.format(row["reached"] / row["limit"], **row))
         expected = min(row["limit"], row["unclipped"])
         if 0 < row["reached"] < policy["least_of_limit"] * expected:
-            message = "the step is handed gradients of {reached:.3g}, {:.3g} times the {:.3g} that the limit of "
-            message += "{limit:.3g} leaves: the gradients are made smaller after the clip"
+            message = "the step gets gradients of norm {reached:.3g}, {:.3g} times the {:.3g} that the limit of "
+            message += "{limit:.3g} allows: something makes the gradients smaller after the clip"
             return verdict(True, message.format(row["reached"] / expected, expected, **row))
         if row["usual_cosine"] > 0.999 and row["cosine"] < policy["least_cosine"]:
-            message = "the step keeps to the limit and loses its direction: cosine {cosine:.3f} with what its "
-            message += "backwards added, {usual_cosine:.3f} where nothing is clipped; {clip_calls} clips a step"
+            message = "the step keeps the limit but loses its direction: cosine {cosine:.3f} with the sum of its "
+            message += "backwards, {usual_cosine:.3f} without clipping; {clip_calls} clips per step"
             return verdict(True, message.format(**row))
-    message = "{} steps keep to the limit of {limit:.3g} and to their direction: {reached:.3g} of {unclipped:.3g}"
+    message = "{} steps keep the limit of {limit:.3g} and their direction: {reached:.3g} of {unclipped:.3g}"
     return verdict(False, message.format(len(rows), **row))
 
 

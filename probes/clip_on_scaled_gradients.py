@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Are gradients clipped, and used, without the factor that a GradScaler multiplied the loss by?"""
+"""Are gradients unscaled before they are clipped and used?"""
 
 from forms import run_alone, verdict
 
@@ -27,7 +27,7 @@ PROBE = {
 
 
 def measure(ctx):
-    """Yield the scaler's factor, and what of it is in the gradients at the clip and at the step."""
+    """Yield the scaler's factor, and how much of it is left in the gradients at the clip and at the step."""
     found = ctx.steps.scaled()
     yield ctx.measurement("scale", found.scale, "ratio")
     if found.at_clip is not None:
@@ -39,7 +39,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where the factor is in the gradients at the clip, or in those that are used."""
+    """Reproduced if the factor is still in the gradients at the clip or at the step."""
     seen = {each.name: each.value for each in measurements}
     refusal = next((each.case["message"] for each in measurements if each.name == "refused"), None)
     if refusal is not None:
@@ -47,15 +47,15 @@ def judge(measurements, policy):
         return verdict(True, message, breaks="stops")
     at_clip, at_step = seen.get("factor_at_clip", 1.0), seen["factor_at_step"]
     if at_clip > policy["allowed_factor"]:
-        message = "gradients are clipped with the scaler's factor of {:g} in them: {:.4g} times their true norm"
+        message = "gradients are clipped before they are unscaled (scale {:g}): {:.4g} times their true norm"
         return verdict(True, message.format(seen["scale"], at_clip))
     if at_step > policy["allowed_factor"]:
-        message = "the optimizer is handed gradients {:.4g} times as large as they are: the scaler's factor is {:g}"
+        message = "the optimizer gets gradients {:.4g} times their true size: the scale is {:g}"
         return verdict(True, message.format(at_step, seen["scale"]))
     if at_step * seen["scale"] < policy["allowed_factor"]:
-        message = "the optimizer is handed gradients divided by the scaler's factor of {:g} twice"
+        message = "the optimizer gets gradients that were divided by the scale {:g} twice"
         return verdict(True, message.format(seen["scale"]))
-    return verdict(False, "the scaler's factor of {:g} is in no gradient that is clipped or used".format(seen["scale"]))
+    return verdict(False, "gradients are unscaled (scale {:g}) before they are clipped and used".format(seen["scale"]))
 
 
 if __name__ == "__main__":

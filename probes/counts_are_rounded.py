@@ -11,12 +11,13 @@ PROBE = {
     "categories": ["Correctness bug", "Numerical stability"],
     "breaks": "wrong_answer",
     "occurs": "extreme",
-    "statement_does": "makes an inexact float of an exact count",
+    "statement_does": "converts an exact count to an inexact float",
     "motivation": "float32 holds integers exactly up to 2**24 = 16,777,216, bfloat16 up to 256. A count that passes "
     "through one of them is wrong for a single large embedding.",
     "method": "2**k + 1 zeros, NaNs or Infs are planted for growing k and must be counted exactly, or as the integer "
     "nearest to fraction times elements. The first k that fails is the boundary.",
-    "limits": "What is counted in no matrix, or in no vector, is not judged there. Counts above 2**24 + 1 are not "
+    "limits": "If the target counts nothing in matrices, or in vectors, those are not judged. Counts above 2**24 + 1 "
+    "are not "
     "tried.",
     "remediation": "Count in integers with torch.count_nonzero, add the counts of tensors as integers, and divide "
     "last, in Python.",
@@ -24,7 +25,7 @@ PROBE = {
     "measurements": {"count_error": "count"},
 }
 
-_NO_COUNTS = "its answer counts no zeros, NaNs or Infs; fields: "
+_NO_COUNTS = "its result counts no zeros, NaNs or Infs; fields: "
 _EXPONENTS = (8, 11, 16, 20, 24)
 _DIMENSIONS = (2, 1, 3)
 # Sound elements beside the planted ones.
@@ -40,7 +41,7 @@ def measure(ctx):
     for kind in kinds:
         counted = [each for each in _DIMENSIONS if _read_count(ctx, kind, _EXPONENTS[0], each) != 0] or [1]
         for dimensions in set(_DIMENSIONS) - set(counted):
-            text = "{}s of a {}-dimensional tensor are not counted: they were not judged there"
+            text = "{}s of a {}-dimensional tensor are not counted and were not judged"
             yield ctx.note(text.format(kind, dimensions))
         cases = [(_EXPONENTS[0], each) for each in counted] + [(each, counted[0]) for each in _EXPONENTS[1:]]
         for exponent, dimensions in cases:
@@ -60,7 +61,7 @@ def _planted(ctx, kind, exponent, dimensions):
 
 
 def _read_count(ctx, kind, exponent, dimensions):
-    """The count that the answer states; a fraction as the nearest integer number of elements."""
+    """The count in the result; a fraction as the nearest integer number of elements."""
     role = ctx.role(kind)
     value = ctx.answer(_planted(ctx, kind, exponent, dimensions)).get(role.path)
     if value is None or not math.isfinite(value):
@@ -69,7 +70,7 @@ def _read_count(ctx, kind, exponent, dimensions):
 
 
 def judge(measurements, policy):
-    """Reproduced where any planted count came back changed."""
+    """Reproduced if any planted count came back changed."""
     wrong = [m for m in measurements if m.value]
     if not wrong:
         kinds = ", ".join(sorted({m.case["kind"] for m in measurements}))

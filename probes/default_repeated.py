@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Is one threshold the default of one parameter in several signatures that belong together?"""
+"""Is the same threshold repeated as a default in several related signatures?"""
 
 from forms import joined, run_alone, verdict
 
@@ -14,12 +14,12 @@ PROBE = {
     "occurs": "rare",
     "instrument": "syntax",
     "motivation": "A threshold that is a literal in a class, in its factory and in a shortcut is one setting written "
-    "three times. Whoever changes one changes what one caller gets.",
+    "three times. A change of one of them changes what only one caller gets.",
     "method": "Literal numbers that are the default of a threshold-like parameter (limit, tolerance, eps, clip, "
     "max_norm) in signatures of one module, whose code must compare or clamp with it.",
     "limits": "0, 1, 2, -1 and tuning values (lr, betas) are not reported. Two parameters of one name may be different "
     "settings.",
-    "remediation": "Give the number a name once, and let every signature use the name.",
+    "remediation": "Define the number once as a constant, and use it in every signature.",
     "measurements": {"default": "line", "files_examined": "count", "signatures_examined": "count"},
     "policy": {"signatures": 2},
 }
@@ -31,7 +31,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where at least as many signatures repeat it as the policy says."""
+    """Reproduced if at least as many signatures repeat it as the policy states."""
     defaults = [m for m in measurements if m.name == "default"]
     if not defaults:
         counts = {m.name: m.value for m in measurements}

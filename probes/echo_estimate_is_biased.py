@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do identical replicas echo 1, however many there are, and orthogonal ones 0?"""
+"""Is the echo of identical replicas 1 and of orthogonal ones 0, for every number of replicas?"""
 
 import math
 
@@ -50,14 +50,14 @@ def measure(ctx):
 
 
 def _farthest(echoes, truth):
-    """The value that is farthest from the truth; NaN where there is any."""
+    """The value that is farthest from the truth; NaN if any value is NaN."""
     values = echoes.flatten().tolist()
     broken = [value for value in values if math.isnan(value)]
     return broken[0] if broken else max(values, key=lambda value: abs(value - truth))
 
 
 def judge(measurements, policy):
-    """Reproduced where an accepted R gives another echo than 1 for identical replicas, or than 0 for orthogonal."""
+    """Reproduced if an accepted R gives an echo other than 1 for identical replicas, or than 0 for orthogonal ones."""
     same = {m.case["replicas"]: m.value for m in measurements if m.name == "echo_of_identical"}
     apart = {m.case["replicas"]: m.value for m in measurements if m.name == "echo_of_orthogonal"}
     low = {count: value for count, value in same.items() if not abs(value - 1) <= policy["tolerance"]}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does an input without gradients give another kind of answer, or no answer at all?"""
+"""Does an input without gradients change the result's type, or raise?"""
 
 import contextlib
 import re
@@ -31,8 +31,8 @@ _MOST_FIELDS, _MOST_INPUTS = 8, 2
 def measure(ctx):
     """Yield for every empty input and every step: whether it raises, how many fields it lacks or changes."""
     if ctx.reads(0) and not ctx.reads(0, first=1):
-        raise ctx.NotApplicable("its answer follows one gradient by its place: it is about that parameter alone")
-    # The collecting step first: where that raises, the whole call does.
+        raise ctx.NotApplicable("its result depends on a single gradient by position: it is about that parameter alone")
+    # The collecting step first: if that raises, the whole call does.
     steps = ([("pending answer", False)] if ctx.has_finish else []) + [("answer", True)]
     usual = {step: _usual_structure(ctx, whole) for step, whole in steps}
     sites, refusals = [], []
@@ -51,7 +51,7 @@ def measure(ctx):
             missing, changed = _compare(usual[step], answer)
             for path in sorted(answer.broken.keys() & usual[step].keys()):
                 error = answer.broken[path]
-                yield raised(error, "{} (asked for {})".format(error, path), error.deliberate, case)
+                yield raised(error, "{} (on access to {})".format(error, path), error.deliberate, case)
             yield ctx.measurement("missing_fields", len(missing), "count", fields=missing, **case)
             yield ctx.measurement("changed_kinds", len(changed), "count", fields=changed, **case)
             sites += [answer.site] if missing or changed else []
@@ -81,7 +81,7 @@ def _empty_inputs(ctx):
 
 
 def _compare(usual, answer):
-    """The fields that `answer` lacks, and those of another kind; what is below one of them is not listed."""
+    """The fields that `answer` lacks, and those of another kind, without their children."""
     missing, changed = [], []
     reported = set(answer.broken)
     for path, kind in usual.items():
@@ -99,7 +99,7 @@ def _compare(usual, answer):
 
 
 def judge(measurements, policy):
-    """Reproduced on a missing field, on a changed kind, and on an exception that says nothing of gradients."""
+    """Reproduced on a missing field, a changed kind, and an exception whose text does not name gradients."""
     inputs, refusals, reaches_caller = {}, [], False
     for m in measurements:
         is_raised = m.name == "raises"
@@ -112,11 +112,11 @@ def judge(measurements, policy):
         texts = [
             "{} ({})".format(text, joined(list(dict.fromkeys(given)), _MOST_INPUTS)) for text, given in inputs.items()
         ]
-        # A mapping without a total may be meant, and the second step may know what a pending result lacks.
+        # A mapping without a total may be intended, and the second step may know what a pending result lacks.
         return verdict(True, "; ".join(texts), breaks="stops" if reaches_caller else "upkeep")
     if refusals:
-        return verdict(False, "it says that there are no gradients: " + "; ".join(dict.fromkeys(refusals)))
-    return verdict(False, "the answer without gradients has the fields and kinds of the usual one")
+        return verdict(False, "it reports that there are no gradients: " + "; ".join(dict.fromkeys(refusals)))
+    return verdict(False, "the result without gradients has the fields and kinds of the usual one")
 
 
 def _clause(m):

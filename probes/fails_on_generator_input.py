@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Is the answer to a generator of gradients the answer to the list of them?"""
+"""Does a generator of gradients give the same result as a list?"""
 
 from forms import attempt, run_alone, text, verdict
 
@@ -8,9 +8,9 @@ PROBE = {
     "categories": ["Correctness bug", "API design / contract violation"],
     "breaks": "wrong_norm",
     "occurs": "ordinary",
-    "statement_does": "reads an iterator that is at its end",
+    "statement_does": "reads an exhausted iterator",
     "motivation": "module.parameters() is a generator. A second loop over it finds nothing: its counts are 0 and "
-    "nothing says so.",
+    "no error is raised.",
     "method": "The same gradients are passed as a list and as a generator. Every field, and the gradients afterwards, "
     "must be the same to six digits. Fields that differ between two equal calls are left out.",
     "limits": "A TypeError is not reported where a list is declared or bare gradients are taken, nor is the target's "
@@ -29,7 +29,7 @@ def measure(ctx):
     if ctx.plan.feed.container == "single":
         raise ctx.NotApplicable("it takes one tensor, not an iterable")
     if ctx.plan.feed.container == "iterator":
-        raise ctx.NotApplicable("it answers only to an iterator: there is no list's answer to compare with")
+        raise ctx.NotApplicable("it accepts only an iterator: there is no result for a list to compare with")
     (expected, left), (again, _) = (_result(ctx) for _ in range(2))
     clocks = set(ctx.unequal_fields(expected, again))
     case = {"takes": takes, "declares_list": ctx.declares_sized}
@@ -41,7 +41,7 @@ def measure(ctx):
         return
     answer, left_by_generator = found
     differing = [path for path in ctx.differences(expected, answer) if path not in clocks]
-    # A clip that finds nothing in the generator leaves the gradients as they were.
+    # A clip that finds nothing in the generator does not change the gradients.
     gradients = sum(grad.tolist() != other.tolist() for grad, other in zip(left, left_by_generator, strict=True))
     yield ctx.measurement("same_answer", not differing and not gradients, "truth", gradients=gradients, **case)
     for path in differing:
@@ -57,11 +57,11 @@ def _result(ctx, one_pass=False):
 
 
 def judge(measurements, policy):
-    """Reproduced where a value differs, and where a generator raises what was not meant."""
+    """Reproduced if a value differs, or a generator raises an unintended exception."""
     same = next(m for m in measurements if m.name == "same_answer")
     case = same.case
     if same.value:
-        return verdict(False, "a generator and a list give the same answer")
+        return verdict(False, "a generator and a list give the same result")
     if "error" in case:
         wants_list = case["declares_list"] or case["takes"] == "gradients"
         if case["deliberate"] or (wants_list and case["error"].startswith("TypeError")):
@@ -71,7 +71,7 @@ def judge(measurements, policy):
     values = {name: {m.case["field"]: m.value for m in measurements if m.name == name} for name in _VALUES}
     texts = [
         "{} {} for a generator, {} for a list".format(
-            path or "the answer", *(text(values[n][path], 4) for n in _VALUES)
+            path or "the result", *(text(values[n][path], 4) for n in _VALUES)
         )
         for path in values["list_value"]
     ]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do gradients that lie on two devices raise without saying so, or change the answer?"""
+"""Do gradients on two devices raise an unclear error, or change the result?"""
 
 from forms import compare_numbers, run_alone, verdict
 
@@ -45,12 +45,12 @@ def measure(ctx):
 
 
 def _is_clear(case):
-    """Whether the exception speaks of devices, in words of the checkout or as a ValueError."""
+    """Whether the exception names devices, in the checkout's own text or as a ValueError."""
     return "device" in case["error"].lower() and (case["deliberate"] or case["error"].startswith("ValueError"))
 
 
 def judge(measurements, policy):
-    """Reproduced where the result changes, or where the target raises in words that are not clear."""
+    """Reproduced if the result changes, or the target raises an unclear error."""
     compared = [m for m in measurements if m.name == "relative_difference"]
     wrong = [m for m in compared if m.value > policy["tolerance"]]
     raised = [m for m in measurements if m.name == "raises" and m.value]
@@ -66,7 +66,7 @@ def judge(measurements, policy):
     if raised:
         return verdict(False, "refuses clearly: {}".format(raised[0].case["error"]))
     fields = sorted({m.case["field"] for m in compared})
-    what = "the same " + ", ".join(fields) if fields else "an answer, without a norm or count to compare"
+    what = "the same " + ", ".join(fields) if fields else "a result, without a norm or count to compare"
     return verdict(False, "gradients on {} give {}".format(pairs, what))
 
 

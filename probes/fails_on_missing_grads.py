@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do parameters without a gradient break the answer, or count in it?"""
+"""Do parameters without a gradient break the result, or count in it?"""
 
 from forms import attempt, run_alone, text, verdict
 
@@ -21,21 +21,21 @@ PROBE = {
 
 _OTHER_VALUES = ({"scale": 4.0}, {"scale": 0.0}, {"zeros": 5}, {"nans": 1}, {"infs": 1})
 _NONE_ADDED = 4
-# What auditkit fills in for a buffer. A buffer exists before any gradient does: it holds zeros, and lacks nothing.
+# What auditkit passes for a buffer. A buffer exists before any gradient: it holds zeros, and nothing is missing.
 _BUFFERS = ("the gradient", "the gradients end to end", "a list of a list of the gradients, zeros where there is none")
 _FIRST, _SECOND = "first group", "second group"
 
 
 def measure(ctx):
-    """Yield for every group: whether missing gradients raise, and the fields that they change."""
+    """Yield for every group whether missing gradients raise, and the fields that they change."""
     if ctx.plan.feed.takes == "gradients":
-        raise ctx.NotApplicable("it takes gradients: parameters without one never reach it")
+        raise ctx.NotApplicable("it takes gradients, so parameters without one never reach it")
     for path, value in ctx.plan.filled.items():
         if value in _BUFFERS:
             reason = "it reads {}, a buffer of every parameter: no gradient is missing there"
             raise ctx.NotApplicable(reason.format(path))
     if ctx.reads(0) and not ctx.reads(0, first=1):
-        raise ctx.NotApplicable("its answer follows one gradient by its place: it is about that parameter alone")
+        raise ctx.NotApplicable("its result depends on a single gradient by position: it is about that parameter alone")
     expected = ctx.ask(ctx.benign(), ctx.benign(seed=1))
     judged = _fields_that_depend_on_values(ctx, expected)
     sites = []
@@ -58,7 +58,8 @@ def measure(ctx):
 
 
 def _with_missing(ctx, among, add):
-    """The result with missing gradients added to one group; gradients are new for each call, which may change them."""
+    """The result with missing gradients added to one group; gradients are created for each call, which may change
+    them."""
     first, second = ctx.benign(), ctx.benign(seed=1)
     return ctx.ask(add(first) if among == _FIRST else first, add(second) if among == _SECOND else second)
 
@@ -72,7 +73,7 @@ def _is_position(ctx, path, expected, among):
 
 
 def _fields_that_depend_on_values(ctx, expected):
-    """The fields that other values in either group move, without those for single tensors and without clocks."""
+    """The fields that other values in either group change, without those of single tensors and clocks."""
     fewer = ctx.ask(ctx.benign()[:2], ctx.benign(seed=1)[:2])
     common = ctx.common_structure([expected, fewer])
     clocks = set(ctx.unequal_fields(expected.fields, ctx.ask(ctx.benign(), ctx.benign(seed=1)).fields))
@@ -85,7 +86,7 @@ def _fields_that_depend_on_values(ctx, expected):
 
 
 def judge(measurements, policy):
-    """Reproduced where a field changes, and where an exception is not the target's own refusal."""
+    """Reproduced if a field changes, or an exception is not the target's own refusal."""
     texts, refusals, changes = [], [], False
     for m in measurements:
         where = " in the " + m.case["among"] if m.case["groups"] > 1 else ""
@@ -110,7 +111,7 @@ def _changes(measurements, among):
         if m.name == "value_without":
             path = m.case["field"]
             now = "nothing" if after[path] is None else text(after[path], 4)
-            yield "{} from {} to {}".format(path or "the answer", text(m.value, 4), now)
+            yield "{} from {} to {}".format(path or "the result", text(m.value, 4), now)
 
 
 if __name__ == "__main__":

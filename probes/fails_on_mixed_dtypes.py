@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do gradients of several dtypes raise, or change the answer?"""
+"""Do gradients of several dtypes raise, or change the result?"""
 
 from forms import compare_numbers, run_alone, verdict
 
@@ -60,23 +60,23 @@ def _is_wrong(role, difference, policy):
 
 
 def judge(measurements, policy):
-    """Reproduced where a mix changes the result or raises."""
+    """Reproduced if a mix changes the result or raises."""
     compared = [m for m in measurements if m.name == "relative_difference"]
     wrong = [m for m in compared if _is_wrong(m.case["role"], m.value, policy)]
     raised = [m for m in measurements if m.name == "raises" and m.value]
     mixes = ", ".join(dict.fromkeys(m.case["dtype"] for m in raised or measurements))
     if wrong:
-        message = "{dtype} ({arrangement}): {field} is {answer} instead of {expected}, the answer in float32"
+        message = "{dtype} ({arrangement}): {field} is {answer} instead of {expected}, the result in float32"
         return verdict(True, message.format(**max(wrong, key=lambda m: m.value).case))
     if raised:
-        # A refusal in the checkout's own words is meant. Few models have float64 gradients.
+        # An error in the checkout's own words is intended. Few models have float64 gradients.
         unmeant = [m for m in raised if not m.case["deliberate"]]
         is_rare = all("float64" in m.case["dtype"] for m in unmeant)
         occurs = "extreme" if not unmeant else "rare" if is_rare else "common"
         message = "raises for gradients of {}: {}".format(mixes, raised[0].case["error"])
         return verdict(True, message, breaks="stops", occurs=occurs)
     fields = sorted({m.case["field"] for m in compared})
-    what = "the {} of float32".format(", ".join(fields)) if fields else "an answer, without a norm or count to compare"
+    what = "the {} of float32".format(", ".join(fields)) if fields else "a result, without a norm or count to compare"
     return verdict(False, "gradients of {} give {}".format(mixes, what))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do gradients in another memory layout raise, or change the answer?"""
+"""Do gradients in another memory layout raise, or change the result?"""
 
 import math
 
@@ -16,7 +16,8 @@ PROBE = {
     "method": "One of three gradients is laid out as channels_last, transposed, permuted, a view of a bucket, a slice "
     "with steps, expanded or overlapping. Every field, and the norm afterwards of a target that writes, must be that "
     "of the contiguous values within 1e-4.",
-    "limits": "Fields that speak of layout or differ between equal calls are left out, as is a layout that no field "
+    "limits": "Fields about the layout and fields that differ between equal calls are left out, as is a layout that no "
+    "field "
     "depends on. backward() copies expanded and sliced gradients. Targets that write get no expanded or overlapping "
     "ones.",
     "remediation": "Use operators that take any strides (torch.linalg.vector_norm, torch._foreach_norm, "
@@ -33,9 +34,9 @@ _TOLERANCE = 1e-4
 
 
 def measure(ctx):
-    """Yield for every layout whether the result is the contiguous one, and what happened where it is not."""
+    """Yield for every layout whether the result is the contiguous one, and what happened if it is not."""
     refused, judged = [], []
-    # A value that auditkit made of a gradient has the gradient's layout by auditkit's doing, not by backward's.
+    # A value that auditkit derived from a gradient has its layout from auditkit, not from backward.
     filled = [name for name, value in ctx.plan.filled.items() if "gradient" in str(value)]
     made = {"read_from": ", ".join(filled)} if filled else {}
     for layout in ctx.layouts:
@@ -48,14 +49,14 @@ def measure(ctx):
             continue
         ignored = ctx.unequal_fields(*usual)
         if not is_read(ctx, usual[0], lambda factor, layout=layout: ctx.laid_out(layout, True, factor), ignored):
-            yield ctx.note("{} was not judged: the answer does not follow such a gradient".format(layout))
+            yield ctx.note("{} was not judged: the result does not depend on such a gradient".format(layout))
             continue
         judged.append((layout, usual[0], ignored))
     yield from compare_forms(ctx, [_form(ctx, made, *each) for each in judged])
     if len(refused) == len(ctx.layouts):
         raise refused[0]
     if not judged:
-        raise ctx.NotApplicable("its answer follows none of the gradients that are laid out in another way")
+        raise ctx.NotApplicable("its result depends on none of the gradients with another layout")
 
 
 def _result(ctx, layout, contiguous=False):
@@ -66,7 +67,7 @@ def _form(ctx, made, layout, expected, ignored):
     def run():
         answer = _result(ctx, layout)
         return [
-            "{} {} instead of {}".format(path or "the answer", text(answer.get(path)), text(expected[path]))
+            "{} {} instead of {}".format(path or "the result", text(answer.get(path)), text(expected[path]))
             for path in ctx.differences(expected, answer)
             if path not in ignored and not _speaks_of_layout(path) and _far(answer.get(path), expected[path])
         ][:3]
@@ -90,11 +91,11 @@ def _far(value, expected):
 
 
 def judge(measurements, policy):
-    """Reproduced where any layout raised or changed the result."""
+    """Reproduced if any layout raised or changed the result."""
     broken = [m for m in measurements if not m.value]
     if not broken:
         layouts = ", ".join(m.case["layout"] for m in measurements)
-        return verdict(False, layouts + " gradients give the answer of contiguous ones")
+        return verdict(False, layouts + " gradients give the result of contiguous ones")
     unmeant = [m for m in broken if not m.case["how"].startswith("refuses") and "read_from" not in m.case]
     occurs = "common" if any(m.case["layout"] in _FROM_BACKWARD for m in unmeant) else "extreme"
     breaks = "stops" if all(m.case["kind"] == "raises" for m in broken) else "wrong_norm"

@@ -19,7 +19,8 @@ PROBE = {
     "gradients passes.",
     "limits": "Zero counts and fractions are not judged. Other norms than the total are compared only between "
     "the two sparse forms. CSR and CSC are not tried.",
-    "remediation": "Use g.coalesce().values() for sparse gradients, or refuse them in words. coalesce() of a CUDA "
+    "remediation": "Use g.coalesce().values() for sparse gradients, or refuse them with a clear error. coalesce() of a "
+    "CUDA "
     "gradient synchronizes.",
     "remediation_code": "remedies/total_norm.py",
     "measurements": {"sound": "truth"},
@@ -30,10 +31,10 @@ _PLANTED = {"nan": math.nan, "inf": math.inf}
 
 
 def measure(ctx):
-    """Yield for each form whether it is read rightly."""
+    """Yield for each form whether the target reads it correctly."""
     answers = {"dense": with_norm_afterwards(ctx, ctx.sparse("dense"))}
     if not is_read(ctx, answers["dense"], lambda special: ctx.sparse("dense", special)):
-        raise ctx.NotApplicable("its answer does not follow the embedding's gradient, dense as it may be")
+        raise ctx.NotApplicable("its result does not depend on the embedding's gradient, not even a dense one")
     forms = [_form(ctx, form, answers) for form in ("coalesced", "uncoalesced")]
     yield from compare_forms(ctx, forms, lambda error, _: error.deliberate and "sparse" in str(error).lower())
 
@@ -56,7 +57,7 @@ def _wrong_fields(ctx, form, answers):
     if lost:
         return [lost]
     wrong = [
-        "{} turns {}".format(path or "the answer", value)
+        "{} turns {}".format(path or "the result", value)
         for path, value in answer.items()
         if isinstance(value, float) and not math.isfinite(value) and math.isfinite(dense.get(path, math.nan))
     ]
@@ -96,12 +97,12 @@ def _far(value, expected):
 
 
 def judge(measurements, policy):
-    """Reproduced where a form raised or differed."""
+    """Reproduced if a form raised or differed."""
     broken = [m for m in measurements if not m.value]
     if not broken:
         refused = next((m.case["how"] for m in measurements if m.case["kind"] == "refuses"), "")
         if refused:
-            return verdict(False, "it refuses sparse gradients in words: " + refused.partition(": ")[2])
+            return verdict(False, "it refuses sparse gradients with a clear error: " + refused.partition(": ")[2])
         return verdict(False, "coalesced and uncoalesced gradients are read as their dense values")
     message = "; ".join("{} gradients: {}".format(m.case["form"], m.case["how"]) for m in broken)
     if len(broken) == 2 and len({m.case["how"] for m in broken}) == 1:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does a gradient without elements raise, or poison the answer?"""
+"""Does a gradient without elements raise, or make the result non-finite?"""
 
 import math
 
@@ -7,7 +7,7 @@ from forms import attempt, compare_forms, grouped, run_alone, text, verdict
 
 PROBE = {
     "version": 2,
-    "title": "A gradient without elements raises or poisons the answer",
+    "title": "A gradient without elements raises or corrupts the result",
     "categories": ["Correctness bug", "Defensive programming violation"],
     "breaks": "wrong_norm",
     "occurs": "rare",
@@ -15,7 +15,7 @@ PROBE = {
     "elements. max() of it raises, mean() is NaN, and one rank that raises leaves the others waiting.",
     "method": "A tensor without elements is put first, between and last among three gradients. Nothing may raise or "
     "turn non-finite; total norm and counts stay; other fields stay within what zeros or ones in its place give. "
-    "Alone, it may be refused in words.",
+    "Alone, it may be refused with a clear error.",
     "limits": "A minimum or mean that takes it for a norm of 0 is not judged. What no tensors, or zeros, do at "
     "the same line is left to the probes for those.",
     "remediation": "Leave out gradients without elements (g.numel() is free) before anything is reduced.",
@@ -29,7 +29,7 @@ _TOLERANCE = 1e-6
 
 
 def measure(ctx):
-    """Yield for every place, and for the tensor alone, whether the result stands it."""
+    """Yield for every place, and for the tensor alone, whether the result stays right."""
     import torch
 
     base, again = (ctx.answer(ctx.with_one_more(0)) for _ in range(2))
@@ -72,7 +72,8 @@ def _controls(ctx, inputs, default=None):
 
 
 def _wrong_fields(ctx, answer, controls, unstable):
-    """What no tensor without elements may do to a result; `controls`: without it, with zeros, with ones."""
+    """Changes of the result that a tensor without elements must not cause; `controls`: without it, with zeros, with
+    ones."""
     base = controls[0]
     exact = ctx.exact_norm(ctx.with_one_more(0))
     fixed = [role.path for name, role in ctx.roles.items() if name != "norm" and role.kind == "count"]
@@ -86,9 +87,9 @@ def _wrong_fields(ctx, answer, controls, unstable):
         if path in unstable or (isinstance(value, float) and not all(math.isfinite(each) for each in known)):
             continue
         if isinstance(value, float) and not math.isfinite(value):
-            wrong.append("{} turns {}".format(path or "the answer", value))
+            wrong.append("{} turns {}".format(path or "the result", value))
         elif path in base and not _allowed(value, known, path in fixed):
-            wrong.append("{} {} instead of {}".format(path or "the answer", text(value), text(base[path])))
+            wrong.append("{} {} instead of {}".format(path or "the result", text(value), text(base[path])))
     return wrong
 
 
@@ -98,7 +99,7 @@ def _allowed(value, known, is_fixed):
     if is_fixed:
         return _near(value, known[0])
     if value == 0 and isinstance(value, int) and min(known) != max(known):
-        return True  # a count of elements, of one gradient perhaps: there are none
+        return True  # a count of elements, perhaps of one gradient, is 0
     margin = _TOLERANCE * max(1.0, *(abs(each) for each in known))
     return min(known) - margin <= value <= max(known) + margin
 
@@ -111,17 +112,17 @@ def _wrong_alone(ctx, answer, nothing, zeros):
     lost = ctx.lost_fields({path: value for path, value in nothing.items() if path in zeros}, answer)
     wrong = [lost] if lost else []
     return wrong + [
-        "{} reads {}".format(path or "the answer", value)
+        "{} reads {}".format(path or "the result", value)
         for path, value in answer.items()
         if isinstance(value, float) and not math.isfinite(value) and math.isfinite(nothing.get(path, 0.0))
     ]
 
 
 def judge(measurements, policy):
-    """Reproduced where it raised, or changed the result."""
+    """Reproduced if it raised, or changed the result."""
     broken = [m for m in measurements if not m.value]
     if not broken:
-        return verdict(False, "a gradient without elements changes nothing that it may not")
+        return verdict(False, "a gradient without elements changes only what it may change")
     message = "a gradient without elements, " + grouped((m.case["how"], m.case["position"]) for m in broken)
     # Among others it is a rank's part of a parameter with fewer rows than ranks; alone, nothing was to be trained.
     occurs = "extreme" if all(m.case["position"] == "alone" for m in broken) else "rare"

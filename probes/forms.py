@@ -1,4 +1,4 @@
-"""What probes share: running a probe's file as a program, and comparing the target's results for several input forms.
+"""Shared by probes: run a probe's file as a program, and compare the target's results for several input forms.
 
 A probe imports it as `forms`, wherever the probe is loaded. It needs neither torch nor anything else of auditkit.
 """
@@ -47,7 +47,7 @@ def run_alone(path):
 
 
 def _auditkit(home):
-    """The words that start auditkit, or none."""
+    """The command that starts auditkit, or nothing."""
     is_new_enough = sys.version_info >= (3, 11)
     if is_new_enough and importlib.util.find_spec("auditkit") and importlib.util.find_spec("typer"):
         return [sys.executable, "-P", "-m", "auditkit"]
@@ -62,9 +62,9 @@ def _auditkit(home):
 
 
 def rank_rows(ctx, reports, passes=False, **case):
-    """Yield what every rank reported in one `case`; return the lines that raised anything but a refusal in words.
+    """Yield what every rank reported in one `case`; return the lines that raised anything but a clear refusal.
 
-    Where it `passes`, every exception counts as a refusal.
+    With `passes`, every exception counts as a refusal.
     """
     sites = []
     for rank, report in enumerate(reports):
@@ -79,13 +79,13 @@ def rank_rows(ctx, reports, passes=False, **case):
 
 
 def is_off(value, expected, tolerance):
-    """Whether a rank's number is none of the `expected` ones."""
+    """Whether a rank's number differs from all `expected` ones."""
     finite = [each for each in expected if math.isfinite(value) and math.isfinite(each)]
     return all(abs(value - each) > tolerance * abs(each) for each in finite)
 
 
 def rank_figures(measurements, first, expected, *keys):
-    """What all ranks report in the case of `first`, where one of them was seen to be off; `keys` name the case."""
+    """All ranks' numbers in the case of `first`, which is wrong; `keys` name the case."""
     of_case = [m for m in measurements if m.name == first.name and "rank" in m.case]
     alike = [m for m in of_case if all(m.case[key] == first.case[key] for key in keys)]
     values = ", ".join(dict.fromkeys("{:.6g}".format(m.value) for m in alike))
@@ -97,7 +97,7 @@ def rank_figures(measurements, first, expected, *keys):
 def rank_place(ctx, sites, asked_on):
     """Yield the line that raised in most ranks, and a note where the ranks did not run on the device `asked_on`."""
     if ctx.device != asked_on:
-        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
+        yield ctx.note("NCCL needs a GPU for each rank: the ranks used gloo, on the CPU")
     yield ctx.location(ctx.most_common(sites))
 
 
@@ -134,7 +134,7 @@ def large_cases():
 
 
 def judged_boundaries(measurements, name, policy):
-    """The norms that break, without those of float64 unless the policy judges them."""
+    """The norms that break; those of float64 only if the policy judges them."""
     found = [m for m in measurements if m.name == name and m.value is not None]
     return [m for m in found if policy.get("judge_float64") or m.case["dtype"] != "float64"]
 
@@ -184,7 +184,7 @@ def compare_forms(ctx, forms, passes=lambda error, case: False, skips=lambda err
     """Yield for every form of input whether the target is right, how it is not, and the line of the first wrong form.
 
     A form is (case, run, where): `run()` calls the target and returns what is wrong, in words; `where()` is the line
-    to blame where nothing raises. An exception is wrong unless it `passes`, and says nothing if it `skips`.
+    to blame where nothing raises. An exception is wrong unless it `passes`, and is ignored if it `skips`.
     """
     for case, run, where in forms:
         wrong, error = attempt(ctx, run)
@@ -248,7 +248,7 @@ def _compared_roles(ctx):
 
 
 def with_norm_afterwards(ctx, grads):
-    """The result, and for a target that writes what it made of the gradients: it may have written a copy of them."""
+    """The result, and for a target that writes, the gradients afterwards: it may have written a copy of them."""
     answer = ctx.answer(grads)
     if ctx.writes_gradients:
         answer[AFTERWARDS] = ctx.exact_norm(grads)
@@ -258,7 +258,7 @@ def with_norm_afterwards(ctx, grads):
 def is_read(ctx, expected, make, ignored=()):
     """Whether the result depends on the values of a gradient: `make(factor)` multiplies it.
 
-    One of the factors moves a norm, a count of zeros or of what is not finite.
+    One of the factors changes a norm, a count of zeros or a count of non-finite elements.
     """
     others, error = attempt(ctx, lambda: [ctx.answer(make(factor)) for factor in (64.0, 0.0, math.nan)])
     return error is not None or any(set(ctx.differences(expected, other)) - set(ignored) for other in others)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do frozen parameters stay as they are, under weight decay and momentum too?"""
+"""Do frozen parameters stay the same, also under weight decay and momentum?"""
 
 from forms import run_alone, verdict
 
@@ -26,7 +26,7 @@ PROBE = {
 
 
 def measure(ctx):
-    """Yield how many parameters moved that should not, and by how much at most."""
+    """Yield how many frozen parameters moved, and by how much at most."""
     moved = ctx.steps.moved()
     yield ctx.measurement("moved_parameters", len(moved), "count", parameters=", ".join(each.name for each in moved))
     for each in moved:
@@ -35,7 +35,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where any moved."""
+    """Reproduced if any moved."""
     count = next(each for each in measurements if each.name == "moved_parameters")
     if not count.value:
         return verdict(False, "three steps of momentum and weight decay move no frozen parameter")

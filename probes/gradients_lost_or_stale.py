@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Is a step made of all its micro-batches, and of nothing from before them?"""
+"""Does a step use the gradients of all its micro-batches, and no earlier ones?"""
 
 from forms import run_alone, verdict
 
@@ -34,7 +34,7 @@ PROBE = {
 
 
 def measure(ctx):
-    """Yield what each step is made of, and whether a NaN or an incomplete group leaves something for a later one."""
+    """Yield the gradients in each step, and whether a NaN or an incomplete group leaves some for a later one."""
     site, shares = None, ctx.steps.shares()
     trained = [found for found in shares if any(found.micro) or found.leftover]
     yield ctx.measurement("trained_steps", len(trained), "count", steps=len(shares))
@@ -57,27 +57,29 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a share is next to nothing, leftovers have one, or a step is skipped and its gradients stay."""
+    """Reproduced if a share is almost zero, old gradients have a share, or a skipped step keeps its gradients."""
     for each in measurements:
         if each.name == "trained_steps" and not each.value:
-            message = "the model never trains: backward computes gradients, and none of {} steps is handed any"
+            message = "the model never trains: backward computes gradients, but none of {} steps gets any"
             return verdict(True, message.format(each.case["steps"]))
         if each.name == "least_share" and each.value < policy["least_share"]:
-            message = "a micro-batch has {:.2g} of the share of another in its step: its gradient is lost ({} a step)"
+            message = "a micro-batch has {:.2g} of the share of another in its step: its gradient is lost ({} per step)"
             return verdict(True, message.format(each.value, each.case["micro_batches"]))
         if each.name == "leftover_share" and each.value > policy["least_share"]:
-            message = "step {} is handed {:.2g} times the gradients of the step before it, "
-            message += "beside its own" if each.case["micro_batches"] else "and no others: no backward is between them"
+            message = "step {} gets {:.2g} times the gradients of the step before it, "
+            message += (
+                "in addition to its own" if each.case["micro_batches"] else "and no others: no backward is between"
+            )
             return verdict(True, message.format(each.case["step"] + 1, each.value))
         if each.name == "recovers" and not each.value:
-            message = "after one NaN the step is left out and its gradients stay: no later step is taken"
+            message = "after one NaN the step is skipped and its gradients stay: every later step is skipped, too"
             return verdict(True, message, occurs="rare")
         if each.name == "handed_micro_batches" and each.value > each.case["usual"]:
-            message = "after {after} the gradients stay: the next step is handed {} micro-batches instead of {usual}"
+            message = "after {after} the gradients stay: the next step gets {} micro-batches instead of {usual}"
             text = message.format(each.value, **each.case)
             return verdict(True, text, occurs="rare")
     steps = sum(each.name == "least_share" for each in measurements)
-    message = "{} steps are made of all their micro-batches and of nothing else"
+    message = "{} steps use all their micro-batches and nothing else"
     return verdict(False, message.format(steps))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does torch.compile take the call as one graph, up to the read that its answer needs?"""
+"""Does torch.compile compile the call as one graph, up to the read that its result needs?"""
 
 from forms import run_alone, verdict
 
@@ -38,7 +38,7 @@ _ELEMENTS = 128
 
 
 def measure(ctx):
-    """Yield what was compiled and what was not at every number of tensors, and the line of the first break."""
+    """Yield the compiled and the other operators at every number of tensors, and the line of the first break."""
     whole = not ctx.has_finish
     reads = whole and ctx.returns_host_numbers()
     traces = {}
@@ -67,7 +67,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where the call is cut before its last operator, or at all where it needs no read."""
+    """Reproduced if the graph breaks before the last operator, or at all if the call needs no read."""
     by_name = {m.name: m for m in measurements}
     if "compile_errors" in by_name:
         message = "it raises under torch.compile: " + by_name["compile_errors"].case["error"]
@@ -78,7 +78,7 @@ def judge(measurements, policy):
     if judged.value:
         message = "under torch.compile the call breaks {}{}: {} (at {} tensors {} and {} outside)".format(
             "once" if law == "1" else law + " times",
-            " before its last operator" if reads_at_end else ", and its answer needs no read",
+            " before its last operator" if reads_at_end else ", and its result needs no read",
             judged.case["reason"],
             judged.case["tensors"],
             graphs,

@@ -48,14 +48,15 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where the slope is above what foreach's packing explains."""
+    """Reproduced if the slope is above what foreach's packing explains."""
     laws = {m.name[: -len("_law")]: m.value for m in measurements if m.name.endswith("_law")}
     growing = [name for name, slope in laws.items() if slope > policy["launches_per_tensor"]]
     name = growing[0] if growing else "launch_count"
     law, message = law_in_words(measurements, name, "launches")
     if name != "launch_count":
         message = message.replace("per call", "per call on bfloat16 gradients", 1)
-    # At 5 us a launch, 300 tensors take 12 ms of a step at 8 each; at one each 1.5, hidden behind the kernels.
+    # At 5 us per launch, 300 tensors with 8 launches each take 12 ms of a step; with one each 1.5 ms, behind the
+    # kernels.
     is_noticed = law.value >= _MANY_LAUNCHES and not any(m.value for m in measurements if m.name == "is_for_debugging")
     occurs = "common" if is_noticed else "rare"
     return verdict(bool(growing), message, occurs=occurs, law=law.case["law"])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does a step over several ranks use the gradient of the mean over the targets of all of them?"""
+"""Does a step over several ranks use the gradient of the mean over the targets of all ranks?"""
 
 from forms import run_alone, verdict
 
@@ -56,26 +56,26 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a gradient is off under a wrapper that the step is for, and its code deals with ranks."""
+    """Reproduced if a gradient is wrong under a wrapper that the step is for, and its code handles ranks."""
     says = {m.name: m.value for m in measurements if "rank" not in m.case}
     cosines = {_key(m): m.value for m in measurements if m.name == "cosine"}
     rows = [(_key(m), m.value, cosines[_key(m)]) for m in measurements if m.name == "norm_ratio"]
     alone = [row for row in rows if row[0][0] == "none"]
     rows = alone if _agree(alone) else [row for row in rows if row[0][0] != "none"]
     if not rows:
-        raised = next((m.case["how"] for m in measurements if m.name == "raised"), "no rank makes a step")
-        return verdict("not_applicable", "it makes no step in ranks: " + raised)
+        raised = next((m.case["how"] for m in measurements if m.name == "raised"), "no rank takes a step")
+        return verdict("not_applicable", "it takes no step in ranks: " + raised)
     wrong = [row for row in rows if abs(row[1] - 1) > policy["allowed_ratio"] or row[2] < policy["least_cosine"]]
     law = _law(rows)
     if not wrong:
-        message = "every target counts alike on {} ranks".format(max(row[0][1] for row in rows))
+        message = "every target has the same weight on {} ranks".format(max(row[0][1] for row in rows))
         return verdict(False, message, law=law)
     message = _said(wrong)
     if says["counts_targets"] and (says["reduces_over_ranks"] or says["package_has_ranks"]):
         return verdict(True, message, law=law)
     if says["ignores_targets"] and says["reduces_over_ranks"]:
         return verdict(True, message, occurs="rare", law=law)
-    reason = "its code does not say that ranks have different numbers of targets; where they have, " + message
+    reason = "its code does not handle ranks with different numbers of targets; with them, " + message
     return verdict("not_applicable", reason)
 
 
@@ -84,19 +84,17 @@ def _key(row):
 
 
 def _agree(rows):
-    """Whether the ranks, whose batches differ, have one gradient."""
+    """Whether the ranks, whose batches differ, have the same gradient."""
     of_two = [row for row in rows if row[0][1] == _RANKS[0]]
     return len(of_two) > 1 and all(abs(row[1] / of_two[0][1] - 1) < 1e-3 for row in of_two[1:])
 
 
 def _said(wrong):
-    """The figures of the most ranks, and whose they are."""
+    """The figures of the largest number of ranks, and the wrappers that they are of."""
     names, last = {"none": "its own reduction", "ddp": "DDP", "fsdp2": "FSDP2"}, {}
     for (wrapping, ranks, _), ratio, cosine in wrong:
         last[names[wrapping]] = (ranks, "{:.3g}".format(ratio), "{:.3f}".format(cosine))
-    text = (
-        "{} ranks with 2 to 20 targets hand over {} times the norm of the mean over all targets, at cosine {}, under {}"
-    )
+    text = "{} ranks with 2 to 20 targets give {} times the norm of the mean over all targets, at cosine {}, under {}"
     found = {}
     for name, numbers in last.items():
         found.setdefault(numbers, []).append(name)
@@ -104,7 +102,7 @@ def _said(wrong):
 
 
 def _law(rows):
-    """The ratio by the number of ranks, where the direction is right."""
+    """The ratio by the number of ranks, if the direction is right."""
     for text, law in (("1", lambda ranks: 1.0), ("ranks", float), ("1/ranks", lambda ranks: 1.0 / ranks)):
         if all(abs(ratio / law(key[1]) - 1) < 0.02 and cosine > 0.999 for key, ratio, cosine in rows):
             return "norm ratio {}".format(text)

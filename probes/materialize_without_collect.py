@@ -35,12 +35,12 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where nothing that can be called produces the input."""
+    """Reproduced if nothing that can be called produces the input."""
     counts = {m.name: m for m in measurements}
     if "producer_count" not in counts:
         message = "each of {:,} finishing functions in {:,} files has one that collects"
         return verdict(False, message.format(counts["finishers_examined"].value, counts["files_examined"].value))
-    message = "no public function returns what it asks for ({})".format(counts["producer_count"].case["input"])
+    message = "no public function returns its input ({})".format(counts["producer_count"].case["input"])
     by_hand = [m for m in measurements if m.name == "written_by_hand"]
     listed = ["{}:{} in {}".format(m.case["file"], m.value, m.case["function"] or "the module") for m in by_hand]
     return verdict(True, message + ("; written by hand at " + joined(listed, 3) if listed else ""))

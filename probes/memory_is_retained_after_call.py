@@ -45,7 +45,7 @@ _WORTH_A_LINE = _GRADIENT_BYTES // 100
 
 
 def measure(ctx):
-    """Yield held bytes after growing numbers of calls, their law, and what an answer with a graph keeps alive."""
+    """Yield held bytes after growing numbers of calls, their law, and what a result with a graph keeps alive."""
     ctx.answer(_plain(ctx))
     yield from _held(ctx, "tensors", _plain, _CALLS)
     yield from _held(ctx, "NumPy and Python", _plain, _PYTHON_CALLS, python=True)
@@ -85,14 +85,14 @@ def _held(ctx, memory, make, counts, **how):
 def _answer(ctx, name, make):
     kept = ctx.kept_by_answer(lambda: make(ctx))
     yield ctx.measurement("kept_by_answer", kept.held / _GRADIENT_BYTES, "ratio", gradients=name)
-    case = {"gradients": name, "fields": ", ".join(path or "the answer" for path in kept.paths[:5])}
+    case = {"gradients": name, "fields": ", ".join(path or "the result" for path in kept.paths[:5])}
     yield ctx.measurement("graph_tensors", len(kept.paths), "count", **case)
     if kept.paths and not ctx.located:
         yield ctx.location(ctx.where_retained(lambda: make(ctx), with_graph=True))
 
 
 def judge(measurements, policy):
-    """Reproduced where calls accumulate, where a fixed store is too large, or where the answer holds the graph."""
+    """Reproduced if calls accumulate, where a fixed store is too large, or where the result holds the graph."""
     every = _above(measurements, "growth_share", policy["growth_share"])
     plain = [m for m in every if m.case["memory"] != _GRAPHS]
     growing = plain or every
@@ -112,7 +112,7 @@ def judge(measurements, policy):
     found = verdict(True, "; ".join(parts), law=law)
     if plain:
         return found
-    # What stays once costs memory; what only gradients of gradients hold, almost nobody has.
+    # What stays once costs memory; what only gradients of gradients hold, few runs have.
     is_plain = bool(stored) or any(
         m.case["gradients"] == "plain" for m in measurements if m.name == "graph_tensors" and m.value
     )
@@ -129,13 +129,13 @@ def _where(measured):
 
 
 def _graph_in_answer(measurements):
-    """What the answer holds of a graph; it says so where only gradients that carry one show it."""
+    """What the result holds of a graph; it says so where only gradients that carry one show it."""
     tensors = {m.case["gradients"]: m for m in measurements if m.name == "graph_tensors" and m.value}
     if not tensors:
         return []
     kind, when = ("plain", "") if "plain" in tensors else ("with graph", _ONLY)
     kept = next(m for m in measurements if m.name == "kept_by_answer" and m.case["gradients"] == kind)
-    text = "the answer keeps the autograd graph alive ({}): {:.3g}x the gradients' bytes{}"
+    text = "the result keeps the autograd graph alive ({}): {:.3g}x the gradients' bytes{}"
     return [text.format(tensors[kind].case["fields"], kept.value, when)]
 
 

@@ -80,7 +80,7 @@ def _inputs(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where anything changed."""
+    """Reproduced if anything changed."""
     changed = [m for m in measurements if m.value]
     inputs = list(dict.fromkeys(m.case["input"] for m in measurements))
     if not changed:

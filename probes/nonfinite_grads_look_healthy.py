@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does a NaN or Inf gradient leave the answer finite, or its health untouched?"""
+"""Does a NaN or Inf gradient leave the result finite, or its health untouched?"""
 
 import math
 import re
@@ -54,19 +54,19 @@ def measure(ctx):
         else:
             rows += found
     if not rows:
-        raise ctx.NotApplicable("its answer follows none of the gradients that a NaN was planted in")
+        raise ctx.NotApplicable("its result follows none of the gradients that a NaN was planted in")
     if any(map(_is_hidden, rows)) and not ctx.plan.health and all(float(each).is_integer() for each in _moving(ctx)):
         # A result of truth values and counts, or of signs and zeros, promises what it finds somewhere or names.
         kinds = {row["case"]["kind"] for row in rows if row["name"] == "visible" and row["value"]}
         kinds.update(kind for kind in _PROMISES if _speaks_of(kind, ctx.own_words))
         rows = [row for row in rows if row["case"]["kind"] in kinds]
     if not rows:
-        raise ctx.NotApplicable("no number of its answer follows the size of the gradients, and it promises no check")
+        raise ctx.NotApplicable("no number of its result follows the size of the gradients, and it promises no check")
     is_hidden = any(map(_is_hidden, rows))
     if is_hidden and _is_a_factor(ctx):
-        raise ctx.NotApplicable("its answer is a factor: it falls as the gradients grow")
+        raise ctx.NotApplicable("its result is a factor: it falls as the gradients grow")
     if left_out and not is_hidden:
-        message = "NaN and Inf are visible where its answer follows the gradients, and it follows nothing of "
+        message = "NaN and Inf are visible where its result follows the gradients, and it follows nothing of "
         raise ctx.NotApplicable(message + ", ".join(left_out))
     yield from rows
     if is_hidden:
@@ -95,13 +95,13 @@ def _of_place(ctx, tensors, index, place):
         signals = explicit_signals(ctx, sound, answer)
         # A text that differs between sound gradients, such as a number written out, says nothing.
         changed = [path for path in {**texts, **said} if said.get(path) != texts.get(path) == others.get(path)]
-        signals += ["{}: {}".format(path or "the answer", said.get(path, "gone")) for path in changed]
+        signals += ["{}: {}".format(path or "the result", said.get(path, "gone")) for path in changed]
         yield from _rows(ctx, case, signals, sound, answer)
 
 
 def _rows(ctx, case, signals, sound, answer):
-    numbers = [path or "the answer" for path, value in answer.items() if isinstance(value, float) and value - value]
-    signals = signals + (["the answer is empty"] if sound and not answer and not signals else [])
+    numbers = [path or "the result" for path, value in answer.items() if isinstance(value, float) and value - value]
+    signals = signals + (["the result is empty"] if sound and not answer and not signals else [])
     tells = signals or ([] if ctx.plan.health else numbers)
     yield ctx.measurement("visible", bool(tells), "truth", by=", ".join(tells) or "nothing", **case)
     flags = [path for path, value in sound.items() if isinstance(value, bool) and _speaks_of(case["kind"], path)]
@@ -175,7 +175,7 @@ def explicit_signals(ctx, sound, answer):
 
 
 def judge(measurements, policy):
-    """Reproduced where NaN or Inf was not visible."""
+    """Reproduced if NaN or Inf was not visible."""
     hidden = [m for m in measurements if m.name == "visible" and not m.value]
     stays = [m for m in measurements if m.name == "health_stays" and m.value]
     if hidden:
@@ -205,7 +205,7 @@ def _tell(measurements, hidden):
         if m.name == name and all(m.case[key] == case[key] for key in ("kind", "dimensions", "tensors"))
     ]
     return "a planted {}{} is not flagged: {}".format(
-        " and ".join(kinds), " in " + places if visible else "", ", ".join(read) or "the answer stays finite"
+        " and ".join(kinds), " in " + places if visible else "", ", ".join(read) or "the result stays finite"
     )
 
 

@@ -39,7 +39,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a step of NaN was applied."""
+    """Reproduced if a step of NaN was applied."""
     seen = {each.name: each.value for each in measurements}
     if seen["steps_applied"] or seen["nan_parameters"]:
         message = "one NaN among the losses: the step is applied all the same, and {} of {} parameters are NaN"

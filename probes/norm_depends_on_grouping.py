@@ -119,7 +119,7 @@ _KINDS = {
 
 
 def _allowed(dtype, policy):
-    """What two accurate answers may differ by: twice the error of a float32 sum of the largest case.
+    """The allowed difference of two accurate results: twice the error of a float32 sum of the largest case.
 
     The largest split case is one tensor of 10,250 elements, added in four accumulators (see norm_loses_accuracy);
     each step is off by at most 2**-24 of the sum, half of that in the root. `roundings` to the 16-bit type (2**-8
@@ -131,7 +131,7 @@ def _allowed(dtype, policy):
 
 
 def judge(measurements, policy):
-    """Reproduced where a difference is above the allowed one."""
+    """Reproduced if a difference is above the allowed one."""
     differences = [m for m in measurements if m.name in _KINDS]
     broken = [m for m in differences if m.value > _allowed(m.case["dtype"], policy)]
     if not broken:

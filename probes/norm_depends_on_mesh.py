@@ -60,7 +60,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a mesh gives a rank another number than one process, and shards that are all alike do not."""
+    """Reproduced if a mesh gives a rank another number than one process, and shards that are all alike do not."""
     ranks = [m for m in measurements if "rank" in m.case]
     wrong = {}
     for m in ranks:
@@ -71,9 +71,9 @@ def judge(measurements, policy):
     refused = {m.case["mesh"]: m.case["how"] for m in ranks if m.name == "refused"}
     answers = [m for m in ranks if m.name in ("norm", "clip_coefficient")]
     if not ranks:
-        return verdict("not_applicable", "its ranks exchange nothing: whoever calls it may add up")
+        return verdict("not_applicable", "its ranks exchange nothing: its caller may add up")
     if {_ALIKE} & {*wrong, *raised, *refused} or not answers:
-        reason = "it does not answer rightly even where all is sharded alike, see norm_depends_on_sharding"
+        reason = "its result is wrong even if all is sharded alike, see norm_depends_on_sharding"
         return verdict("not_applicable", reason)
     passed = [mesh for mesh in dict.fromkeys(m.case["mesh"] for m in answers) if mesh not in wrong]
     tail = ["right under " + ", ".join(passed)] * bool(passed) + _stops("it stops", refused)

@@ -59,7 +59,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a rank's number is another one, or it raises, in a placement that tells itself."""
+    """Reproduced if a rank's number is another one, or it raises, in a placement that tells itself."""
     off, raised = {}, {}
     expected = {m.name[len("one_process_") :]: m.value for m in measurements if m.name.startswith("one_process_")}
     for m in measurements:
@@ -87,7 +87,7 @@ def judge(measurements, policy):
     message = "every rank reports what one process does, on 2 and 4 ranks"
     refused = sorted({m.case["placement"] for m in measurements if m.name == "refused"})
     if refused:
-        message += "; it refuses in words: " + ", ".join(refused)
+        message += "; it refuses with a clear error: " + ", ".join(refused)
     return verdict(False, message)
 
 

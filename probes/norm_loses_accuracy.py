@@ -17,7 +17,7 @@ PROBE = {
     "thousand equal layers read half their norm, and nothing warns.",
     "method": "Gradients of known norm: random, equal, one heavy element, one heavy tensor, in every dtype, and "
     "16,777,216 float32 elements around 1. The result is compared with the exact norm, or a fixed multiple of it; "
-    "otherwise with its own result in float64. The bound allows float32 sums in four accumulators and three roundings "
+    "otherwise with the result in float64. The bound allows float32 sums with four accumulators and three roundings "
     "to 16 bits.",
     "limits": "Another formula is judged only on gradients with an outlier. A norm in the gradients' own 16-bit type "
     "is accepted. float64 is judged as float32, unless judge_float64 is set. Results of inf, NaN or 0 are left to "
@@ -52,7 +52,7 @@ _CASES = (
     ("float64", "random", 4, 1024, 1.0),
     ("float64", "outlier_element", 1, 1 << 20, 1.0),
 )
-# Shapes on which the formula is told: the total 2-norm, or a fixed multiple of it, has one ratio for all three. A
+# Shapes that identify the formula: the total 2-norm, or a fixed multiple of it, has one ratio for all three. A
 # mean over tensors or elements differs by a third at least, rounding every step to bfloat16 by 1.6 % at most.
 _ORDINARY = ((4, 1024), (16, 64), (3, 500))
 _SAME_FORMULA = 2.0**-6
@@ -66,7 +66,7 @@ def measure(ctx):
     ctx.role("norm")
     multiple = _multiple_of_the_total(ctx)
     if multiple is None:
-        yield ctx.note("its norm is not the total 2-norm: compared with its own answer to the same values as float64")
+        yield ctx.note("its norm is not the total 2-norm: compared with its own result for the same values as float64")
     worst, refused = {}, set()
     for dtype, pattern, tensors, elements, magnitude in _CASES:
         if dtype in refused or (multiple is None and pattern not in _UNEVEN):
@@ -99,7 +99,7 @@ def measure(ctx):
 
 
 def _multiple_of_the_total(ctx):
-    """What the answer is a multiple of the exact 2-norm by; None where the ratio is not the same for all shapes."""
+    """The ratio of the result to the exact 2-norm; None if it differs between shapes."""
     ratios = []
     for tensors, elements in _ORDINARY:
         grads, exact = ctx.known_norm("random", tensors, elements)
@@ -112,7 +112,7 @@ def _multiple_of_the_total(ctx):
 
 
 def _is_cut_off(ctx, known, value):
-    """Whether gradients of half the size have the same answer: it is a bound, not the norm of these."""
+    """Whether gradients of half the size have the same result: it is a bound, not the norm of these."""
     *shape, magnitude = known
     return ctx.norm(ctx.known_norm(*shape, magnitude / 2)[0]) == value
 
@@ -144,7 +144,7 @@ def _allowed(case, policy):
     of one for each of square and sum between them; 2**-8 each in bfloat16, 2**-11 in float16. So
     torch.nn.utils.clip_grad_norm_, whose norms of bfloat16 gradients are bfloat16, is accepted.
 
-    The bound is for roundings that all go one way. Those of a spread do not: of 16,777,216 elements float32 sums in
+    The bound is for roundings that all go one way. Those of a spread do not: of 16,777,216 elements float32 sums with
     4, 8 and 16 lanes read 0.008 %, 0.019 % and 0.007 % off (8 are torch 2.13 with AVX2), in 2 and in 1 0.21 % and
     0.46 %.
     """
@@ -159,7 +159,7 @@ def _allowed(case, policy):
 
 
 def judge(measurements, policy):
-    """Reproduced where an error is above the allowed one."""
+    """Reproduced if an error is above the allowed one."""
     errors = [m for m in measurements if m.name == "relative_error" and math.isfinite(m.value) and m.value > -1]
     rated = [(abs(m.value) / _allowed(m.case, policy), m) for m in errors]
     broken = [(excess, m) for excess, m in rated if excess > 1]

@@ -105,7 +105,7 @@ def _reference(ctx, shape):
         try:
             value = ctx.norm(ctx.gradients(*shape, magnitude))
             if value - value and ctx.number("norm", ctx.gradients(*shape, magnitude)) is None:
-                raise ctx.NotApplicable("the answer holds no norm")
+                raise ctx.NotApplicable("the result holds no norm")
         except (ctx.TargetRaised, ctx.NotApplicable) as error:
             refused.append(error)
             continue
@@ -117,7 +117,7 @@ def _reference(ctx, shape):
 
 
 def judge(measurements, policy):
-    """Reproduced where a dtype that training uses breaks below its own range."""
+    """Reproduced if a dtype that training uses breaks below its own range."""
     judged = judged_boundaries(measurements, "breaking_norm", policy)
     if not judged:
         return verdict(False, "the norm is right up to the largest one that float32 holds")
@@ -129,7 +129,7 @@ def judge(measurements, policy):
         dtypes.setdefault(norm, []).append(dtype)
     elements = "{:,} elements of {:.3g}".format(worst.case["elements"], worst.value / math.sqrt(worst.case["elements"]))
     places = ["{:.3g} in {}".format(norm, ", ".join(dtypes[norm])) for norm in sorted(dtypes)]
-    # Who meets the lowest norm that breaks: those with float16, anybody, runs that diverge, or nobody.
+    # Who meets the lowest norm that breaks: runs with float16, every run, runs that diverge, or none.
     wide = min((norm for dtype, norm in lowest.items() if dtype != "float16"), default=math.inf)
     occurs = "ordinary" if wide < REACHED_NORM else "rare" if wide < DIVERGED_NORM else "extreme"
     if lowest.get("float16", math.inf) < REACHED_NORM:

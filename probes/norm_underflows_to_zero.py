@@ -69,7 +69,7 @@ def _boundary(ctx, dtype, smallest):
 
 
 def judge(measurements, policy):
-    """Reproduced where normal gradients of any judged dtype read as less than they are."""
+    """Reproduced if normal gradients of any judged dtype read as less than they are."""
     found = [m for m in measurements if m.name == "vanishing_magnitude" and m.value is not None]
     if not found:
         return verdict(False, "the norm is right down to the smallest normal gradients")

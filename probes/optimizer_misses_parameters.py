@@ -41,7 +41,7 @@ _WORDS = {
 
 
 def judge(measurements, policy):
-    """Reproduced where there is any; parameters that are only held twice are rarer."""
+    """Reproduced if there is any; parameters that are only held twice are rarer."""
     wrong = [each for each in measurements if each.value]
     if not wrong:
         return verdict(False, "every parameter that gets a gradient is in one optimizer")

@@ -117,7 +117,7 @@ def _extrapolated(ctx, params, measured):
 
 
 def judge(measurements, policy):
-    """Reproduced where the largest measured size in ten tensors, or bfloat16, takes more than the policy's share."""
+    """Reproduced if the largest measured size in ten tensors, or bfloat16, takes more than the policy's share."""
     ratios = [m for m in measurements if m.name == "peak_extra_per_gradient_byte" and m.evidence != "extrapolated"]
     narrow = [m for m in ratios if m.case["dtype"] == "bfloat16"]
     worst = largest = max((m for m in ratios if m.case["tensors"] == 10), key=lambda m: m.case["params"])

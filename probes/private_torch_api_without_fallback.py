@@ -30,7 +30,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a private name is used unguarded and torch is not pinned to one minor release."""
+    """Reproduced if a private name is used unguarded and torch is not pinned to one minor release."""
     uses = [m for m in measurements if m.name == "private_use"]
     if not uses:
         files = next(m.value for m in measurements if m.name == "files_examined")

@@ -30,7 +30,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where no test names something public."""
+    """Reproduced if no test names something public."""
     untested = [m for m in measurements if m.name == "test_count"]
     if not untested:
         counts = {m.name: m.value for m in measurements}

@@ -13,8 +13,8 @@ PROBE = {
     "breaks": "upkeep",
     "occurs": "rare",
     "instrument": "syntax",
-    "motivation": "Code that nobody calls is still read, reviewed and maintained, and a collector that was never wired "
-    "in looks as if the run were watched.",
+    "motivation": "Code that is never called is still read, reviewed and maintained, and a collector that was never "
+    "wired in looks as if the run were watched.",
     "method": "Every public function, and method of a class without outside bases, that no code, test, export, setting "
     "or prose of the checkout names. vulture finds the names that code uses.",
     "limits": "A name that is used anywhere counts as used everywhere. Names made at run time and users outside the "
@@ -30,7 +30,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where nothing names a function."""
+    """Reproduced if nothing names a function."""
     found = [m for m in measurements if m.name == "named_by"]
     if not found:
         counts = {m.name: m.value for m in measurements}

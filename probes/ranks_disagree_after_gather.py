@@ -14,7 +14,7 @@ PROBE = {
     "instrument": "ranks",
     "devices": ["cuda", "cpu"],
     "motivation": "Each rank has the gradients of its own replicas. A gather that leaves out a rank, takes one twice "
-    "or loses their order gives another spectrum, and nobody compares the ranks' logs.",
+    "or loses their order gives another spectrum, and no one compares the ranks' logs.",
     "method": "Real ranks, 2 and 4, over gloo or NCCL, each with four replicas. Echoes, or matrices rebuilt from the "
     "factors, of every rank that returns some are compared with one process on all replicas.",
     "limits": "A target that gathers inside a training step cannot be called. Ranks may return nothing, but one has to "
@@ -30,7 +30,7 @@ _PER_RANK, _ROWS, _COLUMNS = 4, 24, 6
 
 
 def measure(ctx):
-    """Yield for every rank whether it answers, and how far its answer is from that of one process."""
+    """Yield for every rank whether it returns a result, and how far its result is from that of one process."""
     total, asked_on = 0, ctx.device
     for ranks in _RANKS:
         expected, answers, collectives = ctx.gathered(ranks, _PER_RANK, _ROWS, _COLUMNS)
@@ -42,7 +42,7 @@ def measure(ctx):
             if answer is not None:
                 yield ctx.measurement("largest_difference", _difference(answer, expected), "ratio", **case)
     if not total:
-        raise ctx.NotApplicable("it calls no collective: it answers about the replicas that it is given")
+        raise ctx.NotApplicable("it calls no collective: its result is about the replicas that it is given")
     yield from rank_place(ctx, [], asked_on)
 
 
@@ -64,7 +64,7 @@ def _leaves(nested):
 
 
 def judge(measurements, policy):
-    """Reproduced where no rank answers, or one answers something else than one process."""
+    """Reproduced if no rank returns a result, or one returns another result than one process."""
     wrong = [m for m in measurements if m.name == "largest_difference" and not m.value <= policy["tolerance"]]
     silent = {
         ranks
@@ -72,13 +72,13 @@ def judge(measurements, policy):
         if not any(m.value for m in measurements if m.name == "answers" and m.case["ranks"] == ranks)
     }
     if silent:
-        return verdict(True, "no rank of {} answers".format(min(silent)))
+        return verdict(True, "no rank of {} returns a result".format(min(silent)))
     if not wrong:
-        return verdict(False, "every rank that answers has the answer of one process")
+        return verdict(False, "every rank that returns has the result of one process")
     who = sorted({(m.case["ranks"], m.case["rank"]) for m in wrong})
     finite = [m.value for m in wrong if math.isfinite(m.value)]
     how = "by up to {:.2g} of the largest number".format(max(finite)) if finite else "in its shape"
-    message = "of {} ranks, {} answer something else than one process, {}".format(
+    message = "of {} ranks, {} return another result than one process, {}".format(
         who[-1][0], len([1 for ranks, _ in who if ranks == who[-1][0]]), how
     )
     return verdict(True, message)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do zero gradients, or none, turn a field of the answer into NaN or infinity?"""
+"""Do zero gradients, or none, turn a field of the result into NaN or infinity?"""
 
 import math
 
@@ -53,7 +53,7 @@ def measure(ctx):
             yield ctx.measurement("value", answer.fields[path], "value", field=path, input=name)
             yield ctx.measurement("usual_value", finite[path], "value", field=path, input=name)
         for path in sorted(answer.broken.keys() & usual.keys()):
-            yield from raised(answer.broken[path], name, has_elements, " (asked for {})".format(path))
+            yield from raised(answer.broken[path], name, has_elements, " (on access to {})".format(path))
         if (bad or broken) and not any(sites):
             first, second = make()
             sites.append(ctx.where("becomes_nonfinite", first, second=second))
@@ -109,7 +109,7 @@ def _is_bad(value, is_logarithm):
 
 
 def judge(measurements, policy):
-    """Reproduced where a field that is usually finite is not, and where an exception is no refusal of its own."""
+    """Reproduced if a field that is usually finite is not, and where an exception is no refusal of its own."""
     found, refusals, breaks = {}, [], "stops"
     for m in measurements:
         if m.name == "raises" and m.case["deliberate"]:
@@ -118,7 +118,7 @@ def judge(measurements, policy):
             found.setdefault("it raises " + m.case["error"], []).append(m.case["input"])
         elif m.name == "value":
             breaks = breaks if breaks == "wrong_step" else "wrong_answer"
-            found.setdefault("{} is {}".format(m.case["field"] or "the answer", m.value), []).append(m.case["input"])
+            found.setdefault("{} is {}".format(m.case["field"] or "the result", m.value), []).append(m.case["input"])
         elif m.name == "nonfinite_fields" and m.case["gradients"]:
             breaks = "wrong_step"
             found.setdefault("the gradients become NaN or infinite", []).append(m.case["input"])

@@ -12,7 +12,7 @@ PROBE = {
     "breaks": "wrong_answer",
     "occurs": "ordinary",
     "devices": ["cpu"],
-    "motivation": "A parameter that two ranks own is written twice; one that nobody owns is missing. Sets order texts "
+    "motivation": "A parameter that two ranks own is written twice; one without an owner is missing. Sets order texts "
     "by a hash that differs in every process, so a plan that walks a set differs from rank to rank.",
     "method": "The plan of every rank for 1 to 9 ranks and 1 to 50 keys: keys without an owner, with several, and "
     "unknown ones. Then with keys of equal text and another hash. The busiest rank's work is shown.",
@@ -71,10 +71,10 @@ def _moved(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a key has no owner, several, or another one in another process."""
+    """Reproduced if a key has no owner, several, or another one in another process."""
     said = []
     for name, words in (
-        ("missing_keys", "belong to nobody"),
+        ("missing_keys", "have no owner"),
         ("shared_keys", "belong to several ranks"),
         ("unknown_keys", "were never handed over"),
         ("moved_keys", "change their owner with the hash of the process"),

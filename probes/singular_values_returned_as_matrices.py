@@ -37,7 +37,7 @@ def measure(ctx):
         grads = ctx.matrices("replicas", _REPLICAS, size + 3, size)
         part = ctx.svals_part(grads)
         if part is None:
-            raise ctx.NotApplicable("its answer holds no singular values")
+            raise ctx.NotApplicable("its result holds no singular values")
         values = ctx.factors(grads)["svals"].numel()
         case = {"replicas": _REPLICAS, "directions": size, "shape": str(tuple(part.shape))}
         yield ctx.measurement("returned_elements", part.numel(), "count", **case)
@@ -49,7 +49,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where more than one element comes back for a singular value."""
+    """Reproduced if more than one element comes back for a singular value."""
     ratios = {m.case["directions"]: m for m in measurements if m.name == "elements_per_singular_value"}
     largest = ratios[max(ratios)]
     full = next(m.value for m in measurements if m.name == "bytes_at_64_replicas_of_1024")

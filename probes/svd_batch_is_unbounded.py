@@ -31,7 +31,7 @@ _EXPECTED_COPIES = 8
 
 
 def measure(ctx):
-    """Yield peak and answer for every number of replicas, the slope of what is left, and the line that holds most."""
+    """Yield peak and result for every number of replicas, the slope of the rest, and the line that holds most."""
     extra = {}
     parts = ctx.parts(ctx.matrices("replicas", 4, _ROWS, _COLUMNS)).values()
     answer_of_one = sum(part.numel() * part.element_size() for part in parts) // 4
@@ -56,17 +56,17 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where memory beyond the answer grows by more than the policy's share of the gradients."""
+    """Reproduced if memory beyond the result grows by more than the policy's share of the gradients."""
     growth = next(m for m in measurements if m.name == "growth_per_gradient_byte")
     extra = {m.case["replicas"]: m.value for m in measurements if m.name == "peak_extra_bytes"}
     largest = max(extra)
     law = "{:.3g} bytes per gradient byte".format(growth.value)
     if growth.value <= policy["share"]:
-        message = "{:,} bytes beyond the answer at {} replicas, {:,} at {}".format(
+        message = "{:,} bytes beyond the result at {} replicas, {:,} at {}".format(
             extra[largest], largest, extra[growth.case["smallest"]], growth.case["smallest"]
         )
         return verdict(False, message, law=law)
-    message = "beyond the answer memory grows by {:.3g} bytes for each byte of gradients: {:,} bytes at {} replicas"
+    message = "beyond the result memory grows by {:.3g} bytes for each byte of gradients: {:,} bytes at {} replicas"
     message = message.format(growth.value, extra[largest], largest)
     return verdict(True, message, law=law)
 

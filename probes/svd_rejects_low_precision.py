@@ -28,7 +28,7 @@ _REPLICAS, _ROWS, _COLUMNS = 5, 24, 6
 
 
 def measure(ctx):
-    """Yield for both dtypes whether the target raises, or how far its answer is from that in float32."""
+    """Yield for both dtypes whether the target raises, or how far its result is from that in float32."""
     for dtype in _DTYPES:
         grads = ctx.matrices("replicas", _REPLICAS, _ROWS, _COLUMNS, noise=0.3, dtype=dtype)
         try:
@@ -66,7 +66,7 @@ def _difference(values, expected):
 
 
 def judge(measurements, policy):
-    """Reproduced where a 16-bit dtype raises, or is off by more than the policy's tolerance."""
+    """Reproduced if a 16-bit dtype raises, or is off by more than the policy's tolerance."""
     raised = {m.case["dtype"]: m.case["how"] for m in measurements if m.name == "raises" and m.value}
     errors = {m.case["dtype"]: m.value for m in measurements if m.name == "relative_error"}
     if raised:
@@ -75,8 +75,8 @@ def judge(measurements, policy):
     worst = max(errors, key=errors.get)
     text = "{:.2g} of the largest value for {}, against the same values in float32".format(errors[worst], worst)
     if errors[worst] > policy["tolerance"]:
-        return verdict(True, "the answer is off by " + text)
-    return verdict(False, "both 16-bit dtypes are taken; the answer is within " + text)
+        return verdict(True, "the result is off by " + text)
+    return verdict(False, "both 16-bit dtypes are taken; the result is within " + text)
 
 
 if __name__ == "__main__":

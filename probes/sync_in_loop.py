@@ -49,7 +49,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where there is a read: a cost that any run meets in a loop over gradients, and few elsewhere."""
+    """Reproduced if there is a read: a cost that any run meets in a loop over gradients, and few elsewhere."""
     reads = [m for m in measurements if m.name == "host_read"]
     if not reads:
         counts = {m.name: m.value for m in measurements}

@@ -7,7 +7,7 @@ from forms import counted_law, law_in_words, run_alone, verdict
 
 PROBE = {
     "version": 2,
-    "title": "Synchronisations grow with the number of tensors",
+    "title": "Syncs grow with the number of tensors",
     "categories": ["Performance bottleneck"],
     "breaks": "cost",
     "occurs": "ordinary",
@@ -38,7 +38,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where the slope is above 0."""
+    """Reproduced if the slope is above 0."""
     law, message = law_in_words(measurements, "sync_count", "synchronisations")
     return verdict(law.value > 0, message, law=law.case["law"])
 

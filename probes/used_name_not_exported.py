@@ -30,7 +30,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where code outside imports a missing name, or several test files do."""
+    """Reproduced if code outside imports a missing name, or several test files do."""
     importers = [m for m in measurements if m.name == "importer_count"]
     if not importers:
         files = next(m.value for m in measurements if m.name == "files_examined")

@@ -62,7 +62,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where the moved bytes grow with the gradients by more than the policy's share."""
+    """Reproduced if the moved bytes grow with the gradients by more than the policy's share."""
     share = next(m for m in measurements if m.name == "off_device_bytes_per_gradient_byte").value
     largest = {m.name: m for m in measurements if m.case.get("gradient_bytes") == _TENSORS * _ELEMENTS[-1] * _BYTES}
     moved, work = largest["off_device_bytes"], largest["host_elements"]
@@ -74,7 +74,7 @@ def judge(measurements, policy):
         )
         return verdict(True, message, law=law)
     if share <= policy["share"]:
-        message = "{:,} bytes leave the device for {:,} bytes of gradients, beyond the answer".format(
+        message = "{:,} bytes leave the device for {:,} bytes of gradients, beyond the result".format(
             moved.value, moved.case["gradient_bytes"]
         )
         return verdict(False, message, law=law)

@@ -45,7 +45,7 @@ LAYERS = {
     ),
     "tickets": Layer(words("tickets model errors files git_process"), words("msgspec yaml filelock")),
     "reports": Layer(
-        words("reports tickets probing model errors assets files version"), in_functions=words("markdown_it")
+        words("reports tickets probing model errors assets files version"), in_functions=words("markdown_it pygments")
     ),
     "trials": Layer(words("trials reports tickets probing config model errors assets files"), words("msgspec")),
     "live": Layer(words("live reports tickets probing model errors files git_process version")),
@@ -65,7 +65,7 @@ LAYERS = {
     "cli": Layer(
         words("cli"),
         words("typer"),
-        words("rich mcp msgspec"),
+        words("rich mcp msgspec pydantic"),
         words("audit sweep trials reports live tickets probing config files errors model version sandbox processes"),
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -25,7 +26,6 @@ PRIVATE = re.compile(
 ALLOWED = {
     "not asked": "the word of a baseline in every format",
     "its answer is no statistic of them": "a verdict of mutates_gradients, as its test compares it",
-    "`auditkit mcp` serves the same: audit, answers, probe": "the name of a tool of the MCP server",
     "by rung": "the heading of a generated column",
     "Not told apart": "plain English",
 }
@@ -48,6 +48,23 @@ def test_a_private_word_is_seen() -> None:
     """The control: in prose, but not in code, in a written table or in an allowed phrase."""
     text = "The probe is asked. `ask`, by rung\n```\ntold\n```\n<!-- written: x -->\nmended\n<!-- /written -->\n"
     assert private_words(text) == ["asked"]
+
+
+_OF_PROBES = ("told from copies", "{answer}")
+"""Plain English, and the name of a measurement."""
+
+
+@pytest.mark.parametrize("probe", sorted((ROOT / "probes").glob("*.py")), ids=lambda probe: probe.stem)
+def test_a_probe_uses_the_words_of_the_field(probe: Path) -> None:
+    """Every text and docstring of a probe that has more than one word; a shorter one may be a key."""
+    found = {}
+    for node in ast.walk(ast.parse(probe.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.strip().count(" ") > 1:
+            text = node.value
+            for phrase in _OF_PROBES:
+                text = text.replace(phrase, "")
+            found |= dict.fromkeys(private_words(text), node.lineno)
+    assert found == {}
 
 
 def broken_links(page: Path, text: str) -> list[str]:

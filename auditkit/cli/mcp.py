@@ -1,8 +1,8 @@
-"""`auditkit mcp`: the same jobs for agents, as a server of the Model Context Protocol on standard input and output.
+"""`auditkit mcp`: serve agents over the Model Context Protocol on standard input and output.
 
-Each verb runs one command of auditkit in a process of its own, so that its exit code, its limits and what it refuses
-are the command's. A result is whole, or a page of a list with the offset of the next page. The server ends a command
-when its client cancels the request or disconnects.
+Each tool runs one command of auditkit in its own process, so that the exit code, the limits and the checks of arguments
+are the command's. A long list comes in pages with a cursor. The server ends a command when its client cancels the
+request or disconnects.
 """
 
 from __future__ import annotations
@@ -18,30 +18,65 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NoReturn
 
 from auditkit.cli.common import run_or_exit
 
 EXAMPLE = "Example: auditkit mcp"
 _GRACE_S = 1.5
-"""What a command may take to remove its copies; a client of the SDK kills a server 4 seconds after it disconnects."""
+"""How long a command may take to remove its copies; a client of the SDK kills a server 4 s after it disconnects."""
+_PROGRESS_S = 2.0
+"""Between two progress notifications."""
 _LONGEST_TALK = 2_000
-_LARGEST_ANSWER_BYTES = 64 << 20
+_LARGEST_OUTPUT_BYTES = 64 << 20
 """More than any audit prints or saves."""
 _INSTRUCTIONS = (
-    "auditkit runs probes against the gradient collectors and training steps of a PyTorch checkout. A finding is what "
-    "a probe reproduced; a fix is what the same probe no longer reproduces. Begin with audit; then tickets and ticket; "
-    "change the code; then verify. exit_code: 0 nothing found, 1 findings, 2 wrong usage, 3 nothing measured, 4 a "
-    "conflict of files, 5 the code could not be loaded. An error or an absence is never a pass."
+    "auditkit runs probes on the gradient collectors and training steps of a PyTorch checkout. A finding is a defect "
+    "that a probe reproduced; a fix is a change after which the same probe no longer reproduces it. Begin with audit, "
+    "then tickets and ticket; change the code; then verify. exit_code: 0 nothing found, 1 findings, 3 nothing measured."
+    " A call that fails is a tool error with a hint. An error or a missing result is never a pass."
 )
+_TOOLS = {  # changes nothing, may overwrite, repeating it changes nothing more, runs the checkout's code
+    "audit": (False, False, True, True),
+    "results": (True, False, True, False),
+    "probe": (True, False, True, False),
+    "tickets": (True, False, True, False),
+    "ticket": (True, False, True, False),
+    "verify": (False, False, False, True),
+    "fix": (False, True, False, True),
+}
+"""The annotations of each tool: readOnlyHint, destructiveHint, idempotentHint and openWorldHint."""
+_LONGEST = {"max_length": 4096}
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "checkout": {"description": "A folder, or FOLDER@REVISION.", **_LONGEST},
+    "targets": {"description": "Functions to check, as module:function. Default: all.", "max_length": 100},
+    "probes": {"description": "Ids of probes to run. Default: all that apply.", "max_length": 100},
+    "python": {"description": "The interpreter that has the checkout's packages.", **_LONGEST},
+    "fresh": {"description": "Run every probe again instead of reading cached results."},
+    "whole": {"description": "The file `whole` of an audit, or one that `--save` wrote.", "min_length": 1, **_LONGEST},
+    "fingerprint": {"description": "Only the result with this fingerprint.", **_LONGEST},
+    "target": {"description": "Only results of this target.", **_LONGEST},
+    "outcome": {"description": "Only results with this outcome."},
+    "name": {"description": "The id of a probe.", "pattern": r"^\w*$", "max_length": 200},
+    "folder": {"description": "The folder of the tickets.", "min_length": 1, **_LONGEST},
+    "where": {"description": "A condition such as severity=P1.", "max_length": 400},
+    "finished": {"description": "List finished tickets, too."},
+    "ticket_id": {"description": "Such as B7-PT-01.", "pattern": r"^\w[\w.-]*$", "max_length": 100},
+    "mode": {"description": "try: run the fix in a copy; apply: write it, too, if the result is sufficient."},
+    "cursor": {"description": "The `next_cursor` of the page before.", "pattern": r"^\d*$", "max_length": 12},
+    "limit": {"description": "The most rows of a page.", "ge": 1, "le": 500},
+}
+"""Of each argument what the schema states beside its type: pydantic refuses every other value."""
 
 
 @run_or_exit
 def mcp() -> None:
     """Serve agents over standard input and output.
 
-    Seven tools of the Model Context Protocol: audit, answers, probe, tickets, ticket, verify and fix. Needs the extra
+    Seven tools of the Model Context Protocol: audit, results, probe, tickets, ticket, verify and fix. Needs the extra
     mcp.
     """
     from auditkit.errors import BadInputError
@@ -55,25 +90,35 @@ def mcp() -> None:
     from auditkit import __version__
 
     with tempfile.TemporaryDirectory(prefix="auditkit-mcp-") as folder:
-        server = MCPServer("auditkit", instructions=_INSTRUCTIONS, version=__version__, log_level="ERROR")
         verbs = _Verbs(Path(folder))
-        for verb in (verbs.audit, verbs.answers, verbs.probe, verbs.tickets, verbs.ticket, verbs.verify, verbs.fix):
-            server.tool(structured_output=False)(verb)
-        _refuse_unknown_arguments(server)
-        server.run("stdio")
+        tools = [_tool(getattr(verbs, name), *hints) for name, hints in _TOOLS.items()]
+        MCPServer("auditkit", instructions=_INSTRUCTIONS, version=__version__, log_level="CRITICAL", tools=tools).run(
+            "stdio"
+        )
 
 
-def _refuse_unknown_arguments(server: Any) -> None:
-    """Make a misspelled argument an error: the SDK drops it, and the verb would run with the argument's default."""
-    for tool in server._tool_manager.list_tools():
-        model = tool.fn_metadata.arg_model
-        model.model_config["extra"] = "forbid"
-        model.model_rebuild(force=True)
-        tool.parameters["additionalProperties"] = False
+def _tool(verb: Any, reads: bool, overwrites: bool, repeats: bool, runs: bool) -> Any:
+    """A tool with its annotations and a strict schema: an unknown or misspelled argument is an error."""
+    from mcp.server.mcpserver.tools import Tool
+    from mcp.types import ToolAnnotations
+    from pydantic import Field
+
+    hints = ToolAnnotations(
+        read_only_hint=reads, destructive_hint=overwrites, idempotent_hint=repeats, open_world_hint=runs
+    )
+    tool = Tool.from_function(verb, context_kwarg="context", annotations=hints, structured_output=False)
+    model = tool.fn_metadata.arg_model
+    model.model_config["extra"] = "forbid"
+    for name, field in model.model_fields.items():
+        stated = Field(**_ARGUMENTS[name]) if name in _ARGUMENTS else field
+        field.metadata, field.description = list(stated.metadata), stated.description
+    model.model_rebuild(force=True)
+    tool.parameters = model.model_json_schema(by_alias=True)
+    return tool
 
 
 class _Verbs:
-    """What an agent can call; the runs of its audits are kept in `folder`, as long as the server runs."""
+    """The tools. `folder` keeps the runs of the audits as long as the server runs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -81,115 +126,147 @@ class _Verbs:
 
     async def audit(
         self,
+        context: Any,
         checkout: str,
-        targets: list[str] | None = None,
-        probes: list[str] | None = None,
+        targets: tuple[str, ...] = (),
+        probes: tuple[str, ...] = (),
         tickets: str = "",
         python: str = "",
         fresh: bool = False,
     ) -> dict[str, Any]:
-        """Audit a checkout (DIR or DIR@REV): its findings, the worst first; `whole` is the file of the whole run.
+        """Audit a checkout: its findings, the worst first. `whole` is the file of the whole run.
 
-        `next_offset` is where `answers` continues the list of findings, and null where all are there.
-
-        targets (module:function) and probes narrow it; tickets is a folder to file what reproduced in; python is the
-        interpreter that has the checkout's packages. Runs the checkout's code in a copy. Takes seconds where nothing
-        changed, else minutes.
+        `next_cursor` continues the list of findings in `results`; it is null if all are there. With `tickets`, file
+        the findings in that folder. Runs the checkout's code in a copy. Takes minutes; seconds if nothing changed.
         """
         given = [*_options("--target", targets), *_options("--probe", probes), *_options("--python", [python])]
         filed = _options("--tickets", [tickets]) or ["--no-tickets"]
         words = ["audit", f"--checkout={checkout}", *given, *filed, *(["--fresh"] if fresh else [])]
-        ended = await self._run([*words, "--json", f"--save={self._new_file()}"])
-        if isinstance(ended["answer"], dict) and "findings" in ended["answer"]:  # else an error
-            ended["answer"]["next_offset"] = len(ended["answer"]["findings"]) if ended["answer"]["more"] else None
+        ended = await self._run(context, [*words, "--json", f"--save={self._new_file()}"])
+        result = ended["result"]
+        if isinstance(result, dict):
+            result["next_cursor"] = str(len(result["findings"])) if result["more"] else None
         return ended
 
-    def answers(
-        self, whole: str, fingerprint: str = "", probe: str = "", target: str = "", offset: int = 0, limit: int = 10
+    def results(
+        self,
+        context: Any,  # noqa: ARG002 - every tool has it
+        whole: str,
+        fingerprint: str = "",
+        probe: str = "",
+        target: str = "",
+        outcome: Literal["", "reproduced", "not_reproduced", "not_applicable", "unavailable", "error"] = "",
+        cursor: str = "",
+        limit: int = 10,
     ) -> dict[str, Any]:
-        """The full results in the file `whole` of an audit, with every measurement, the code and the notes.
+        """The full results in the file `whole` of an audit, the worst first, with measurements, code and notes.
 
-        The worst come first. Name a fingerprint, a probe or a target to narrow them; `limit` of them come back from
-        `offset` on, and `next_offset` is that of the next page, null on the last one.
+        Name a fingerprint, probe, target or outcome to narrow them. `next_cursor` is null on the last page.
         """
-        with open(whole, "rb") as file:
-            run = json.loads(file.read(_LARGEST_ANSWER_BYTES))
-        named = {"fingerprint": fingerprint, "probe": probe, "target": target}
+        try:
+            with open(whole, "rb") as file:
+                rows = json.loads(file.read(_LARGEST_OUTPUT_BYTES))["results"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _fail(f"cannot read a run from {whole}: {error}", "pass the `whole` of an audit")
+        named = {"fingerprint": fingerprint, "probe": probe, "target": target, "outcome": outcome}
         wanted = {key: value for key, value in named.items() if value}
-        found = [result for result in run["results"] if all(result[key] == wanted[key] for key in wanted)]
+        found = [result for result in rows if all(result[key] == wanted[key] for key in wanted)]
         found.sort(key=lambda result: result["severity"] or "P9")  # the order of an audit's findings
-        return _result(0, _page("answers", found, offset, limit), "")
+        return _result(0, _page("results", found, cursor, limit), "")
 
-    async def probe(self, name: str = "") -> dict[str, Any]:
-        """What a probe asks, what it cannot see, and what mends what it finds; without a name the list of all."""
-        if name:
-            return await self._run(["probe", "show", "--", name])
-        return await self._run(["probe", "list"])
+    async def probe(self, context: Any, name: str = "") -> dict[str, Any]:
+        """Show what a probe checks, what it cannot see and how to fix its findings; without a name, list all."""
+        return await self._run(context, ["probe", "show", "--", name] if name else ["probe", "list"])
 
     async def tickets(
-        self, folder: str = "tickets", where: str = "", finished: bool = False, offset: int = 0, limit: int = 100
+        self,
+        context: Any,
+        folder: str = "tickets",
+        where: str = "",
+        finished: bool = False,
+        cursor: str = "",
+        limit: int = 100,
     ) -> dict[str, Any]:
-        """List the open tickets of a folder, with `finished` all; `where` is a condition such as severity=P1.
-
-        `limit` of them come back from `offset` on; `next_offset` is that of the next page, null on the last one.
-        """
+        """List the open tickets of a folder, the worst first. `next_cursor` is null on the last page."""
         more = [*_options("--where", [where]), *(["--all"] if finished else [])]
-        ended = await self._run(["ticket", "list", f"--tickets={folder}", "--format=csv", *more])
-        rows = list(csv.DictReader(io.StringIO(ended["answer"])))
-        return ended | {"answer": _page("tickets", rows, offset, limit)}
+        ended = await self._run(context, ["ticket", "list", f"--tickets={folder}", "--format=csv", *more])
+        rows = list(csv.DictReader(io.StringIO(ended["result"])))
+        return ended | {"result": _page("tickets", rows, cursor, limit)}
 
-    async def ticket(self, ticket_id: str, folder: str = "tickets") -> dict[str, Any]:
+    async def ticket(self, context: Any, ticket_id: str, folder: str = "tickets") -> dict[str, Any]:
         """Show one ticket as Markdown: the evidence, the recommended fix, the reviews and their consensus."""
-        return await self._run(["ticket", "show", f"--tickets={folder}", "--", ticket_id])
+        return await self._run(context, ["ticket", "show", f"--tickets={folder}", "--", ticket_id])
 
     async def verify(
-        self, ticket_id: str, checkout: str = "", folder: str = "tickets", python: str = ""
+        self, context: Any, ticket_id: str, checkout: str = "", folder: str = "tickets", python: str = ""
     ) -> dict[str, Any]:
-        """Ask a ticket's probes again, before and after the fix, and write down what came of it in the ticket."""
+        """Run a ticket's probes before and after the fix, and write the result in the ticket."""
         more = [*_options("--checkout", [checkout]), *_options("--python", [python])]
-        return await self._run(["ticket", "verify", f"--tickets={folder}", *more, "--json", "--", ticket_id])
+        return await self._run(context, ["ticket", "verify", f"--tickets={folder}", *more, "--json", "--", ticket_id])
 
     async def fix(
-        self, ticket_id: str, checkout: str = "", folder: str = "tickets", mode: Literal["try", "apply"] = "try"
+        self,
+        context: Any,
+        ticket_id: str,
+        checkout: str = "",
+        folder: str = "tickets",
+        mode: Literal["try", "apply"] = "try",
     ) -> dict[str, Any]:
-        """Run a ticket's own fix in a copy; `apply` then changes the checkout's files, where it is sufficient."""
+        """Run a ticket's own fix in a copy. `apply` also changes the checkout's files, if the fix is sufficient."""
         more = [*_options("--checkout", [checkout]), *(["--apply"] if mode == "apply" else [])]
-        return await self._run(["ticket", "fix", f"--tickets={folder}", *more, "--json", "--", ticket_id])
+        return await self._run(context, ["ticket", "fix", f"--tickets={folder}", *more, "--json", "--", ticket_id])
 
-    async def _run(self, words: list[str]) -> dict[str, Any]:
-        """Run a command and return what it printed; `-P` keeps modules of the current folder from replacing ours."""
+    async def _run(self, context: Any, words: list[str]) -> dict[str, Any]:
+        """Run a command and return its output; `-P` keeps modules of the current folder from replacing ours."""
         command = [sys.executable, "-P", "-m", "auditkit", *words]
         pipe, environment = subprocess.PIPE, {**os.environ, "NO_COLOR": "1"}
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment, process_group=0
         )
         streams = (process.stdout, process.stderr)
+        reading = asyncio.gather(*(asyncio.to_thread(_read, each, process) for each in streams))
+        begun = time.monotonic()
         try:
-            printed, talk = await asyncio.gather(*(asyncio.to_thread(_read, each, process) for each in streams))
+            while not (await asyncio.wait([reading], timeout=_PROGRESS_S))[0]:
+                passed = time.monotonic() - begun
+                await context.report_progress(passed, message=f"auditkit {words[0]} has run for {passed:.0f} s")
+            printed, talk = reading.result()
             await asyncio.to_thread(process.wait)
-        except asyncio.CancelledError:  # the client has cancelled the request or has disconnected
+        except BaseException:  # the client has cancelled the request or has disconnected
             threading.Thread(target=_end, args=(process,)).start()
             raise
         try:
-            return _result(process.returncode, json.loads(printed), talk)
+            result = json.loads(printed)
         except ValueError:
-            return _result(process.returncode, printed, talk)
+            result = printed
+        if process.returncode > 1 and isinstance(result, dict) and "error" in result:
+            _fail(result["error"], result["hint"])
+        if process.returncode not in (0, 1) and not isinstance(result, dict):
+            _fail(talk[-_LONGEST_TALK:].strip().removeprefix("error: ") or f"exit code {process.returncode}", None)
+        return _result(process.returncode, result, talk)
 
     def _new_file(self) -> Path:
         self._count += 1
         return self._folder / f"{self._count}.json"
 
 
-def _options(name: str, values: list[str] | None) -> list[str]:
-    return [f"{name}={value}" for value in values or () if value]
+def _options(name: str, values: Iterable[str]) -> list[str]:
+    return [f"{name}={value}" for value in values if value]
+
+
+def _fail(message: str, hint: str | None) -> NoReturn:
+    """End a call as a tool error that states what to do."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    raise ToolError(f"{message}\nhint: {hint}" if hint else message)
 
 
 def _read(stream: IO[bytes] | None, process: subprocess.Popen[bytes]) -> str:
     """Read what a command prints, and end it if that is too much: code in its sandbox may print without end."""
     assert stream is not None
     with stream:
-        data = stream.read(_LARGEST_ANSWER_BYTES)
-    if len(data) == _LARGEST_ANSWER_BYTES:
+        data = stream.read(_LARGEST_OUTPUT_BYTES)
+    if len(data) == _LARGEST_OUTPUT_BYTES:
         _end(process)
     return data.decode("utf-8", "replace")
 
@@ -204,11 +281,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _page(name: str, rows: list[Any], offset: int, limit: int) -> dict[str, Any]:
-    """The rows from `offset` on, at least one and at most `limit`, and where the next page begins."""
-    offset, end = max(0, offset), max(0, offset) + max(1, limit)
-    return {name: rows[offset:end], "total": len(rows), "next_offset": end if end < len(rows) else None}
+def _page(name: str, rows: list[Any], cursor: str, limit: int) -> dict[str, Any]:
+    """At most `limit` rows from the cursor on, and the cursor of the next page."""
+    start = int(cursor or 0)
+    if start and start >= len(rows):
+        _fail(f"no row at the cursor {cursor}: the list has {len(rows)}", "leave the cursor out to begin again")
+    end = start + limit
+    return {name: rows[start:end], "total": len(rows), "next_cursor": str(end) if end < len(rows) else None}
 
 
-def _result(code: int, answer: Any, talk: str) -> dict[str, Any]:
-    return {"exit_code": code, "answer": answer, "said": talk[-_LONGEST_TALK:]}
+def _result(code: int, result: Any, talk: str) -> dict[str, Any]:
+    return {"exit_code": code, "result": result, "messages": talk[-_LONGEST_TALK:]}

@@ -131,7 +131,7 @@ class Folded:
 class Section:
     """Blocks below a title; with a `severity`, a card that HTML folds unless it `is_open`.
 
-    `lead` is what a folded card still shows.
+    `lead` is what a folded card still shows; `probes` are those that a reader of the HTML can filter by.
     """
 
     title: str
@@ -139,6 +139,7 @@ class Section:
     anchor: str = ""
     severity: str = ""
     lead: Spans = ()
+    probes: tuple[str, ...] = ()
     is_open: bool = True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +51,7 @@ def run_page(sources: Sources) -> Page:
     """The page of a run; with `sources.file`, of what it found in that file."""
     run = sources.run
     causes = causes_of(sources)
-    anchors = {_key(one): f"f{number}" for number, each in enumerate(causes, 1) for one in each.results}
+    anchors = {_key(one): _anchor(each) for each in causes for one in each.results}
     own = [each for each in causes if not each.worst.result.owner]
     grave = [each for each in own if each.worst.severity is not Severity.P4]
     sections = [
@@ -67,6 +68,12 @@ def run_page(sources: Sources) -> Page:
         sections=tuple(sections),
         attachment=(f"auditkit-{run.id}.json.gz", _packed(run)),
     )
+
+
+def _anchor(cause: Cause) -> str:
+    """The same in every report in which this finding leads its cause."""
+    one = cause.worst.result
+    return f"f-{hashlib.sha256(one.fingerprint.encode('utf-8', 'replace')).hexdigest()[:10]}"
 
 
 def _findings(
@@ -180,6 +187,7 @@ def _card(sources: Sources, cause: Cause, anchors: Mapping[_Key, str], is_open: 
         blocks=tuple(_finding_blocks(run, cause)),
         anchor=anchors[_key(one)],
         severity=cause.worst.severity.value,
+        probes=tuple(dict.fromkeys(each.probe for each in cause.results)),
         lead=(*place, *(("; " if place else "") + "; ".join(beside) + ".",) * bool(beside)),
         is_open=is_open,
     )

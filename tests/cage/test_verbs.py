@@ -119,7 +119,7 @@ def test_mcp_gives_each_call_a_sandbox(filed: Path) -> None:
         async with Client(server) as client:
             given = {"checkout": "checkout", "targets": ["stats:norm"], "probes": [OVERFLOW], "python": sys.executable}
             audited = json.loads((await client.call_tool("audit", given)).content[0].text)
-            return audited, Path(audited["answer"]["whole"]).read_text()
+            return audited, Path(audited["result"]["whole"]).read_text()
 
     audited, whole = asyncio.run(asyncio.wait_for(ask(), 240))
     assert audited["exit_code"] == 1

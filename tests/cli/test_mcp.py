@@ -11,17 +11,18 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from auditkit.cli import mcp
+from auditkit.model.enums import Outcome
 from tests.project_files import ROOT, auditkit, our_environment
 
 _NEEDS_SDK = pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="mcp is not installed: the extra mcp")
-VERBS = {"audit", "answers", "probe", "tickets", "ticket", "verify", "fix"}
+VERBS = {"audit", "results", "probe", "tickets", "ticket", "verify", "fix"}
 PROBE = "norm_overflows_on_finite_grads"
 TARGET = "stats:grad_norm"
 COLLECTOR = """def grad_norm(parameters):
@@ -29,80 +30,109 @@ COLLECTOR = """def grad_norm(parameters):
 """
 
 
-def _calls(folder: Path, *calls: tuple[str, dict[str, Any]]) -> tuple[set[str], list[dict[str, Any]]]:
-    """The names of the server's verbs, and the answer to each call in turn; `WHOLE` stands for the last file named."""
-    from mcp import Client, StdioServerParameters
+class Session:
+    """What a client saw: the tools, the result or the error of each call, and the progress messages."""
 
-    async def ask() -> tuple[set[str], list[dict[str, Any]]]:
+    def __init__(self, folder: Path, *calls: tuple[str, dict[str, Any]]) -> None:
+        self.results: list[Any] = []
+        self.errors: list[str] = []
+        self.progress: list[tuple[float, str]] = []
+        self.tools: dict[str, Any] = {}
+        asyncio.run(asyncio.wait_for(self._call(folder, calls), 240))
+
+    async def _call(self, folder: Path, calls: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Make each call in turn; `WHOLE` stands for the last `whole`."""
+        from mcp import Client, StdioServerParameters
+
         arguments = ["-P", "-m", "auditkit", "mcp"]
         server = StdioServerParameters(command=sys.executable, args=arguments, env=our_environment(), cwd=folder)
         async with Client(server) as client:
-            names = {tool.name for tool in (await client.list_tools()).tools}
-            told: list[dict[str, Any]] = []
+            self.tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            whole = ""
             for verb, given in calls:
-                whole = next((one["answer"]["whole"] for one in reversed(told) if "whole" in one["answer"]), "")
                 given = {name: whole if value == "WHOLE" else value for name, value in given.items()}
-                ended = await client.call_tool(verb, given)
-                assert not ended.is_error, ended.content
-                told.append(json.loads(ended.content[0].text))
-        return names, told
+                ended = await client.call_tool(verb, given, progress_callback=self._progressed)
+                if ended.is_error:
+                    self.errors.append(ended.content[0].text)
+                    continue
+                self.results.append(json.loads(ended.content[0].text))
+                result = self.results[-1]["result"]
+                whole = result.get("whole", whole) if isinstance(result, dict) else whole
 
-    return asyncio.run(asyncio.wait_for(ask(), 240))
+    async def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
+        self.progress.append((progress, message or ""))
 
 
 @_NEEDS_SDK
 @pytest.mark.process
 def test_an_agent_audits_reads_and_finds_the_ticket(tmp_path: Path) -> None:
     (tmp_path / "stats.py").write_text(COLLECTOR)
-    asked = {"checkout": ".", "targets": [TARGET], "probes": [PROBE], "tickets": "tickets"}
-    names, (audited, answers, listed, ticket, probe, verified) = _calls(
+    session = Session(
         tmp_path,
-        ("audit", asked),
-        ("answers", {"whole": "WHOLE", "probe": PROBE}),
+        ("audit", {"checkout": ".", "targets": [TARGET], "probes": [PROBE], "tickets": "tickets"}),
+        ("results", {"whole": "WHOLE", "probe": PROBE, "outcome": "reproduced"}),
         ("tickets", {}),
         ("ticket", {"ticket_id": "B1-PT-01"}),
         ("probe", {"name": PROBE}),
         ("verify", {"ticket_id": "B1-PT-01", "checkout": "."}),
     )
-    assert names == VERBS
-    assert len(names) <= 7
-    (finding,) = audited["answer"]["findings"]
+    assert session.errors == []
+    audited, results, listed, ticket, probe, verified = session.results
+    assert session.tools.keys() == VERBS
+    (finding,) = audited["result"]["findings"]
     assert audited["exit_code"] == 1
+    assert audited["result"]["next_cursor"] is None
     assert (finding["probe"], finding["target"], finding["ticket"]) == (PROBE, TARGET, "B1-PT-01")
-    (answer,) = answers["answer"]["answers"]
-    assert answer["fingerprint"] == finding["fingerprint"]
-    assert answer["measurements"]
-    assert [row["id"] for row in listed["answer"]["tickets"]] == ["B1-PT-01"]
-    assert ticket["answer"].startswith("---\nid: B1-PT-01\n")
-    assert "Why" in probe["answer"] or "overflow" in probe["answer"]
-    assert verified["exit_code"] == 1  # nothing was mended
+    (result,) = results["result"]["results"]
+    assert result["fingerprint"] == finding["fingerprint"]
+    assert result["measurements"]
+    assert [row["id"] for row in listed["result"]["tickets"]] == ["B1-PT-01"]
+    assert ticket["result"].startswith("---\nid: B1-PT-01\n")
+    assert "Why" in probe["result"] or "overflow" in probe["result"]
+    assert verified["exit_code"] == 1  # nothing was fixed
     assert all(len(json.dumps(one)) < 30_000 for one in (audited, listed, ticket, probe, verified))
+    assert any("auditkit audit has run for" in message for _, message in session.progress)
+    assert all(
+        set(tool.input_schema["properties"]) <= {*mcp._ARGUMENTS, "tickets", "probe"} for tool in session.tools.values()
+    )
+    hints = {name: tool.annotations for name, tool in session.tools.items()}
+    assert {name for name, each in hints.items() if each.read_only_hint} == {"results", "probe", "tickets", "ticket"}
+    assert {name for name, each in hints.items() if each.destructive_hint} == {"fix"}
+    assert {name for name, each in hints.items() if each.open_world_hint} == {"audit", "verify", "fix"}
 
 
 @_NEEDS_SDK
 @pytest.mark.process
-def test_what_is_wrong_is_said(tmp_path: Path) -> None:
-    _, (wrong, option, listed) = _calls(
+def test_what_is_wrong_is_a_tool_error_with_a_hint(tmp_path: Path) -> None:
+    """Also an argument that the schema refuses: a misspelled `probes` would run all of them."""
+    session = Session(
         tmp_path,
         ("audit", {"checkout": "nowhere"}),
+        ("ticket", {"ticket_id": "B1-PT-01"}),
+        ("results", {"whole": "gone.json"}),
+        ("audit", {"checkout": "nowhere", "probe_ids": [PROBE]}),
         ("ticket", {"ticket_id": "--help"}),
+        ("results", {"whole": "run.json", "limit": 0}),
+        ("results", {"whole": "run.json", "outcome": "good"}),
+        ("fix", {"ticket_id": "B1-PT-01", "mode": "force"}),
         ("probe", {}),
     )
-    assert (wrong["exit_code"], wrong["answer"]["error"]) == (2, "no such directory: nowhere")
-    assert option["exit_code"] == 2  # a ticket that is not there, not the page of options
-    assert "Usage" not in str(option["answer"])
+    assert len(session.errors) == 8
+    nowhere, ticket, run, *refused = session.errors
+    assert "no such directory: nowhere" in nowhere
+    assert "hint: " in ticket
+    assert "hint: pass the `whole` of an audit" in run
+    for word, error in zip(("probe_ids", "ticket_id", "limit", "outcome", "mode"), refused, strict=True):
+        assert word in error
+    (listed,) = session.results
     assert listed["exit_code"] == 0
-    assert listed["answer"] == auditkit("probe", "list").stdout  # whole
-
-
-@_NEEDS_SDK
-@pytest.mark.process
-def test_an_unknown_argument_is_an_error(tmp_path: Path) -> None:
-    """A misspelled `probes` would ask all of them."""
-    with pytest.raises(BaseExceptionGroup) as refused:
-        _calls(tmp_path, ("audit", {"checkout": "nowhere", "probe_ids": [PROBE]}))
-    told = "".join(traceback.format_exception(refused.value))
-    assert "probe_ids" in told
+    assert listed["result"] == auditkit("probe", "list").stdout  # whole
+    for tool in session.tools.values():
+        assert tool.input_schema["additionalProperties"] is False
+    properties = session.tools["results"].input_schema["properties"]
+    assert (properties["limit"]["minimum"], properties["limit"]["maximum"]) == (1, 500)
+    assert properties["outcome"]["enum"][1:] == [one.value for one in Outcome]
+    assert session.tools["fix"].input_schema["properties"]["mode"]["enum"] == ["try", "apply"]
 
 
 @_NEEDS_SDK
@@ -116,12 +146,13 @@ def test_a_list_is_paged_and_a_page_is_never_cut(tmp_path: Path) -> None:
     ]
     run = tmp_path / "run.json"
     run.write_text(json.dumps({"results": results}))
-    asked = {"whole": str(run), "limit": 2}
-    _, pages = _calls(tmp_path, *(("answers", asked | {"offset": offset}) for offset in (0, 2, 4)))
-    answers = [page["answer"] for page in pages]
-    assert [answer["next_offset"] for answer in answers] == [2, 4, None]
-    assert [answer["total"] for answer in answers] == [5, 5, 5]
-    assert [one for answer in answers for one in answer["answers"]] == [results[at] for at in (2, 3, 1, 0, 4)]
+    wanted = {"whole": str(run), "limit": 2}
+    session = Session(tmp_path, *(("results", wanted | {"cursor": cursor}) for cursor in ("", "2", "4", "6")))
+    pages = [page["result"] for page in session.results]
+    assert [page["next_cursor"] for page in pages] == ["2", "4", None]
+    assert [page["total"] for page in pages] == [5, 5, 5]
+    assert [one for page in pages for one in page["results"]] == [results[at] for at in (2, 3, 1, 0, 4)]
+    assert "leave the cursor out to begin again" in session.errors[0]
 
 
 CLIENT = """import asyncio, os, sys

@@ -62,7 +62,7 @@ def ask(
 
 
 def ask_caller(probe_id: str, caller: Caller, policy: Mapping[str, Any] = {}, roots: SourceRoots = ROOTS) -> Answer:
-    """`probe_id` on a target that is bound already, for example with the step that finishes its answer."""
+    """`probe_id` on a target that is bound already, for example with the step that finishes its result."""
     return _ask(CATALOG[probe_id], Context(find_plan(caller, {}), caller, "cpu", roots, {}), policy)
 
 

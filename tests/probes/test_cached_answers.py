@@ -1,4 +1,4 @@
-"""An answer that stays the first call's is found, wherever it is kept; what remembers on purpose is not."""
+"""A result that stays the first call's is found, wherever it is kept; what remembers on purpose is not."""
 
 from __future__ import annotations
 

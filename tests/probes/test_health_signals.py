@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "a flag as a tensor": (lambda g: {"norm": norm(g), "bad": torch.tensor(is_bad(g))}, HEARD, ""),
     "a flag in a float tensor": (lambda g: {"norm": norm(g), "bad": torch.ones(1) * is_bad(g)}, HEARD, ""),
     "no number": (lambda g: {"norm": None if is_bad(g) else norm(g)}, HEARD, ""),
-    "no answer": (lambda g: None if is_bad(g) else norm(g), HEARD, ""),
+    "no result": (lambda g: None if is_bad(g) else norm(g), HEARD, ""),
     "a text": (lambda g: {"norm": norm(g), "state": "nan" if is_bad(g) else "ok"}, HEARD, ""),
     "a member": (lambda g: {"norm": norm(g), "state": State.BROKEN if is_bad(g) else State.FINE}, HEARD, ""),
     "a list of names": (lambda g: {"norm": norm(g), "layers": bad_layers(g)}, HEARD, ""),
@@ -86,7 +86,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "its text": (lambda g: {"norm": norm(g), "text": f"{norm(g):.6f}"}, FOUND, ""),
     "the name of the largest": (lambda g: (norm(g), f"{max(range(3), key=lambda i: norm([g[i]]))}"), FOUND, ""),
     "a constant text": (lambda g: {"norm": norm(g), "state": "ok", "unit": None}, FOUND, ""),
-    # Health values, and those of another part of the answer.
+    # Health values, and those of another part of the result.
     "health stays": (lambda g: {"norm": norm(g), "health": 1.0, "bad": is_bad(g)}, "reproduced P2", f"health {STAYS}"),
     "health drops": (lambda g: {"norm": norm(g), "health": 1.0 - is_bad(g), "bad": is_bad(g)}, HEARD, ""),
     "health of the other part": (lambda g: groups(g, lambda part: 1.0 - is_bad(part)), HEARD, ""),

@@ -51,20 +51,20 @@ EMPTIES = "(no tensors, no gradients yet)"
 FIRST = "layer0_weight.grad and 2 more"
 PLACES = "a gradient without elements, first, between, last"
 IN_PLACE = "(written in place with the values that were there)"
-SAME_KINDS = "the answer without gradients has the fields and kinds of the usual one"
-ONE_PARAMETER = "its answer follows one gradient by its place: it is about that parameter alone"
+SAME_KINDS = "the result without gradients has the fields and kinds of the usual one"
+ONE_PARAMETER = "its result depends on a single gradient by position: it is about that parameter alone"
 # Probe, severity and how the message begins of each defective target, whose line `# here` marks.
 DEFECTS = {
     "none_when_empty": (EMPTY, "P3", f"the answer is None instead of a mapping {EMPTIES}"),
     "largest_of_nothing": (EMPTY, "P3", "raises ValueError: max() "),
     "refuses_without_saying": (EMPTY, "P3", f"raises RuntimeError: invalid state {EMPTIES}"),
     "forgets_a_group": (EMPTY, "P4", "the answer lacks seed (no tensors in the second group, no tensors and 2 more)"),
-    "layer_report": (EMPTY, "P3", f"raises ZeroDivisionError: division by zero (asked for mean) {EMPTIES}"),
+    "layer_report": (EMPTY, "P3", f"raises ZeroDivisionError: division by zero (on access to mean) {EMPTIES}"),
     "asks_for_the_length": (GENERATOR, "P3", "a generator of parameters raises TypeError: object of type 'generator' "),
     "finds_no_largest": (GENERATOR, "P1", "largest 0 for a generator, 2.567 for a list"),
     "clip_what_is_left": (GENERATOR, "P0", "3 gradients are left with other values"),
     "counts_as_vanishing": (MISSING, "P2", "4 parameters without a gradient change vanishing from 0 to 4"),
-    "stops_at_the_first": (MISSING, "P2", "4 parameters without a gradient change the answer from 7.488 to 0"),
+    "stops_at_the_first": (MISSING, "P2", "4 parameters without a gradient change the result from 7.488 to 0"),
     "mean_of_second_group": (
         MISSING, "P2", "4 parameters without a gradient in the second group change seed_mean from 3.734 to 1.6"),
     "reads_unguarded": (MISSING, "P2", "a parameter without a gradient raises AttributeError: 'NoneType' object has "),
@@ -87,13 +87,13 @@ DEFECTS = {
     "moves_gradients": (MUTATES, "P4", f"it changes the memory of {FIRST}"),
     "empties_the_list": (MUTATES, "P4", "it changes the caller's list of 3"),
     "largest_row": (NONCONTIGUOUS, "P2", "transposed: largest_row 10.7703 instead of 11; permuted: "),
-    "reads_storage": (NONCONTIGUOUS, "P4", "bucket_view: the answer 38.8201 instead of 30.0832; sliced: "),
+    "reads_storage": (NONCONTIGUOUS, "P4", "bucket_view: the result 38.8201 instead of 30.0832; sliced: "),
     "refuses_strides": (
         NONCONTIGUOUS, "P4", "channels_last, transposed, permuted, sliced, expanded, overlapping: refuses: ValueError"),
     "counts_stored_nans": (SPARSE, "P3", "uncoalesced gradients: nan_count 2 instead of 1"),
     "largest_element": (NO_ELEMENTS, "P3", f"{PLACES}, alone: raises RuntimeError: max(): Expected reduction dim"),
     "mean_of_means": (NO_ELEMENTS, "P3", f"{PLACES}: mean turns nan; alone: mean reads nan"),
-    "floors_each_norm": (NO_ELEMENTS, "P3", f"{PLACES}: the answer 28.4429 instead of 28.4253"),
+    "floors_each_norm": (NO_ELEMENTS, "P3", f"{PLACES}: the result 28.4429 instead of 28.4253"),
 }  # fmt: skip
 
 
@@ -126,8 +126,8 @@ def test_nothing_is_found_on_a_sound_collector(folder: str, function: str) -> No
 @pytest.mark.parametrize(
     ("probe", "function", "said", "message"),
     [
-        (EMPTY, "refuses_in_words", "not_reproduced", "it says that there are no gradients: ValueError: no gradients: "
-         "call backward() first"),
+        (EMPTY, "refuses_in_words", "not_reproduced", "it reports that there are no gradients: ValueError: no "
+         "gradients: call backward() first"),
         (EMPTY, "optional_answer", "not_reproduced", SAME_KINDS),
         (EMPTY, "norm_by_name", "not_reproduced", SAME_KINDS),
         (GENERATOR, "wants_a_list", "not_reproduced", "it refuses a generator: TypeError: object of type 'generator' "
@@ -138,9 +138,9 @@ def test_nothing_is_found_on_a_sound_collector(folder: str, function: str) -> No
          "parameter has no gradient"),
         (RATIO, "refuses_zeros", "not_reproduced", "it refuses zero gradients: ValueError: a zero gradient has no "
          "direction"),
-        (GENERATOR, "only_an_iterator", "not_applicable", "it answers only to an iterator: there is no list's answer "
-         "to compare with"),
-        (MISSING, "takes_gradients", "not_applicable", "it takes gradients: parameters without one never reach it"),
+        (GENERATOR, "only_an_iterator", "not_applicable", "it accepts only an iterator: there is no result for a "
+         "list to compare with"),
+        (MISSING, "takes_gradients", "not_applicable", "it takes gradients, so parameters without one never reach it"),
         (MISSING, "norm_of_the_first", "not_applicable", ONE_PARAMETER),
         (EMPTY, "norm_of_the_first", "not_applicable", ONE_PARAMETER),
         (MISSING, "mean_of_buffers", "not_applicable", "it reads parameter.main_grad, a buffer of every parameter: no "
@@ -186,7 +186,7 @@ def test_sparse_gradients_count_where_the_checkout_has_them(further: str, severi
 # A target that catches its own exceptions and answers nothing for some gradients.
 LOST = {
     "none_for_sparse": (SPARSE, "sparse gradients: the answer is empty"),
-    "empty_for_mixed_dtypes": (MIXED_DTYPES, "the count of its numbers is 0 instead of 2, the answer in float32"),
+    "empty_for_mixed_dtypes": (MIXED_DTYPES, "the count of its numbers is 0 instead of 2, the result in float32"),
     "text_for_two_devices": (TWO_DEVICES, "the count of its numbers is 0 instead of 2"),
     "none_without_elements": (NO_ELEMENTS, "the answer is empty"),
     "half_without_elements": (NO_ELEMENTS, "the answer lacks mean"),

@@ -371,7 +371,7 @@ ONLY_WITH_GRAPH = ", only where gradients carry a graph (create_graph=True)"
         (NumpyHistory, 0, "reproduced P1", "every call leaves 1x the gradients' bytes in NumPy and Python", None),
         # Leaf and gradient of every call.
         (NormHistory, 0, "reproduced P4", "every call leaves 2x the gradients' bytes" + ONLY_WITH_GRAPH, None),
-        (Graph, 0, "reproduced P4", "the answer keeps the autograd graph alive (the answer): 2x the gradients' bytes"
+        (Graph, 0, "reproduced P4", "the result keeps the autograd graph alive (the result): 2x the gradients' bytes"
          + ONLY_WITH_GRAPH, None),
         (Numbers, 0, "not_reproduced", "", None),
     ],

@@ -64,7 +64,7 @@ def test_a_target_without_collectives_gathers_nothing() -> None:
 
 
 def test_every_placement_holds_the_gradients_of_one_process() -> None:
-    """What is handed to targets is right before they are asked; plain shards are put together by hand."""
+    """What gets to targets is right before they are asked; plain shards are put together by hand."""
     placements = list(sharded._MAKERS)[1:8]
 
     def gather(rank: int) -> Iterator[dict]:
@@ -143,7 +143,7 @@ def test_an_error_stops_training_and_a_refusal_is_none() -> None:
     assert (raised["outcome"], raised["breaks"], raised["occurs"]) == ("reproduced", "stops", "ordinary")
     refused = judged(row("refused", True, how="refuses: TypeError: no shards", **case))
     assert refused["outcome"] == "not_reproduced"
-    assert refused["message"].endswith("it refuses in words: fsdp2_root")
+    assert refused["message"].endswith("it refuses with a clear error: fsdp2_root")
     assert "breaks" not in judged(row("norm", float("nan"), **case))
 
 

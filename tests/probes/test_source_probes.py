@@ -43,7 +43,7 @@ UNWIRED = {
         "unwired.dual:materialize_dual_norms": (
             "P3",
             "unwired/dual.py:23",
-            "no public function returns what it asks for (the keys host_size, host_squared, seed_size, "
+            "no public function returns its input (the keys host_size, host_squared, seed_size, "
             "seed_squared); written by hand at unwired/loop.py:16 in train_step",
         )
     },

@@ -1,4 +1,4 @@
-"""What a collector says of its synchronisations is held against their count, and what its answer reads is counted."""
+"""What a collector says of its synchronizations is held against their count, and what its result reads is counted."""
 
 from __future__ import annotations
 
@@ -82,8 +82,7 @@ def test_the_message_names_the_promise_and_its_line() -> None:
     answer = ask(ASYNC, three_reads)
     line = three_reads.__code__.co_firstlineno + 3
     assert answer.message == (
-        "synchronisations in the collecting step: 3 at 4 tensors; promised: 1, by its docstring "
-        f'("one sync", line {line})'
+        f'syncs in the collecting step: 3 at 4 tensors; promised: 1, by its docstring ("one sync", line {line})'
     )
     assert answer.line == line + 3
 

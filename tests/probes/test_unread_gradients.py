@@ -111,7 +111,7 @@ COUNTERS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("counter", COUNTERS)
 def test_a_pure_counter_promises_nothing_about_nan(counter: str) -> None:
     answer = ask(HEALTH, COUNTERS[counter])
-    told = "no number of its answer follows the size of the gradients, and it promises no check"
+    told = "no number of its result follows the size of the gradients, and it promises no check"
     assert (answer.outcome, answer.message) == ("not_applicable", told)
     with_count = ask(HEALTH, lambda grads: {"zeros": zeros(grads), "nan_count": 0})
     assert with_count.outcome == "reproduced"
@@ -161,7 +161,7 @@ def zeros_of_matrices_in_bfloat16(grads: Any) -> dict[str, Any]:
 def test_zeros_that_are_not_counted_in_biases_are_no_rounded_count() -> None:
     answer = ask(COUNTS, zeros_of_weights)
     assert answer.outcome == "not_reproduced"
-    assert answer.notes == ["zeros of a 1-dimensional tensor are not counted: they were not judged there"]
+    assert answer.notes == ["zeros of a 1-dimensional tensor are not counted and were not judged"]
 
 
 def test_a_count_is_planted_in_every_number_of_dimensions() -> None:

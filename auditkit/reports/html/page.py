@@ -1,4 +1,7 @@
-"""A page as one HTML file for a browser: no script, no request; its policy allows only its own style."""
+"""A page as one HTML file for a browser. It makes no request; its policy allows its own style and filter script.
+
+The page is complete without the script: only the filter of the findings needs it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import base64
 import functools
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from auditkit.assets import bundled_dir
 from auditkit.model.text import inert
@@ -33,10 +36,15 @@ from auditkit.reports.page import (
 
 _MOST_COLUMNS, _MOST_UPRIGHT = 14, 6
 """Columns that a grid shows beside each other; of more, each row is a block of its own."""
+_MOST_FIRST = 3
+"""Findings that the page names at its top."""
+_TOKENS = {"Keyword": "k", "Operator.Word": "k", "Literal.String": "s", "Literal.Number": "n", "Comment": "c",
+           "Name.Function": "f", "Name.Class": "f", "Name.Decorator": "f"}  # fmt: skip
+"""The class of each of Pygments' tokens that has a colour."""
 _PARTS = re.compile(r"([._/#:])(?=\w)")
 _HEAD = (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" '
-    "content=\"default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'\">\n"
+    "content=\"default-src 'none'; style-src 'sha256-{hash}'; {script}base-uri 'none'; form-action 'none'\">\n"
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
     "<title>{title}</title>\n<style>{style}</style>\n</head>\n"
@@ -49,18 +57,80 @@ def html_page(page: Page) -> bytes:
     facts = [element("div", element("dt", label), element("dd", *map(_span, spans))) for label, spans in page.facts]
     linked = [each for each in page.sections if each.anchor]
     contents = [element("li", element("a", each.title, href=f"#{each.anchor}")) for each in linked]
+    cards = [*_cards(page.sections)]
+    found = [card for section in page.sections if section.anchor == "findings" for card in _cards((section,))]
+    first = _first(found)
+    said = [each for each in page.summary if not (first and each.startswith("Do this first"))]
     header = element(
         "header",
         element("p", "auditkit", class_="maker"),
         element("h1", _name(page.title)),
-        *(element("p", each, class_=None if number else "verdict") for number, each in enumerate(page.summary)),
+        *(element("p", each, class_=None if number else "verdict") for number, each in enumerate(said)),
+        *first,
         *([element("dl", *facts, class_="facts")] if facts else []),
         *([element("nav", element("ul", *contents), aria_label="Contents")] if contents else []),
     )
-    main = element("main", *(_section(each, 2) for each in page.sections), *_attached(page), id="main")
+    filters = len(cards) > 1
+    where = next((each.anchor for each in page.sections if filters and [*_cards((each,))]), None)
+    sections = [
+        _section(each, 2, _filter(cards) if filters and each.anchor == where else None) for each in page.sections
+    ]
+    main = element("main", *sections, *_attached(page), id="main")
     skip = element("a", "Skip to the findings", class_="skip", href="#main")
-    head = _HEAD.format(hash=style_hash, title=escaped(page.title) or "auditkit", style=style)
-    return f"{head}{element('body', skip, header, main)}\n</html>\n".encode("utf-8", "replace")
+    script, script_hash = page_script()
+    policy = f"script-src 'sha256-{script_hash}'; " if filters else ""
+    head = _HEAD.format(hash=style_hash, script=policy, title=escaped(page.title) or "auditkit", style=style)
+    body = element("body", skip, header, main, *([element("script", script)] if filters else []))
+    return f"{head}{body}\n</html>\n".encode("utf-8", "replace")
+
+
+def _cards(blocks: Iterable[Block]) -> Iterator[Section]:
+    """The findings among the blocks, the folded ones too."""
+    for block in blocks:
+        if isinstance(block, Section) and block.severity:
+            yield block
+        elif isinstance(block, Section | Folded):
+            yield from _cards(block.blocks)
+
+
+def _first(cards: Sequence[Section]) -> list[Markup]:
+    """What to do first: the worst findings, each with its advice or the fix that was run."""
+    rows = []
+    for card in cards[:_MOST_FIRST]:
+        advice = next(
+            (each for each in card.blocks if isinstance(each, Text) and isinstance(each.spans[0], Strong)), None
+        )
+        link = element("a", _name(card.title), href=f"#{card.anchor}")
+        words = [element("p", *map(_span, advice.spans), class_="said")] if advice else []
+        rows.append(element("li", _chip(card), " ", link, *words))
+    if not rows:
+        return []
+    return [
+        element("section", element("h2", "What to do first", id="first"), element("ol", *rows), aria_labelledby="first")
+    ]
+
+
+def _filter(cards: Sequence[Section]) -> Markup:
+    """Search, severities and probe; hidden until the script has run, because it does nothing without it."""
+    levels = sorted({card.severity for card in cards})
+    probes = sorted({probe for card in cards for probe in card.probes})
+    boxes = [
+        element("label", element("input", type="checkbox", value=each, checked=""), " ", each, class_="box")
+        for each in levels
+    ]
+    choices = [element("option", "all", value=""), *(element("option", each, value=each) for each in probes)]
+    return element(
+        "div",
+        element("label", "Search ", element("input", type="search")),
+        element("fieldset", element("legend", "Severity"), *boxes),
+        *([element("label", "Probe ", element("select", *choices))] if probes else []),
+        element("output", aria_live="polite"),
+        id="filter", class_="filter", role="search", aria_label="Filter the findings", hidden="",
+    )  # fmt: skip
+
+
+def _chip(card: Section) -> Markup:
+    return element("span", card.severity, class_=f"chip {card.severity}")
 
 
 @functools.cache
@@ -72,6 +142,13 @@ def page_style() -> tuple[Markup, str]:
     return style, base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
 
 
+@functools.cache
+def page_script() -> tuple[Markup, str]:
+    """The script of the filter, and its hash for the page's policy."""
+    script = Markup((bundled_dir("templates") / "html" / "filter.js").read_text("utf-8"))
+    return script, base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
 def _attached(page: Page) -> list[Markup]:
     if page.attachment is None:
         return []
@@ -81,19 +158,22 @@ def _attached(page: Page) -> list[Markup]:
     return [element("p", "Every number of this page is from the JSON of the run, which lies in it: ", link, ".")]
 
 
-def _section(section: Section, level: int) -> Markup:
+def _section(section: Section, level: int, control: Markup | None = None) -> Markup:
     blocks = [_block(each, section.anchor, number, level) for number, each in enumerate(section.blocks)]
     if not section.severity:
         head = element(f"h{level}", _name(section.title))
-        return element("section", element("div", head, id=section.anchor or None), *map(_span, section.lead), *blocks)
-    title = element(
-        "h3", element("span", section.severity, class_=f"chip {section.severity}"), " ", _name(section.title)
-    )
+        top = [element("div", head, id=section.anchor or None), *([control] if control else [])]
+        return element("section", *top, *map(_span, section.lead), *blocks)
+    title = element("h3", _chip(section), " ", _name(section.title))
     lead = element("p", *map(_span, section.lead), class_="said")
     # A link to something inside unfolds the card; a link to the card itself does not.
-    inside = element("div", *blocks, id=section.anchor or None)
-    is_open = "" if section.is_open else None
-    return element("details", element("summary", title, lead), inside, class_=f"card {section.severity}", open=is_open)
+    link = element("a", "Link to this finding", class_="jump", href=f"#{section.anchor}") if section.anchor else ""
+    inside = element("div", *blocks, link, id=section.anchor or None)
+    is_open, probes = "" if section.is_open else None, " ".join(section.probes)
+    return element(
+        "details", element("summary", title, lead), inside, class_=f"card {section.severity}",
+        data_severity=section.severity, data_probes=probes, open=is_open,
+    )  # fmt: skip
 
 
 def _block(block: Block, anchor: str, number: int, level: int) -> Markup:
@@ -109,7 +189,12 @@ def _block(block: Block, anchor: str, number: int, level: int) -> Markup:
         case Listing():
             return joined([element("h4", _name(block.file)), element("pre", *_code_lines(block), class_="code")])
         case Diff():
-            lines = [element("span", f"{line}\n", class_=_kind(line)) for line in block.text.splitlines()]
+            rows = block.text.splitlines()
+            coloured = zip(rows, _coloured([line[1:] for line in rows]), strict=True)
+            lines = [
+                element("span", *((line, "\n") if _kind(line) == "at" else (line[:1], code, "\n")), class_=_kind(line))
+                for line, code in coloured
+            ]
             return element("pre", *lines, class_="code diff")
         case Written():
             return element("div", _written(block.text))
@@ -123,7 +208,7 @@ def _block(block: Block, anchor: str, number: int, level: int) -> Markup:
             return _grid(block)
         case Folded():
             inside = [_block(each, f"{anchor}-{number}", place, level) for place, each in enumerate(block.blocks)]
-            return element("details", element("summary", block.title), *inside)
+            return element("details", element("summary", block.title), *inside, class_="folded")
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[Span]], caption: str) -> Markup:
@@ -134,11 +219,26 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[Span]], caption: str) ->
 
 
 def _code_lines(block: Listing) -> Iterable[Markup]:
-    for number, line in enumerate(block.lines, block.first):
+    for number, line in enumerate(_coloured(block.lines), block.first):
         is_marked = block.marked <= number <= block.last
         sign = element("span", f"{'▶ ' if is_marked else ''}{number}", class_="number")
         said = [element("span", " (the blamed line)", class_="unseen")] if is_marked else []
-        yield element("span", sign, f" {line}", *said, "\n", class_="marked" if is_marked else None)
+        yield element("span", sign, " ", line, *said, "\n", class_="marked" if is_marked else None)
+
+
+def _coloured(lines: Sequence[str]) -> list[Markup]:
+    """Lines of Python with a class for each keyword, string, number, comment and definition."""
+    from pygments.lexers.python import PythonLexer
+
+    rows: list[list[Markup]] = [[]]
+    code = "\n".join(line.replace("\n", " ") for line in lines)
+    for _, token, text in PythonLexer().get_tokens_unprocessed(code):
+        kind = next((kind for name, kind in _TOKENS.items() if str(token).startswith(f"Token.{name}")), None)
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                rows.append([])
+            rows[-1].append(element("span", part, class_=kind) if kind and part else Markup(escaped(part)))
+    return [joined(row) for row in rows]
 
 
 def _kind(line: str) -> str:

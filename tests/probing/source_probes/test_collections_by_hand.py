@@ -44,7 +44,7 @@ def test_a_function_that_returns_what_is_asked_for_collects(source: str, tmp_pat
 def test_what_lacks_a_key_or_trains_does_not_collect(source: str, tmp_path: Path) -> None:
     (result,) = found(tmp_path, {"norms.py": FINISH, "collecting.py": source}, COLLECT).values()
     assert (result.target, result.location.line, result.severity) == ("norms:materialize_norms", 1, "P3")
-    assert "no public function returns what it asks for (the keys _count, _squared)" in result.message
+    assert "no public function returns its input (the keys _count, _squared)" in result.message
 
 
 def test_a_collection_written_by_hand_is_named_with_its_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The pages as Chromium shows them: no violation of axe-core, no request, no word on the console, no script."""
+"""The pages as Chromium shows them: no violation of axe-core, no request, no message, only the filter's script."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def sweep_page(count: int = 15) -> bytes:
         for probe in range(count)
         for number in range(count)
     ]
-    return run_page(Sources(run_of(*results, matrix=tuple(Arm(each, run_of(*results)) for each in arm)), {}))
+    arms = tuple(Arm(each, run_of(*results)) for each in arm)
+    return html_page(run_page(Sources(run_of(*results, matrix=arms), {})))
 
 
 def matrix_run() -> bytes:
@@ -119,7 +120,9 @@ def test_every_look_is_sound(tab: Browser, pages: dict[str, Path], name: str) ->
         if unfolded and name != "hostile":
             assert tab.violations(axe()) == [], look
         assert (
-            tab.value("document.querySelectorAll('script,img,iframe,object,embed,form,link,base,video,audio').length")
+            tab.value(
+                "document.querySelectorAll('script:not(body>script),img,iframe,object,embed,form,link,base,video,audio').length"
+            )
             == 0
         )
         assert tab.value("typeof pwned") == "undefined"

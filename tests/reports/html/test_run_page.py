@@ -19,21 +19,23 @@ from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.text import inert
 from auditkit.reports.causes import Sources
+from auditkit.reports.html import page as page_module
 from auditkit.reports.html.page import html_page
 from auditkit.reports.html.pictures import pictures_of
+from auditkit.reports.html.svg import escaped
 from auditkit.reports.run_page import run_page
 from tests.layers import words
 from tests.reports.exported_runs import ERROR, PASS, RUNS, UNAVAILABLE, result, run_of
 from tests.reports.injections import INJECTIONS
 
 _TAGS = words(
-    "html head meta title style body a header p h1 h2 h3 h4 ul li b dl div dt dd code nav main section article table "
-    "caption thead tbody tr th td span wbr details summary figure figcaption svg desc circle line rect text path g pre "
-    "fieldset legend label input"
+    "html head meta title style body a header p h1 h2 h3 h4 ul ol li b dl div dt dd code nav main section article "
+    "table caption thead tbody tr th td span wbr details summary figure figcaption svg desc circle line rect text path "
+    "g pre fieldset legend label input select option output script"
 )
 _ATTRIBUTES = words(
     "lang charset http-equiv content name class href id aria-label aria-labelledby aria-describedby aria-hidden role "
-    "scope data-column "
+    "scope data-column data-severity data-probes hidden value aria-live "
     "open type checked download viewbox cx cy r x y x1 y1 x2 y2 width height d transform text-anchor"
 )
 
@@ -180,6 +182,40 @@ def test_a_picture_says_the_finding_and_has_its_numbers_beside_it() -> None:
     assert (lines["fit"]["x2"], lines["fit"]["y2"]) == (lines["far"]["x1"], lines["far"]["y1"])
 
 
+def test_the_first_steps_the_filter_and_the_anchors_of_findings() -> None:
+    other = replace(waiting(3, 1), target="m:other", fingerprint="x/1/m.py:other", statement=None)
+    run = run_of(waiting(), OVERFLOW, replace(other, location=Location("m.py", 9)))
+    page = Parsed(page_of(Sources(run, {})))
+    words = " ".join(" ".join(page.texts).split())
+    assert words.index("What to do first") < words.index("Severity")
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len({*ids})
+    assert [attributes["href"] for tag, attributes in page.tags if tag == "a" and attributes["href"][1:] not in ids
+            and not attributes["href"].startswith("data:")] == []  # fmt: skip
+    cards = [attributes for tag, attributes in page.tags if tag == "details" and "data-severity" in attributes]
+    assert len(cards) == 2
+    probes = {probe for card in cards for probe in (card["data-probes"] or "").split()}
+    assert probes == {attributes["value"] for tag, attributes in page.tags if tag == "option"} - {""}
+    anchors = {each for each in ids if re.fullmatch(r"f-[0-9a-f]{10}", each or "")}
+    assert len(anchors) == 2
+    alone = Parsed(page_of(Sources(run_of(OVERFLOW), {})))  # the same finding keeps its anchor
+    assert {attributes.get("id") for _, attributes in alone.tags} & anchors
+    assert not any(tag == "script" for tag, _ in alone.tags)
+
+
+def test_code_is_coloured_and_stays_text() -> None:
+    lines = ("def f(x):  # <b>", '    return "a" + 1')
+    coloured = page_module._coloured(lines)
+    assert coloured[0] == (
+        '<span class="k">def</span> <span class="f">f</span>(x):  <span class="c"># &lt;b&gt;</span>'
+    )
+    assert '<span class="k">return</span>' in coloured[1]
+    assert '<span class="n">1</span>' in coloured[1]
+    assert [re.sub("<[^>]*>", "", each) for each in page_module._coloured(INJECTIONS)] == [
+        escaped(each.replace("\n", " ")) for each in INJECTIONS
+    ]
+
+
 def test_the_policy_allows_the_one_style_and_the_run_lies_in_the_page() -> None:
     run = run_of(waiting(), OVERFLOW)
     page = page_of(Sources(run, {}))
@@ -189,6 +225,12 @@ def test_the_policy_allows_the_one_style_and_the_run_lies_in_the_page() -> None:
     assert style
     assert policy
     assert base64.b64decode(policy[1]) == hashlib.sha256(style[1]).digest()
+    filtered = page_of(Sources(many(2), {}))
+    script = re.search(rb"<script>(.*?)</script>", filtered, re.DOTALL)
+    allowed = re.search(rb"script-src 'sha256-([\w+/=]+)'", filtered)
+    assert script
+    assert allowed
+    assert base64.b64decode(allowed[1]) == hashlib.sha256(script[1]).digest()
     packed = re.search(rb"data:application/gzip;base64,([\w+/=]+)", page)
     assert packed
     assert json.loads(gzip.decompress(base64.b64decode(packed[1]))) == json.loads(json.dumps(run.to_json()))

@@ -23,9 +23,8 @@ from auditkit.probing.find.library_calls import library_candidates
 from auditkit.probing.find.search import Discovery, discover
 from auditkit.probing.run.found_candidates import not_asked_lines, told
 from auditkit.probing.source.files import LeftOut
-from auditkit.probing.source.import_effects import dear_imports
 from auditkit.probing.source.modules import Function, Module, SourceProblem, source_bytes
-from auditkit.probing.source.python_files import PythonFiles
+from auditkit.probing.source.python_files import PythonFiles, slow_imports
 from auditkit.worker.serve.missing_modules import distributions
 
 _MOST_NAMED = 3
@@ -91,7 +90,7 @@ def find_targets(
     own = Configured(configured, found.files)
     candidates = [each for each in known if not (left_out.place_of(each.file) or own.has(each))]
     calls = [*own.calls, *(each.call for each in candidates)]
-    imports = dear_imports(found.files, calls)
+    imports = slow_imports(found.files, calls)
     interpreters = {each.interpreter: each for each in (setting, *others)}
     everywhere = [try_candidates(candidates, each, progress, imports) for each in interpreters.values()]
     # Of one candidate's trials in several interpreters: the first that works, else the first.

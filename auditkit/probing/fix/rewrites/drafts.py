@@ -16,11 +16,9 @@ import libcst as cst
 from auditkit.probing.find.blocks.blocks import Block
 from auditkit.probing.fix.local_names import names_of, parameters
 from auditkit.probing.fix.patches import CannotComplete, FunctionFile
-from auditkit.probing.fix.rewrites.syntax import Listing, code, inside, parsed, swapped
+from auditkit.probing.fix.rewrites.syntax import code, parsed
 from auditkit.probing.source.modules import Function, top_level
 
-_LIMITS = (88, 100, 120)
-"""The customary line lengths."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -103,11 +101,15 @@ class Draft:
         assert isinstance(node, cst.FunctionDef)
         return replace(unit, node=node)
 
+    @property
+    def text(self) -> tuple[str, ...]:
+        """The text of the functions and helpers."""
+        return (*(unit.text for unit in self.units), *self.helpers)
+
     @cached_property
     def data(self) -> bytes:
         """The bytes of the file: those that no change concerns are the same."""
-        units = [self.visited(unit, _Layout(self.module.code, self.indent)) for unit in self.units]
-        module = self.module.visit(_Put(units))
+        module = self.module.visit(_Put(self.units))
         assert isinstance(module, cst.Module)
         body = list(module.body)
         top = self.units[0].top if self.units else 0
@@ -152,32 +154,6 @@ class Draft:
         before, after = (data.decode(self.module.encoding).split("\n") for data in (self.place.data, self.data))
         matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
         return [(i, j, after[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
-
-
-class _Layout(cst.CSTTransformer):
-    """Gives the clauses of a comprehension lines of their own where a changed line is longer than those of the file."""
-
-    def __init__(self, before: str, indent: str) -> None:
-        super().__init__()
-        self._before = before
-        longest = max(map(len, before.split("\n")))
-        self._limit = next((limit for limit in _LIMITS if longest <= limit), _LIMITS[-1]) - len(indent)
-        self._indent = indent
-
-    def leave_SimpleStatementLine(
-        self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
-    ) -> cst.SimpleStatementLine:
-        lines = (line for line in code(node).split("\n") if line.strip() not in self._before)
-        longest = max(lines, key=len, default="")
-        listed = (one for one in inside(node) if isinstance(one, Listing))
-        found = next((one for one in listed if code(one.for_in) in longest), None)
-        if len(longest) <= self._limit or found is None:
-            return node
-        clause, text = found.for_in, longest.lstrip()
-        blanks = longest[: len(longest) - len(text)] + self._indent * (not text.startswith(code(found.elt)))
-        line = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(blanks))
-        ifs = [one.with_changes(whitespace_before=line) for one in clause.ifs]
-        return swapped(node, {clause: clause.with_changes(whitespace_before=line, ifs=ifs)})
 
 
 class _Put(cst.CSTTransformer):

@@ -220,7 +220,7 @@ def _is_two(node: cst.BaseExpression) -> bool:
 def without_double_copies(draft: Draft) -> Draft:
     """Form norms in float64 by their dtype, where the code lists float64 copies only to take norms of them."""
     found = draft.changed(_WithoutCopies)
-    return in_float64(found) if found.data != draft.data else draft
+    return in_float64(found) if found.text != draft.text else draft
 
 
 class _WithoutCopies(Pattern):

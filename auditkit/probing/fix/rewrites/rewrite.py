@@ -70,7 +70,7 @@ def rewrites_of(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Re
         if not probes & wanted:
             continue
         changed = change(draft)
-        if changed.data == draft.data:
+        if changed.text == draft.text:
             continue
         said = f"line{'s' * (len(changed.places) > 1)} {', '.join(map(str, changed.places))}: {told}"
         known = found.get(changed.data)
@@ -100,14 +100,14 @@ def _each(pattern: type[Pattern]) -> Change:
 def _cast(change: Change, is_narrow: bool) -> Change:
     def cast(draft: Draft) -> Draft:
         found = change(draft)
-        return returned_as(found, draft, is_narrow) if found.data != draft.data else found
+        return returned_as(found, draft, is_narrow) if found.text != draft.text else found
 
     return cast
 
 
 def _zeros_of_nothing(draft: Draft) -> Draft:
     found = draft.changed(ZerosOfNothing)
-    return found.changed(AtLeastOne) if found.data != draft.data else draft
+    return found.changed(AtLeastOne) if found.text != draft.text else draft
 
 
 _NORM = "the norm is formed in float64, inside the reduction"

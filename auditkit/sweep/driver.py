@@ -101,7 +101,6 @@ class _Sweep:
             for key in {key for key in self._failed if not request.only or key in request.only}:
                 folder.forget(key)
                 self._failed.remove(key)
-            folder.forget_environments()
         done = self._answered | self._failed
         self._waiting = deque(
             job for job in request.jobs if job.key not in done and (not request.only or job.key in request.only)

@@ -1,4 +1,4 @@
-"""Interpreters with the torch of a job: uv, or venv and pip, makes each once in a cache folder."""
+"""Interpreters with the torch of a job: uv makes each once in a cache folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from pathlib import Path
 from auditkit import sandbox
 from auditkit.cache_folder import private_folder
 from auditkit.errors import AuditkitError, BadInputError
-from auditkit.files import write_file
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.text import shortened
 from auditkit.sweep.jobs import EnvironmentSpec
@@ -67,12 +65,11 @@ class _Wanted:
 
 
 def interpreter_for(
-    spec: EnvironmentSpec, device: DeviceChoice, folder: Path, revision: str, cache: Path, failures: Path
+    spec: EnvironmentSpec, device: DeviceChoice, folder: Path, revision: str, cache: Path
 ) -> str | None:
     """Return the interpreter that runs the code in `folder`; None for the checkout's own.
 
-    One process makes an environment, and the others wait for it. A failure is noted in the folder `failures`, so that
-    a sweep tries it once. Raises EnvironmentFailedError with the reason.
+    One process makes an environment, and the others wait for it. Raises EnvironmentFailedError with the reason.
     """
     if spec.interpreter or not (spec.torch or spec.python or spec.requirements):
         return spec.interpreter or None
@@ -86,16 +83,10 @@ def interpreter_for(
             raise EnvironmentFailedError(f"the checkout has no {name}, which the plan names among its requirements")
     for_gpu = device is DeviceChoice.CUDA
     wanted = _Wanted(spec.python, tuple(packages), tuple(files), spec.torch, spec.index, for_gpu)
-    place, note = cache / "environments" / wanted.name, failures / f"{wanted.name}.txt"
+    place = cache / "environments" / wanted.name
     with locked_file(place.with_name(f"{place.name}.lock")):
         if not (place / _READY).is_file():
-            if note.is_file():
-                raise EnvironmentFailedError(note.read_text(encoding="utf-8").strip())
-            try:
-                _build(wanted, place)
-            except EnvironmentFailedError as error:
-                write_file(note, f"{error.message}\n".encode("utf-8", "replace"))
-                raise
+            _build(wanted, place)
     return str(place / "bin" / "python")
 
 
@@ -110,20 +101,15 @@ def _build(wanted: _Wanted, place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
     uv, python = _uv(), str(place / "bin" / "python")
-    if uv is not None:
-        if sandbox.inside():  # the home folder is empty there, and does not last
-            os.environ["UV_PYTHON_INSTALL_DIR"] = str(place.parent / "pythons")
-        version = ("--python", wanted.python) if wanted.python else ()
-        _run([uv, "venv", "--quiet", *version, str(place)], f"Python {wanted.python}".rstrip())
-        install = [uv, "pip", "install", "--quiet", "--python", python]
-        # The wheels for processors are a tenth of those for GPUs.
-        source = ["--torch-backend", "auto" if wanted.for_gpu else "cpu"]
-    else:
-        _run([_found_python(wanted.python), "-m", "venv", str(place)], f"Python {wanted.python}".rstrip())
-        install, source = [python, "-m", "pip", "install", "-q"], []
+    if sandbox.inside():  # the home folder is empty there, and does not last
+        os.environ["UV_PYTHON_INSTALL_DIR"] = str(place.parent / "pythons")
+    version = ("--python", wanted.python) if wanted.python else ()
+    _run([uv, "venv", "--quiet", *version, str(place)], f"Python {wanted.python}".rstrip())
+    # The wheels for processors are a tenth of those for GPUs.
+    source = ["--torch-backend", "auto" if wanted.for_gpu else "cpu"]
     if wanted.index:
-        named = ["--index" if uv else "--extra-index-url", wanted.index]
-        source = [] if wanted.index == _USUAL_INDEX else named
+        source = [] if wanted.index == _USUAL_INDEX else ["--index", wanted.index]
+    install = [uv, "pip", "install", "--quiet", "--python", python]
     lists = []
     for number, text in enumerate(wanted.files):
         path = place / f"requirements-{number}.txt"
@@ -143,17 +129,11 @@ def _plain_requirements(text: str) -> str:
     return "".join(f"{line}\n" for line in lines if re.match(r"(?!torch(?![\w-]))[A-Za-z0-9][^@/\\]*$", line))
 
 
-def _uv() -> str | None:
+def _uv() -> str:
     beside = Path(sysconfig.get_path("scripts")) / "uv"
-    return shutil.which("uv") or (str(beside) if beside.is_file() else None)
-
-
-def _found_python(version: str) -> str:
-    if not version or version == f"{sys.version_info.major}.{sys.version_info.minor}":
-        return sys.executable
-    found = shutil.which(f"python{version}")
+    found = shutil.which("uv") or (str(beside) if beside.is_file() else None)
     if found is None:
-        raise EnvironmentFailedError(f"there is no Python {version} here, and no uv to install it: pip install uv")
+        raise EnvironmentFailedError("uv makes environments, and it is not installed here: pip install uv")
     return found
 
 

@@ -71,7 +71,7 @@ def main(words: Sequence[str]) -> int:
     order = msgspec.json.decode(words[0], type=Order)
     folder, job = ResultsFolder(Path(order.folder)), order.job
     if sandbox.inside() and set(words[1:]) & {_PREPARE, _AUDIT}:
-        print(json.dumps(_step(order, folder, words[1:])))
+        print(json.dumps(_step(order, words[1:])))
         return 0
     # Blocked until the attempt can be taken back; threads that begin now never receive these signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
@@ -129,7 +129,7 @@ def _run(order: Order, folder: ResultsFolder, mark: Path) -> int:
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
         try:
-            result = _result(order, folder)
+            result = _result(order)
         except (SystemExit, KeyboardInterrupt):
             if not is_late.is_set():
                 raise
@@ -141,7 +141,7 @@ def _run(order: Order, folder: ResultsFolder, mark: Path) -> int:
     return 0
 
 
-def _result(order: Order, folder: ResultsFolder) -> Answer | Failure:
+def _result(order: Order) -> Answer | Failure:
     """Return the answer, or why there is none. Raises SystemExit after a signal, OSError if the job may run again."""
     began, node = time.monotonic(), socket.gethostname()
 
@@ -150,7 +150,7 @@ def _result(order: Order, folder: ResultsFolder) -> Answer | Failure:
         return Failure(order.job, kind, in_one_line(reason), hint, node=node, seconds=seconds)
 
     try:
-        run = _audited_run(order, folder)
+        run = _audited_run(order)
     except (StoreConflictError, OSError, MemoryError):
         raise
     except Exception as error:
@@ -187,21 +187,20 @@ def without_folder(text: str) -> str:
     return re.sub(r"/\S+/environments/[^/\s]+/bin/(?=python)", "", text)
 
 
-def _audited_run(order: Order, folder: ResultsFolder) -> Run:
+def _audited_run(order: Order) -> Run:
     """Return the audit of a job. Raises AuditkitError if that cannot begin."""
     if not order.cage or sandbox.inside():
-        return _audited(order, *_prepared(order, folder))
+        return _audited(order, *_prepared(order))
     # Cloning and installing need the network, and run nothing of the checkout; the audit has no network.
-    job, cache, notes = order.job, Path(order.cache), folder.path / "environments"
-    for path in (cache, notes):
-        path.mkdir(parents=True, exist_ok=True)
+    job, cache = order.job, Path(order.cache)
+    cache.mkdir(parents=True, exist_ok=True)
     local = job.repository if not is_url(job.repository) else urlsplit(job.repository).path
     here = [local] if not is_url(job.repository) or job.repository.startswith("file://") else []
     named = [job.environment.interpreter] if job.environment.interpreter else []
     read = [*here, *named, *filter(None, [job.config])]
     network = is_url(job.repository) or bool(job.environment.torch or job.environment.python)
     print(f"{job.key}: cloning and installing in a sandbox with network access", file=sys.stderr)
-    mounts = Mounts([*read, *sandbox.interpreters(named, here)], [str(cache), str(notes)], network=network)
+    mounts = Mounts([*read, *sandbox.interpreters(named, here)], [str(cache)], network=network)
     prepared = _inside(_PREPARE, order, mounts)
     place, python = prepared["place"], prepared["python"]
     has_cuda = job.device is not DeviceChoice.CPU and bool(sandbox.cards())
@@ -209,12 +208,11 @@ def _audited_run(order: Order, folder: ResultsFolder) -> Run:
     return Run.from_json(_inside(_AUDIT, order, Mounts(shown, gpu=has_cuda), place, python or "")["run"])
 
 
-def _prepared(order: Order, folder: ResultsFolder) -> tuple[Path, str | None]:
+def _prepared(order: Order) -> tuple[Path, str | None]:
     """Return the folder of a job's code, cloned if necessary, and its interpreter, None for the checkout's own."""
     job, cache = order.job, Path(order.cache)
     place = folder_of(job.repository, job.revision, cache)
-    notes = folder.path / "environments"
-    return place, interpreter_for(job.environment, job.device, place, job.revision, cache, notes)
+    return place, interpreter_for(job.environment, job.device, place, job.revision, cache)
 
 
 def _audited(order: Order, place: Path, python: str | None) -> Run:
@@ -252,11 +250,11 @@ def _inside(step: str, order: Order, mounts: Mounts, *words: str) -> dict[str, A
     return dict(printed)
 
 
-def _step(order: Order, folder: ResultsFolder, words: Sequence[str]) -> dict[str, Any]:
+def _step(order: Order, words: Sequence[str]) -> dict[str, Any]:
     """Return what a step of a job prints in its sandbox."""
     try:
         if words[0] == _PREPARE:
-            place, python = _prepared(order, folder)
+            place, python = _prepared(order)
             return {"place": str(place), "python": python}
         return {"run": _audited(order, Path(words[1]), words[2] or None).to_json()}
     except AuditkitError as error:

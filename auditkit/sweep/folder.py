@@ -180,11 +180,6 @@ class ResultsFolder:
         for path in (self.path / _ATTEMPTS).glob(f"{key}.*"):
             path.unlink(missing_ok=True)
 
-    def forget_environments(self) -> None:
-        """Remove the notes of environments that could not be made, so that each is tried again."""
-        for path in (self.path / "environments").glob("*.txt"):
-            path.unlink(missing_ok=True)
-
     def identity(self) -> str:
         """Return digits of this folder alone, the same for everybody who runs a sweep in it."""
         return hashlib.sha256(os.fsencode(self.path.resolve())).hexdigest()[:KEY_DIGITS]

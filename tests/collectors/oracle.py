@@ -16,7 +16,7 @@ MeasureFunction = Callable[[Sequence[Tensor]], list[GradientMeasure]]
 # Half a unit in the last place of float64: the relative error of one rounding.
 UNIT_ROUNDOFF = 2.0**-53
 # What the square of an element goes through in the float32 sums of the CPU pass.
-NARROW_ROUNDINGS = 25
+NARROW_ROUNDINGS = 32
 
 
 def exact_norm(values: Iterable[float]) -> float:
@@ -48,7 +48,7 @@ def norm_error_bound(
     A float64 sum of n squares in any order is off by at most n * u relative: each square is rounded once and
     passes through at most n - 1 additions. A root halves that and adds one rounding. Combining pieces with
     math.hypot, scaling and the oracle add a few more: 8 * u covers them. The CPU pass sums the squares of
-    narrower types in float32 first: no square goes through more than 25 roundings there (see cpu_pass).
+    narrower types in float32 first: no square goes through more than 32 roundings there (see cpu_pass).
     """
     narrow = NARROW_ROUNDINGS / 2 * 2.0**-24 if measure is measure_on_cpu and dtype != torch.float64 else 0.0
     return (element_count / 2 + 8) * UNIT_ROUNDOFF + narrow

@@ -45,7 +45,7 @@ def bound(gradient: Tensor) -> float:
 
 def test_the_bound_is_inside_what_is_promised() -> None:
     """A norm of float32 or 16 bits is off by less than 1e-6, however many elements; of float64 by less than 1e-12."""
-    assert norm_error_bound(0, measure_on_cpu, torch.float32) < 7.5e-7
+    assert norm_error_bound(0, measure_on_cpu, torch.float32) < 1e-6
     assert norm_error_bound(1000, measure_on_cpu, torch.float64) < 1e-12
     sequential = sum_sequentially(torch.full((PACKED_ELEMENTS,), 1.1))  # control: a plain float32 loop is not
     exact = exact_norm(torch.full((PACKED_ELEMENTS,), 1.1).tolist())

@@ -5,23 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import selectors
-import signal
 import socket
 import subprocess
-import time
 from collections import deque
 from collections.abc import Container, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from auditkit.errors import BadInputError
-from auditkit.sweep.engines.node import last_words, reason_of, start_command
+from auditkit.sweep.engines.node import end_command, start_command
 from auditkit.sweep.engines.protocol import Ended, EngineSettings, Task
-
-_GRACE_S = 15.0
-_GONE_WITHIN_S = 2.0
-"""A killed process is gone as soon as the kernel has its memory back."""
 
 
 @dataclass
@@ -51,7 +46,6 @@ class LocalPool:
         self._waiting: deque[Task] = deque()
         self._running: dict[int, _Running] = {}
         self._ended: list[Ended] = []
-        self._selector = selectors.DefaultSelector()
 
     @property
     def capacity(self) -> int:
@@ -68,24 +62,16 @@ class LocalPool:
 
     def finished(self, timeout_s: float) -> Sequence[Ended]:
         if self._running and not self._ended:
-            for key, _ in self._selector.select(timeout_s):
-                self._reap(key.fd)
+            for pidfd in wait(list(self._running), timeout_s):
+                self._reap(pidfd)  # type: ignore[arg-type]
         ended, self._ended = self._ended, []
         self._start_what_fits()
         return ended
 
     def close(self) -> None:
         self._waiting.clear()
-        for one in self._running.values():
-            with contextlib.suppress(ProcessLookupError):
-                one.process.terminate()
-        deadline = time.monotonic() + _GRACE_S
-        for pidfd, one in list(self._running.items()):
-            # It removes its copy of the checkout and ends its workers; the rest of its session is killed with it.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                one.process.wait(max(0.0, deadline - time.monotonic()))
-            self._reap(pidfd)
-        self._selector.close()
+        with ThreadPoolExecutor(len(self._running) or 1) as threads:
+            list(threads.map(self._reap, list(self._running)))
 
     def _start_what_fits(self) -> None:
         while self._waiting and len(self._running) < self._jobs:
@@ -108,27 +94,12 @@ class LocalPool:
             return
         pidfd = os.pidfd_open(process.pid)
         self._running[pidfd] = _Running(task, process, cards, log)
-        self._selector.register(pidfd, selectors.EVENT_READ)
 
     def _reap(self, pidfd: int) -> None:
         one = self._running.pop(pidfd)
-        self._selector.unregister(pidfd)
         os.close(pidfd)
-        deadline = time.monotonic() + _GONE_WITHIN_S
-        # Its workers die with it; whatever else it started is in its session.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(one.process.pid, signal.SIGKILL)
-            one.process.wait()
-            while time.monotonic() < deadline:
-                os.killpg(one.process.pid, 0)
-                time.sleep(0.005)
-        code = one.process.wait()
-        assert one.process.stdin is not None
-        one.process.stdin.close()
+        code, reason = end_command(one.process, one.log)
         self._cards += one.cards
-        reason = "" if code == 0 else reason_of(code, last_words(one.log))
-        if code == 0:
-            one.log.unlink(missing_ok=True)
         self._ended.append(Ended(one.task.key, code, reason, self._node))
 
 

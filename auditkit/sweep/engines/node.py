@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from auditkit.model.text import inert_line
 LIFELINE = "--lifeline"
 """Tells a job's command to end when its standard input does, that is, when its driver is gone."""
 _GRACE_S = 15.0
+_GONE_WITHIN_S = 2.0
+"""A killed process is gone as soon as the kernel has its memory back."""
 _LOOK_S = 0.5
 """Ray interrupts between two lines of Python: no call may wait longer."""
 _TAIL_BYTES = 2000
@@ -56,26 +59,31 @@ def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> 
     finally:
         os.close(pidfd)
         signal.signal(signal.SIGTERM, before)
-        code = _end(process)
-    if code == 0:
-        with contextlib.suppress(OSError):
-            os.unlink(log)
-        return 0, "", node
-    return code, reason_of(code, last_words(log)), node
+        code, reason = end_command(process, log)
+    return code, reason, node
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
-    """End what still runs of a command, by SIGTERM first; return its exit code."""
+def end_command(process: subprocess.Popen[bytes], log: str | Path) -> tuple[int, str]:
+    """End what still runs of a command, by SIGTERM first, and its session; return its exit code and why it is not 0."""
     if process.poll() is None:
+        # It removes its copy of the checkout and ends its workers.
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_S)
+    deadline = time.monotonic() + _GONE_WITHIN_S
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        while time.monotonic() < deadline:
+            os.killpg(process.pid, 0)
+            time.sleep(0.005)
     code = process.wait()
     assert process.stdin is not None
     process.stdin.close()
-    return code
+    if code == 0:
+        with contextlib.suppress(OSError):
+            os.unlink(log)
+    return code, "" if code == 0 else reason_of(code, last_words(log))
 
 
 def reason_of(exit_code: int, output: str = "") -> str:

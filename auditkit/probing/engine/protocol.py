@@ -47,7 +47,9 @@ class Job(TypedDict):
 
 
 class BlockRequest(TypedDict):
-    """A block of a file: the `tree` of its function, and the `names` that the file has to define; or why not.
+    """A block of a file: the `text` of its function, and the `names` that the file has to define; or why not.
+
+    `places` are the places in the file of the nodes of that text, in the order of `ast.walk`.
 
     `name` is `function#statement`, without a function at module level.
     """
@@ -55,7 +57,8 @@ class BlockRequest(TypedDict):
     file: str
     name: str
     names: NotRequired[list[str]]
-    tree: NotRequired[Any]
+    text: NotRequired[str]
+    places: NotRequired[list[tuple[int, int, int, int]]]
     missing: NotRequired[str]
 
 

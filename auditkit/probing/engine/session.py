@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
 
 from auditkit.model.codec import number_again
 from auditkit.model.enums import DeviceChoice, Outcome, Reason

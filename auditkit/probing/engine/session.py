@@ -54,10 +54,10 @@ class Job:
     checked: bool = False
     duration_s: float = 0.0
     has_ended: bool = False
-    said: list[protocol.OfJob] = field(default_factory=list)
+    said: list[protocol.OfJob | protocol.End] = field(default_factory=list)
     remembered: bool = False
 
-    def take(self, message: protocol.OfJob) -> None:
+    def take(self, message: protocol.OfJob | protocol.End) -> None:
         """Take in one message; of several failures the first one counts."""
         match message:
             case protocol.Measured(name, value, unit, case, evidence):

@@ -326,4 +326,4 @@ def _request(call: str, setting: Setting) -> protocol.BlockRequest:
 def _positions(node: ast.AST) -> list[tuple[int, int, int, int]]:
     """The places of all nodes that have one, in the order of `ast.walk`."""
     found = (each for each in ast.walk(ast.fix_missing_locations(node)) if "lineno" in each._attributes)
-    return [tuple(getattr(each, name) for name in _PLACE) for each in found]  # type: ignore[misc]
+    return [tuple(getattr(each, name) for name in _PLACE) for each in found]

@@ -102,9 +102,8 @@ def _revision(spec: CheckoutSpec) -> str:
 
 
 def _unfed(found: FoundCandidate) -> UnfedCandidate:
-    answers = [f"it answers with: {found.try_it}"] if found.try_it else []
     why = f"left out: {found.excluded}" if found.excluded else found.why_not
-    return UnfedCandidate(found.call, (why, *answers))
+    return UnfedCandidate(found.call, (why,))
 
 
 def _drafts(trials: Sequence[Trial]) -> Iterator[DraftTarget]:

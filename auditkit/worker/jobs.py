@@ -23,10 +23,9 @@ def run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
         results.send({"type": "failed", "reason": "no_memory", "message": text})
         return
     if loaded is not None:
-        run_job(job, request, results, loaded)
-    # A trial is followed by others; what one probe imports, no other may need.
-    modules = [] if request["is_audit"] else loading.dear_imports()
-    results.send({"type": "imported", "modules": modules})
+        results.control({"plan": run_job(job, request, results, loaded)})
+    if not request["is_audit"]:  # a trial is followed by others; what one probe imports, no other may need
+        results.control({"imported": loading.dear_imports()})
 
 
 def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:
@@ -43,21 +42,23 @@ def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any
     results.send({"type": "checked"})
 
 
-def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loaded: LoadedTarget) -> None:
-    """One job in a process that may be lost: find the plan, or run one probe."""
+def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loaded: LoadedTarget) -> Any:
+    """One job in a process that may be lost: find the plan and return it, or run one probe."""
     import torch
 
     # One thread: sums and temporaries do not depend on the machine's cores, and nothing waits for a busy one.
     torch.set_num_threads(1)
     started = time.monotonic()
+    plan = None
     if job["kind"] == "plan":
-        _send_plan(results, job["target"], request["auto_device"], loaded)
+        plan = _send_plan(results, job["target"], request["auto_device"], loaded)
     else:
         _send_probe(results, job, request, loaded)
     results.send({"type": "took", "seconds": time.monotonic() - started})
+    return plan
 
 
-def _send_plan(results: Writer, target: Dict[str, Any], auto_device: bool, loaded: LoadedTarget) -> None:
+def _send_plan(results: Writer, target: Dict[str, Any], auto_device: bool, loaded: LoadedTarget) -> Any:
     from .base.refusals import CannotFeedError, CannotReadError
     from .context.torch_calls import torch_calls
     from .feed.search import find_plan_anywhere
@@ -72,11 +73,13 @@ def _send_plan(results: Writer, target: Dict[str, Any], auto_device: bool, loade
     except (CannotFeedError, CannotReadError) as error:
         reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
         results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(target["call"], error)})
-        return
+        return None
     except placeholders.PlaceholderTouched as error:
         _send_touched(results, error.path)
-        return
-    results.send({"type": "plan", "plan": plan._replace(torch_calls=found).to_json(), **ladder.described()})
+        return None
+    said = plan._replace(torch_calls=found).to_json()
+    results.send({"type": "plan", "plan": said, **ladder.described()})
+    return said
 
 
 def _send_touched(results: Writer, path: str) -> None:

@@ -81,7 +81,7 @@ def serve(channel_fd: int) -> None:
 def _report_end(results: Writer, code: int) -> None:
     """Send the exit code of a worker (negative: a signal)."""
     with contextlib.suppress(OSError):
-        results.send({"type": "ended", "status": code})
+        results.control({"type": "ended", "status": code})
     os.close(results.fd)
 
 
@@ -167,7 +167,7 @@ def _serve_requests(requests: IO[bytes], results: Writer) -> None:
         try:
             if request["modules"] and not loads_apart:
                 load_modules(request)
-            results.send({"type": "loaded", "why": "", **ladder.described()})
+            results.control({"type": "loaded", "why": "", **ladder.described()})
             _run_jobs(request, results)
         except OSError:
             os._exit(os.EX_TEMPFAIL)  # no process is left: nothing of the target has run
@@ -176,16 +176,16 @@ def _serve_requests(requests: IO[bytes], results: Writer) -> None:
                 send_load_error(results, error)
                 return
             loads_apart = True
-            results.send({"type": "loaded", "why": error.message})
+            results.control({"type": "loaded", "why": error.message})
             if len(request["modules"]) == 1:  # else the host divides them
                 _run_jobs(request, results)
-        results.send({"type": "idle"})
+        results.control({"type": "idle"})
 
 
 def _send_hello(results: Writer) -> None:
     import torch
 
-    results.send(
+    results.control(
         {
             "type": "hello",
             "pid": os.getpid(),
@@ -205,7 +205,7 @@ def _run_jobs(request: Dict[str, Any], results: Writer) -> None:
     plan = None
     for job in request["jobs"]:
         job = dict(job, plan=job.get("plan") or plan)
-        results.send({"type": "start", "job": job["id"]})
+        results.control({"type": "start", "job": job["id"]})
         unloaded = why_unloaded(job["target"]["call"]) if job["target"] else None
         end: Dict[str, Any] = {"type": "end", "output_bytes": 0}
         if unloaded is not None:
@@ -223,11 +223,11 @@ def _run_jobs(request: Dict[str, Any], results: Writer) -> None:
             else:
                 child.supervise(float(request["time_limit_s"]))
                 with contextlib.suppress(TypeError):  # a target may send this message
-                    loading.import_dear(child.imported["modules"])
+                    loading.import_dear(child.told.get("imported", ()))
                 gc.freeze()
-                plan = child.plan or plan
+                plan = child.told["plan"] if isinstance(child.told.get("plan"), dict) else plan
                 continue
-        results.send(end)
+        results.control(end)
 
 
 def _preload_steps(request: Dict[str, Any]) -> None:

@@ -45,39 +45,6 @@ def test_forty_candidates_are_a_few_lines() -> None:
     assert list(summary_lines([*passed_over, MANY[3]])) == [line]
 
 
-SOURCE = """\
-import torch
-
-def norm(parameters, {arguments}):
-    total = torch.stack([p.grad.norm() for p in parameters]).norm()
-    {use}
-    return total
-"""
-CALL = "stats:norm"
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("arguments", "use", "try_it"),
-    [
-        ("quota", "total = total * quota", f"--target {CALL} --argument quota=1.0"),
-        (
-            "warehouse, quota",
-            "total = total * quota if warehouse is None else warehouse.total",
-            f"--target {CALL} --argument warehouse=null --argument quota=1.0",
-        ),
-        ("warehouse", "warehouse.open()", ""),
-    ],
-)
-def test_what_is_advised_was_tried(arguments: str, use: str, try_it: str, tmp_path: Path) -> None:
-    """An argument that nothing is known to fit: options that make it answer; else only what is missing is said."""
-    put(tmp_path, "stats.py", SOURCE.format(arguments=arguments, use=use))
-    with open_checkout(tmp_path, sys.executable) as opened:
-        (one,) = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,))).candidates
-    assert (one.fed, one.try_it) == (False, try_it)
-    assert "VALUE" not in one.why_not
-
-
 @pytest.mark.process
 def test_a_helper_says_through_whom_it_is_asked(tmp_path: Path) -> None:
     """It is no target of its own, and is not dropped in silence."""

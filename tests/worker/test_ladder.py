@@ -82,7 +82,7 @@ def said(run: TargetRun) -> list[object]:
     [
         ("corpus", "remembered:cached_norm", (CACHED, OVERFLOW)),  # keeps its first answer in the module
         ("corpus", "sound_stats:gradient_stats", (HEALTH, MISSING)),
-        ("devices", "asked_at_import:norm_on_default", (SYNCS,)),  # asks for CUDA when it is imported
+        ("devices", "asked_at_import:norm_on_constant", (SYNCS,)),  # asks for CUDA when it is imported
     ],
 )
 def test_outcomes_numbers_and_places_are_the_same(checkout: str, call: str, probes: tuple[str, ...]) -> None:

@@ -186,13 +186,10 @@ def _own_causes(run: Run) -> list[Cause]:
 def _way_to_a_target(run: Run, request: AuditRequest) -> Step:
     """How a collector is named that was not found, or not enough known of."""
     asked: list[ProbeResult] = [result for result in run.results if not result.is_of_source]
-    tried = next((each.try_it for each in run.candidates if each.try_it), "")
     lacks_modules = bool(asked) and asked[0].reason is not None and asked[0].reason.is_not_loaded
     if lacks_modules or (run.no_target is not None and run.no_target.is_import):
         title = "Next, install what is missing, or name the interpreter that has it:"
         return Step(title, _typed(request, "--python", "VENV/bin/python"))
-    if tried:
-        return Step("Next, a collector with arguments that make it answer:", _typed(request, *shlex.split(tried)))
     if asked:
         title = "Next, say what the likeliest collector is called with (one --argument each):"
         return Step(title, _typed(request, "--target", asked[0].target, "--argument", "NAME=VALUE"))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Reason
-from auditkit.model.runs.target import Target
 from auditkit.model.text import counted
 
 PACKAGE = "package"
@@ -17,14 +15,13 @@ PACKAGE = "package"
 
 @dataclass(frozen=True)
 class FoundCandidate(
-    Record, keys="call file line contract fed rung placeholders filled why_not reason? try_it? places? excluded?"
+    Record, keys="call file line contract fed rung placeholders filled why_not reason? places? excluded?"
 ):
     """One collector, or function of a library that the checkout calls, that reading the source found.
 
     `rung` is how its module was loaded, `placeholders` the absent modules that something stands in for, `filled` what
     was made up to call it. `why_not` says why it could not be fed, with its `reason`, or through whom it is asked;
-    `try_it` are options that make it answer, which were tried. `places` call a library's function; `excluded` is what
-    it is left out for.
+    `places` call a library's function; `excluded` is what it is left out for.
     """
 
     call: str
@@ -37,14 +34,8 @@ class FoundCandidate(
     filled: Mapping[str, str] = field(default_factory=dict)
     why_not: str = ""
     reason: Reason | None = None
-    try_it: str = ""
     places: tuple[str, ...] = ()
     excluded: str = ""
-
-
-def options_of(target: Target) -> str:
-    """The words of a shell that name a target and its arguments."""
-    return shlex.join(target.command_words())
 
 
 def not_checked(candidates: Iterable[FoundCandidate]) -> str:

@@ -28,7 +28,7 @@ from auditkit.errors import AuditkitError
 from auditkit.files import write_below
 from auditkit.probing.checkout.copies import walk
 from auditkit.probing.engine.fork_servers import ENTRY
-from auditkit.probing.engine.protocol import Hello, LoadedBy, OfJob
+from auditkit.probing.engine.protocol import End, Hello, LoadedBy, OfJob
 
 if TYPE_CHECKING:
     from auditkit.probing.engine.protocol import Job, Request
@@ -45,7 +45,7 @@ _NOT_PART = ("id", "path", "forms", "imports")
 class Entry(msgspec.Struct, frozen=True):
     """The messages of one job, with what its session said before it."""
 
-    messages: list[OfJob]
+    messages: list[OfJob | End]
     loaded_by: LoadedBy
     hello: Hello
 

@@ -11,6 +11,7 @@ from typing import Any, NotRequired, TypedDict
 import msgspec
 
 from auditkit.model.enums import Evidence, Reason
+from auditkit.worker.serve.messages import CONTROL
 
 Plan = Mapping[str, Any]
 """How a target is fed, found by the worker and sent back to it as it came. `PlanFields` are what the host reads."""
@@ -47,7 +48,9 @@ class Job(TypedDict):
 
 
 class BlockRequest(TypedDict):
-    """A block of a file: the `tree` of its function, and the `names` that the file has to define; or why not.
+    """A block of a file: the `text` of its function, and the `names` that the file has to define; or why not.
+
+    `places` are the places in the file of the nodes of that text, in the order of `ast.walk`.
 
     `name` is `function#statement`, without a function at module level.
     """
@@ -55,7 +58,8 @@ class BlockRequest(TypedDict):
     file: str
     name: str
     names: NotRequired[list[str]]
-    tree: NotRequired[Any]
+    text: NotRequired[str]
+    places: NotRequired[list[tuple[int, int, int, int]]]
     missing: NotRequired[str]
 
 
@@ -226,9 +230,9 @@ class End(_Message, tag="end"):
 
 OfJob = (
     Planned | Measured | Located | Noted | Device | Took | Checked | NotApplicable | Unavailable | Failed | LoadError
-    | End
 )  # fmt: skip
-Message = Hello | Loaded | Idle | Ended | Start | OfJob
+OfWorker = Hello | Loaded | Idle | Ended | Start | End
+Message = OfWorker | OfJob
 
 
 class _Feed(msgspec.Struct):
@@ -255,12 +259,13 @@ class PlanFields(msgspec.Struct):
     torch_calls: dict[str, Any] = {}
 
 
-_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_OF_JOB: msgspec.json.Decoder[OfJob] = msgspec.json.Decoder(OfJob)
+_OF_WORKER: msgspec.json.Decoder[OfWorker] = msgspec.json.Decoder(OfWorker)
 
 
 def decode(line: bytes) -> Message:
     """Return the message in a line that a worker sent; for one that is no message a failure of the current job."""
     try:
-        return _DECODER.decode(line)
+        return _OF_WORKER.decode(line[1:]) if line.startswith(CONTROL) else _OF_JOB.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return Failed(reason=Reason.PROTOCOL, message=f"the worker sent a message that is none: {str(error)[:200]}")

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
 
 from auditkit.model.codec import number_again
 from auditkit.model.enums import DeviceChoice, Outcome, Reason
@@ -32,6 +31,7 @@ _NOT_FED = (Reason.CANNOT_FEED, Reason.CANNOT_READ)
 _LAST_WORDS_MATTER = (Reason.EXIT, Reason.CRASH, Reason.TIMEOUT)
 # auditkit's own are much shorter; a target may speak in the name of its worker.
 _MOST_NOTES, _LONGEST_TEXT = 100, 2000
+_PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
 @dataclass
@@ -54,10 +54,10 @@ class Job:
     checked: bool = False
     duration_s: float = 0.0
     has_ended: bool = False
-    said: list[protocol.OfJob] = field(default_factory=list)
+    said: list[protocol.OfJob | protocol.End] = field(default_factory=list)
     remembered: bool = False
 
-    def take(self, message: protocol.OfJob) -> None:
+    def take(self, message: protocol.OfJob | protocol.End) -> None:
         """Take in one message; of several failures the first one counts."""
         match message:
             case protocol.Measured(name, value, unit, case, evidence):
@@ -295,7 +295,7 @@ def _last_output(printed: str) -> str:
     return f"its last output: {lines[-1].strip()[:200]}" if lines else ""
 
 
-# The blocks among the targets, each encoded as a function for the worker.
+# The blocks among the targets, each as the text of a function and the places of its nodes in the file.
 
 
 def block_requests(setting: Setting, calls: Iterable[str]) -> dict[str, protocol.BlockRequest]:
@@ -319,22 +319,11 @@ def _request(call: str, setting: Setting) -> protocol.BlockRequest:
     undefined = undefined_names(block)
     if undefined:
         return {"file": file, "name": name, "missing": f"{call} reads {', '.join(undefined)}, which nothing sets"}
-    return {"file": file, "name": name, "names": list(block.names), "tree": encoded(block.node)}
+    text = ast.unparse(block.node)
+    return {"file": file, "name": name, "names": list(block.names), "text": text, "places": _positions(block.node)}
 
 
-def encoded(node: Any) -> Any:
-    """A syntax tree as JSON."""
-    if isinstance(node, list):
-        return [encoded(each) for each in node]
-    if isinstance(node, ast.Constant):
-        return _node(node, {"value": {"literal": ast.unparse(node)}, "kind": node.kind})
-    if isinstance(node, ast.AST):
-        return _node(node, {name: encoded(getattr(node, name, None)) for name in node._fields})
-    return node
-
-
-def _node(node: ast.AST, fields: dict[str, Any]) -> dict[str, Any]:
-    said: dict[str, Any] = {"kind": type(node).__name__, "fields": fields}
-    if isinstance(node, ast.stmt | ast.expr | ast.excepthandler | ast.arg | ast.keyword) and hasattr(node, "lineno"):
-        said["at"] = [node.lineno, node.col_offset, node.end_lineno, node.end_col_offset]
-    return said
+def _positions(node: ast.AST) -> list[tuple[int, int, int, int]]:
+    """The places of all nodes that have one, in the order of `ast.walk`."""
+    found = (each for each in ast.walk(ast.fix_missing_locations(node)) if "lineno" in each._attributes)
+    return [tuple(getattr(each, name) for name in _PLACE) for each in found]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import ASKED_FOR, Contract, Reason, Takes
@@ -21,11 +19,6 @@ from auditkit.worker.serve.rungs import OF_BLOCKS
 from auditkit.worker.steps.roles import IMPORTED_BY_STEPS
 
 TRIAL_TIME_LIMIT_S = 30.0
-_WANTED = re.compile(r"--argument (?!NAME=)(\S+)=VALUE")
-_UNFIT = re.compile(r"nothing is known to fit (?:its arguments|what it reads:) ([\w, ]+)")
-_PLAIN_VALUES: tuple[Any, ...] = (None, 1.0, {})
-"""What a command line can give and what most often does: no group or logger, a limit, no settings."""
-_MOST_REMEDIED, _MOST_ARGUMENTS = 20, 3
 _PARALLEL_WORKERS = 2
 
 
@@ -37,8 +30,7 @@ class Trial(
 ):
     """What trying a candidate showed: a target that works with its plan, or the reason why none does.
 
-    `missing` are the modules that it imports and nobody has; `remedy` are arguments that make it answer, which were
-    tried; `loaded_by` is how one that works was loaded.
+    `missing` are the modules that it imports and nobody has; `loaded_by` is how one that works was loaded.
     """
 
     candidate: Candidate
@@ -47,7 +39,6 @@ class Trial(
     reason: Reason | None = None
     message: str = ""
     missing: tuple[str, ...] = ()
-    remedy: Mapping[str, Any] = field(default_factory=dict)
     loaded_by: LoadedBy = field(default_factory=LoadedBy)
 
     @property
@@ -100,11 +91,10 @@ class _Trials:
         has_steps = any(each.contract_guess is Contract.TRAIN_STEP for each in candidates)
         self._imports = [*imports, *([IMPORTED_BY_STEPS] if has_steps else [])]
         self._loaded_together: dict[str, tuple[str, ...]] = {}
-        self._imported_for_each: set[str] = set()
         self.done: dict[int, Trial] = {}
 
     def settle(self, indices: Sequence[int]) -> None:
-        """Try some candidates of one package: as they were guessed, then in other ways, then with plain arguments."""
+        """Try some candidates of one package: as they were guessed, then in other ways."""
         guesses = {index: _variants(self._candidates[index]) for index in indices}
         for attempt in range(max(map(len, guesses.values()))):
             waiting = [index for index in indices if index not in self.done or self.done[index].may_be_guessed_again]
@@ -112,26 +102,6 @@ class _Trials:
             for index, trial in self._try(asked):
                 if trial.works or index not in self.done:
                     self.done[index] = trial
-        cheap = (index for index in indices if module_of(guesses[index][0].call) not in self._imported_for_each)
-        self._remedy([index for index in cheap if index < _MOST_REMEDIED and _wanted(self.done[index])])
-
-    def _remedy(self, indices: Sequence[int]) -> None:
-        """Find plain values for the arguments that these want by their own words, one argument after the other."""
-        last = {index: (self.done[index], dict(self.done[index].target.arguments)) for index in indices}
-        for _ in range(_MOST_ARGUMENTS):
-            asked = [
-                (index, replace(self.done[index].target, arguments={**given, _wanted(trial): value}))
-                for index, (trial, given) in last.items()
-                for value in _PLAIN_VALUES
-            ]
-            last = {}
-            for index, trial in self._try(asked):
-                given = dict(trial.target.arguments)
-                if trial.works and not self.done[index].remedy:
-                    self.done[index] = replace(self.done[index], remedy=given)
-                elif index not in last and _wanted(trial) not in ("", *given):
-                    last[index] = (trial, given)
-            last = {index: tried for index, tried in last.items() if not self.done[index].remedy}
 
     def _try(self, asked: Sequence[tuple[int, Target]]) -> list[tuple[int, Trial]]:
         """A trial of each target, all of one package, with the number of its candidate."""
@@ -168,7 +138,6 @@ class _Trials:
             for modules, of_group in groups.items():
                 found, is_refused = _run(self._setting, modules, of_group, started)
                 settled |= found
-                self._imported_for_each.update(modules if is_refused and len(modules) == 1 else ())
                 is_apart = is_refused and len(modules) > 1
                 failed = [job for job in of_group if is_apart or not _is_loaded(found[int(job["id"])])]
                 self._loaded_together |= {_module_of_job(job): modules for job in of_group if job not in failed}
@@ -200,15 +169,6 @@ def _run(
     return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}, bool(
         session.apart
     )
-
-
-def _wanted(trial: Trial) -> str:
-    """The argument that a target lacks by what trying or reading it says; "" where that is not what stops it."""
-    if trial.reason is not Reason.CANNOT_FEED:
-        return ""
-    named = _WANTED.findall(trial.message)
-    read = (name for names in _UNFIT.findall("; ".join(trial.candidate.obstacles)) for name in names.split(", "))
-    return next((name for name in (*named, *read) if name not in trial.target.arguments), "")
 
 
 def _variants(candidate: Candidate) -> list[Target]:

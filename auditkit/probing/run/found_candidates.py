@@ -10,7 +10,7 @@ from typing import Any
 
 from auditkit.model.codec import encode
 from auditkit.model.enums import Contract, Reason
-from auditkit.model.runs.candidates import FoundCandidate, by_reason, options_of
+from auditkit.model.runs.candidates import FoundCandidate, by_reason
 from auditkit.model.runs.run import Run
 from auditkit.model.text import counted
 from auditkit.probing.engine.trials import Trial
@@ -18,7 +18,7 @@ from auditkit.probing.find.candidates import Candidate
 from auditkit.probing.source.files import LeftOut
 
 _UNTRIED = re.compile(r"[:;] give [^:;]*--argument \S+=VALUE")
-_MOST_NAMED, _MOST_PLACES, _MOST_HINTS = 3, 2, 3
+_MOST_NAMED, _MOST_PLACES = 3, 2
 _RUNGS = {"file": "by their file alone", "placeholders": "with placeholders for {}", "cut_out": "cut out of their file"}
 
 
@@ -50,7 +50,6 @@ def candidate_of(trial: Trial) -> FoundCandidate:
         filled={name: str(encode(value)) for name, value in plan.get("filled", {}).items()},
         why_not=why_not,
         reason=trial.reason,
-        try_it=options_of(replace(target, arguments=trial.remedy, takes=None, contract=None)) if trial.remedy else "",
         places=target.places,
     )
 
@@ -100,18 +99,14 @@ def called(candidate: FoundCandidate) -> str:
 
 
 def not_asked_lines(candidates: Iterable[FoundCandidate]) -> Iterator[str]:
-    """Each reason once, with some of the candidates that it stopped; then what makes some of them answer."""
-    groups = by_reason(candidates)
-    for reason, stopped in groups.items():
+    """Each reason once, with some of the candidates that it stopped."""
+    for reason, stopped in by_reason(candidates).items():
         if len(stopped) == 1:
             yield f"    1 not asked: {stopped[0].call}: {stopped[0].why_not}"
             continue
         names = ", ".join(each.call for each in stopped[:_MOST_NAMED])
         more = f" and {len(stopped) - _MOST_NAMED} more" if stopped[_MOST_NAMED:] else ""
         yield f"    {len(stopped)} not asked, {reason}: {names}{more}"
-    hints = [each.try_it for stopped in groups.values() for each in stopped if each.try_it]
-    for hint in hints[:_MOST_HINTS]:
-        yield f"    one of them answers with: {hint}"
 
 
 def _loaded(asked: Sequence[FoundCandidate]) -> Iterator[str]:
@@ -128,6 +123,5 @@ def table(candidates: Iterable[FoundCandidate]) -> Iterator[tuple[tuple[str, ...
     for each in candidates:
         filled = ", ".join(f"{name}={value}" for name, value in each.filled.items())
         why = f"left out: {each.excluded}" if each.excluded else each.why_not
-        why += f"; it answers with: {each.try_it}" if each.try_it else ""
         place = "" if each.places else f" at {each.file}:{each.line}"
         yield (f"{each.call}{place}", "yes" if each.fed else "no", each.rung, filled), why

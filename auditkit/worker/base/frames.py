@@ -62,7 +62,7 @@ class SourceRoots:
         return None
 
     def folder(self, file: str) -> str:
-        """Where `file`, a relative name, lies: the folder of an installed package, "" for the checkout."""
+        """Return the folder to which the name `file` is relative: that of an installed package, "" for the checkout."""
         first = file.partition("/")[0]
         return next((os.path.dirname(path) for path in self._extra if os.path.basename(path) == first), "")
 

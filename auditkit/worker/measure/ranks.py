@@ -10,7 +10,6 @@ import os
 import select
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence
@@ -19,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from ..serve import families, placeholders
-from ..serve.messages import Lines, Writer, new_token, objects
+from ..serve.messages import CONTROL, Lines, Writer, decoded, new_token
 from .selfcheck import expect
 
 _PIECE_BYTES = 1 << 16
@@ -89,25 +88,19 @@ class _Rank:
         self.number = number
         self.messages: List[Message] = []
         self.finished = self.ended_itself = False
-        self.results_fd, results_write = os.pipe()
         self._lines = Lines(token := new_token())
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self.pid = families.fork()
+        self.pid, self.results_fd = families.fork_with_pipe(fds_of_elder)
         if self.pid == 0:
-            for fd in fds_of_elder:
-                os.close(fd)
-            _send_all(messages, Writer(results_write, token))
-        os.close(results_write)
+            _send_all(messages, Writer(self.results_fd, token))
 
     def read(self) -> bool:
         """Read one piece of its messages; return False at its end."""
         data = os.read(self.results_fd, _PIECE_BYTES)
-        for message in objects(self._lines.feed(data)):
-            if "done" in message:
+        for line in self._lines.feed(data):
+            if line.startswith(CONTROL):
                 self.finished = True
-            else:
-                self.messages.append(message)
+            elif decoded(line):
+                self.messages.append(decoded(line))
         if not data and not self.finished and not self._has_raised():
             self.ended_itself = True
         return bool(data)
@@ -129,7 +122,7 @@ def _send_all(messages: Iterator[Message], writer: Writer) -> NoReturn:
             os.dup2(nowhere, descriptor)
         for message in messages:
             writer.send(message)
-        writer.send({"done": True})
+        writer.control({})
         while True:  # others may still be connecting or waiting: leaving now would break their connections
             signal.pause()
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Statements of a file as a function: built from the tree that the host sends, with the file's own name and lines."""
+"""Statements of a file as a function: built from the text that the host sends, with the file's own name and lines."""
 
 import ast
 import builtins
@@ -16,9 +16,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     if block.get("missing"):
         raise LoadError("import_error", block["missing"], is_final=True)
     held = namespace(block["file"], block["names"], roots)
-    node = decoded(block["tree"])
-    assert isinstance(node, ast.FunctionDef)
-    text = ast.unparse(node)
+    node = _placed_tree(block["text"], block["places"])
     node.args.args += [ast.arg(arg=name) for name in block["names"] if name not in held]
     tree = ast.fix_missing_locations(ast.Module(body=[node], type_ignores=[]))
     code = compile(tree, os.path.join(os.getcwd(), block["file"]), "exec", dont_inherit=True)
@@ -28,7 +26,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     function = FunctionType(_placed(inner, node.name, place), held)
     # Without a text `inspect` looks for one in the class that a dotted name seems to name.
     function.__name__, function.__qualname__, function.__doc__ = node.name, place, ""
-    function.text = text  # type: ignore[attr-defined]
+    function.text = block["text"]  # type: ignore[attr-defined]
     function.enclosing = _enclosing(block, roots)  # type: ignore[attr-defined]
     return function
 
@@ -54,19 +52,10 @@ def _placed(code: CodeType, name: str, place: str) -> CodeType:
     return code.replace(**changed)
 
 
-def decoded(said: Any) -> Any:
-    """The syntax tree that the host wrote as JSON: `[kind, position, fields]` for a node."""
-    if isinstance(said, list):
-        return [decoded(each) for each in said]
-    if not isinstance(said, dict):
-        return said
-    if "literal" in said:
-        return ast.literal_eval(said["literal"])
-    kind = getattr(ast, said["kind"])
-    node = kind(**{name: decoded(value) for name, value in said["fields"].items() if name in kind._fields})
-    if "at" in said:
-        node.lineno, node.col_offset, node.end_lineno, node.end_col_offset = said["at"]
-    # Python 3.12 asks for them, and a block's function, which no source has, was made without.
-    if "type_params" in node._fields and getattr(node, "type_params", None) is None:
-        node.type_params = []
+def _placed_tree(text: str, places: List[List[int]]) -> ast.FunctionDef:
+    """The function of a text, with the lines that its nodes have in the file."""
+    node = ast.parse(text).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    for each, place in zip((each for each in ast.walk(node) if "lineno" in each._attributes), places, strict=True):
+        each.lineno, each.col_offset, each.end_lineno, each.end_col_offset = place  # type: ignore[attr-defined]
     return node

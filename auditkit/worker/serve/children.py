@@ -10,10 +10,10 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, NoReturn, Optional
+from typing import Any, Callable, Dict, NoReturn
 
 from . import families
-from .messages import MOST_OUTPUT_BYTES, OF_JOB, Lines, Writer, new_token, objects
+from .messages import CONTROL, MOST_OUTPUT_BYTES, Lines, Writer, decoded, new_token
 
 _PIECE_BYTES = 1 << 16
 _WAIT_S = 0.05
@@ -21,34 +21,30 @@ _M_MMAP_MAX, _M_TRIM_THRESHOLD, _NEVER_TRIM = -4, -1, (1 << 31) - 1
 
 
 class Child:
-    """A forked process that runs `job(writer)`; the parent supervises it to its end."""
+    """A forked process that runs `job(writer)`; the parent supervises it to its end.
+
+    `told` is what it says of itself: whether it is `done`, its `plan`, and what it `imported`.
+    """
 
     def __init__(self, job: Callable[[Writer], None], results: Writer) -> None:
-        self._results_fd, results_write = os.pipe()
         self._output_fd, output_write = os.pipe()
         token = new_token()
         self._elder = families.children()
-        sys.stdout.flush()
-        sys.stderr.flush()
         try:
-            self.pid = families.fork()
+            self.pid, fd = families.fork_with_pipe((self._output_fd, *results.private_fds))
         except OSError:
-            for fd in (self._results_fd, results_write, self._output_fd, output_write):
-                os.close(fd)
+            os.close(self._output_fd)
+            os.close(output_write)
             raise
         if self.pid == 0:
-            for fd in (self._results_fd, self._output_fd, *results.private_fds):
-                os.close(fd)
-            _run(job, Writer(results_write, token), output_write)
-        os.close(results_write)
+            _run(job, Writer(fd, token), output_write)
         os.close(output_write)
-        self.plan: Optional[Dict[str, Any]] = None
-        self.imported: Dict[str, List[str]] = {"modules": []}
+        self._results_fd = fd
+        self.told: Dict[str, Any] = {}
         self._results = results
         self._lines = Lines(token)
         self._open = [self._results_fd, self._output_fd]
         self._output_bytes = 0
-        self._finished = False
 
     def supervise(self, time_limit_s: float) -> None:
         """Pass the child's messages on until it ends or its time is up; end what it leaves behind."""
@@ -68,10 +64,10 @@ class Child:
         os.close(self._results_fd)
         os.close(self._output_fd)
         end: Dict[str, Any] = {"type": "end", "output_bytes": self._output_bytes}
-        if not self._finished:
+        if not self.told.get("done"):
             flooded = not pid and self._output_bytes > MOST_OUTPUT_BYTES
             end["reason"], end["message"] = families.describe_end(status if pid else None, time_limit_s, flooded)
-        self._results.send(end)
+        self._results.control(end)
 
     def _read(self, wait_s: float) -> bool:
         """Read one piece of each pipe that holds any. An orphan may hold a pipe: its end is not awaited."""
@@ -86,28 +82,12 @@ class Child:
             elif fd == self._output_fd:
                 self._output_bytes += len(data)
             else:
-                self._pass_on(self._lines.feed(data))
+                for line in self._lines.feed(data):
+                    if line.startswith(CONTROL):
+                        self.told.update(decoded(line[1:]))
+                    else:
+                        self._results.write(line)
         return bool(readable)
-
-    def _pass_on(self, lines: List[bytes]) -> None:
-        """Pass messages of a job on; anything else is a failure of the job: a target has found its pipe."""
-        messages = list(objects(lines))
-        strange = len(lines) - len(messages)
-        for message in messages:
-            kind = message.get("type")
-            if kind == "done":
-                self._finished = True
-            elif kind == "imported":
-                self.imported = message
-            elif isinstance(kind, str) and kind in OF_JOB:
-                if kind == "plan" and isinstance(message.get("plan"), dict):
-                    self.plan = message["plan"]
-                self._results.send(message)
-            else:
-                strange += 1
-        if strange:
-            text = "the worker sent a line that is no message of a job"
-            self._results.send({"type": "failed", "reason": "protocol", "message": text})
 
 
 def _run(job: Callable[[Writer], None], writer: Writer, output_fd: int) -> NoReturn:
@@ -157,5 +137,5 @@ def _run_and_report(job: Callable[[Writer], None], writer: Writer) -> int:
         )
         reason = "no_memory" if is_memory or families.is_out_of_memory(text) else "exception"
         writer.send({"type": "failed", "reason": reason, "message": text})
-    writer.send({"type": "done"})
+    writer.control({"done": True})
     return 0

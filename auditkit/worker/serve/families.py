@@ -6,8 +6,9 @@ import errno
 import os
 import re
 import signal
+import sys
 import time
-from typing import Collection, List, NoReturn, Optional, Tuple
+from typing import Collection, List, NoReturn, Optional, Sequence, Tuple
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -34,6 +35,25 @@ def fork() -> int:
                 raise
         time.sleep(pause_s)
     return os.fork()
+
+
+def fork_with_pipe(closed: Sequence[int] = ()) -> Tuple[int, int]:
+    """Fork with a pipe from the child: return (pid, the end to read), in the child (0, the end to write).
+
+    The child closes the descriptors `closed`. Raises OSError as `fork` does.
+    """
+    read, write = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        pid = fork()
+    except OSError:
+        os.close(read)
+        os.close(write)
+        raise
+    for fd in (write,) if pid else (read, *closed):
+        os.close(fd)
+    return pid, read if pid else write
 
 
 def die_with_parent() -> None:

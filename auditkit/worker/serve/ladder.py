@@ -4,7 +4,6 @@ import json
 import os
 import select
 import signal
-import sys
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypeVar
 
@@ -58,17 +57,12 @@ def climb(
         way = waiting.pop(0)
         left_s = deadline - time.monotonic()
         elder = families.children()
-        read, write = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = families.fork()
+        pid, fd = families.fork_with_pipe()
         if pid == 0:
-            os.close(read)
-            made = _load_here(load, places, roots, way, write)
+            made = _load_here(load, places, roots, way, fd)
             _Climbed.refusals = refusals
             return made
-        os.close(write)
-        said = _listen(read, left_s * 2 / 3 if waiting else left_s)
+        said = _listen(fd, left_s * 2 / 3 if waiting else left_s)
         if said == _LOADED:
             _, status = os.waitpid(pid, 0)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)

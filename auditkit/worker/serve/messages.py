@@ -1,24 +1,23 @@
 """The messages that a worker sends: one JSON object a line, each begun with a token that only the two ends know.
 
-A target that writes to every descriptor can neither send a message nor spoil one. `hosts/protocol.py` has the same
-table as types; decoding a line there is its whole validation.
+A target that writes to every descriptor can neither send a message nor spoil one. `probing/engine/protocol.py` has the
+same table as types; decoding a line there is its whole validation.
 """
 
 import json
 import math
 import os
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, List, Sequence
 
-OF_WORKER = {
+MESSAGES = {
+    # Of the worker itself.
     "hello": ("pid", "python", "torch", "executable", "platform", "cuda"),
     "loaded": ("rung", "placeholders", "package_error", "why"),
     "idle": (),
     "ended": ("status",),
     "start": ("job",),
     "end": ("reason", "message", "output_bytes"),
-}  # type: Dict[str, Sequence[str]]
-"""The fields of each message that no job can send."""
-OF_JOB = {
+    # Of a job.
     "load_error": ("reason", "message", "hint", "missing"),
     "plan": ("plan", "rung", "placeholders", "package_error"),
     "measurement": ("name", "value", "unit", "case", "evidence"),
@@ -31,7 +30,9 @@ OF_JOB = {
     "unavailable": ("message", "reason"),
     "failed": ("reason", "message", "hint", "missing"),
 }  # type: Dict[str, Sequence[str]]
-"""The fields of each message of a job. It also sends `imported` and `done`, which its parent keeps for itself."""
+"""The fields of each message."""
+CONTROL = b"!"
+"""Begins a line about the process that sends it, which its parent reads and does not pass on."""
 LONGEST_LINE_BYTES = 1 << 20
 MOST_OUTPUT_BYTES = 10 << 20
 """What a process may print before it is ended."""
@@ -49,8 +50,15 @@ class Writer:
         self.token = token
 
     def send(self, message: Dict[str, Any]) -> None:
-        line = "\n{} {}\n".format(self.token, json.dumps(strict(message), allow_nan=False))
-        data = line.encode("utf-8")
+        """Send a message of a job."""
+        self.write(encoded(message))
+
+    def control(self, message: Dict[str, Any]) -> None:
+        """Send a message about this process itself; no job can send one in its worker's name."""
+        self.write(CONTROL + encoded(message))
+
+    def write(self, line: bytes) -> None:
+        data = b"\n" + self.token.encode("ascii") + b" " + line + b"\n"
         while data:
             data = data[os.write(self.fd, data) :]
 
@@ -69,15 +77,17 @@ class Lines:
         return [line[len(self._prefix) :][:LONGEST_LINE_BYTES] for line in lines if line.startswith(self._prefix)]
 
 
-def objects(lines: Sequence[bytes]) -> Iterator[Dict[str, Any]]:
-    """The JSON objects among lines: a target that finds the token writes what it likes."""
-    for line in lines:
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            yield found
+def encoded(message: Dict[str, Any]) -> bytes:
+    return json.dumps(strict(message), allow_nan=False).encode("ascii")
+
+
+def decoded(line: bytes) -> Dict[str, Any]:
+    """The object that a line holds, empty for none: a target that finds the token writes what it likes."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def new_token() -> str:

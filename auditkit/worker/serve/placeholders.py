@@ -54,7 +54,7 @@ def loading() -> Iterator[None]:
 
 
 def given() -> Tuple[str, ...]:
-    """The absent modules for which something stands in."""
+    """Return the names of the modules that are not installed and that a stub replaces."""
     return tuple(sorted(name for name in _state.given if not _state.why[name]))
 
 

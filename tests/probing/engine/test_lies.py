@@ -15,7 +15,7 @@ from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.engine import fork_servers, protocol
 from auditkit.probing.engine.protocol import Failed, decode
 from auditkit.probing.source.statements import Sources
-from auditkit.worker.serve.messages import OF_JOB, OF_WORKER
+from auditkit.worker.serve.messages import CONTROL, MESSAGES
 from tests.probing_helpers import OVERFLOW, TARGETS, by_probe, run_probes
 
 GARBAGE = ("null", "5", "[1]", "{", "", "[" * 100_000, '{"type": "note", "text": "\xff"}', f'{{"type": {"9" * 5000}}}',
@@ -45,6 +45,7 @@ STRANGE: dict[str, tuple[dict[str, Any], ...]] = {
     "idle": (),
     "checked": (),
 }
+OF_WORKER = ("hello", "loaded", "ended", "start", "end", "idle")
 HONEST: tuple[dict[str, Any], ...] = (
     {"type": "measurement", "name": "norm", "value": "inf", "unit": "none", "case": {"dtype": "float32", "count": 5}},
     {"type": "location", "location": None},
@@ -59,7 +60,8 @@ HONEST: tuple[dict[str, Any], ...] = (
 def test_a_message_with_strange_fields_is_one_failure(kind: str) -> None:
     """One test for each type of message: fields that are missing, of another type, or of no known value."""
     for fields in STRANGE[kind]:
-        found = decode(json.dumps({"type": kind, **fields}).encode())
+        mark = CONTROL if kind in OF_WORKER else b""
+        found = decode(mark + json.dumps({"type": kind, **fields}).encode())
         assert isinstance(found, Failed), (kind, fields)
         assert found.reason is Reason.PROTOCOL
         assert "sent a message that is none" in found.message
@@ -78,9 +80,8 @@ def test_host_and_worker_have_the_same_table() -> None:
     fields = {
         config.tag: set(kind.__struct_fields__) for config, kind in zip(kinds, get_args(protocol.Message), strict=True)
     }
-    table = {**OF_WORKER, **OF_JOB}
-    assert fields == {name: set(named) for name, named in table.items()}
-    assert set(STRANGE) == set(table)
+    assert fields == {name: set(named) for name, named in MESSAGES.items()}
+    assert set(STRANGE) == set(MESSAGES)
 
 
 def ask(folder: Path, said: list[Any], when: str = "call", token: bool = True, forever: bool = False) -> ProbeResult:

@@ -14,6 +14,7 @@ from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.cause import Siblings, Statement
 from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.met_by import MetBy
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.severity import Breaks, Occurs, in_words
 from auditkit.model.runs.target import Target
@@ -99,7 +100,7 @@ class ProbeResult(
     Record,
     keys="probe probe_version target outcome severity evidence reason device message law fingerprint ticket "
     "ticket_action location measurements notes duration_s siblings? excerpt? statement? arm? arms? breaks? occurs? "
-    "owner? style? remembered?",
+    "owner? style? remembered? met_by?",
 ):
     """What one probe said of one target.
 
@@ -111,7 +112,8 @@ class ProbeResult(
     defines a function; `siblings` are places like it, None where none were looked for. `breaks` and `occurs` are
     what a finding's severity follows from, where its probe says so; `owner` is whose defect it is where it is not
     the checkout's, such as `torch 2.13.0: torch.nn.utils.clip_grad_norm_`. `style` is its probe's. `remembered`
-    says that an earlier command asked, of the same bytes; `evidence` and `duration_s` are of that time.
+    says that an earlier command asked, of the same bytes; `evidence` and `duration_s` are of that time. `met_by` says
+    who calls the target in a recorded run, or in the source.
     """
 
     probe: str
@@ -142,6 +144,7 @@ class ProbeResult(
     owner: str = ""
     style: bool = False
     remembered: bool = False
+    met_by: MetBy | None = None
 
     @property
     def why(self) -> str:

@@ -48,6 +48,8 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
             "severity": each.severity, "evidence": each.evidence, "target": inert(each.target),
             "ticket": standing.ticket,
         }  # fmt: skip
+        if each.met_by is not None:
+            result["properties"]["metBy"] = inert(each.met_by.sentence())
         results.append(result)
     notifications = [
         {

@@ -45,6 +45,8 @@ class Cause:
         yield from self._functions_line(in_full)
         if self.worst.why:
             yield f"    {self.worst.why}"
+        if self.worst.met_by is not None and not _is_of_module(self.worst):
+            yield f"    {self.worst.met_by.sentence()}"
         for probe in dict.fromkeys(result.probe for result in self.findings):
             yield from self._probe_lines([each for each in self.findings if each.probe == probe], in_full)
 

@@ -150,8 +150,8 @@ class ProbeResult(
 
     @property
     def why(self) -> str:
-        """Why a finding is as bad as it is, in one phrase; "" where that is not known."""
-        return in_words(self.breaks, self.occurs)
+        """Why a finding has its severity, in one phrase, with what lowered it; "" where that is not known."""
+        return "; ".join(filter(None, (in_words(self.breaks, self.occurs), *self.lowered)))
 
     @property
     def is_of_source(self) -> bool:

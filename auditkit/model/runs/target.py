@@ -72,6 +72,8 @@ class Target(Record, keys="call contract takes finish setup arguments returns pl
     returns: Mapping[str, str] = field(default_factory=dict)
     places: tuple[str, ...] = ()
     met_by: MetBy | None = field(default=None, compare=False, repr=False)
+    found: bool = field(default=False, compare=False, repr=False)
+    """Whether auditkit found the target, and no user named it; no document has it."""
 
     def __post_init__(self) -> None:
         if self.contract is None and split_call(self.call)[2].partition(".")[0] == TRAINING_STEP:

@@ -31,6 +31,7 @@ class Asked:
     """One probe about one subject: a target, or what a source probe names.
 
     `ordinal` tells apart the targets that call one function; `recorded` is who called the subject in a recorded run.
+    A function that a user named (`is_named`) is called, wherever that is.
     """
 
     probe: ProbeInfo
@@ -39,6 +40,7 @@ class Asked:
     policy: Policy
     ordinal: int = 0
     recorded: MetBy | None = None
+    is_named: bool = False
 
     def unanswered(self, outcome: Outcome, reason: Reason | None, message: str, **seen: Any) -> ProbeResult:
         """The result with an outcome and a message; `seen` are further fields of it."""
@@ -88,7 +90,7 @@ class Asked:
         broken = meant(breaks, clips)
         met = Met(min(occurs.values(), key=list(Occurs).index))
         if checkout is not None and broken is not Breaks.UPKEEP:
-            met = who_meets(checkout, occurs, broken, location, self.subject, self.recorded)
+            met = who_meets(checkout, occurs, broken, location, self.subject, self.recorded, self.is_named)
         severity = users or severity_of(broken, met.occurs)
         more = {"met_by": met.met_by, "lowered": met.lowered}
         return {"severity": severity, "breaks": broken, "occurs": met.occurs, **more}

@@ -213,14 +213,10 @@ class Callers:
     def _is_interval(self, module: Module, test: ast.expr, said: str) -> bool:
         """Whether a test is one of every so many steps, here or in the method of this module that it calls."""
         names = [last_name(node.func) for node in walk([test]) if isinstance(node, ast.Call)]
-        called = [
-            each.node for each in module.defined() if each.name in names and re.match("_?(should|is)_", each.name)
-        ]
-        tested = [
-            node for node in walk([test, *called]) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
-        ]
-        texts = [said, *(ast.unparse(node) for node in tested)]
-        return any(not _is_text(node.left) for node in tested) and not any(map(_ACCUMULATES.search, texts))
+        named = (each for each in module.defined() if each.name in names)
+        called = [each.node for each in named if re.match("_?(should|is)_", each.name)]
+        tested = [ast.unparse(node) for node in walk([test, *called]) if _is_every(node)]
+        return bool(tested) and not any(map(_ACCUMULATES.search, (said, *tested)))
 
     def _with_names(self, function: ast.AST | None, test: ast.expr) -> ast.expr:
         """A test, or the tuple of it and of what its local names were given last."""
@@ -434,8 +430,14 @@ def _is_stored(node: ast.Name | ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Store)
 
 
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+def _is_every(node: ast.AST) -> bool:
+    """Whether a test is true once in so many: `step % n == 0`, `not step % n`."""
+    match node:
+        case ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.Eq()]):
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=ast.BinOp(op=ast.Mod())):
+            return True
+    return False
 
 
 def _warns(block: Iterable[ast.AST]) -> bool:

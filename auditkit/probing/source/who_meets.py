@@ -14,7 +14,7 @@ from pathlib import Path
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.met_by import MetBy
 from auditkit.model.runs.severity import Breaks, Occurs
-from auditkit.probing.source.callers import FALLBACK, HOST, Callers, Use, callers_of
+from auditkit.probing.source.callers import FALLBACK, HOST, NO_CALLER, Callers, Use, callers_of
 
 _MODULES = (
     rb"(?:\b\w*(?:model|module|net|network|layer|encoder|decoder|backbone|transformer|student|teacher|critic|actor|policy)"
@@ -58,8 +58,12 @@ def who_meets(
     location: Location | None,
     target: str,
     recorded: MetBy | None = None,
+    is_named: bool = False,
 ) -> Met:
-    """Judge `occurs`, which holds for each need who meets the finding; the most frequent need that is left counts."""
+    """Judge `occurs`, which holds for each need who meets the finding; the most frequent need that is left counts.
+
+    A function that a user named is called somewhere, though not in the checkout.
+    """
     callers = callers_of(checkout)
     at = callers.at(location.file, location.line) if location is not None and not location.folder else None
     asked = callers.of_target(target) or at
@@ -67,6 +71,7 @@ def who_meets(
     _, _, worst, _ = min(judged, key=lambda row: list(Occurs).index(row[2]))
     lowered = [why for _, word, left, why in judged if left is not word and _is_rarer(worst, word)]
     seldom = callers.seldom(at) if at is not None else ""
+    seldom = "" if is_named and seldom == NO_CALLER else seldom
     cap = _of_cost(seldom) if breaks is Breaks.COST else Occurs.RARE if seldom == HOST else Occurs.ORDINARY
     if _is_rarer(cap, worst):
         worst = cap

@@ -117,7 +117,7 @@ def _key(result: ProbeResult, blamed: Iterable[Statement]) -> Hashable:
     if result.statement is None and result.location is None:
         return result.fingerprint
     read_in = (each for each in blamed if result.is_of_source and result.is_read_in(each))
-    return next(read_in, result.statement) or (result.probe, result.location)
+    return next(read_in, result.copy_of or result.statement) or (result.probe, result.location)
 
 
 def _is_of_module(result: ProbeResult) -> bool:

@@ -100,7 +100,7 @@ class ProbeResult(
     Record,
     keys="probe probe_version target outcome severity evidence reason device message law fingerprint ticket "
     "ticket_action location measurements notes duration_s siblings? excerpt? statement? arm? arms? breaks? occurs? "
-    "owner? style? remembered? met_by? lowered?",
+    "owner? style? remembered? met_by? lowered? copy_of?",
 ):
     """What one probe said of one target.
 
@@ -144,6 +144,8 @@ class ProbeResult(
     owner: str = ""
     style: bool = False
     remembered: bool = False
+    copy_of: Statement | None = None
+    """The statement that a finding's statement is a copy of: they are one cause."""
     lowered: tuple[str, ...] = ()
     """Why a finding's severity is lower than its probe says."""
     met_by: MetBy | None = None

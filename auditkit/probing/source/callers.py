@@ -164,15 +164,17 @@ class Callers:
         return Use(function.module, False, function.node, function.node) if function is not None else None
 
     def _use(self, module: Module, node: ast.AST) -> Use:
-        parents, conditions, inner = self._parent(module), list[Condition](), node
+        parents, inner = self._parent(module), node
+        around: list[tuple[ast.If | ast.ExceptHandler, ast.AST]] = []
         function = node if isinstance(node, _DEFINITIONS) else None
         while function is None and (outer := parents.get(id(inner))) is not None:
             function = outer if isinstance(outer, _DEFINITIONS) else None
-            conditions += [(outer, inner)] if isinstance(outer, ast.If | ast.ExceptHandler) else []  # type: ignore[list-item]
+            if isinstance(outer, ast.If | ast.ExceptHandler):
+                around.append((outer, inner))
             inner = outer
         is_test = self.files[module.file][0].is_test
-        told = [self._condition(module, function, outer, child) for outer, child in reversed(conditions)]  # type: ignore[misc]
-        return Use(module, is_test, node, function, tuple(each for each in told if each.text))
+        found = [self._condition(module, function, test, child) for test, child in reversed(around)]
+        return Use(module, is_test, node, function, tuple(each for each in found if each.text))
 
     def _owner(self, module: Module, node: ast.AST) -> ast.ClassDef | None:
         """The class around a node, looking out of nested functions."""
@@ -231,8 +233,8 @@ class Callers:
             case ast.Constant(value=value):
                 return False if value is None else value
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                value = self._constant(module, function, operand, steps)
-                return None if value is None else not value
+                inverse = self._constant(module, function, operand, steps)
+                return None if inverse is None else not inverse
             case ast.Name(id=name) if steps:
                 if not isinstance(function, _DEFINITIONS):
                     return _only_value(module.tree, name)
@@ -405,8 +407,9 @@ class Callers:
             return False
         owner = self._owner(use.module, function)
         names = (node.arg for node in walk([function.args]) if isinstance(node, ast.arg))
-        attributes = (node.attr for node in walk([owner]) if isinstance(node, ast.Attribute) and _is_stored(node))
-        if any(re.search("(^|_)flat(_|$)", name) for name in (*names, *(attributes if owner is not None else ()))):
+        inside = walk([owner] if owner is not None else [])
+        attributes = (node.attr for node in inside if isinstance(node, ast.Attribute) and _is_stored(node))
+        if any(re.search("(^|_)flat(_|$)", name) for name in (*names, *attributes)):
             return True
         above = [each for each in self.uses(use) if not each.is_test and each.function is not None]
         return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,6 +89,8 @@ class Callers:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self.reading = threading.RLock()
+        """To be held for every question: two threads that parse one file would each know its nodes by other ids."""
         self._modules: dict[str, Module | None] = {}
         self._parents: dict[str, dict[int, ast.AST]] = {}
         self._uses: dict[tuple[str, int], list[Use]] = {}

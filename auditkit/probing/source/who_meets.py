@@ -22,7 +22,7 @@ _MODULES = (
 )
 _CAST = rb"%s\.%s\(\)|%s\.to\([^()\n]*%s|(?:torch_dtype\s*=|set_default_dtype\(|\.data\s*=)[^,)\n]*%s"
 _SPARSE = re.compile(
-    rb"\bsparse\s*=\s*True\s*[,)\n]|\bSparseAdam\b|\.grad\s*=[^\n]*sparse_coo_tensor|\.grad\s*=[^\n]*to_sparse"
+    rb"\bsparse\s*=\s*True\s*[,)\n]|\bSparseAdam\(|\.grad\s*=[^\n]*sparse_coo_tensor|\.grad\s*=[^\n]*to_sparse"
 )
 
 
@@ -65,18 +65,19 @@ def who_meets(
     A function that a user named is called somewhere, though not in the checkout.
     """
     callers = callers_of(checkout)
-    at = callers.at(location.file, location.line) if location is not None and not location.folder else None
-    asked = callers.of_target(target) or at
-    judged = [(need, word, *_judged(callers, need, word, asked, at, recorded)) for need, word in occurs.items()]
-    _, _, worst, _ = min(judged, key=lambda row: list(Occurs).index(row[2]))
-    lowered = [why for _, word, left, why in judged if left is not word and _is_rarer(worst, word)]
-    seldom = callers.seldom(at) if at is not None else ""
-    seldom = "" if is_named and seldom == NO_CALLER else seldom
-    cap = _of_cost(seldom) if breaks is Breaks.COST else Occurs.RARE if seldom == HOST else Occurs.ORDINARY
-    if _is_rarer(cap, worst):
-        worst = cap
-        lowered.append(f"called {seldom}")
-    return Met(worst, tuple(lowered), recorded or (_met_by(callers, at) if at is not None else None))
+    with callers.reading:
+        at = callers.at(location.file, location.line) if location is not None and not location.folder else None
+        asked = callers.of_target(target) or at
+        judged = [(need, word, *_judged(callers, need, word, asked, at, recorded)) for need, word in occurs.items()]
+        _, _, worst, _ = min(judged, key=lambda row: list(Occurs).index(row[2]))
+        lowered = [why for _, word, left, why in judged if left is not word and _is_rarer(worst, word)]
+        seldom = callers.seldom(at) if at is not None else ""
+        seldom = "" if is_named and seldom == NO_CALLER else seldom
+        cap = _of_cost(seldom) if breaks is Breaks.COST else Occurs.RARE if seldom == HOST else Occurs.ORDINARY
+        if _is_rarer(cap, worst):
+            worst = cap
+            lowered.append(f"called {seldom}")
+        return Met(worst, tuple(lowered), recorded or (_met_by(callers, at) if at is not None else None))
 
 
 def _is_rarer(one: Occurs, other: Occurs) -> bool:

@@ -5,15 +5,16 @@ import bisect
 import math
 
 from forms import (
-    DIVERGED_NORM,
     LARGE_MAGNITUDE,
     REACHED_NORM,
     attempt,
+    by_need,
     judged_boundaries,
     large_cases,
     run_alone,
     unless_refused,
     verdict,
+    who_meets_norm,
 )  # fmt: skip
 
 PROBE = {
@@ -138,10 +139,8 @@ def judge(measurements, policy):
         worst = min([m for m in destroyed if m.case["dtype"] != "float16"] or destroyed, key=lambda m: m.value)
     dtypes = ", ".join(sorted({m.case["dtype"] for m in destroyed}))
     message = "from a norm of {:.3g} on, finite {} gradients are {} after clipping; destroyed for {}"
-    # Squares of float16 overflow where an element reaches 256: norms of an ordinary bad step.
-    wide = "rare" if worst.value < DIVERGED_NORM else "extreme"
-    occurs = "common" if worst.value < REACHED_NORM else wide
-    return verdict(True, message.format(worst.value, worst.case["dtype"], worst.case["how"], dtypes), occurs=occurs)
+    text = message.format(worst.value, worst.case["dtype"], worst.case["how"], dtypes)
+    return verdict(True, text, occurs=by_need(destroyed, who_meets_norm))
 
 
 if __name__ == "__main__":

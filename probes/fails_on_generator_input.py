@@ -67,7 +67,7 @@ def judge(measurements, policy):
         if case["deliberate"] or (wants_list and case["error"].startswith("TypeError")):
             return verdict(False, "it refuses a generator: " + case["error"])
         message = "a generator of {} raises {}; a list of them does not".format(case["takes"], case["error"])
-        return verdict(True, message, breaks="stops", occurs="rare")
+        return verdict(True, message, breaks="stops", occurs={"generator": "rare"})
     values = {name: {m.case["field"]: m.value for m in measurements if m.name == name} for name in _VALUES}
     texts = [
         "{} {} for a generator, {} for a list".format(
@@ -78,7 +78,8 @@ def judge(measurements, policy):
     if case["gradients"]:
         texts.append("{} gradients are left with other values".format(case["gradients"]))
     # torch's own examples pass model.parameters(), a generator; one of tensors, or of names, is rarer.
-    return verdict(True, "; ".join(texts), occurs="ordinary" if case["takes"] == "parameters" else "common")
+    usual = "ordinary" if case["takes"] == "parameters" else "common"
+    return verdict(True, "; ".join(texts), occurs={"generator": "extreme" if case["declares_list"] else usual})
 
 
 _VALUES = ("generator_value", "list_value")

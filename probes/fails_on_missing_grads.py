@@ -99,7 +99,8 @@ def judge(measurements, policy):
             head = "{} parameters without a gradient{} change ".format(m.case["missing"], where)
             texts.append(head + ", ".join(_changes(measurements, m.case["among"])))
     if texts:
-        return verdict(True, "; ".join(texts), breaks="wrong_norm" if changes else "stops")
+        breaks = "wrong_norm" if changes else "stops"
+        return verdict(True, "; ".join(texts), breaks=breaks, occurs={"missing": "common"})
     sound = "parameters without a gradient change nothing that depends on gradients"
     return verdict(False, "; ".join(dict.fromkeys(refusals)) or sound)
 

@@ -59,6 +59,10 @@ def _is_wrong(role, difference, policy):
     return difference > (policy["tolerance"] if role == "norm" else 1e-6)
 
 
+def _need(m):
+    return "float64" if "float64" in m.case["dtype"] else "16-bit"
+
+
 def judge(measurements, policy):
     """Reproduced if a mix changes the result or raises."""
     compared = [m for m in measurements if m.name == "relative_difference"]
@@ -67,12 +71,11 @@ def judge(measurements, policy):
     mixes = ", ".join(dict.fromkeys(m.case["dtype"] for m in raised or measurements))
     if wrong:
         message = "{dtype} ({arrangement}): {field} is {answer} instead of {expected}, the result in float32"
-        return verdict(True, message.format(**max(wrong, key=lambda m: m.value).case))
+        worst = max(wrong, key=lambda m: m.value)
+        return verdict(True, message.format(**worst.case), occurs={_need(m): "common" for m in wrong})
     if raised:
-        # An error in the checkout's own words is intended. Few models have float64 gradients.
-        unmeant = [m for m in raised if not m.case["deliberate"]]
-        is_rare = all("float64" in m.case["dtype"] for m in unmeant)
-        occurs = "extreme" if not unmeant else "rare" if is_rare else "common"
+        # An error in the checkout's own words is intended.
+        occurs = {_need(m): "common" for m in raised if not m.case["deliberate"]} or "extreme"
         message = "raises for gradients of {}: {}".format(mixes, raised[0].case["error"])
         return verdict(True, message, breaks="stops", occurs=occurs)
     fields = sorted({m.case["field"] for m in compared})

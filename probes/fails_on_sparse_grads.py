@@ -11,7 +11,6 @@ PROBE = {
     "categories": ["Correctness bug", "Defensive programming violation"],
     "breaks": "wrong_norm",
     "occurs": "rare",
-    "only_if_written": "sparse *= *True|SparseAdam|to_sparse|sparse_(coo|cs[rc]|bs[rc])|is_sparse|coalesce",
     "motivation": "nn.Embedding(sparse=True) leaves an uncoalesced gradient: a row that was looked up twice is stored "
     "twice. view() and norms with a dtype raise on it, and a norm of its stored values is wrong.",
     "method": "The gradient of a small embedding is given dense, coalesced, and uncoalesced with one row stored twice. "
@@ -45,6 +44,8 @@ def _form(ctx, form, answers):
         return _wrong_fields(ctx, form, answers) + _wrong_counts(ctx, form)
 
     def where():
+        if _far(answers[form].get(AFTERWARDS), answers["dense"].get(AFTERWARDS)):
+            return ctx.where_changed(ctx.sparse("dense"))  # the statement that writes
         both = ctx.sparse("uncoalesced"), ctx.sparse("coalesced")
         return ctx.where_different(*both) if form == "uncoalesced" else ctx.definition()
 
@@ -64,10 +65,11 @@ def _wrong_fields(ctx, form, answers):
     known = answers.get("coalesced", dense) if form == "uncoalesced" else dense
     judged = [ctx.role("norm").path] if "norm" in ctx.roles else []
     if form == "coalesced" and judged and not _ignores_elements(ctx, dense[judged[0]]):
-        return wrong
+        judged = []
     for path in judged + ([AFTERWARDS] if AFTERWARDS in dense else []):
-        if not wrong and _far(answer.get(path), known.get(path)):
-            wrong.append("{} {:.6g} instead of {:.6g}".format(path or "the norm", answer.get(path), known[path]))
+        right = dense if path == AFTERWARDS else known
+        if not wrong and _far(answer.get(path), right.get(path)):
+            wrong.append("{} {:.6g} instead of {:.6g}".format(path or "the norm", answer.get(path), right[path]))
     return wrong
 
 
@@ -107,8 +109,18 @@ def judge(measurements, policy):
     message = "; ".join("{} gradients: {}".format(m.case["form"], m.case["how"]) for m in broken)
     if len(broken) == 2 and len({m.case["how"] for m in broken}) == 1:
         message = "sparse gradients: " + broken[0].case["how"]
-    if any(m.case["kind"] == "differs" for m in broken):
-        return verdict(True, message)
+    differs = [m for m in broken if m.case["kind"] == "differs"]
+    if differs:  # a lost value is worse than an exception, and gradients that stay wrong are a wrong step
+        message = (
+            "; ".join(
+                "{} gradients: {}".format(m.case["form"], m.case["how"])
+                for m in [*differs, *(m for m in broken if m not in differs)]
+            )
+            if len(differs) < len(broken)
+            else message
+        )
+        breaks = "wrong_step" if any(AFTERWARDS in m.case["how"] for m in differs) else "wrong_norm"
+        return verdict(True, message, breaks=breaks, occurs={"sparse": "rare"})
     # Dense clipping raises for them everywhere, torch's own too, at the first call.
     return verdict(True, message, breaks="stops", occurs="extreme")
 

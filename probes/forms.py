@@ -108,6 +108,27 @@ LARGE_MAGNITUDE = 1e20
 REACHED_NORM = 3e4
 # No weight survives a step of such a gradient; torch's own norm and clipping end at 1.84e19.
 DIVERGED_NORM = 1e15
+# Largest number of float16: torch's norms of float16 gradients end there.
+_FLOAT16_END = 65504.0
+_WORDS = ("ordinary", "common", "rare", "extreme")
+# What gradients of a dtype need in the checkout; float32 needs nothing, float64 is judged where a user wants it.
+_NEED = {"float16": "float16", "bfloat16": "bfloat16", "mixed": "16-bit"}
+
+
+def by_need(found, word_of):
+    """For each need who meets the worst of some measurements, by their dtype and the word of each."""
+    words = {}
+    for m in found:
+        words.setdefault(_NEED.get(m.case["dtype"], ""), []).append(word_of(m))
+    return {need: min(each, key=_WORDS.index) for need, each in words.items()}
+
+
+def who_meets_norm(m):
+    """Who meets a norm that breaks: torch's own norm of the dtype ends where it is extreme."""
+    usual, end = ("common", _FLOAT16_END) if m.case["dtype"] == "float16" else ("ordinary", DIVERGED_NORM)
+    return usual if m.value < REACHED_NORM else "rare" if m.value < end else "extreme"
+
+
 # (dtype, tensors, elements of each, largest exponent an element may have)
 _LARGE_CASES = (
     ("float32", 4, 1024, 126),

@@ -63,6 +63,8 @@ def measure(ctx):
     if not rows:
         raise ctx.NotApplicable("no number of its result follows the size of the gradients, and it promises no check")
     is_hidden = any(map(_is_hidden, rows))
+    if is_hidden and not (set(ctx.roles) or ctx.plan.health or _promises(ctx)):
+        raise ctx.NotApplicable("it returns no norm, count, flag or health value, and so promises no check")
     if is_hidden and _is_a_factor(ctx):
         raise ctx.NotApplicable("its result is a factor: it falls as the gradients grow")
     if left_out and not is_hidden:
@@ -140,6 +142,14 @@ def _is_judged(ctx, tensors, index):
 def _speaks_of(kind, words):
     """Whether a name or a docstring promises something of NaN, or of Inf."""
     return bool(_PROMISE.search(words) or re.search(_PROMISES[kind], words, re.IGNORECASE))
+
+
+def _promises(ctx):
+    """Whether its own words speak of NaN or Inf, or a field is a flag or a count."""
+    answer = ctx.answer(ctx.benign())
+    return any(_speaks_of(kind, ctx.own_words) for kind, _ in _KINDS) or any(
+        isinstance(v, int) for v in answer.values()
+    )
 
 
 def _moving(ctx):

@@ -4,7 +4,7 @@
 import functools
 import math
 
-from forms import run_alone, unless_refused, verdict
+from forms import by_need, run_alone, unless_refused, verdict
 
 PROBE = {
     "version": 2,
@@ -178,9 +178,11 @@ def judge(measurements, policy):
     how = _WORDS[worst.case["pattern"]]
     message = message.format(100 * worst.value, how, 100 * _allowed(worst.case, policy), dtypes, **worst.case)
     # A factor of clipping that is 1 % off trains the same; one of 10 % is another learning rate.
-    error = abs(worst.value)
-    occurs = "common" if error > 0.1 else "rare" if error > 0.01 else "extreme"
-    return verdict(True, message, occurs=occurs)
+    return verdict(True, message, occurs=by_need([m for _, m in broken], lambda m: _who(abs(m.value))))
+
+
+def _who(error):
+    return "common" if error > 0.1 else "rare" if error > 0.01 else "extreme"
 
 
 _WORDS = {

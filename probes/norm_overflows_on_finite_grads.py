@@ -5,15 +5,15 @@ import bisect
 import math
 
 from forms import (
-    DIVERGED_NORM,
     LARGE_MAGNITUDE,
-    REACHED_NORM,
     attempt,
+    by_need,
     judged_boundaries,
     large_cases,
     run_alone,
     unless_refused,
     verdict,
+    who_meets_norm,
 )  # fmt: skip
 
 PROBE = {
@@ -129,12 +129,8 @@ def judge(measurements, policy):
         dtypes.setdefault(norm, []).append(dtype)
     elements = "{:,} elements of {:.3g}".format(worst.case["elements"], worst.value / math.sqrt(worst.case["elements"]))
     places = ["{:.3g} in {}".format(norm, ", ".join(dtypes[norm])) for norm in sorted(dtypes)]
-    # Who meets the lowest norm that breaks: runs with float16, every run, runs that diverge, or none.
-    wide = min((norm for dtype, norm in lowest.items() if dtype != "float16"), default=math.inf)
-    occurs = "ordinary" if wide < REACHED_NORM else "rare" if wide < DIVERGED_NORM else "extreme"
-    if lowest.get("float16", math.inf) < REACHED_NORM:
-        occurs = "common"
-    return verdict(True, "the norm breaks at {} ({})".format(" and at ".join(places), elements), occurs=occurs)
+    text = "the norm breaks at {} ({})".format(" and at ".join(places), elements)
+    return verdict(True, text, occurs=by_need(judged, who_meets_norm))
 
 
 if __name__ == "__main__":

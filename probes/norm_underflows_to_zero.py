@@ -4,7 +4,7 @@
 import bisect
 import math
 
-from forms import run_alone, unless_refused, verdict
+from forms import by_need, run_alone, unless_refused, verdict
 
 PROBE = {
     "title": "The norm of tiny gradients reads as zero",
@@ -77,7 +77,7 @@ def judge(measurements, policy):
     dtypes = ", ".join(sorted({m.case["dtype"] for m in found}))
     message = "gradients of {:.3g} and below read too small in {}; the norm of {} is affected"
     # Elements of 1e-4 are ordinary, and their squares too small for float16; 1e-23 is no gradient any more.
-    occurs = "common" if worst.value > _SMALL_MAGNITUDE else "extreme"
+    occurs = by_need(found, lambda m: "common" if m.value > _SMALL_MAGNITUDE else "extreme")
     return verdict(True, message.format(worst.value, worst.case["dtype"], dtypes), occurs=occurs)
 
 

@@ -61,7 +61,7 @@ def _cause(finding: Finding, categories: dict[Statement, set[str]], origins: dic
         origin = origins.get(finding.result.target)
         return (finding.probe.id, f"{origin} {finding.result.message}") if origin else finding.result.fingerprint
     if finding.probe.scope == "target":
-        return statement
+        return finding.result.copy_of or statement
     own = set(finding.probe.categories)
     same = (each for each, found in categories.items() if found & own and finding.result.is_read_in(each))
     return next(same, (statement, finding.probe.id))

@@ -181,7 +181,9 @@ def _card(sources: Sources, cause: Cause, anchors: Mapping[_Key, str], is_open: 
     place: Spans = (Code(f"{sources.prefix}{one.location.file}:{one.location.line}"),) if one.location else ()
     if one.location and one.location.function:
         place += (" in ", Code(one.location.function))
-    beside = [text for text in (standing, ticket, f"defect of {one.owner}" if one.owner else "", one.why) if text]
+    met_by = one.met_by.sentence() if one.met_by is not None else ""
+    owner = f"defect of {one.owner}" if one.owner else ""
+    beside = [text for text in (standing, ticket, owner, one.why, met_by) if text]
     return Section(
         title=cause.title,
         blocks=tuple(_finding_blocks(run, cause)),

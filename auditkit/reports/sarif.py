@@ -55,6 +55,8 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
         if run.ignored:
             why = [{"kind": "inSource", "justification": _text(each.ignored)}]
             result["suppressions"] = why if each.ignored else []
+        if each.met_by is not None:
+            result["properties"]["metBy"] = inert(each.met_by.sentence())
         results.append(result)
     notifications = [
         {

@@ -143,7 +143,8 @@ def _met_by(findings: Sequence[Finding]) -> str:
     if places:
         return f"Met by: {', '.join(map(markdown.code, dict.fromkeys(places)))}."
     if len(through) < 2:
-        return ""
+        met_by = findings[0].result.met_by
+        return _sentence(met_by.sentence()) if met_by is not None else ""
     shown = ", ".join(map(markdown.code, through[:4]))
     return f"Met through: {shown}{f' and {len(through) - 4} more' if len(through) > 4 else ''}."
 

@@ -119,6 +119,6 @@ def _ask(probe: ProbeInfo, context: Context, policy: Mapping[str, Any]) -> Answe
 def _severity(probe: ProbeInfo, said: Mapping[str, Any], clips: bool) -> str | None:
     if said["outcome"] != "reproduced":
         return None
-    occurs = Occurs(said["occurs"]) if "occurs" in said else probe.occurs
-    assert occurs is not None
-    return severity_of(meant(said.get("breaks", probe.breaks), clips), occurs).value
+    occurs = said.get("occurs", probe.occurs)
+    words = map(Occurs, occurs.values() if isinstance(occurs, dict) else [occurs])
+    return min(severity_of(meant(said.get("breaks", probe.breaks), clips), word) for word in words).value

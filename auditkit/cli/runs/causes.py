@@ -51,9 +51,8 @@ class Cause:
             yield from self._probe_lines([each for each in self.findings if each.probe == probe], in_full)
         if probes[1:] and not in_full:
             yield f"    also {', '.join(probes[1:])} (-v)"
-        met_by = getattr(self.worst, "met_by", None)
-        if met_by is not None:
-            yield f"    Met by: {met_by.sentence()}"
+        if self.worst.met_by is not None and not _is_of_module(self.worst):
+            yield f"    Met by: {self.worst.met_by.sentence()}"
 
     def _probe_lines(self, found: list[ProbeResult], in_full: bool) -> Iterator[str]:
         first = found[0]
@@ -121,7 +120,7 @@ def _key(result: ProbeResult, blamed: Iterable[Statement]) -> Hashable:
     if result.statement is None and result.location is None:
         return result.fingerprint
     read_in = (each for each in blamed if result.is_of_source and result.is_read_in(each))
-    return next(read_in, result.statement) or (result.probe, result.location)
+    return next(read_in, result.copy_of or result.statement) or (result.probe, result.location)
 
 
 def _is_of_module(result: ProbeResult) -> bool:

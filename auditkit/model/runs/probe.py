@@ -40,7 +40,7 @@ SCOPES = ("target", "source")
 @dataclass(frozen=True)
 class ProbeInfo(
     Record,
-    keys="id version title scope style? contracts categories agent severity lifecycle statement_does? only_if_written? "
+    keys="id version title scope style? contracts categories agent severity lifecycle statement_does? "
     "instrument motivation method limits remediation remediation_code measurements=units policy",
 ):
     """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces.
@@ -48,7 +48,6 @@ class ProbeInfo(
     `severity` is that of a finding whose `judge` says nothing else. It follows from `breaks` and `occurs` (see
     model/runs/severity.py), where the probe has them.
     `statement_does` are the words of a ticket for the statement that the probe blames: `line 7 waits for the device`.
-    `only_if_written` is a regular expression: a finding is `extreme` unless a Python file of the checkout matches it.
     `style` marks questions of upkeep, which an audit asks only where it is told to. `memory_mb` is the most that a
     worker holds while it asks, torch included.
     """
@@ -76,7 +75,6 @@ class ProbeInfo(
     occurs: Occurs | None = None
     style: bool = False
     statement_does: str = ""
-    only_if_written: str = ""
     memory_mb: int = 900
 
 

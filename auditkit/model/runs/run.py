@@ -14,6 +14,7 @@ from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.cause import Siblings, Statement
 from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.met_by import MetBy
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.severity import Breaks, Occurs, in_words
 from auditkit.model.runs.target import Target
@@ -99,7 +100,7 @@ class ProbeResult(
     Record,
     keys="probe probe_version target outcome severity evidence reason device message law fingerprint ticket "
     "ticket_action location measurements notes duration_s siblings? excerpt? statement? arm? arms? breaks? occurs? "
-    "owner? style? remembered? ignored?",
+    "owner? style? remembered? ignored? met_by? lowered? copy_of?",
 ):
     """What one probe said of one target.
 
@@ -112,7 +113,8 @@ class ProbeResult(
     what a finding's severity follows from, where its probe says so; `owner` is whose defect it is where it is not
     the checkout's, such as `torch 2.13.0: torch.nn.utils.clip_grad_norm_`. `style` is its probe's. `remembered`
     says that an earlier command asked, of the same bytes; `evidence` and `duration_s` are of that time. `ignored` is
-    the reason in the source's own `# auditkit: ignore[PROBE] reason`.
+    the reason in the source's own `# auditkit: ignore[PROBE] reason`. `met_by` says who calls the target in a
+    recorded run, or in the source.
     """
 
     probe: str
@@ -144,11 +146,16 @@ class ProbeResult(
     style: bool = False
     remembered: bool = False
     ignored: str = ""
+    copy_of: Statement | None = None
+    """The statement that a finding's statement is a copy of: they are one cause."""
+    lowered: tuple[str, ...] = ()
+    """Why a finding's severity is lower than its probe says."""
+    met_by: MetBy | None = None
 
     @property
     def why(self) -> str:
-        """Why a finding is as bad as it is, in one phrase; "" where that is not known."""
-        return in_words(self.breaks, self.occurs)
+        """Why a finding has its severity, in one phrase, with what lowered it; "" where that is not known."""
+        return "; ".join(filter(None, (in_words(self.breaks, self.occurs), *self.lowered)))
 
     @property
     def is_of_source(self) -> bool:

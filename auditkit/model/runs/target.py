@@ -10,6 +10,7 @@ from typing import Any
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Takes
+from auditkit.model.runs.met_by import MetBy
 
 _OPTIONS = frozenset(("--target", "--contract", "--takes", "--finish", "--setup", "--argument", "--returns"))
 
@@ -57,7 +58,8 @@ class Target(Record, keys="call contract takes finish setup arguments returns pl
     (`train.py:#training_step`) says by its name what it promises. `setup` names a method that registers the modules
     before a monitor is asked (`register(host, seed)`); None looks for one. `returns` maps a role (`norm`, `nan_count`,
     ...) to a dotted field of the answer. `places` are where a checkout calls a function that is not its own
-    (`train.py:312 in main`); they are no part of what the target is.
+    (`train.py:312 in main`), and `met_by` says who calls it in a run or in the source; neither is part of what the
+    target is, nor is `met_by` in its document.
     """
 
     call: str
@@ -69,6 +71,9 @@ class Target(Record, keys="call contract takes finish setup arguments returns pl
     arguments: Mapping[str, Any] = field(default_factory=dict)
     returns: Mapping[str, str] = field(default_factory=dict)
     places: tuple[str, ...] = ()
+    met_by: MetBy | None = field(default=None, compare=False, repr=False)
+    found: bool = field(default=False, compare=False, repr=False)
+    """Whether auditkit found the target, and no user named it; no document has it."""
 
     def __post_init__(self) -> None:
         if self.contract is None and split_call(self.call)[2].partition(".")[0] == TRAINING_STEP:

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from auditkit.model.enums import Outcome, Severity
@@ -14,6 +14,7 @@ from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant
 from auditkit.probing.engine.catalog import load_module
+from auditkit.probing.source.who_meets import NEEDS
 
 _STDOUT = threading.Lock()
 
@@ -34,13 +35,16 @@ class JudgingFailedError(Exception):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a probe's `judge` says; what it leaves out is as its `PROBE` says. A severity outweighs the two words."""
+    """What a probe's `judge` says; what it leaves out is as its `PROBE` says. A severity outweighs the two words.
+
+    `occurs` has a word for each need (see source/who_meets.py); a `judge` that says one word needs nothing.
+    """
 
     outcome: Outcome
     message: str
     severity: Severity | None = None
     breaks: str = ""
-    occurs: Occurs | None = None
+    occurs: Mapping[str, Occurs] = field(default_factory=dict)
     law: str = ""
 
 
@@ -54,6 +58,15 @@ def judge(probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping
     return _verdict(said)
 
 
+def _needs(said: Any) -> dict[str, Occurs]:
+    """Return the word for each need that a verdict names. Raises ValueError for a need that is not known."""
+    words = said if isinstance(said, dict) else {"": said} if said else {}
+    unknown = words.keys() - set(NEEDS)
+    if unknown:
+        raise ValueError(f"{min(unknown)!r} is no need")
+    return {need: Occurs(word) for need, word in words.items()}
+
+
 def _verdict(said: Any) -> Judgement:
     try:
         severity, breaks, occurs = (said.get(name) for name in ("severity", "breaks", "occurs"))
@@ -64,7 +77,7 @@ def _verdict(said: Any) -> Judgement:
             message=said["message"],
             severity=Severity(severity) if severity else None,
             breaks=breaks or "",
-            occurs=Occurs(occurs) if occurs else None,
+            occurs=_needs(occurs),
             law=said.get("law", ""),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -11,16 +11,17 @@ from typing import Any
 
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Takes
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.met_by import MetBy
 from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.run import Environment, ProbeResult, TargetReading, fingerprint
-from auditkit.model.runs.severity import Occurs, meant, severity_of
+from auditkit.model.runs.severity import Breaks, Occurs, meant, severity_of
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.judgement import Judgement, JudgingFailedError, judge
 from auditkit.probing.engine.protocol import Failure, LoadedBy, Plan
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.engine.session import Job, Session
 from auditkit.probing.source.excerpts import cut_excerpt
-from auditkit.probing.source.modules import is_written
+from auditkit.probing.source.who_meets import Met, who_meets
 
 _COUNTS_OF_A_GPU = ("syncs", "launches")
 
@@ -29,7 +30,8 @@ _COUNTS_OF_A_GPU = ("syncs", "launches")
 class Asked:
     """One probe about one subject: a target, or what a source probe names.
 
-    `ordinal` tells apart the targets that call one function.
+    `ordinal` tells apart the targets that call one function; `recorded` is who called the subject in a recorded run.
+    A function that a user named (`is_named`) is called, wherever that is.
     """
 
     probe: ProbeInfo
@@ -37,6 +39,8 @@ class Asked:
     device: str
     policy: Policy
     ordinal: int = 0
+    recorded: MetBy | None = None
+    is_named: bool = False
 
     def unanswered(self, outcome: Outcome, reason: Reason | None, message: str, **seen: Any) -> ProbeResult:
         """The result with an outcome and a message; `seen` are further fields of it."""
@@ -65,27 +69,31 @@ class Asked:
     ) -> ProbeResult:
         """What the probe makes of its measurements; only a finding has a severity and a place.
 
-        `clips` says that the target does; what the code of `checkout` cannot meet is `extreme`. Raises
-        JudgingFailedError.
+        `clips` says that the target does; `checkout` is where its callers are looked for. Raises JudgingFailedError.
         """
         verdict = judge(self.probe, measurements, self.policy.thresholds_of(self.probe))
         if verdict.outcome is Outcome.REPRODUCED:
-            pattern = self.probe.only_if_written
-            if checkout is not None and pattern and verdict.severity is None and not is_written(checkout, pattern):
-                verdict = replace(verdict, occurs=Occurs.EXTREME)
-            seen |= self._weighed(verdict, clips)
+            seen |= self._weighed(verdict, clips, location, checkout)
             seen["location"], seen["excerpt"] = location, excerpt(location) if location is not None else None
         seen |= {"law": verdict.law, "evidence": evidence, "measurements": tuple(measurements)}
         return self.unanswered(verdict.outcome, None, verdict.message, **seen)
 
-    def _weighed(self, verdict: Judgement, clips: bool) -> dict[str, Any]:
+    def _weighed(
+        self, verdict: Judgement, clips: bool, location: Location | None, checkout: Path | None
+    ) -> dict[str, Any]:
         """How bad a finding is, and why: the user's word first, then what it judged, then the probe's default."""
         users = self.policy.severities.get(self.probe.id)
-        breaks, occurs = verdict.breaks or self.probe.breaks, verdict.occurs or self.probe.occurs
-        if verdict.severity is not None or not breaks or occurs is None:
+        breaks = verdict.breaks or self.probe.breaks
+        occurs = verdict.occurs or ({"": self.probe.occurs} if self.probe.occurs else {})
+        if verdict.severity is not None or not breaks or not occurs:
             return {"severity": users or verdict.severity or self.probe.severity}
         broken = meant(breaks, clips)
-        return {"severity": users or severity_of(broken, occurs), "breaks": broken, "occurs": occurs}
+        met = Met(min(occurs.values(), key=list(Occurs).index))
+        if checkout is not None and broken is not Breaks.UPKEEP:
+            met = who_meets(checkout, occurs, broken, location, self.subject, self.recorded, self.is_named)
+        severity = users or severity_of(broken, met.occurs)
+        more = {"met_by": met.met_by, "lowered": met.lowered}
+        return {"severity": severity, "breaks": broken, "occurs": met.occurs, **more}
 
 
 @dataclass

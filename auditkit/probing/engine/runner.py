@@ -209,7 +209,15 @@ class _TargetResults:
         return [self.done[name] for name in self.probes]
 
     def _settle(self, probe: ProbeInfo, device: str, job: Job | None) -> None:
-        asked = Asked(probe, self.target.call, device, self.setting.policy, self.ordinal)
+        asked = Asked(
+            probe,
+            self.target.call,
+            device,
+            self.setting.policy,
+            self.ordinal,
+            self.target.met_by,
+            not self.target.found,
+        )
         result = make_result(asked, job, self.run, self.setting.checkout)
         is_guessed = self.run.plan is not None and bool(self.run.plan.get("others"))
         if is_guessed and result.outcome is Outcome.REPRODUCED:

@@ -62,6 +62,7 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
     """
     calls = [target.call for target in questions.targets]
     last = len(calls) - 1
+    named = len(calls) - questions.found_count
     shares = [(number, questions.probes) for number in range(last)]
     shares += [(last, half) for half in _halves(questions.probes) if calls]
     torch_itself = TorchItself(setting, questions.probes) if questions.attributed else None
@@ -70,7 +71,7 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
     def one(share: tuple[int, Sequence[ProbeInfo]]) -> TargetRun:
         number, probes = share
         ordinal = calls[:number].count(calls[number])
-        target = questions.targets[number]
+        target = replace(questions.targets[number], found=number >= named)
         started, finished = progress.probe_started, progress.finished
         if torch_itself is None or not target.places:
             return run_target(target, probes, setting, started, finished, ordinal, attribute)
@@ -79,7 +80,6 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
             finished(result)
         return run
 
-    named = len(calls) - questions.found_count
     runs = in_parallel(one, shares, PARALLEL_WORKERS, setting.cancelled)
     if runs:
         runs[last:] = [_joined(runs[last:], questions.probes)]

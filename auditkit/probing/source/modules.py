@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import io
 import os
 import re
@@ -17,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from auditkit.model.text import inert_line
-from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file, read_text
+from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file
 
 TEST_FOLDERS = frozenset({"tests", "test"})
 VENDORED_FOLDERS = frozenset({
@@ -206,13 +205,6 @@ def instances_in(functions: Iterable[Function | None], resolve: Callable[[Module
                 if isinstance(made, Class):
                     found |= {name: made for target in node.targets if (name := dotted_name(target))}
     return found
-
-
-@functools.cache
-def is_written(root: Path, pattern: str) -> bool:
-    """Return whether a Python file of a checkout or of its tests matches a regular expression."""
-    wanted = re.compile(pattern)
-    return any(wanted.search(read_text(path)) for path in source_files(root, with_tests=True))
 
 
 def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:

@@ -123,6 +123,7 @@ def _judged(asked: Asked, index: SourceIndex, subject: _Subject, duration_s: flo
         Evidence.READ,
         subject.location,
         lambda location: _excerpt(index, location),
+        checkout=index.root,
         duration_s=duration_s,
     )
 

@@ -1,6 +1,7 @@
 """Which line of the checkout is running: the innermost frame whose file lies under the source roots."""
 
 import functools
+import linecache
 import os
 import re
 import sys
@@ -18,6 +19,10 @@ _MACHINERY = (
 )  # fmt: skip
 # What Dynamo of torch 2.15 calls a comprehension that it runs by itself.
 _COMPREHENSION = re.compile(r"__comprehension_(\w+)_at_\d+_\d+")
+
+
+_TO_A_DEVICE = re.compile(r"\.to\([^()]*\(|\.copy_\(")
+_HOST = re.compile(r"(?<![a-z])(cpu|host|pinned|pin_memory|offload\w*|numpy|tolist)(?![a-z])", re.IGNORECASE)
 
 
 class Site(NamedTuple):
@@ -47,6 +52,20 @@ class SourceRoots:
         if filename not in self._relative:
             self._relative[filename] = self._find(filename)
         return self._relative[filename]
+
+    def means_host(self, site: Optional[Site]) -> bool:
+        """Whether a copy at a line is meant for the host.
+
+        A copy into a buffer, or to a device that a call returns, is on the host for lack of a device, unless the
+        function up to there speaks of the host.
+        """
+        if site is None:
+            return True
+        lines = linecache.getlines(os.path.join(self.root, site.file))[: site.line]
+        if not lines or not _TO_A_DEVICE.search(lines[-1]):
+            return True
+        start = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].lstrip().startswith("def ")), 0)
+        return _HOST.search("".join(lines[start:])) is not None
 
     def _find(self, filename: str) -> Optional[str]:
         if filename.startswith("<"):

@@ -13,12 +13,15 @@ from auditkit.model.enums import Contract, Outcome, Reason, Takes
 from auditkit.model.runs.cause import Sibling, Siblings, Statement
 from auditkit.model.runs.fix import Fix, FixRow
 from auditkit.model.runs.measurement import Location, Measurement
+from auditkit.model.runs.met_by import MetBy
 from auditkit.model.runs.run import ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from tests.filing_helpers import make_finding
 from tests.test_schema import schema
 
+MET_BY = MetBy("run", ("trainer/loop.py:88",), 1.0, 148, ("float32",), ("cuda:0",), ("strided",), "24 November")
 FINDING = make_finding(
+    met_by=MET_BY,
     statement=Statement("src/train/norms.py", 10, 12),
     siblings=Siblings(pattern="x.norm()", places=(Sibling(Location("src/train/loop.py", 4, "step")),)),
     measurements=(Measurement("norm", float("-inf"), "value", {"tensors": 4}), Measurement("note", "inf", "text")),
@@ -56,6 +59,7 @@ def test_a_run_says_the_same_again() -> None:
     again = Run.from_json(document)
     assert again.to_json() == RUN.to_json()
     assert again.results[0].excerpt == FINDING.result.excerpt
+    assert again.results[0].met_by == MET_BY
     assert again.results[0].statement == FINDING.result.statement
     assert again.results[0].measurements == FINDING.result.measurements
     assert [result.loaded for result in again.results] == [True, False]
@@ -106,3 +110,19 @@ def test_a_block_that_trains_promises_what_a_step_does(call: str, contract: Cont
     """Else `--target` with what an audit named would be fed as a collector."""
     assert Target(call).contract is contract
     assert Target(call, contract=Contract.GRAD_NORM).contract is Contract.GRAD_NORM
+
+
+@pytest.mark.parametrize(
+    ("met_by", "sentence"),
+    [
+        (MET_BY, "in the run of 24 November: once a step from trainer/loop.py:88, 148 float32 tensors on cuda:0"),
+        (replace(MET_BY, calls_per_step=0.02, tensors=None), "in the run of 24 November: once in 50 steps from"
+         " trainer/loop.py:88"),
+        (MetBy("run", calls_per_step=0.0, tensors=1, dtypes=("float16", "float32"), layouts=("sparse_coo",)),
+         "in the run: called outside of the steps, 1 float16 and float32 sparse_coo tensor"),
+        (MetBy("read", ("a.py:1", "a.py:2", "b.py:3")), "called from a.py:1, a.py:2 and 1 more"),
+        (MetBy("read"), "no call of it was found in the source"),
+    ],
+)  # fmt: skip
+def test_a_reader_learns_who_meets_a_finding(met_by: MetBy, sentence: str) -> None:
+    assert met_by.sentence() == sentence

@@ -124,3 +124,18 @@ def test_only_what_reproduced_has_a_cause(tmp_path: Path) -> None:
     assert found.siblings is not None
     assert (passed.statement, passed.siblings, passed.location) == (None, None, Location("m.py", line, "?"))
     assert (defined.statement, defined.siblings) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("second", "law", "is_copy"), [("norm", "n", True), ("norm", "2n", False), ("size", "n", False)]
+)
+def test_a_copied_function_has_one_cause(tmp_path: Path, second: str, law: str, is_copy: bool) -> None:
+    for file, name in (("a.py", "norm"), ("b.py", second)):
+        body = "    for p in ps:\n        total += p.grad.norm(2).item() ** 2\n    return total\n"
+        (tmp_path / file).write_text(f"def {name}(ps):\n    total = 0\n{body}", encoding="utf-8")
+    made = [
+        ProbeResult("p", 1, file, Outcome.REPRODUCED, "text", file, law=each, location=Location(file, 4))
+        for file, each in (("a.py", "n"), ("b.py", law))
+    ]
+    first, copy = with_causes(made, tmp_path)
+    assert (first.copy_of, copy.copy_of) == (None, Statement("a.py", 4, 4) if is_copy else None)

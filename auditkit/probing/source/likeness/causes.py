@@ -62,7 +62,21 @@ def with_causes(results: Sequence[ProbeResult], root: Path) -> tuple[ProbeResult
                 siblings=siblings.get(unit.statement) if unit.statement else None,
             )
         completed.append(result)
-    return tuple(completed)
+    return _with_copies(completed)
+
+
+def _with_copies(results: Sequence[ProbeResult]) -> tuple[ProbeResult, ...]:
+    """The results; those of a copy of a statement with the first copy: the same function, and the same finding."""
+    first: dict[tuple[str, ...], Statement] = {}
+    found = []
+    for result in results:
+        place, siblings = result.location, result.siblings
+        if place is not None and siblings is not None and siblings.probed and result.statement is not None:
+            name = place.function.rpartition(".")[2]
+            original = first.setdefault((result.probe, siblings.pattern, result.law, name), result.statement)
+            result = replace(result, copy_of=original if original != result.statement else None)
+        found.append(result)
+    return tuple(found)
 
 
 def _unit(result: ProbeResult, sources: Sources) -> Unit | None:

@@ -1,0 +1,486 @@
+"""Who calls a statement of a checkout: the calls that lead to it, under which conditions, up to scripts and tests.
+
+Only source is read, and only the files that name a function are parsed. A method is known by its name: an object's
+class is not followed, so a call of another class's method of that name counts as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from auditkit.probing.checkout.checkout import import_roots
+from auditkit.probing.source.files import SourceFile
+from auditkit.probing.source.modules import (
+    Module,
+    dotted_name,
+    last_name,
+    module_name,
+    parse_module,
+    source_bytes,
+    source_files,
+)
+from auditkit.probing.source.walking import children, walk
+
+INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, NO_CALLER = (
+    "at an interval", "under a flag for debugging", "after an exception", "under a flag that nobody sets",
+    "as a fallback that warns", "for tensors on the host", "by no code of the checkout",
+)  # fmt: skip
+"""The kinds of conditions under which a statement runs seldom, in words that follow "called"."""
+_RANK = (FALLBACK, HOST, INTERVAL, FLAG, EXCEPT, CONSTANT, NO_CALLER)
+_MOST_STEPS = 5
+_MOST_USES = 12
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_TRAINS = re.compile(rb"\.backward\(|\boptim\w*\.step\(")
+_DEBUGGING = re.compile(r"debug|verbose|sanity|profil|diagnos|paranoid", re.IGNORECASE)
+_ACCUMULATES = re.compile(r"acc|micro|update_freq|subdivision", re.IGNORECASE)
+_ON_CUDA = re.compile(r"is_cuda\b|cuda['\"]|cuda\.is_available|\buse_cuda")
+_AVAILABLE = re.compile(r"available|installed|\bhas_|\bhave_|supports_", re.IGNORECASE)
+_WARNS = re.compile(r"(^|_)warn(ing)?(_once|s)?$|WARNING")
+_MISSING_PACKAGE = re.compile("Import|ModuleNotFound|Attribute")
+_EVERYDAY = re.compile("StopIteration|KeyError|IndexError|Empty|TypeError")
+_TESTS_GRAD = re.compile(r"\bgrad\b[^\n]{0,12}?(is\s+(not\s+)?|!=\s*)None")
+_LISTS = re.compile(r"(?i)^(typing\.)?(list|sequence|tuple)\b|\b(List|Sequence)\[")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A test under which a statement runs: its text, and its kind where that says that it runs seldom."""
+
+    text: str
+    kind: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A place that calls or names a function; `function` is the definition around it, None at module level."""
+
+    module: Module
+    is_test: bool
+    node: ast.AST
+    function: _Definition | None
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def place(self) -> str:
+        return f"{self.module.file}:{getattr(self.node, 'lineno', 1)}"
+
+    @property
+    def worst(self) -> str:
+        """The condition that lets it run least often; "" for none."""
+        kinds = {condition.kind for condition in self.conditions}
+        return next((kind for kind in reversed(_RANK) if kind in kinds), "")
+
+
+@functools.cache
+def callers_of(root: Path) -> Callers:
+    """The callers in a checkout; a checkout that is measured does not change."""
+    return Callers(root)
+
+
+class Callers:
+    """The uses of a checkout's functions; its files are read when the first is looked for."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.reading = threading.RLock()
+        """To be held for every question: two threads that parse one file would each know its nodes by other ids."""
+        self._modules: dict[str, Module | None] = {}
+        self._parents: dict[str, dict[int, ast.AST]] = {}
+        self._uses: dict[tuple[str, int], list[Use]] = {}
+
+    @functools.cached_property
+    def files(self) -> dict[str, tuple[SourceFile, bytes]]:
+        paths = source_files(self._root, with_tests=True)
+        found = (SourceFile(path, path.relative_to(self._root).as_posix(), "python") for path in paths)
+        return {source.name: (source, source_bytes(source.path)) for source in found}
+
+    @functools.cached_property
+    def _roots(self) -> tuple[Path, ...]:
+        return import_roots(self._root, ())
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, str]:
+        return {self._name(source): name for name, (source, _) in self.files.items()}
+
+    @functools.cached_property
+    def _trains(self) -> bool:
+        return any(_TRAINS.search(data) for source, data in self.files.values() if not source.is_test)
+
+    def is_written(self, pattern: re.Pattern[bytes]) -> bool:
+        """Whether a Python file of the checkout or of its tests matches."""
+        return any(pattern.search(data) for _, data in self.files.values())
+
+    def _name(self, source: SourceFile) -> str:
+        return module_name(source.path, self._roots) or source.name
+
+    def _module(self, file: str) -> Module | None:
+        if file not in self._modules:
+            source, data = self.files.get(file, (None, b""))
+            parsed = parse_module(source.path, data, self._root, self._name(source)) if source is not None else None
+            self._modules[file] = parsed if isinstance(parsed, Module) else None
+        return self._modules[file]
+
+    def _parent(self, module: Module) -> dict[int, ast.AST]:
+        if module.file not in self._parents:
+            found: dict[int, ast.AST] = {}
+            waiting: list[ast.AST] = [module.tree]
+            while waiting:
+                node = waiting.pop()
+                inner = children(node)
+                found.update((id(child), node) for child in inner)
+                waiting += inner
+            self._parents[module.file] = found
+        return self._parents[module.file]
+
+    # --- places ---
+
+    def at(self, file: str, line: int) -> Use | None:
+        """The statement at a line with the conditions inside its function; None where it cannot be read."""
+        module = self._module(file)
+        if module is None:
+            return None
+        holding = [
+            node
+            for node in walk([module.tree])
+            if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or line)
+        ]
+        return (
+            self._use(module, max(holding, key=lambda node: (node.lineno, -(node.end_lineno or 0))))
+            if holding
+            else None
+        )
+
+    def of_target(self, call: str) -> Use | None:
+        """The definition that a target's call names."""
+        place, _, rest = call.partition(":")
+        module = self._module(self._by_name.get(place, place))
+        qualified = rest.partition("#")[0]
+        defined = module.defined() if module is not None else ()
+        function = next((each for each in defined if each.qualified_name == qualified), None)
+        return Use(function.module, False, function.node, function.node) if function is not None else None
+
+    def _use(self, module: Module, node: ast.AST) -> Use:
+        parents, inner = self._parent(module), node
+        around: list[tuple[ast.If | ast.ExceptHandler, ast.AST]] = []
+        function = node if isinstance(node, _DEFINITIONS) else None
+        while function is None and (outer := parents.get(id(inner))) is not None:
+            function = outer if isinstance(outer, _DEFINITIONS) else None
+            if isinstance(outer, ast.If | ast.ExceptHandler):
+                around.append((outer, inner))
+            inner = outer
+        is_test = self.files[module.file][0].is_test
+        found = [self._condition(module, function, test, child) for test, child in reversed(around)]
+        return Use(module, is_test, node, function, tuple(each for each in found if each.text))
+
+    def _owner(self, module: Module, node: ast.AST) -> ast.ClassDef | None:
+        """The class around a node, looking out of nested functions."""
+        parents = self._parent(module)
+        while (outer := parents.get(id(node))) is not None:
+            if isinstance(outer, ast.ClassDef):
+                return outer
+            node = outer
+        return None
+
+    # --- conditions ---
+
+    def _condition(self, module: Module, function: ast.AST | None, outer: ast.AST, child: ast.AST) -> Condition:
+        if isinstance(outer, ast.ExceptHandler):
+            caught = ast.unparse(outer.type) if outer.type is not None else "Exception"
+            if _MISSING_PACKAGE.search(caught):
+                return Condition(f"except {caught}", FALLBACK if _warns(outer.body) else "")
+            return Condition(f"except {caught}", "" if _EVERYDAY.search(caught) else EXCEPT)
+        assert isinstance(outer, ast.If)
+        if child is outer.test:
+            return Condition("")
+        is_body = any(child is each for each in outer.body)
+        value = self._constant(module, function, outer.test)
+        text = f"{'if' if is_body else 'if not'} {_short(outer.test)}"
+        if value is not None:
+            return Condition(text, CONSTANT) if bool(value) != is_body else Condition("")
+        said = ast.unparse(self._with_names(function, outer.test))
+        block = outer.body if is_body else outer.orelse
+        if _ON_CUDA.search(said):
+            on_host = is_body == bool(re.search(r"\bnot\b|!=", said))
+            return Condition(text, HOST if on_host else "")
+        if _DEBUGGING.search(said) and is_body:
+            return Condition(text, FLAG)
+        if is_body and self._is_interval(module, outer.test, said) and not _steps(block):
+            return Condition(text, INTERVAL)
+        return Condition(text, FALLBACK if not is_body and _AVAILABLE.search(said) and _warns(block) else "")
+
+    def _is_interval(self, module: Module, test: ast.expr, said: str) -> bool:
+        """Whether a test is one of every so many steps, here or in the method of this module that it calls."""
+        names = [last_name(node.func) for node in walk([test]) if isinstance(node, ast.Call)]
+        named = (each for each in module.defined() if each.name in names)
+        called = [each.node for each in named if re.match("_?(should|is)_", each.name)]
+        tested = [ast.unparse(node) for node in walk([test, *called]) if _is_every(node)]
+        return bool(tested) and not any(map(_ACCUMULATES.search, (said, *tested)))
+
+    def _with_names(self, function: ast.AST | None, test: ast.expr) -> ast.expr:
+        """A test, or the tuple of it and of what its local names were given last."""
+        names = {node.id for node in walk([test]) if isinstance(node, ast.Name)}
+        assigned = (node for node in walk([function]) if isinstance(node, ast.Assign)) if function is not None else ()
+        values = [node.value for node in assigned if {dotted_name(target) for target in node.targets} & names]
+        return ast.Tuple([test, *values]) if values else test
+
+    def _constant(self, module: Module, function: ast.AST | None, test: ast.expr, steps: int = 3) -> object:
+        """The value of a test that never changes: a literal, or a name that always has its first value."""
+        match test:
+            case ast.Constant(value=value):
+                return False if value is None else value
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inverse = self._constant(module, function, operand, steps)
+                return None if inverse is None else not inverse
+            case ast.Name(id=name) if steps:
+                if not isinstance(function, _DEFINITIONS):
+                    return _only_value(module.tree, name)
+                bound = {node.id for node in walk(function.body) if isinstance(node, ast.Name) and _is_stored(node)}
+                listed = {each.arg for each in walk([function.args]) if isinstance(each, ast.arg)}
+                if name in listed - bound:
+                    return self._never_passed(module, function, name, steps)
+                return None if name in bound | listed else _only_value(module.tree, name)
+        return None
+
+    def _never_passed(
+        self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, steps: int
+    ) -> object:
+        """The default of a parameter that no call of the function gives another value."""
+        arguments = function.args
+        listed = [*arguments.posonlyargs, *arguments.args]
+        default = dict(zip([each.arg for each in reversed(listed)], reversed(arguments.defaults), strict=False))
+        default |= {
+            key.arg: value for key, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value
+        }
+        if not isinstance(default.get(name), ast.Constant) or steps <= 1 or not function.name.strip("_"):
+            return None
+        expected = default[name].value  # type: ignore[attr-defined]
+        place = next((number for number, each in enumerate(listed) if each.arg == name), None)
+        if place is not None and listed and listed[0].arg in ("self", "cls"):
+            place -= 1
+        uses = self.uses(Use(module, False, function, function))
+        if not uses or not isinstance(expected, bool):
+            return None
+        for use in uses:
+            call = self._parent(use.module).get(id(use.node))
+            if not (isinstance(call, ast.Call) and call.func is use.node) or any(not key.arg for key in call.keywords):
+                return None
+            passed = next((key.value for key in call.keywords if key.arg == name), None)
+            if passed is None and place is not None and place < len(call.args):
+                passed = call.args[place]
+            if passed is not None and self._constant(use.module, use.function, passed, steps - 1) != expected:
+                return None
+        return expected
+
+    # --- uses ---
+
+    def uses(self, of: Use) -> list[Use]:
+        """The places that call or name the function of `of`, its own body left out."""
+        function = of.function
+        if function is None:
+            return []
+        key = (of.module.file, function.lineno)
+        if key not in self._uses:
+            self._uses[key] = []  # a function that only itself leads to
+            self._uses[key] = list(self._found(of.module, function))
+        return self._uses[key]
+
+    def _found(self, module: Module, function: _Definition) -> Iterator[Use]:
+        parent = self._parent(module).get(id(function))
+        owner = parent if isinstance(parent, ast.ClassDef) else None
+        is_nested = owner is None and self._use(module, parent or module.tree).function is not None
+        name = owner.name if owner is not None and function.name.startswith("__") else function.name
+        method_of = owner if owner is not None and name == function.name else None
+        word = re.compile(rb"\b%s\b" % re.escape(name).encode())
+        for file, (_, data) in self.files.items():
+            if (is_nested and file != module.file) or not word.search(data) or (other := self._module(file)) is None:
+                continue
+            own = {id(node) for node in walk([function])} if file == module.file else frozenset()
+            names = {name: ()} if file == module.file else self._imported(other, module, name)
+            for node in walk([other.tree]):
+                if id(node) in own:
+                    continue
+                if isinstance(node, ast.Name) and method_of is None and node.id in names and not _is_stored(node):
+                    use = self._use(other, node)
+                    yield replace(use, conditions=(*names[node.id], *use.conditions))
+                elif (
+                    isinstance(node, ast.Attribute)
+                    and node.attr == name
+                    and self._means(other, node, module, method_of)
+                ):
+                    yield self._use(other, node)
+
+    def _imported(self, module: Module, origin: Module, name: str) -> dict[str, tuple[Condition, ...]]:
+        """The local names under which a module imports `name` of `origin`, and the fallback that an import is."""
+        ours, last = origin.name, origin.name.rpartition(".")[2]
+        found: dict[str, tuple[Condition, ...]] = {}
+        for item in module.imports:
+            is_ours = item.module.rpartition(".")[2] == last or f"{ours}.".startswith(f"{item.module}.")
+            if is_ours and item.name in (name, "*"):
+                imported = self.at(module.file, item.line)
+                conditions = imported.conditions if imported is not None and imported.worst == FALLBACK else ()
+                found[item.local if item.name == name else name] = conditions
+        return found
+
+    def _means(self, module: Module, node: ast.Attribute, origin: Module, owner: ast.ClassDef | None) -> bool:
+        """Whether `x.name` may be the function of `origin`, or the method of its class `owner`."""
+        head = dotted_name(node.value)
+        imported = module.full_name(head) or module.origins.get(head, "").replace(":", ".")
+        if owner is None:
+            return bool(imported) and imported.rpartition(".")[2] == origin.name.rpartition(".")[2]
+        if head in ("self", "cls") and (around := self._owner(module, node)) is not None and around is not owner:
+            return node.attr not in {each.name for each in around.body if isinstance(each, _DEFINITIONS)}
+        return not imported or imported.rpartition(".")[2] == owner.name
+
+    # --- what follows ---
+
+    def seldom(self, use: Use, steps: int = _MOST_STEPS, seen: frozenset[int] = frozenset()) -> str:
+        """The condition under which alone a statement runs, of the path of callers that runs most; "" for none."""
+        own, function = use.worst, use.function
+        if function is None or use.is_test or steps == 0 or own in (EXCEPT, CONSTANT):
+            return own
+        uses = self.uses(use)
+        if len(uses) > _MOST_USES:
+            return own
+        if not uses:
+            return own if self._is_public(use) else NO_CALLER
+        paths = [each for each in uses if not each.is_test and id(each.function) not in seen]
+        known = seen | {id(function)}
+        above = min((self.seldom(each, steps - 1, known) for each in paths), key=_rank, default="")
+        return max(own, above, key=_rank)
+
+    def _is_public(self, use: Use) -> bool:
+        """Whether code outside of the checkout calls a function: it trains nothing itself, or exports the name."""
+        function, owner = use.function, self._owner(use.module, use.function or use.node)
+        assert function is not None
+        if not self._trains or function.decorator_list or (owner is not None and owner.bases):
+            return True
+        name = owner.name if owner is not None else function.name
+        word = re.compile(rb"\b%s\b" % re.escape(name).encode())
+        exported = re.compile(rb"__all__[^\]]*[\"']%s[\"']" % re.escape(name).encode())
+        return any(
+            (word.search(data) if file.endswith("__init__.py") else exported.search(data)) is not None
+            for file, (_, data) in self.files.items()
+        )
+
+    def entry_points(self, use: Use, steps: int = 2) -> list[str]:
+        """Where the calls begin, or lead to within two steps: functions, and files of scripts and tests."""
+        if use.function is None or use.is_test:
+            return [use.module.file]
+        uses = self.uses(use)
+        if steps == 0 or not uses or len(uses) > _MOST_USES:
+            return [use.function.name]
+        return list(dict.fromkeys(name for each in uses for name in self.entry_points(each, steps - 1)))
+
+    def filters_gradients(self, use: Use, steps: int = 3) -> str:
+        """What every path of callers tests before the call: `grad`, `requires_grad`, or ""."""
+        found = []
+        for each in self.uses(use):
+            if each.is_test or each.function is None:
+                continue
+            text = "\n".join(each.module.lines[each.function.lineno - 1 : each.function.end_lineno])
+            told = "grad" if _TESTS_GRAD.search(text) else "requires_grad" if "requires_grad" in text else ""
+            found.append(told or (self.filters_gradients(each, steps - 1) if steps > 1 else ""))
+        return min(found, key=("", "requires_grad", "grad").index, default="")
+
+    def passes_lists(self, use: Use) -> bool:
+        """Whether every call outside of the tests gives a list as the first argument."""
+        calls = []
+        for each in self.uses(use):
+            call = self._parent(each.module).get(id(each.node))
+            if (
+                not each.is_test
+                and isinstance(call, ast.Call)
+                and call.func is each.node
+                and (call.args or call.keywords)
+            ):
+                calls.append((each, call.args[0] if call.args else call.keywords[0].value))
+        return bool(calls) and all(_is_list(each.function, given) for each, given in calls)
+
+    def gets_flat_gradients(self, use: Use) -> bool:
+        """Whether the gradients lie in flat buffers: the function or its class says so, or that of each caller."""
+        function = use.function
+        if function is None:
+            return False
+        owner = self._owner(use.module, function)
+        names = (node.arg for node in walk([function.args]) if isinstance(node, ast.arg))
+        inside = walk([owner] if owner is not None else [])
+        attributes = (node.attr for node in inside if isinstance(node, ast.Attribute) and _is_stored(node))
+        if any(re.search("(^|_)flat(_|$)", name) for name in (*names, *attributes)):
+            return True
+        above = [each for each in self.uses(use) if not each.is_test and each.function is not None]
+        return (
+            owner is None
+            and bool(above)
+            and all(self._owner(each.module, each.node) is not None for each in above)
+            and all(self.gets_flat_gradients(each) for each in above)
+        )
+
+
+def _rank(kind: str) -> int:
+    return _RANK.index(kind) if kind else -1
+
+
+def _short(test: ast.expr) -> str:
+    text = ast.unparse(test)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _is_stored(node: ast.Name | ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def _is_every(node: ast.AST) -> bool:
+    """Whether a test is true once in so many: `step % n == 0`, `not step % n`."""
+    match node:
+        case ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.Eq()]):
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=ast.BinOp(op=ast.Mod())):
+            return True
+    return False
+
+
+def _warns(block: Iterable[ast.AST]) -> bool:
+    calls = (node for node in walk(block) if isinstance(node, ast.Call))
+    return any(_WARNS.search(last_name(call.func)) for call in calls)
+
+
+def _steps(block: Iterable[ast.AST]) -> bool:
+    """Whether a block makes the optimizer's step: then it runs once for each of them."""
+    return any(isinstance(node, ast.Call) and last_name(node.func) in ("step", "zero_grad") for node in walk(block))
+
+
+def _only_value(tree: ast.Module, name: str) -> object:
+    """The literal that a module gives a name, once and for all."""
+    stored = [node for node in walk([tree]) if isinstance(node, ast.Name) and node.id == name and _is_stored(node)]
+    given = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and [dotted_name(target) for target in node.targets] == [name]
+    ]
+    value = given[0] if len(stored) == len(given) == 1 else None
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, bool) else None
+
+
+def _is_list(function: ast.AST | None, given: ast.expr) -> bool:
+    """Whether an argument is written as a list: there, where the name got its value, or in its annotation."""
+    match given:
+        case ast.List() | ast.ListComp() | ast.Tuple():
+            return True
+        case ast.Call(func=called):
+            return last_name(called) in ("list", "sorted", "tuple")
+        case ast.Name(id=name) if function is not None:
+            nodes = list(walk([function]))
+            listed = [each.annotation for each in nodes if isinstance(each, ast.arg) and each.arg == name]
+            if any(each is not None and _LISTS.search(ast.unparse(each)) for each in listed):
+                return True
+            assigned = [node for node in nodes if isinstance(node, ast.Assign)]
+            values = [node.value for node in assigned if name in map(dotted_name, node.targets)]
+            return bool(values) and all(not isinstance(value, ast.Name) and _is_list(None, value) for value in values)
+    return False

@@ -1,0 +1,140 @@
+"""Who meets a finding by its checkout's source: each rule of docs/design/severity.md, met and not met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.met_by import MetBy
+from auditkit.model.runs.severity import Breaks, Occurs
+from auditkit.probing.source.who_meets import Met, who_meets
+
+NORM = """import torch
+
+
+def norm(params, check=False):
+    total = 0
+    for p in params:
+        total += p.grad.norm().item()
+    return total
+"""
+LINE = 7
+TRAIN = """from norms import norm
+
+
+def train(model, optimizer, loader, log_every):
+    for step, batch in enumerate(loader):
+        model(batch).backward()
+{call}
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    train(*arguments())
+"""
+SPARSE_CLASS = """class Optimizer:
+    def __init__(self, groups):
+        self.{name} = groups
+
+    def scale(self):
+        for group in self.{name}:
+            group.grad.mul_(0.5)
+"""
+
+
+def met(folder: Path, call: str, occurs: dict[str, str], breaks: Breaks, more: str = "", norms: str = NORM) -> Met:
+    """Who meets a finding in the line of the norm, where training calls it as `call`."""
+    (folder / "norms.py").write_text(norms, "utf-8")
+    body = "\n".join(f"        {line}" for line in call.splitlines())
+    (folder / "train.py").write_text(TRAIN.format(call=body) + more, "utf-8")
+    words = {need: Occurs(word) for need, word in occurs.items()}
+    return who_meets(folder, words, breaks, Location("norms.py", LINE, "norm"), "norms:norm")
+
+
+@pytest.mark.parametrize(
+    ("call", "occurs", "why"),
+    [
+        ("norm(model.parameters())", "ordinary", ()),
+        ("if step % log_every == 0:\n    norm(model.parameters())", "extreme", ("called at an interval",)),
+        ("if step % accumulation == 0:\n    norm(model.parameters())", "ordinary", ()),
+        ("if False:\n    norm(model.parameters())", "extreme", ("called under a flag that nobody sets",)),
+        ("if model.debug:\n    norm(model.parameters())", "extreme", ("called under a flag for debugging",)),
+        ("try:\n    pass\nexcept FloatingPointError:\n    norm([])", "extreme", ("called after an exception",)),
+        ("try:\n    import apex\nexcept ImportError:\n    warnings.warn('slow')\n    norm([])", "common",
+         ("called as a fallback that warns",)),
+        ("pass", "extreme", ("called by no code of the checkout",)),
+    ],
+)  # fmt: skip
+def test_a_cost_is_rated_by_its_callers(tmp_path: Path, call: str, occurs: str, why: tuple[str, ...]) -> None:
+    found = met(tmp_path, call, {"": "ordinary"}, Breaks.COST)
+    assert (found.occurs, found.lowered) == (occurs, why)
+
+
+def test_callers_do_not_lower_what_is_wrong(tmp_path: Path) -> None:
+    assert met(tmp_path, "pass", {"": "ordinary"}, Breaks.WRONG_ANSWER).occurs is Occurs.ORDINARY
+
+
+@pytest.mark.parametrize(
+    ("need", "more", "is_met"),
+    [
+        ("float16", "model = model.half()", True),
+        ("float16", "inputs = inputs.half()", False),
+        ("float16", "model = model.bfloat16()", False),
+        ("bfloat16", "model.to(torch.bfloat16)", True),
+        ("16-bit", "with torch.autocast('cuda', torch.bfloat16): pass", False),
+        ("float64", "model.double()", False),
+        ("sparse", "torch.nn.Embedding(4, 3, sparse=True)", True),
+        ("sparse", "p.grad.is_sparse", False),
+    ],
+)
+def test_a_dtype_or_layout_counts_where_the_checkout_makes_it(
+    tmp_path: Path, need: str, more: str, is_met: bool
+) -> None:
+    found = met(tmp_path, "norm(model.parameters())", {need: "common", "": "extreme"}, Breaks.WRONG_ANSWER, more)
+    assert (found.occurs, bool(found.lowered)) == (("common", False) if is_met else ("extreme", False)) or (
+        not is_met and found.occurs is Occurs.EXTREME
+    )
+
+
+@pytest.mark.parametrize(("name", "is_met"), [("groups_flat", False), ("groups", True)])
+def test_flat_buffers_hold_no_sparse_gradient(tmp_path: Path, name: str, is_met: bool) -> None:
+    text = SPARSE_CLASS.format(name=name)
+    more = "Embedding(4, 3, sparse=True)"
+    found = met(tmp_path, "pass", {"sparse": "rare"}, Breaks.WRONG_STEP, more, text)
+    assert found.occurs == ("rare" if is_met else "extreme")
+
+
+@pytest.mark.parametrize(
+    ("need", "call", "occurs"),
+    [
+        ("missing", "norm([p for p in model.parameters() if p.grad is not None])", "extreme"),
+        ("missing", "norm([p for p in model.parameters() if p.requires_grad])", "rare"),
+        ("missing", "norm(model.parameters())", "common"),
+        ("generator", "norm(list(model.parameters()))", "extreme"),
+        ("generator", "norm(model.parameters())", "common"),
+    ],
+)
+def test_inputs_count_that_callers_give(tmp_path: Path, need: str, call: str, occurs: str) -> None:
+    assert met(tmp_path, call, {need: "common"}, Breaks.STOPS).occurs == occurs
+
+
+def test_the_callers_and_their_conditions_are_named(tmp_path: Path) -> None:
+    found = met(tmp_path, "if args.clip:\n    norm(model.parameters())", {"": "ordinary"}, Breaks.COST)
+    assert found.met_by is not None
+    assert found.met_by.sentence() == "called from train.py:8 `if args.clip`"
+
+
+@pytest.mark.parametrize(
+    ("need", "dtypes", "occurs"),
+    [("bfloat16", ("float32",), "rare"), ("bfloat16", ("bfloat16",), "common"), ("", ("float32",), "common")],
+)
+def test_a_recorded_run_lowers_a_dtype_by_one_level(
+    tmp_path: Path, need: str, dtypes: tuple[str, ...], occurs: str
+) -> None:
+    met(tmp_path, "norm(model.parameters())", {"": "common"}, Breaks.WRONG_ANSWER, "model.bfloat16()")
+    recorded = MetBy("run", tensors=4, dtypes=dtypes)
+    location = Location("norms.py", LINE, "norm")
+    found = who_meets(tmp_path, {need: Occurs.COMMON}, Breaks.WRONG_ANSWER, location, "norms:norm", recorded)
+    assert (found.occurs, found.met_by) == (occurs, recorded)

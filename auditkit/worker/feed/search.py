@@ -17,6 +17,7 @@ from . import groups, spectral_search
 from .caller import Caller, file_of
 from .plan import MADE, Feed, Plan
 from .reading import Trial, plan_of
+from .recorded import feed_of
 from .stub import Stub, UnknownValueError, no_value
 from .surroundings import Surroundings
 from .ways import possible_feeds
@@ -32,6 +33,16 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
 
     The device is a real one, or the simulated one. Raises what the search on the host raises where neither has a plan.
     """
+    if caller.recorded:
+        try:
+            return _find_recorded_plan(caller, request)
+        except Exception as error:  # what the recording is not enough for is guessed as without one
+            why = "as recorded: {}: {}".format(type(error).__name__, " ".join(str(error).split())[:200])
+        try:
+            plan = find_plan_anywhere(caller.without_recording(), request, has_cuda)
+            return plan._replace(notes=[*plan.notes, "guessed, because called " + why])
+        except CannotFeedError as error:
+            raise CannotFeedError("{}; {}".format(error, why), error.attempts) from None
     try:
         return find_plan(caller, request)
     except MemoryError:
@@ -48,6 +59,22 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
             return find_plan(caller.on(device), request)._replace(device=device)
     except Exception:
         raise on_host from None
+
+
+def _find_recorded_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
+    """Return the plan of the call that a run recorded. Raises CannotFeedError for one that carried no gradients."""
+    feed = feed_of(caller.recorded["arguments"], caller.needs_instance())
+    if feed is None:
+        raise CannotFeedError("no argument carried gradients")
+    called = caller.as_recorded()
+    called.is_searched = True
+    placeholders.forget()
+    try:
+        plan = _find_gradient_plan(called, {**request, "feeds": [feed]})
+    finally:
+        groups.leave()
+    note = "inputs are built from the calls recorded on {}".format(caller.recorded["when"])
+    return plan._replace(recorded=caller.recorded["when"], notes=[*plan.notes, note])
 
 
 def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
@@ -95,7 +122,7 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
 
 def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
     obstacles = _Obstacles()
-    for feed in possible_feeds(caller, request, obstacles.add):
+    for feed in request.get("feeds") or possible_feeds(caller, request, obstacles.add):
         groups.leave()  # a group that one way was given would be missing from the plan of the next
         for second in _SECOND_GROUP if len(feed.setup_slots or feed.slots) == 2 else _SECOND_GROUP[:1]:
             try:

@@ -26,6 +26,7 @@ from auditkit.model.runs.target import Target, split_call
 from auditkit.model.ticket import agent_code
 from auditkit.probing.checkout.checkout import OpenCheckout, apart_from, import_roots, open_checkout, parse_checkout
 from auditkit.probing.checkout.copies import name_some, written_since
+from auditkit.probing.checkout.recorded_file import recorded_in
 from auditkit.probing.engine.catalog import select
 from auditkit.probing.engine.fork_servers import KeptWorkers
 from auditkit.probing.engine.sandbox import Setting
@@ -136,7 +137,8 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         results = with_causes((*run.results, *answers.results), opened.path)
         passed_over = [] if asked or request.targets else left_out.sentences()
         written = _written(opened, since_ns, bool(asked))
-        notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
+        unused = tuple(filter(None, [recorded_in(opened.source)[1]])) if asked else ()
+        notes = (*opened.notes, *unused, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
         missing = _no_target(found.failure)
         run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
         run = replace(run, discovery_off=bool(asked) and not (request.targets or request.config.discover))

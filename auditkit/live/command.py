@@ -50,7 +50,12 @@ def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
     """Write what the watchers read when they begin. Raises StoreConflictError for a folder that cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for old in (*folder.glob("process-*.json*"), *folder.glob("stop-*"), *folder.glob("failed-*.txt")):
+        for old in (
+            *folder.glob("process-*.json*"),
+            *folder.glob("stop-*"),
+            *folder.glob("failed-*.txt"),
+            *folder.glob("candidates.*"),
+        ):
             old.unlink()
         (folder / "watch.json").write_text(json.dumps(dict(settings)), encoding="utf-8")
     except OSError as error:

@@ -7,6 +7,7 @@ import platform
 import secrets
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,15 +19,18 @@ from auditkit.errors import BadInputError
 from auditkit.git_process import run_git
 from auditkit.live.command import Ended, check_command, prepare, run_command
 from auditkit.live.laws import LAWS, Broken, Law, NotShown, merged, named_ranks, replicas_drift
+from auditkit.live.recorded import find_candidates, recorded_run, write_recorded
 from auditkit.live.recording import Place, Recording, read_recording
 from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Environment, ProbeResult, Run, fingerprint
+from auditkit.model.text import counted
 
 TARGET = "run"
 """What a law is about, where a probe has a function."""
 _VERSION = 1
+_MOST_READING_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -97,13 +101,27 @@ def watch(request: WatchRequest) -> Watched:
     try:
         prepare(folder, {"every": request.every, "steps": request.steps, "budget": request.budget})
         root = project_root(Path.cwd())
+        finding = threading.Thread(target=_find, args=(folder, root), daemon=True)
+        finding.start()
+        finding.join(_MOST_READING_S)  # a long reading goes on while the program imports torch
         drifts = Drifts(folder, root)
         ended = run_command(request.command, folder, request.time_s, drifts.look)
         recording = _at_revision(read_recording(folder, root))
+        calls = recorded_run(recording, folder)
+        if calls is not None:
+            path = write_recorded(calls, root)
+            count = len(calls.calls)
+            text = f"recorded the inputs of {counted(count, 'function')} in {path.name}: auditkit audit builds inputs from it"
+            recording = replace(recording, reasons=(*recording.reasons, text))
     finally:
         if request.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
     return judge(recording, ended, request.accepted, drifts)
+
+
+def _find(folder: Path, root: Path) -> None:
+    with suppress(Exception):  # what cannot be read is not recorded
+        find_candidates(folder, root)
 
 
 class Drifts:

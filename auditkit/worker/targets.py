@@ -82,6 +82,7 @@ def load_target(results: Writer, target: Dict[str, Any], request: Dict[str, Any]
         send_load_error(results, error)
         return None
     caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, finish_method)
+    caller.recorded = dict(request.get("recorded", {}).get(target["call"], {}))
     top = sys.modules[rungs.module_of(place, roots)[0].split(".")[0]]
     source_roots = SourceRoots(request["checkout"], tuple(outside_package(top, request["checkout"])))
     State.modules = Modules(lambda path: source_roots.relative(path) is not None)

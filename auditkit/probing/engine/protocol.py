@@ -76,6 +76,7 @@ class Request(TypedDict):
     auto_device: bool
     time_limit_s: float
     rungs: list[str]
+    recorded: Mapping[str, Any]
 
 
 # --- what the worker sends ---

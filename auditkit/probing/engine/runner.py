@@ -211,6 +211,9 @@ class _TargetResults:
     def _settle(self, probe: ProbeInfo, device: str, job: Job | None) -> None:
         asked = Asked(probe, self.target.call, device, self.setting.policy, self.ordinal)
         result = make_result(asked, job, self.run, self.setting.checkout)
+        recorded = self.setting.recorded
+        met_by = self.target.met_by or (recorded.met_by(self.target.call) if recorded is not None else None)
+        result = replace(result, met_by=met_by)
         is_guessed = self.run.plan is not None and bool(self.run.plan.get("others"))
         if is_guessed and result.outcome is Outcome.REPRODUCED:
             self.doubted.append((asked, result))

@@ -11,6 +11,7 @@ from typing import Any
 
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.probe import Policy
+from auditkit.model.runs.recorded import RecordedRun
 from auditkit.probing.engine.cache import ResultCache
 from auditkit.probing.engine.fork_servers import KeptWorkers
 
@@ -42,7 +43,7 @@ class Setting:
     `copied` is that of the open checkout: what a worker reports of the copy is reported of what was copied.
     `kept` are workers that have loaded a module already; without it each ends after one request. `cache` has the
     results of earlier commands. `rungs` are the ways to load a target that are tried in turn; without them those that
-    make sense for it.
+    make sense for it. `recorded` are the calls of a run, from which inputs are built.
     """
 
     checkout: Path
@@ -57,3 +58,4 @@ class Setting:
     kept: KeptWorkers | None = None
     cache: ResultCache | None = None
     rungs: tuple[str, ...] = ()
+    recorded: RecordedRun | None = None

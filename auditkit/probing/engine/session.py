@@ -141,6 +141,7 @@ class Session:
             "auto_device": target is not None and setting.device is DeviceChoice.AUTO,
             "time_limit_s": setting.time_limit_s,
             "rungs": list(setting.rungs),
+            "recorded": _recorded(setting, (str(job["target"]["call"]) for job in asked if job["target"])),
         }
         self._imports = " and ".join(module.rstrip(OF_BLOCKS) for module in modules) or "a target"
         self._asked = {job["id"]: job for job in asked}
@@ -293,6 +294,18 @@ class Session:
 def _last_output(printed: str) -> str:
     lines = [line for line in printed.splitlines() if line.strip()]
     return f"its last output: {lines[-1].strip()[:200]}" if lines else ""
+
+
+def _recorded(setting: Setting, calls: Iterable[str]) -> dict[str, Any]:
+    """The recorded arguments of the targets whose calls a run recorded."""
+    if setting.recorded is None:
+        return {}
+    found = {call: setting.recorded.calls[call] for call in calls if call in setting.recorded.calls}
+    return {
+        call: {"arguments": each.arguments, "when": setting.recorded.when}
+        for call, each in found.items()
+        if each.arguments
+    }
 
 
 # The blocks among the targets, each encoded as a function for the worker.

@@ -14,6 +14,7 @@ from auditkit.model.runs.probe import Policy
 from auditkit.probing.checkout import checkout
 from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, choose_interpreter, open_checkout
 from auditkit.probing.checkout.copies import open_copy
+from auditkit.probing.checkout.recorded_file import recorded_in
 from auditkit.probing.engine.cache import ResultCache, cache_for
 from auditkit.probing.engine.sandbox import DEFAULT_TIME_LIMIT_S, Setting
 
@@ -69,6 +70,7 @@ class RunOptions:
             policy=self.policy,
             cache=self._cache(opened.source),
             copied=opened.copied,
+            recorded=recorded_in(opened.source)[0],
         )
 
     def _cache(self, checkout: Path) -> ResultCache | None:

@@ -55,6 +55,8 @@ class Context:
     @property
     def rank_steps(self) -> RankSteps:
         """A training step in real ranks: what reaches the optimizer of each."""
+        if self.plan.step.get("recorded"):
+            raise NotApplicable("its model and batches are those of the recorded run, which auditkit does not vary")
         return RankSteps(self._step_runs(), self._ranks.ranks, self._ranks.package_mentions)
 
     def _step_runs(self) -> StepRuns:

@@ -14,7 +14,7 @@ import torch
 from ..base.refusals import CannotFeedError
 from ..gradients import forms
 from ..gradients.gradients import placed
-from . import groups, guesses, uninitialized
+from . import groups, guesses, recorded, uninitialized
 from .given import GroupInput, Wrap, end_to_end, handed_over
 from .guesses import Guess
 from .module_state import ModuleState
@@ -55,6 +55,8 @@ class Caller:
         self.starts_fresh = False
         self.is_searched = False
         self.turn = 0
+        self.recorded: Dict[str, Any] = {}
+        self.is_recorded = False
         self.around = Surroundings(self.given, ())
         self._module_state = ModuleState(function, owner)
 
@@ -70,6 +72,13 @@ class Caller:
     def with_argument(self, name: str, value: Any) -> "Caller":
         """Return the same target with another value of one argument."""
         return self._replaced(given={**self.given, name: value})
+
+    def as_recorded(self) -> "Caller":
+        """Return the same target, called as in the recorded run: its other arguments are those of the recording."""
+        arguments = self.recorded["arguments"]
+        feed = recorded.feed_of(arguments, self.needs_instance())
+        given = recorded.given_of(arguments, feed.slots[0] if feed is not None and feed.slots else "")
+        return self._replaced(given={**given, **self.given}, is_recorded=True)
 
     def that_remembers(self) -> "Caller":
         """Return the same target, whose module keeps from now on what the target leaves there."""
@@ -206,7 +215,8 @@ class Caller:
         """Return a new instance that has been handed what it watches, where it watches something."""
         assert self.owner is not None
         if feed.setup == MADE:
-            made = uninitialized.make(self.owner, around)
+            node = self.recorded["arguments"].get(SELF) if self.is_recorded else None
+            made = recorded.Recorded(node).build(around) if node else uninitialized.make(self.owner, around)
             around.read[SELF] = Guess(guesses.OBJECT)
             around.prepare([path for path in feed.paths if path.startswith("self.")], {SELF: made})
             return made

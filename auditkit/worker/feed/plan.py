@@ -54,6 +54,7 @@ class Plan(NamedTuple):
     guesses for some of it. `device` is where the plan was found: a device where the target does not run on the host.
     `torch_calls` says which of torch's own functions it calls, where (see `context/torch_calls.py`). `step` is how a
     training step is fed (see `steps/runs.py`). `settings` are passed in place of defaults that switch the effect off.
+    `recorded` is the day of the run whose recorded call the inputs are built from.
     """
 
     feed: Feed
@@ -73,6 +74,7 @@ class Plan(NamedTuple):
     torch_calls: Dict[str, Any] = {}  # noqa: RUF012
     settings: Dict[str, float] = {}  # noqa: RUF012
     step: Dict[str, Any] = {}  # noqa: RUF012
+    recorded: str = ""
 
     def with_filled(self, read: Dict[str, Guess]) -> "Plan":
         """Return the plan with what was made up for the call that it was found by, as JSON has it."""

@@ -19,6 +19,7 @@ from ..simulated.tensor import to_host
 from . import groups, guesses
 from .given import end_to_end
 from .guesses import Guess
+from .recorded import Recorded
 from .stub import CALLED, COMMON, Recorder, Stub, is_called, no_value, raised_at
 from .uninitialized import SELF, make
 
@@ -76,7 +77,8 @@ class Surroundings(Recorder):
 
     def filled(self, path: str, found: Optional[Guess]) -> Any:
         if path in self.given:
-            return self.given[path]
+            value = self.given[path]
+            return value.build(self) if isinstance(value, Recorded) else value
         if found is None and not self._infers:
             raise no_value(path)
         if found is None or self.by_use.get(path, CALLED) != CALLED:

@@ -18,7 +18,7 @@ from ..base.frames import SourceRoots, chain
 from ..base.lines import is_deliberate
 from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised
 from ..base.torch_internals import import_first, raise_if_out_of_memory
-from ..feed import groups, guesses, uninitialized
+from ..feed import groups, guesses, recorded, uninitialized
 from ..feed.caller import Caller
 from ..feed.signatures import VARIADIC, annotation_text
 from ..feed.stub import raised_at
@@ -44,6 +44,7 @@ class StepFeed(NamedTuple):
 
     `accumulates` is one of the words above, "" for a step after every batch; `fixed_count` is the step's own number.
     `is_made`: its object is made without the constructor. `sets_limit`: it reads a limit of gradients.
+    `recorded`: the model and the batches are built from a recorded call, and nothing of them is varied.
     """
 
     returns: str
@@ -53,6 +54,7 @@ class StepFeed(NamedTuple):
     fixed_count: int = 1
     is_made: bool = False
     sets_limit: bool = False
+    recorded: bool = False
 
 
 class Run(NamedTuple):
@@ -108,6 +110,8 @@ class StepRuns:
 
     def case(self, steps: int, micro_batches: int = 4, is_uneven: bool = False, **options: Any) -> Case:
         """Return a case of `steps` steps of so many micro-batches each, or of the step's own number if it has one."""
+        if self.feed.recorded and (options or is_uneven):
+            raise NotApplicable("its model and batches are those of the recorded run, which auditkit does not vary")
         ways = self.feed.accumulates
         per_step = micro_batches if ways in (OPTION, ALL) else self.feed.fixed_count
         count = per_step if ways == ALL else per_step * steps
@@ -213,6 +217,8 @@ class StepRuns:
 
     def bound(self, values: Values) -> Callable[[], None]:
         """Return the run as a call without arguments: the step once, once for every batch, or until it has them all."""
+        if self.feed.recorded:
+            return self._replayed(values)
         function = self._bound_function(values)
         slots = self._slots(function, values)
         by_batch = [name for name, guess in slots.items() if isinstance(guess, str) and roles.is_one_batch(guess)]
@@ -240,6 +246,24 @@ class StepRuns:
         if is_block(self.caller.function) and not {roles.BATCHES, roles.GIVES_BATCH}.isdisjoint(slots.values()):
             return until_drawn
         return for_each_batch if by_batch else once
+
+    def _replayed(self, values: Values) -> Callable[[], None]:
+        """Return the recorded call, once for each step that is wanted; its loaders end with the batches."""
+        method = self.caller.method if self.caller.needs_instance() else ""
+        arguments = self.caller.recorded["arguments"]
+
+        def batches(make: Callable[[], Any]) -> Any:
+            values.loader.items = [make() for _ in values.case.batches]
+            values.loader._fresh = lambda: values.loader.items  # type: ignore[method-assign]
+            return values.loader
+
+        function, named = recorded.replayed(self.caller.function, method, arguments, batches)
+
+        def all_calls() -> None:
+            for _ in values.case.batches:
+                function(**named)
+
+        return all_calls
 
     def _bound_function(self, values: Values) -> Callable[..., Any]:
         names = getattr(self.caller.function, "__globals__", {})

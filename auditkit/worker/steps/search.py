@@ -52,6 +52,16 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
                     return _plan(found, run)
                 said.append(_why_not(run))
             hopeless.add(way[: _mattered(runs)])
+        if caller.recorded:
+            feed = StepFeed("scores", "tuple", "samples", recorded=True)
+            try:
+                run = StepRuns(caller, feed, roots).run(Case(make_batches(2, feed.task), accumulate=1))
+            except Exception as error:
+                said.insert(0, "as recorded: {}: {}".format(type(error).__name__, " ".join(str(error).split())[:200]))
+            else:
+                if _hands_over(run):
+                    return _plan(feed, run)._replace(recorded=caller.recorded["when"])
+                said.insert(0, "as recorded: {}".format(_why_not(run)))
     raise CannotFeedError(
         "no way to feed it hands an optimizer a gradient: " + "; ".join(list(dict.fromkeys(said))[:6])
     )

@@ -198,6 +198,8 @@ class Patches:
             watcher.backwards += 1
             watcher.guarded("loss", lambda: watcher.look_at_loss(tensors))
             begun = self._event(lambda: watcher.backward_begins(tensors)) if watcher.recording else None
+            if begun is not None:
+                self._look(sys._getframe(1))
             result = original(tensors, *args, **kwargs)
             if begun is not None:
                 place = where()
@@ -205,6 +207,13 @@ class Patches:
             return result
 
         return backward
+
+    def _look(self, frame: Any) -> None:
+        """Find the candidates of an audit, and record those that are on the stack."""
+        recorder = self.watcher.recorder
+        if recorder is not None:
+            self.watcher.guarded("recorded calls", recorder.find)
+            self.watcher.guarded("recorded calls", lambda: recorder.look(frame))
 
     def _clip(self, original: Callable) -> Callable:
         watcher = self.watcher
@@ -269,6 +278,8 @@ class Patches:
                     place = where()
                     watcher.guarded("objects", lambda: getattr(program, kind)(self, place))
                     program.placed.append(kind)
+                    if watcher.recorder is not None:
+                        watcher.guarded("recorded calls", lambda: watcher._timed(watcher.recorder.find))
 
             return __init__
 
@@ -389,7 +400,10 @@ class Patches:
         def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
             if watcher.count and not _compiles():
                 self._event(watcher.watch_next)
-            return original(owner, *args, **kwargs)
+            result = original(owner, *args, **kwargs)
+            if watcher.recorder is not None and not _compiles():
+                watcher.guarded("recorded calls", lambda: watcher.recorder.iterates(owner, result))
+            return result
 
         return call
 
@@ -408,6 +422,8 @@ class Patches:
             else:
                 what = "module" if isinstance(target, torch.nn.Module) else "function"
             watcher.compiles.append([what, *where()])
+            if watcher.recorder is not None:
+                watcher.guarded("recorded calls", watcher.recorder.remove)
             if what == "training step":
                 self.remove()  # a wrapper that compiled code calls is a graph break
             self._close()

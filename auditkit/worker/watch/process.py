@@ -63,6 +63,9 @@ class Process:
 
         self.watcher = Watcher({**self.config, "sees_all": bool(self.folder)})
         if self.folder:
+            from .recorder import Recorder
+
+            self.watcher.recorder = Recorder(os.path.join(self.folder, "candidates.json"), self.watcher)
             self.watcher.stop = self._stop
             self._write_while_running()
         self.patches = Patches(self.watcher)
@@ -138,6 +141,8 @@ class Process:
         if recorded and torch.distributed.is_available() and torch.distributed.is_initialized():
             # A program may end its process group before its last file is written.
             self.group = {"rank": torch.distributed.get_rank(), "world": torch.distributed.get_world_size()}
+        if recorded and self.watcher.recorder is not None:
+            recorded["recorded"] = self.watcher.recorder.to_json()
         return {
             "version": VERSION, "pid": os.getpid(), "ppid": os.getppid(), "host": socket.gethostname(),
             "began": self.began, "ended": ended, "reason": self.reason, "argv": sys.argv[:50],

@@ -45,6 +45,7 @@ class Watcher:
         self.compiles: list = []
         self.stop: Callable[[], None] = lambda: None
         self.switch: Callable[[bool], None] = lambda _: None
+        self.recorder: Any = None
         self.syncs = Syncs(lambda: self.reading > 0)
         self.reset()
 

@@ -1,0 +1,101 @@
+"""Which functions a run records, and the file that an audit builds its inputs from."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from auditkit.files import write_below
+from auditkit.live.recording import Recording
+from auditkit.model.runs.recorded import RECORDED_NAME, VERSION, RecordedCall, RecordedRun, written
+from auditkit.probing.find.blocks.blocks import Block, function_or_block
+from auditkit.probing.find.search import discover
+
+CANDIDATES = "candidates.json"
+
+
+def find_candidates(folder: Path, root: Path) -> None:
+    """Write for the watchers the places of all candidates that reading the source finds."""
+    found = discover(root, ())
+    entries = []
+    for call in dict.fromkeys(each.call for each in found.candidates if not each.places):
+        function = function_or_block(found.files, call)
+        if function is None:
+            continue
+        node = function.node
+        decorators = [each.lineno for each in getattr(node, "decorator_list", ())]
+        names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        entries.append({
+            "call": call, "file": function.module.file, "first_line": min([node.lineno, *decorators]),
+            "last_line": node.end_lineno, "source": source_digest(function),
+            "names": [*names, *function.names] if isinstance(function, Block) else names,
+        })  # fmt: skip
+    path = folder / CANDIDATES
+    path.with_suffix(".new").write_text(json.dumps({"root": str(root), "candidates": entries}), encoding="utf-8")
+    os.replace(path.with_suffix(".new"), path)
+
+
+def source_digest(function: Any) -> str:
+    """A digest of what a function's source does: its syntax tree without lines and comments."""
+    return hashlib.sha256(ast.dump(function.node).encode()).hexdigest()[:16]
+
+
+def recorded_run(recording: Recording, folder: Path) -> RecordedRun | None:
+    """The calls of all processes, each target's from the process that called it first; None if there are none."""
+    with suppress(OSError, ValueError):
+        places = {each["call"]: each for each in json.loads((folder / CANDIDATES).read_text("utf-8"))["candidates"]}
+        calls: dict[str, RecordedCall] = {}
+        for process in recording.trained:
+            for raw in process.data.get("recorded", ()):
+                if raw["call"] in places and raw["call"] not in calls:
+                    calls[raw["call"]] = _call(raw, places[raw["call"]], process.steps)
+        if calls:
+            today = datetime.datetime.now(datetime.UTC).date().isoformat()
+            steps = max(process.steps for process in recording.trained)
+            return RecordedRun(VERSION, today, recording.trained[0].torch, steps, dict(sorted(calls.items())))
+    return None
+
+
+def _call(raw: Mapping[str, Any], place: Mapping[str, Any], steps: int) -> RecordedCall:
+    summary = raw.get("summary") or {}
+    dtypes, devices, layouts = (_joined(raw, name) for name in ("dtypes", "devices", "layouts"))
+    return RecordedCall(
+        file=place["file"],
+        source=place["source"],
+        calls=raw["calls"],
+        calls_per_step=_per_step(raw, steps),
+        callers=tuple(raw["callers"])[:5],
+        tensors=summary.get("tensors"),
+        dtypes=dtypes,
+        devices=devices,
+        layouts=layouts,
+        arguments=raw.get("record") or {},
+        returns=raw.get("returns"),
+        not_recorded=f"its structure has {raw['too_large']:,} characters" if raw.get("too_large") else "",
+    )
+
+
+def _joined(raw: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    summaries: Sequence[Mapping[str, Any]] = [raw.get("summary") or {}, *raw.get("more", ())]
+    return tuple(dict.fromkeys(value for each in summaries for value in each.get(name, ())))[:5]
+
+
+def _per_step(raw: Mapping[str, Any], steps: int) -> float | None:
+    """Calls per step between the first and the last call that was counted; all of them if they were within a step."""
+    if raw.get("late"):
+        return None
+    between = raw["last"] - raw["first"]
+    return (raw["calls"] - 1) / between if between else raw["calls"] / max(1, steps)
+
+
+def write_recorded(run: RecordedRun, root: Path) -> Path:
+    """Write the file at the checkout's root."""
+    write_below(root, RECORDED_NAME, written(run))
+    return root / RECORDED_NAME

@@ -1,0 +1,338 @@
+"""Inputs built from a recorded call: the recorded structure, with auditkit's gradients in place of the program's.
+
+A recording is data of the checkout: a class or a function is looked up among the modules that are loaded, and nothing
+is imported for it. Values of tensors are made up: integers are 0 or 1.
+"""
+
+import collections
+import sys
+import types
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+from ..base.refusals import CannotFeedError
+from . import guesses
+from .plan import MADE, SINGLE, Feed
+from .stub import Quiet
+
+_MOST_ELEMENTS = 50_000_000
+_LISTS = ("list", "tuple", "set", "frozenset", "deque")
+_KINDS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": collections.deque}
+
+
+class Recorded:
+    """The node of one argument; `Builder` makes its value for each call anew."""
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+
+    def build(self, around: Any) -> Any:
+        """Return the value for a call, whose values `around` makes."""
+        builder = around.__dict__.get("_builder")
+        if builder is None:
+            builder = around.__dict__["_builder"] = Builder(around)
+        return builder.value(self.node)
+
+
+def given_of(arguments: Dict[str, Any], slot: str = "") -> Dict[str, Any]:
+    """Return the recorded arguments that take no gradients: plain values as they are."""
+    return {
+        name: node if not isinstance(node, (dict, list)) else Recorded(node)
+        for name, node in arguments.items()
+        if name not in (slot, "self")
+    }
+
+
+def feed_of(arguments: Dict[str, Any], is_method: bool) -> Optional[Feed]:
+    """Return how the recorded call was handed gradients; None if no argument and no attribute carried any."""
+    found = [(name, *carried(node)) for name, node in arguments.items() if name != "self" and carried(node)]
+    found.sort(key=lambda each: each[1] == "gradients")
+    setup = MADE if is_method else None
+    if found:
+        name, takes, container = found[0]
+        return Feed(takes, container, [name], setup, [], by_use=None)  # type: ignore[arg-type]
+    return Feed("object", "list", [], MADE, ["self"], by_use=None) if is_method else None
+
+
+def carried(node: Any) -> Any:
+    """Return how a value carries gradients, as `takes` and `container` of a feed; () for one that does not."""
+    if not isinstance(node, dict):
+        return ()
+    kind, held = node.get("k"), node.get("v")
+    if kind == "module" and _has_parameters(node):
+        return "module", "list"
+    if kind == "optimizer":
+        return "optimizer", "list"
+    if kind == "generator" and str(node.get("c")).endswith((".parameters", ".named_parameters")):
+        return str(node["c"]).rpartition(".")[2], "iterator"
+    if kind == "tensor" and _is_float(node):
+        return ("parameters" if node.get("p") else "gradients"), SINGLE
+    if kind in ("list", "tuple") and isinstance(held, list) and held:
+        if all(_is(each, "tensor") and _is_float(each) for each in held):
+            return ("parameters" if any(each.get("p") or each.get("grad") for each in held) else "gradients"), "list"
+        pairs = [each["v"] for each in held if _is(each, "tuple")]
+        if len(pairs) == len(held) and all(len(each) == 2 and _is(each[1], "tensor") for each in pairs):
+            return "named_parameters", "list"
+    return ()
+
+
+def _is(node: Any, kind: str) -> bool:
+    return isinstance(node, dict) and node.get("k") == kind
+
+
+def _is_float(node: Dict[str, Any]) -> bool:
+    return "float" in str(node.get("dtype"))
+
+
+def _has_parameters(node: Dict[str, Any]) -> bool:
+    return bool(node.get("params")) or any(
+        _is(each, "module") and _has_parameters(each) for each in node.get("children", {}).values()
+    )
+
+
+class Builder:
+    """The values of one call. `around` has the gradients' module and optimizer; None builds the program's own."""
+
+    def __init__(self, around: Any = None, batches: Any = None) -> None:
+        self.around, self.batches = around, batches
+        self.made: Dict[int, Any] = {}
+        self.elements = 0
+
+    def value(self, node: Any) -> Any:
+        """Return the value of a node. Raises CannotFeedError for a class that is not loaded."""
+        if not isinstance(node, dict):
+            return node
+        if "ref" in node:
+            if node["ref"] not in self.made:
+                raise CannotFeedError("the recording is incomplete: it refers to a value that it does not have")
+            return self.made[node["ref"]]
+        make = getattr(self, "_" + str(node.get("k")), None)
+        if make is None:
+            raise CannotFeedError("the recording has a value of an unknown kind: {}".format(node.get("k")))
+        found = self._carrier(node) if self.around is not None else None
+        found = make(node) if found is None else found
+        if "id" in node:
+            self.made[node["id"]] = found
+        return found
+
+    def _carrier(self, node: Dict[str, Any]) -> Any:
+        around, kinds = self.around, carried(node)
+        if not kinds or kinds[1] == SINGLE or kinds[0] == "gradients":
+            return None
+        made = {
+            "module": lambda: around.module,
+            "optimizer": lambda: around.optimizer,
+            "parameters": lambda: list(around.module.parameters()),
+            "named_parameters": lambda: list(around.module.named_parameters()),
+        }[kinds[0]]()
+        around.read.setdefault("the recorded {}".format(kinds[0]), guesses.Guess("with the gradients of the probe"))
+        return iter(made) if kinds[1] == "iterator" else made
+
+    # --- plain values --------------------------------------------------------------------------------
+
+    def _str(self, node: Dict[str, Any]) -> str:
+        return "x" * min(int(node["n"]), 200)
+
+    def _bytes(self, node: Dict[str, Any]) -> bytes:
+        return b"x" * min(int(node["n"]), 200)
+
+    def _int(self, node: Dict[str, Any]) -> int:
+        return int(node["v"])
+
+    def _float(self, node: Dict[str, Any]) -> float:
+        return float(node["v"])
+
+    def _dtype(self, node: Dict[str, Any]) -> Any:
+        found = getattr(torch, node["v"], None)
+        return found if isinstance(found, torch.dtype) else torch.float32
+
+    def _device(self, node: Dict[str, Any]) -> Any:
+        return torch.device(getattr(self.around, "device", "cpu") if self.around is not None else "cpu")
+
+    def _size(self, node: Dict[str, Any]) -> Any:
+        return torch.Size(node["v"])
+
+    def _class(self, node: Dict[str, Any]) -> Any:
+        return named(node["c"])
+
+    def _py(self, node: Dict[str, Any]) -> Any:
+        return sys.modules.get(node["v"]) or Quiet({})
+
+    def _enum(self, node: Dict[str, Any]) -> Any:
+        return named(node["c"])[node["name"]]
+
+    def _cut(self, node: Dict[str, Any]) -> Any:
+        return Quiet({})
+
+    # --- containers ----------------------------------------------------------------------------------
+
+    def _items(self, node: Dict[str, Any]) -> Any:
+        kind, held = _KINDS[node["k"]], [self.value(each) for each in node["v"]]
+        count = min(int(node.get("n", len(held))), 10_000)
+        held = [held[index % len(held)] for index in range(count)] if held else []
+        own = named(node["c"]) if "c" in node else kind
+        return own(*held) if hasattr(own, "_fields") else own(held)
+
+    _list = _tuple = _set = _frozenset = _deque = _items
+
+    def _dict(self, node: Dict[str, Any]) -> Any:
+        own = named(node["c"]) if "c" in node else dict
+        made = own.__new__(own)
+        if "id" in node:
+            self.made[node["id"]] = made
+        if isinstance(made, collections.defaultdict):
+            made.default_factory = self.value(node.get("factory"))
+        for key, value in node["v"]:
+            dict.__setitem__(made, self.value(key), self.value(value))
+        for name, value in node.get("attrs", {}).items():
+            object.__setattr__(made, name, self.value(value))
+        return made
+
+    # --- tensors and what holds them -----------------------------------------------------------------
+
+    def _tensor(self, node: Dict[str, Any]) -> Any:
+        shape, dtype = [int(each) for each in node["shape"]], self._dtype({"v": node["dtype"]})
+        self.elements += int(torch.Size(shape).numel())
+        if self.elements > _MOST_ELEMENTS:
+            raise CannotFeedError("the recorded tensors have more than {:,} elements".format(_MOST_ELEMENTS))
+        if dtype.is_floating_point:
+            made = (torch.randn(shape) * (0.02 if node.get("p") else 1.0)).to(dtype)
+        else:
+            made = torch.randint(0, 2, shape).to(dtype)
+        if node.get("layout") == "channels_last":
+            made = made.contiguous(memory_format=torch.channels_last)
+        if node.get("p"):
+            return torch.nn.Parameter(made, requires_grad="grad" in node)
+        return made.requires_grad_() if "grad" in node and made.is_floating_point() else made
+
+    def _array(self, node: Dict[str, Any]) -> Any:
+        import numpy
+
+        made = numpy.zeros(node["shape"], dtype=node["dtype"] if node["dtype"] != "object" else float)
+        return made if node["shape"] else made[()]
+
+    def _module(self, node: Dict[str, Any]) -> Any:
+        made = self._bare(node, torch.nn.Module)
+        torch.nn.Module.__init__(made)
+        for place, held in (("params", made._parameters), ("buffers", made._buffers), ("children", made._modules)):
+            for name, each in node.get(place, {}).items():
+                held[name] = self.value(each)
+        self._attributes(made, node)
+        return made
+
+    def _optimizer(self, node: Dict[str, Any]) -> Any:
+        groups, own = [self.value(each) for each in node["groups"]], named(node["c"])
+        if not (isinstance(own, type) and issubclass(own, torch.optim.Optimizer)):
+            raise CannotFeedError("{} is no optimizer".format(node["c"]))
+        try:
+            options = {name: self.value(each) for name, each in node.get("defaults", {}).items()}
+            made = own([{"params": group["params"]} for group in groups], **options)
+        except Exception:
+            made = torch.optim.SGD([{"params": group["params"]} for group in groups], lr=1e-3)
+        for group, recorded in zip(made.param_groups, groups):
+            group.update({name: each for name, each in recorded.items() if name != "params"})
+        return made
+
+    def _loader(self, node: Dict[str, Any]) -> Any:
+        if self.batches is None or node.get("batch") is None:
+            raise CannotFeedError("no batch of its DataLoader was recorded")
+        return self.batches(lambda: self.value(node["batch"]))
+
+    # --- objects and functions -----------------------------------------------------------------------
+
+    def _bare(self, node: Dict[str, Any], base: type = object) -> Any:
+        own = named(node["c"])
+        if not (isinstance(own, type) and issubclass(own, base)):
+            raise CannotFeedError("{} is no class of the recorded kind".format(node["c"]))
+        try:
+            made = object.__new__(own)
+        except TypeError:
+            made = own.__new__(own)
+        if "id" in node:
+            self.made[node["id"]] = made
+        return made
+
+    def _object(self, node: Dict[str, Any]) -> Any:
+        made = self._bare(node)
+        if isinstance(made, torch.amp.GradScaler) and self.around is None:
+            torch.amp.GradScaler.__init__(made, "cpu", enabled=False)
+            return made
+        self._attributes(made, node)
+        return made
+
+    def _attributes(self, made: Any, node: Dict[str, Any]) -> None:
+        for name, each in node.get("attrs", {}).items():
+            value = self.value(each)
+            try:
+                object.__setattr__(made, name, value)
+            except (AttributeError, TypeError):
+                continue
+
+    def _function(self, node: Dict[str, Any]) -> Any:
+        if "line" not in node:
+            return named(node["c"])
+        module, _, qualified = node["c"].partition(":")
+        space = vars(sys.modules.get(module) or types.ModuleType(module))
+        for code in _codes(space, module):
+            if code.co_firstlineno == node["line"] and code.co_name == qualified.rpartition(".")[2]:
+                cells = {name: self.value(each) for name, each in node.get("cells", {}).items()}
+                closure = tuple(types.CellType(cells.get(name)) for name in code.co_freevars)
+                defaults = tuple(self.value(each) for each in node.get("defaults", ()))
+                return types.FunctionType(code, space, code.co_name, defaults, closure)
+        raise CannotFeedError("the recorded function {} is not in its module".format(node["c"]))
+
+    def _partial(self, node: Dict[str, Any]) -> Any:
+        import functools
+
+        named_ = {name: self.value(each) for name, each in node["kw"].items()}
+        return functools.partial(self.value(node["f"]), *[self.value(each) for each in node["a"]], **named_)
+
+    def _method(self, node: Dict[str, Any]) -> Any:
+        return getattr(self.value(node["self"]), node["name"])
+
+    def _generator(self, node: Dict[str, Any]) -> Any:
+        values = {name: self.value(each) for name, each in node["args"].items()}
+        return named(node["c"])(**values)
+
+
+def named(words: str) -> Any:
+    """Return what a loaded module has by this name. Raises CannotFeedError; nothing is imported."""
+    module, _, qualified = str(words).partition(":")
+    if module == "builtins" and qualified == "method":
+        raise CannotFeedError("a built-in method was not recorded")
+    found: Any = sys.modules.get(module)
+    if found is None and module == "__main__":
+        raise CannotFeedError("{} is of the script that ran".format(qualified))
+    for name in qualified.split("."):
+        found = getattr(found, name, None)
+    if found is None:
+        raise CannotFeedError("{} was recorded and is not loaded".format(words))
+    return found
+
+
+def _codes(space: Dict[str, Any], module: str) -> Iterator[Any]:
+    waiting: List[Any] = [value for value in list(space.values()) if getattr(value, "__module__", "") == module]
+    seen: set = set()
+    while waiting:
+        each = waiting.pop()
+        each = getattr(each, "__func__", each)
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, type):
+            waiting += list(vars(each).values())
+        elif isinstance(each, types.CodeType):
+            yield each
+            waiting += [const for const in each.co_consts if isinstance(const, types.CodeType)]
+        elif isinstance(each, types.FunctionType):
+            waiting.append(each.__code__)
+
+
+def replayed(function: Any, method: str, arguments: Dict[str, Any], batches: Any) -> Tuple[Any, Dict[str, Any]]:
+    """Return the recorded call of a training step: the function, bound to its object, and its arguments by name."""
+    builder = Builder(None, batches)
+    values = {name: builder.value(node) for name, node in arguments.items()}
+    if method and "self" in values:
+        function = getattr(values.pop("self"), method)
+    return function, values

@@ -1,0 +1,252 @@
+"""Recorded calls: the structure of what a program hands the functions that an audit would call, without values.
+
+Functions are wrapped as attributes of their modules and classes and unwrapped after some calls. Statements in loops,
+and functions that already run when the watcher finds them, are read from the stack at a backward.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import sys
+import types
+from typing import Any, Callable
+
+from . import places
+from .structure import Encoder, Literals, batches
+
+_MOST_CALLS, _WATCHED_STEPS = 3, 5
+_FRAMES = 3
+_LARGEST = 200_000
+"""Characters of one call's structure."""
+
+
+class Recorder:
+    """The candidates of one process: `config` has the checkout's root and each candidate's place."""
+
+    def __init__(self, path: str, watcher: Any) -> None:
+        self.path, self.watcher = path, watcher
+        self.root = os.sep
+        self.by_file: dict = {}
+        self.names: set = set()
+        self.is_inside = False
+        self.seen: set = set()
+        self.codes: dict = {}
+        self.waiting: dict = {}
+
+    def _read(self) -> None:
+        """Read the candidates once the host has found them."""
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                config = json.load(file)
+        except OSError:
+            return
+        self.path, self.root = "", os.path.realpath(config["root"]) + os.sep
+        self.literals = Literals(self.root)
+        for each in config["candidates"]:
+            known = {**each, "calls": 0, "first": 0, "last": 0, "callers": {}, "record": None, "more": [], "undo": []}
+            self.by_file.setdefault(os.path.realpath(self.root + each["file"]), []).append(known)
+            self.names.add(os.path.basename(each["file"]))
+
+    # Find the functions.
+
+    def find(self) -> None:
+        """Wrap the candidates of all modules that were imported since the last look."""
+        if self.path:
+            self._read()
+        for module in list(sys.modules.values()) if self.by_file else ():
+            file = getattr(module, "__file__", None)
+            if id(module) in self.seen or not isinstance(file, str):
+                continue
+            if os.path.basename(file) not in self.names:
+                self.seen.add(id(module))
+                continue
+            known = self.by_file.get(os.path.realpath(file))
+            spec = getattr(module, "__spec__", None)
+            if known is None or getattr(spec, "_initializing", False):
+                self.seen.update([id(module)] if known is None else [])
+                continue
+            self.seen.add(id(module))
+            for each in known:
+                if "#" not in each["call"]:
+                    self._wrap(module, each)
+
+    def _wrap(self, module: Any, known: dict) -> None:
+        names = known["call"].partition(":")[2].split(".")
+        owner = module
+        for name in names[:-1]:
+            owner = vars(owner).get(name)
+            if owner is None:
+                return
+        held = vars(owner).get(names[-1])
+        plain = held.__func__ if isinstance(held, (staticmethod, classmethod)) else held
+        if not isinstance(plain, types.FunctionType):
+            return
+        wrapped: Any = self._wrapper(plain, known)
+        wrapped = type(held)(wrapped) if plain is not held else wrapped
+        self._put(owner, names[-1], held, wrapped, known)
+        if owner is module:  # other modules have imported it by name
+            for other in list(sys.modules.values()):
+                file = getattr(other, "__file__", None)
+                if isinstance(file, str) and os.path.realpath(file).startswith(self.root):
+                    for name, value in list(vars(other).items()):
+                        if value is held:
+                            self._put(other, name, held, wrapped, known)
+
+    def _put(self, owner: Any, name: str, old: Any, new: Any, known: dict) -> None:
+        setattr(owner, name, new)
+        known["undo"].append(lambda: setattr(owner, name, old) if vars(owner).get(name) is new else None)
+
+    def _wrapper(self, original: Any, known: dict) -> Any:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.is_inside or places.torch.compiler.is_compiling():
+                return original(*args, **kwargs)
+            begun = self._timed(lambda: self.begins(known, sys._getframe(2), _bound(original, args, kwargs), original))
+            result = original(*args, **kwargs)
+            if begun:
+                self._timed(lambda: self.ended(known, result))
+            return result
+
+        self.codes[call.__code__] = None
+        return call
+
+    def _timed(self, work: Callable[[], Any]) -> Any:
+        self.is_inside = True
+        self.watcher.reading += 1
+        try:
+            return self.watcher.guarded("recorded calls", lambda: self.watcher._timed(work))
+        finally:
+            self.watcher.reading -= 1
+            self.is_inside = False
+
+    # Record a call.
+
+    def begins(self, known: dict, frame: Any, arguments: dict, function: Any) -> bool:
+        """Count a call, and record its structure if it is the first; return whether its result is wanted."""
+        step = self.watcher.count
+        while frame is not None and frame.f_code.co_filename == __file__:
+            frame = frame.f_back
+        known["calls"] += 1
+        known["first"] = step if known["calls"] == 1 else known["first"]
+        known["last"] = step
+        if known["calls"] <= _MOST_CALLS:
+            self._record(known, frame, arguments)
+            return known["calls"] == 1
+        if step >= _WATCHED_STEPS:
+            for undo in known.pop("undo"):
+                undo()
+            known["undo"] = []
+        return False
+
+    def _record(self, known: dict, frame: Any, arguments: dict) -> None:
+        places_ = self.callers(frame)
+        if places_:
+            known["callers"].setdefault(places_[0], places_[1:])
+        encoder = Encoder(self.literals)
+        structure = encoder.arguments(arguments)
+        summary = encoder.summary()
+        if known["record"] is None:
+            text = encoder.text(structure)
+            known["record"] = structure if len(text) <= _LARGEST else {}
+            known["summary"] = summary
+            if not known["record"]:
+                known["too_large"] = len(text)
+        elif summary != known["summary"]:
+            known["more"].append(summary)
+
+    def ended(self, known: dict, result: Any) -> None:
+        encoder = Encoder(self.literals, most_nodes=200)
+        known["returns"] = encoder.encode(result)
+
+    def callers(self, frame: Any) -> list:
+        """The lines of the checkout that call, the innermost first."""
+        found: list = []
+        while frame is not None and len(found) < _FRAMES:
+            path = os.path.realpath(frame.f_code.co_filename)
+            if path.startswith(self.root) and "site-packages" not in path[len(self.root) :]:
+                found.append("%s:%d" % (path[len(self.root) :].replace(os.sep, "/"), frame.f_lineno))
+            frame = frame.f_back
+        return found
+
+    # What is on the stack at a backward.
+
+    def look(self, frame: Any) -> None:
+        """Record statements in loops, and functions that were called before they could be wrapped."""
+        while frame is not None:
+            code = frame.f_code
+            if code not in self.codes:
+                known = self.by_file.get(os.path.realpath(code.co_filename), ())
+                self.codes[code] = [each for each in known if _is_of(each, code)] or None
+            for each in self.codes[code] or ():
+                if each["first_line"] <= frame.f_lineno <= each["last_line"]:
+                    self._timed(lambda: self._look_at(each, frame))
+            frame = frame.f_back
+
+    def _look_at(self, known: dict, frame: Any) -> None:
+        if "#" not in known["call"]:
+            if not known["calls"]:
+                names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
+                values = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+                self.begins(known, frame.f_back, values, None)
+                known["late"] = True
+            return
+        if known["calls"] < _MOST_CALLS:
+            space = {**frame.f_globals, **frame.f_locals}
+            self.begins(known, frame, {name: space[name] for name in known["names"] if name in space}, None)
+
+    # The batches.
+
+    def iterates(self, loader: Any, iterator: Any) -> None:
+        """Record the first batch of a DataLoader."""
+        base = places.torch.utils.data.dataloader._BaseDataLoaderIter
+        if id(loader) in batches or not self.by_file or not isinstance(iterator, base):
+            return
+        batches[id(loader)] = None
+        if not self.waiting:
+            original = base.__next__
+
+            def __next__(each: Any) -> Any:
+                batch = original(each)
+                key = self.waiting.pop(id(each), None)
+                if key is not None:
+                    self._timed(lambda: batches.__setitem__(key, Encoder(self.literals, 500).encode(batch)))
+                if not self.waiting and base.__next__ is __next__:
+                    base.__next__ = original
+                return batch
+
+            base.__next__ = __next__
+        self.waiting[id(iterator)] = id(loader)
+
+    # The file.
+
+    def remove(self) -> None:
+        """Put every function back."""
+        for each in (each for known in self.by_file.values() for each in known):
+            for undo in each["undo"]:
+                undo()
+            each["undo"] = []
+
+    def to_json(self) -> list:
+        names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returns", "too_large")
+        found = [each for known in self.by_file.values() for each in known if each["calls"]]
+        return [{name: each[name] for name in (*names, "late") if each.get(name) not in (None, [])} for each in found]
+
+
+def _is_of(known: dict, code: Any) -> bool:
+    names = known["call"].partition(":")[2].partition("#")[0]
+    name = names.rpartition(".")[2] or "<module>"
+    if "#" in known["call"]:
+        lines = [line for *_, line in code.co_lines() if line]
+        return code.co_name == name and min(lines) <= known["first_line"] and known["last_line"] <= max(lines) + 1
+    return code.co_name == name and code.co_firstlineno <= known["first_line"] <= code.co_firstlineno + 50
+
+
+def _bound(function: Any, args: tuple, kwargs: dict) -> dict:
+    try:
+        bound: Any = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return {}
+    return dict(bound.arguments)

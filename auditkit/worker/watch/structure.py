@@ -1,0 +1,304 @@
+"""The structure of a value as JSON: classes, names, shapes, dtypes and numbers; no tensor's values, no secret.
+
+A string is written if it is a literal of the checkout's source, or of the installed class that holds it; of any other
+only its length is. Numbers are written.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import enum
+import functools
+import json
+import math
+import os
+import sys
+import types
+from typing import Any, Optional
+
+import torch
+
+_DEEPEST, _MOST_NODES, _MOST_ITEMS, _LONG = 24, 12_000, 2000, 16
+_LONGEST_STRING = 200
+_BASE = frozenset(vars(torch.nn.Module()))
+_HIDDEN = frozenset(("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_patch_step_function"))
+_FEW_FILES = 400
+
+
+class Literals:
+    """The strings of the checkout's own source, and those of an installed class."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.own: set = set()
+        self.files: set = set()
+
+    def refresh(self) -> None:
+        """Read the files of the modules that were imported since the last time."""
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if not isinstance(file, str) or file in self.files or len(self.files) > _FEW_FILES:
+                continue
+            if not os.path.realpath(file).startswith(self.root) or not file.endswith(".py"):
+                continue
+            self.files.add(file)
+            try:
+                with open(file, "rb") as source:
+                    tree = ast.parse(source.read(1_000_000))
+            except (OSError, SyntaxError, ValueError):
+                continue
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    self.own.add(node.value)
+                for name in ("id", "attr", "arg", "name"):
+                    self.own.add(getattr(node, name, None))
+
+    def has(self, text: str, holder: Any = None) -> bool:
+        return len(text) <= _LONGEST_STRING and (text in self.own or (holder is not None and text in _of_class(holder)))
+
+
+@functools.lru_cache(maxsize=2000)
+def _of_class(kind: type) -> frozenset:
+    """The strings and names in the code of an installed class."""
+    if "site-packages" not in str(getattr(sys.modules.get(kind.__module__), "__file__", "")):
+        return frozenset()
+    found: set = set()
+    for base in kind.__mro__:
+        for name, held in vars(base).items():
+            found.add(name)
+            function = getattr(held, "__func__", getattr(held, "fget", held))
+            waiting = [getattr(function, "__code__", None)]
+            for value in [*(getattr(function, "__defaults__", None) or ()), held]:
+                found.update([value] if isinstance(value, str) else [])
+            while waiting:
+                code = waiting.pop()
+                if code is not None:
+                    found.update(each for each in code.co_consts if isinstance(each, str))
+                    found.update((*code.co_names, *code.co_varnames))
+                    waiting += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return frozenset(found)
+
+
+class Encoder:
+    """Encodes the values of one call; an object that is met again is written as `{"ref": its number}`."""
+
+    def __init__(self, literals: Literals, most_nodes: int = _MOST_NODES) -> None:
+        self.literals, self.left = literals, most_nodes
+        self.numbers: dict = {}
+        self.kept: list = []
+        self.tensors: list = []
+        literals.refresh()
+
+    def arguments(self, values: dict) -> dict:
+        return {name: self.encode(value) for name, value in values.items()}
+
+    @staticmethod
+    def text(structure: Any) -> str:
+        return json.dumps(structure)
+
+    def summary(self) -> dict:
+        """How many parameters with gradients, else tensors; their dtypes, devices and layouts, the commonest first."""
+        parameters = [each for each in self.tensors if isinstance(each, torch.nn.Parameter) and each.requires_grad]
+        with_gradient = [each for each in parameters if each.grad is not None]
+        chosen = with_gradient or parameters or self.tensors
+        grads = [each.grad if each.grad is not None else each for each in chosen]
+        return {
+            "tensors": len(grads),
+            "dtypes": _commonest(str(each.dtype).replace("torch.", "") for each in grads),
+            "devices": _commonest(str(each.device) for each in grads),
+            "layouts": _commonest(str(each.layout).replace("torch.", "") for each in grads),
+        }
+
+    def encode(self, value: Any, depth: int = 0, holder: Any = None) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, enum.Enum):
+            return {"k": "enum", "c": _class(type(value)), "name": value.name}
+        if type(value) is int:
+            return value if abs(value) < 2**53 else {"k": "int", "v": str(value)[:40]}
+        if type(value) is float:
+            return value if math.isfinite(value) else {"k": "float", "v": str(value)}
+        if isinstance(value, str) and type(value) is str:
+            return value if self.literals.has(value, holder) else {"k": "str", "n": len(value)}
+        if isinstance(value, (bytes, bytearray)):
+            return {"k": "bytes", "n": len(value)}
+        if isinstance(value, torch.dtype):
+            return {"k": "dtype", "v": str(value)[6:]}
+        if isinstance(value, torch.device):
+            return {"k": "device", "v": str(value)}
+        if isinstance(value, torch.Size):
+            return {"k": "size", "v": list(value)}
+        if isinstance(value, type):
+            return {"k": "class", "c": _class(value)}
+        if isinstance(value, types.ModuleType):
+            return {"k": "py", "v": value.__name__}
+        if id(value) in self.numbers:
+            return {"ref": self.numbers[id(value)]}
+        if depth > _DEEPEST or self.left <= 0:
+            return {"k": "cut", "c": _class(type(value))}
+        self.left -= 1
+        number = self.numbers[id(value)] = len(self.numbers)
+        self.kept.append(value)
+        try:
+            found = self._object(value, depth + 1)
+        except Exception as error:
+            found = {"k": "cut", "c": _class(type(value)), "why": type(error).__name__}
+        return {"id": number, **found}
+
+    def _object(self, value: Any, depth: int) -> dict:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, torch.nn.Module):
+            return self._module(value, depth)
+        if isinstance(value, torch.optim.Optimizer):
+            groups = [self.encode(group, depth, type(value)) for group in value.param_groups]
+            rest = {
+                k: v
+                for k, v in vars(value).items()
+                if k not in ("param_groups", "state", "defaults") and not k.startswith("_")
+            }
+            return {"k": "optimizer", "c": _class(type(value)), "groups": groups,
+                    "defaults": self._names(value.defaults, depth, type(value)), "has_state": bool(value.state),
+                    "attrs": self._names(rest, depth, type(value))}  # fmt: skip
+        if isinstance(value, dict):
+            items = list(value.items())
+            few = items if len(items) <= _MOST_ITEMS else items[:_LONG]
+            kind = type(value)
+            found: dict = {
+                "k": "dict",
+                "v": [[self.encode(k, depth, kind), self.encode(v, depth, kind)] for k, v in few],
+            }
+            if kind is not dict:
+                found["c"] = _class(kind)
+                found["factory"] = self.encode(getattr(value, "default_factory", None), depth)
+                if hasattr(value, "__dict__") and vars(value) and vars(value) is not value:
+                    found["attrs"] = self._names(vars(value), depth, kind)
+            return {**found, "n": len(items)} if few is not items else found
+        if isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+            return self._items(value, depth)
+        if isinstance(value, functools.partial):
+            return {"k": "partial", "f": self.encode(value.func, depth), "a": [self.encode(each, depth) for each in value.args],
+                    "kw": self._names(value.keywords, depth)}  # fmt: skip
+        if isinstance(value, types.MethodType):
+            return {"k": "method", "self": self.encode(value.__self__, depth), "name": value.__func__.__name__}
+        if isinstance(value, types.FunctionType):
+            return self._function(value, depth)
+        if isinstance(value, types.GeneratorType) and value.gi_frame is not None:
+            frame = value.gi_frame
+            names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
+            values = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+            module = frame.f_globals.get("__name__", "")
+            return {
+                "k": "generator",
+                "c": "%s:%s" % (module, _qualified(frame.f_code)),
+                "args": self._names(values, depth),
+            }
+        if isinstance(value, torch.utils.data.DataLoader):
+            found = {"k": "loader", "c": _class(type(value)), "batch_size": self.encode(value.batch_size)}
+            return {**found, "batch": batches.get(id(value)), "n": _length(value)}
+        return self._other(value, depth)
+
+    def _tensor(self, value: Any) -> dict:
+        self.tensors.append(value)
+        found = {"k": "tensor", "shape": list(value.shape), "dtype": str(value.dtype)[6:], "device": str(value.device)}
+        if value.layout != torch.strided:
+            found["layout"] = str(value.layout)[6:]
+        elif not value.is_contiguous() and value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last):
+            found["layout"] = "channels_last"
+        if isinstance(value, torch.nn.Parameter):
+            found["p"] = True
+        if value.requires_grad:
+            found["grad"] = str(value.grad.dtype)[6:] if value.is_leaf and value.grad is not None else True
+        return found
+
+    def _module(self, value: Any, depth: int) -> dict:
+        names = vars(value)
+        rest = {k: v for k, v in names.items() if k not in _BASE or k == "training"}
+        found = {
+            "k": "module", "c": _class(type(value)), "params": self._names(value._parameters, depth, None, True),
+            "buffers": self._names(value._buffers, depth, None, True),
+            "children": self._names(value._modules, depth, None, True), "attrs": self._names(rest, depth, type(value)),
+        }  # fmt: skip
+        return {name: each for name, each in found.items() if each != {}}
+
+    def _items(self, value: Any, depth: int) -> dict:
+        items, kind = list(value), type(value)
+        is_long = len(items) > _MOST_ITEMS or (
+            len(items) > _LONG
+            and not any(isinstance(each, (torch.Tensor, tuple, torch.nn.Module)) for each in items[:3])
+        )
+        name = next(
+            each.__name__ for each in (list, tuple, set, frozenset, collections.deque) if isinstance(value, each)
+        )
+        found: dict = {"k": name, "v": [self.encode(each, depth) for each in (items[:_LONG] if is_long else items)]}
+        if kind.__name__ != name or kind.__module__ not in ("builtins", "collections"):
+            found["c"] = _class(kind)
+        return {**found, "n": len(items)} if is_long else found
+
+    def _function(self, value: Any, depth: int) -> dict:
+        found = {"k": "function", "c": "%s:%s" % (value.__module__, value.__qualname__)}
+        if "<locals>" in value.__qualname__ or "<lambda>" in value.__qualname__:
+            found["line"] = value.__code__.co_firstlineno
+            cells = zip(value.__code__.co_freevars, value.__closure__ or ())
+            found["cells"] = self._names({name: _content(cell) for name, cell in cells}, depth)
+            if value.__defaults__:
+                found["defaults"] = [self.encode(each, depth) for each in value.__defaults__]
+        elif value.__closure__ and hasattr(value, "__wrapped__"):
+            found["c"] = "%s:%s" % (value.__module__, value.__qualname__)
+        return found
+
+    def _other(self, value: Any, depth: int) -> dict:
+        kind = type(value)
+        if hasattr(value, "dtype") and hasattr(value, "shape") and kind.__module__.startswith("numpy"):
+            return {"k": "array", "shape": list(value.shape), "dtype": str(value.dtype)}
+        if kind.__module__ in ("os", "io", "_io", "logging", "threading", "_thread", "socket"):
+            return {"k": "cut", "c": _class(kind)}
+        names = dict(getattr(value, "__dict__", None) or {})
+        for base in kind.__mro__:
+            slots = vars(base).get("__slots__", ())
+            for name in [slots] if isinstance(slots, str) else slots:
+                if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                    names[name] = getattr(value, name)
+        if not names and kind.__module__ in ("builtins", "itertools", "random", "_random"):
+            return {"k": "cut", "c": _class(kind)}
+        found = {"k": "object", "c": _class(kind), "attrs": self._names(names, depth, kind)}
+        return found
+
+    def _names(self, values: Any, depth: int, holder: Any = None, all_names: bool = False) -> dict:
+        """Values by name; a name that stands in no source is left out."""
+        found: dict = {}
+        for name, value in values.items():
+            if isinstance(name, str) and name not in _HIDDEN and (all_names or self.literals.has(name, holder)):
+                found[name] = self.encode(value, depth, holder)
+        return found
+
+
+batches: dict = {}
+"""The structure of the first batch of each DataLoader, by its identity."""
+
+
+def _commonest(values: Any) -> list:
+    return [name for name, _ in collections.Counter(values).most_common(4)]
+
+
+def _class(kind: type) -> str:
+    return "%s:%s" % (kind.__module__, kind.__qualname__)
+
+
+def _qualified(code: Any) -> str:
+    return getattr(code, "co_qualname", code.co_name)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _length(value: Any) -> Optional[int]:
+    try:
+        return len(value)
+    except Exception:
+        return None

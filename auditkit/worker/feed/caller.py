@@ -216,7 +216,11 @@ class Caller:
         assert self.owner is not None
         if feed.setup == MADE:
             node = self.recorded["arguments"].get(SELF) if self.is_recorded else None
-            made = recorded.Recorded(node).build(around) if node else uninitialized.make(self.owner, around)
+            made = (
+                recorded.Recorded(node, self.recorded["arguments"]).build(around)
+                if node
+                else uninitialized.make(self.owner, around)
+            )
             around.read[SELF] = Guess(guesses.OBJECT)
             around.prepare([path for path in feed.paths if path.startswith("self.")], {SELF: made})
             return made

@@ -24,21 +24,21 @@ _KINDS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deq
 class Recorded:
     """The node of one argument; `Builder` makes its value for each call anew."""
 
-    def __init__(self, node: Any) -> None:
-        self.node = node
+    def __init__(self, node: Any, arguments: Dict[str, Any]) -> None:
+        self.node, self.arguments = node, arguments
 
     def build(self, around: Any) -> Any:
         """Return the value for a call, whose values `around` makes."""
         builder = around.__dict__.get("_builder")
         if builder is None:
-            builder = around.__dict__["_builder"] = Builder(around)
+            builder = around.__dict__["_builder"] = Builder(self.arguments, around)
         return builder.value(self.node)
 
 
 def given_of(arguments: Dict[str, Any], slot: str = "") -> Dict[str, Any]:
     """Return the recorded arguments that take no gradients: plain values as they are."""
     return {
-        name: node if not isinstance(node, (dict, list)) else Recorded(node)
+        name: node if not isinstance(node, (dict, list)) else Recorded(node, arguments)
         for name, node in arguments.items()
         if name not in (slot, "self")
     }
@@ -94,9 +94,11 @@ def _has_parameters(node: Dict[str, Any]) -> bool:
 class Builder:
     """The values of one call. `around` has the gradients' module and optimizer; None builds the program's own."""
 
-    def __init__(self, around: Any = None, batches: Any = None) -> None:
+    def __init__(self, arguments: Dict[str, Any], around: Any = None, batches: Any = None) -> None:
         self.around, self.batches = around, batches
         self.made: Dict[int, Any] = {}
+        self.nodes = {each["id"]: each for each in _nodes(arguments)}
+        self.open: set = set()
         self.elements = 0
 
     def value(self, node: Any) -> Any:
@@ -104,14 +106,19 @@ class Builder:
         if not isinstance(node, dict):
             return node
         if "ref" in node:
-            if node["ref"] not in self.made:
-                raise CannotFeedError("the recording is incomplete: it refers to a value that it does not have")
-            return self.made[node["ref"]]
+            number = node["ref"]
+            if number in self.made or number not in self.nodes or number in self.open:
+                return self.made.get(number)
+            return self.value(self.nodes[number])
         make = getattr(self, "_" + str(node.get("k")), None)
         if make is None:
             raise CannotFeedError("the recording has a value of an unknown kind: {}".format(node.get("k")))
+        if node.get("id") in self.made:
+            return self.made[node["id"]]
+        self.open.add(node.get("id"))
         found = self._carrier(node) if self.around is not None else None
         found = make(node) if found is None else found
+        self.open.discard(node.get("id"))
         if "id" in node:
             self.made[node["id"]] = found
         return found
@@ -296,6 +303,18 @@ class Builder:
         return named(node["c"])(**values)
 
 
+def _nodes(value: Any) -> Iterator[Dict[str, Any]]:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            if "id" in each:
+                yield each
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+
+
 def named(words: str) -> Any:
     """Return what a loaded module has by this name. Raises CannotFeedError; nothing is imported."""
     module, _, qualified = str(words).partition(":")
@@ -331,7 +350,7 @@ def _codes(space: Dict[str, Any], module: str) -> Iterator[Any]:
 
 def replayed(function: Any, method: str, arguments: Dict[str, Any], batches: Any) -> Tuple[Any, Dict[str, Any]]:
     """Return the recorded call of a training step: the function, bound to its object, and its arguments by name."""
-    builder = Builder(None, batches)
+    builder = Builder(arguments, None, batches)
     values = {name: builder.value(node) for name, node in arguments.items()}
     if method and "self" in values:
         function = getattr(values.pop("self"), method)

@@ -158,7 +158,7 @@ class Recorder:
             known["more"].append(summary)
 
     def ended(self, known: dict, result: Any) -> None:
-        encoder = Encoder(self.literals, most_nodes=200)
+        encoder = Encoder(self.literals, 200, has_numbers=False)
         known["returns"] = encoder.encode(result)
 
     def callers(self, frame: Any) -> list:

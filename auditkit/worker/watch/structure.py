@@ -83,7 +83,8 @@ def _of_class(kind: type) -> frozenset:
 class Encoder:
     """Encodes the values of one call; an object that is met again is written as `{"ref": its number}`."""
 
-    def __init__(self, literals: Literals, most_nodes: int = _MOST_NODES) -> None:
+    def __init__(self, literals: Literals, most_nodes: int = _MOST_NODES, has_numbers: bool = True) -> None:
+        self.has_numbers = has_numbers
         self.literals, self.left = literals, most_nodes
         self.numbers: dict = {}
         self.kept: list = []
@@ -115,6 +116,8 @@ class Encoder:
             return value
         if isinstance(value, enum.Enum):
             return {"k": "enum", "c": _class(type(value)), "name": value.name}
+        if type(value) in (int, float) and not self.has_numbers:
+            return {"k": type(value).__name__}
         if type(value) is int:
             return value if abs(value) < 2**53 else {"k": "int", "v": str(value)[:40]}
         if type(value) is float:
@@ -141,12 +144,12 @@ class Encoder:
         number = self.numbers[id(value)] = len(self.numbers)
         self.kept.append(value)
         try:
-            found = self._object(value, depth + 1)
+            found = self._object(value, depth + 1, holder)
         except Exception as error:
             found = {"k": "cut", "c": _class(type(value)), "why": type(error).__name__}
         return {"id": number, **found}
 
-    def _object(self, value: Any, depth: int) -> dict:
+    def _object(self, value: Any, depth: int, holder: Any) -> dict:
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         if isinstance(value, torch.nn.Module):
@@ -164,12 +167,12 @@ class Encoder:
         if isinstance(value, dict):
             items = list(value.items())
             few = items if len(items) <= _MOST_ITEMS else items[:_LONG]
-            kind = type(value)
+            kind = type(value) if type(value) is not dict else holder
             found: dict = {
                 "k": "dict",
                 "v": [[self.encode(k, depth, kind), self.encode(v, depth, kind)] for k, v in few],
             }
-            if kind is not dict:
+            if type(value) is not dict:
                 found["c"] = _class(kind)
                 found["factory"] = self.encode(getattr(value, "default_factory", None), depth)
                 if hasattr(value, "__dict__") and vars(value) and vars(value) is not value:
@@ -262,8 +265,7 @@ class Encoder:
                     names[name] = getattr(value, name)
         if not names and kind.__module__ in ("builtins", "itertools", "random", "_random"):
             return {"k": "cut", "c": _class(kind)}
-        found = {"k": "object", "c": _class(kind), "attrs": self._names(names, depth, kind)}
-        return found
+        return {"k": "object", "c": _class(kind), "attrs": self._names(names, depth, kind)}
 
     def _names(self, values: Any, depth: int, holder: Any = None, all_names: bool = False) -> dict:
         """Values by name; a name that stands in no source is left out."""

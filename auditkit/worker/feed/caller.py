@@ -80,6 +80,10 @@ class Caller:
         given = recorded.given_of(arguments, feed.slots[0] if feed is not None and feed.slots else "")
         return self._replaced(given={**given, **self.given}, is_recorded=True)
 
+    def without_recording(self) -> "Caller":
+        """Return the same target, fed by guesses."""
+        return self._replaced(recorded={})
+
     def that_remembers(self) -> "Caller":
         """Return the same target, whose module keeps from now on what the target leaves there."""
         if self.starts_fresh:

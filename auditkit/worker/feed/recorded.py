@@ -270,7 +270,10 @@ class Builder:
 
     def _attributes(self, made: Any, node: Dict[str, Any]) -> None:
         for name, each in node.get("attrs", {}).items():
-            value = self.value(each)
+            try:
+                value = self.value(each)
+            except (CannotFeedError, TypeError):
+                value = Quiet({})  # the call may do without
             try:
                 object.__setattr__(made, name, value)
             except (AttributeError, TypeError):

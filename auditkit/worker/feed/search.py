@@ -34,13 +34,15 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
     The device is a real one, or the simulated one. Raises what the search on the host raises where neither has a plan.
     """
     if caller.recorded:
-        with contextlib.suppress(Exception):  # what the recording is not enough for is guessed as without one
-            called = caller.as_recorded()
-            feed = feed_of(caller.recorded["arguments"], caller.needs_instance())
-            ways = [feed] if feed is not None else []
-            plan = _find_gradient_plan(called, {**request, "feeds": ways})
-            note = "inputs are built from the calls recorded on {}".format(caller.recorded["when"])
-            return plan._replace(recorded=caller.recorded["when"], notes=[*plan.notes, note])
+        try:
+            return _find_recorded_plan(caller, request)
+        except Exception as error:  # what the recording is not enough for is guessed as without one
+            why = "as recorded: {}: {}".format(type(error).__name__, " ".join(str(error).split())[:200])
+        try:
+            plan = find_plan_anywhere(caller.without_recording(), request, has_cuda)
+            return plan._replace(notes=[*plan.notes, "guessed, because called " + why])
+        except CannotFeedError as error:
+            raise CannotFeedError("{}; {}".format(error, why), error.attempts) from None
     try:
         return find_plan(caller, request)
     except MemoryError:
@@ -57,6 +59,22 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
             return find_plan(caller.on(device), request)._replace(device=device)
     except Exception:
         raise on_host from None
+
+
+def _find_recorded_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
+    """Return the plan of the call that a run recorded. Raises CannotFeedError for one that carried no gradients."""
+    feed = feed_of(caller.recorded["arguments"], caller.needs_instance())
+    if feed is None:
+        raise CannotFeedError("no argument carried gradients")
+    called = caller.as_recorded()
+    called.is_searched = True
+    placeholders.forget()
+    try:
+        plan = _find_gradient_plan(called, {**request, "feeds": [feed]})
+    finally:
+        groups.leave()
+    note = "inputs are built from the calls recorded on {}".format(caller.recorded["when"])
+    return plan._replace(recorded=caller.recorded["when"], notes=[*plan.notes, note])
 
 
 def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:

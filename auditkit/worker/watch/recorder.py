@@ -15,7 +15,7 @@ import types
 from typing import Any, Callable
 
 from . import places
-from .structure import Encoder, Literals, batches
+from .structure import Encoder, Literals, batches, open_loaders
 
 _MOST_CALLS, _WATCHED_STEPS = 3, 5
 _FRAMES = 3
@@ -231,6 +231,8 @@ class Recorder:
 
     def to_json(self) -> list:
         names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returns", "too_large")
+        for node, key in open_loaders:
+            node["batch"] = batches.get(key)
         found = [each for known in self.by_file.values() for each in known if each["calls"]]
         return [{name: each[name] for name in (*names, "late") if each.get(name) not in (None, [])} for each in found]
 

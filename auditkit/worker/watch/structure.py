@@ -199,7 +199,10 @@ class Encoder:
             }
         if isinstance(value, torch.utils.data.DataLoader):
             found = {"k": "loader", "c": _class(type(value)), "batch_size": self.encode(value.batch_size)}
-            return {**found, "batch": batches.get(id(value)), "n": _length(value)}
+            found["n"] = _length(value)
+            inner = vars(value).get("base_dataloader", value)  # accelerate's loader iterates another one
+            open_loaders.append((found, id(inner)))
+            return found
         return self._other(value, depth)
 
     def _tensor(self, value: Any) -> dict:
@@ -255,7 +258,7 @@ class Encoder:
         kind = type(value)
         if hasattr(value, "dtype") and hasattr(value, "shape") and kind.__module__.startswith("numpy"):
             return {"k": "array", "shape": list(value.shape), "dtype": str(value.dtype)}
-        if kind.__module__ in ("os", "io", "_io", "logging", "threading", "_thread", "socket"):
+        if kind.__module__ in ("os", "io", "_io", "weakref", "logging", "threading", "_thread", "socket"):
             return {"k": "cut", "c": _class(kind)}
         names = dict(getattr(value, "__dict__", None) or {})
         for base in kind.__mro__:
@@ -276,6 +279,8 @@ class Encoder:
         return found
 
 
+open_loaders: list = []
+"""Nodes of DataLoaders with their identity: their first batch may come later."""
 batches: dict = {}
 """The structure of the first batch of each DataLoader, by its identity."""
 

@@ -7,7 +7,7 @@ is imported for it. Values of tensors are made up: integers are 0 or 1.
 import collections
 import sys
 import types
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 
@@ -17,7 +17,7 @@ from .plan import MADE, SINGLE, Feed
 from .stub import Quiet
 
 _MOST_ELEMENTS = 50_000_000
-_LISTS = ("list", "tuple", "set", "frozenset", "deque")
+_LASTING = ("module", "optimizer", "tensor")
 _KINDS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": collections.deque}
 
 
@@ -351,10 +351,15 @@ def _codes(space: Dict[str, Any], module: str) -> Iterator[Any]:
             waiting.append(each.__code__)
 
 
-def replayed(function: Any, method: str, arguments: Dict[str, Any], batches: Any) -> Tuple[Any, Dict[str, Any]]:
-    """Return the recorded call of a training step: the function, bound to its object, and its arguments by name."""
+def replayed(function: Any, method: str, arguments: Dict[str, Any], batches: Any) -> Callable[[], Any]:
+    """Return the recorded call of a training step: the step as a function without arguments."""
     builder = Builder(arguments, None, batches)
-    values = {name: builder.value(node) for name, node in arguments.items()}
-    if method and "self" in values:
-        function = getattr(values.pop("self"), method)
-    return function, values
+
+    def call() -> Any:
+        """Call on new values, but with the models and optimizers of the call before."""
+        builder.made = {number: each for number, each in builder.made.items() if builder.nodes[number]["k"] in _LASTING}
+        values = {name: builder.value(node) for name, node in arguments.items()}
+        called = getattr(values.pop("self"), method) if method and "self" in values else function
+        return called(**values)
+
+    return call

@@ -257,11 +257,11 @@ class StepRuns:
             values.loader._fresh = lambda: values.loader.items  # type: ignore[method-assign]
             return values.loader
 
-        function, named = recorded.replayed(self.caller.function, method, arguments, batches)
+        call = recorded.replayed(self.caller.function, method, arguments, batches)
 
         def all_calls() -> None:
             for _ in values.case.batches:
-                function(**named)
+                call()
 
         return all_calls
 

@@ -88,6 +88,7 @@ class Encoder:
         self.literals, self.left = literals, most_nodes
         self.numbers: dict = {}
         self.kept: list = []
+        self.next = 0
         self.tensors: list = []
         literals.refresh()
 
@@ -141,11 +142,15 @@ class Encoder:
         if depth > _DEEPEST or self.left <= 0:
             return {"k": "cut", "c": _class(type(value))}
         self.left -= 1
-        number = self.numbers[id(value)] = len(self.numbers)
+        number = self.numbers[id(value)] = self.next
+        self.next += 1
         self.kept.append(value)
         try:
             found = self._object(value, depth + 1, holder)
         except Exception as error:
+            # What it holds is not written: a later reference to it would lead nowhere.
+            self.numbers = {key: each for key, each in self.numbers.items() if each <= number}
+            self.next = max(self.next, number + 1)
             found = {"k": "cut", "c": _class(type(value)), "why": type(error).__name__}
         return {"id": number, **found}
 

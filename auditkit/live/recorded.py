@@ -14,6 +14,7 @@ from typing import Any
 
 from auditkit.files import write_below
 from auditkit.live.recording import Recording
+from auditkit.model.enums import Contract
 from auditkit.model.runs.recorded import RECORDED_NAME, VERSION, RecordedCall, RecordedRun, written
 from auditkit.probing.find.blocks.blocks import Block, function_or_block
 from auditkit.probing.find.search import discover
@@ -24,6 +25,7 @@ CANDIDATES = "candidates.json"
 def find_candidates(folder: Path, root: Path) -> None:
     """Write for the watchers the places of all candidates that reading the source finds."""
     found = discover(root, ())
+    trains = {each.call for each in found.candidates if each.contract_guess is Contract.TRAIN_STEP}
     entries = []
     for call in dict.fromkeys(each.call for each in found.candidates if not each.places):
         function = function_or_block(found.files, call)
@@ -35,6 +37,7 @@ def find_candidates(folder: Path, root: Path) -> None:
         entries.append({
             "call": call, "file": function.module.file, "first_line": min([node.lineno, *decorators]),
             "last_line": node.end_lineno, "source": source_digest(function),
+            "trains": call in trains,
             "names": [*names, *function.names] if isinstance(function, Block) else names,
         })  # fmt: skip
     path = folder / CANDIDATES

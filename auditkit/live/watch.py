@@ -111,7 +111,7 @@ def watch(request: WatchRequest) -> Watched:
         if calls is not None:
             path = write_recorded(calls, root)
             count = len(calls.calls)
-            text = f"recorded the inputs of {counted(count, 'function')} in {path.name}: auditkit audit builds inputs from it"
+            text = f"recorded {counted(count, 'function')} in {path.name}, from which auditkit audit builds inputs"
             recording = replace(recording, reasons=(*recording.reasons, text))
     finally:
         if request.folder is None:

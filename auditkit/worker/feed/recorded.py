@@ -116,9 +116,11 @@ class Builder:
         if node.get("id") in self.made:
             return self.made[node["id"]]
         self.open.add(node.get("id"))
-        found = self._carrier(node) if self.around is not None else None
-        found = make(node) if found is None else found
-        self.open.discard(node.get("id"))
+        try:
+            found = self._carrier(node) if self.around is not None else None
+            found = make(node) if found is None else found
+        finally:
+            self.open.discard(node.get("id"))
         if "id" in node:
             self.made[node["id"]] = found
         return found
@@ -348,7 +350,7 @@ def _codes(space: Dict[str, Any], module: str) -> Iterator[Any]:
             yield each
             waiting += [const for const in each.co_consts if isinstance(const, types.CodeType)]
         elif isinstance(each, types.FunctionType):
-            waiting.append(each.__code__)
+            waiting += [each.__code__, *(each.__defaults__ or ()), *(each.__kwdefaults__ or {}).values()]
 
 
 def replayed(function: Any, method: str, arguments: Dict[str, Any], batches: Any) -> Callable[[], Any]:

@@ -18,6 +18,7 @@ from . import places
 from .structure import Encoder, Literals, batches, open_loaders
 
 _MOST_CALLS, _WATCHED_STEPS = 3, 5
+_MOST_TRIES = 50
 _FRAMES = 3
 _LARGEST = 200_000
 """Characters of one call's structure."""
@@ -105,9 +106,10 @@ class Recorder:
             if self.is_inside or places.torch.compiler.is_compiling():
                 return original(*args, **kwargs)
             begun = self._timed(lambda: self.begins(known, sys._getframe(2), _bound(original, args, kwargs), original))
+            backwards = self.watcher.backwards
             result = original(*args, **kwargs)
             if begun:
-                self._timed(lambda: self.ended(known, result))
+                self._timed(lambda: self.ended(known, result, self.watcher.backwards > backwards))
             return result
 
         self.codes[call.__code__] = None
@@ -132,9 +134,10 @@ class Recorder:
         known["calls"] += 1
         known["first"] = step if known["calls"] == 1 else known["first"]
         known["last"] = step
-        if known["calls"] <= _MOST_CALLS:
+        if known["calls"] <= _MOST_CALLS or (known["record"] is None and known["calls"] <= _MOST_TRIES):
+            is_first = known["record"] is None
             self._record(known, frame, arguments)
-            return known["calls"] == 1
+            return is_first
         if step >= _WATCHED_STEPS:
             for undo in known.pop("undo"):
                 undo()
@@ -157,7 +160,11 @@ class Recorder:
         elif summary != known["summary"]:
             known["more"].append(summary)
 
-    def ended(self, known: dict, result: Any) -> None:
+    def ended(self, known: dict, result: Any, went_back: bool) -> None:
+        """Record the structure of the result; a training step's call without a backward is not the one to keep."""
+        if known["trains"] and not went_back and known["calls"] < _MOST_TRIES:
+            known["record"] = None
+            return
         encoder = Encoder(self.literals, 200, has_numbers=False)
         known["returns"] = encoder.encode(result)
 
@@ -182,7 +189,7 @@ class Recorder:
                 self.codes[code] = [each for each in known if _is_of(each, code)] or None
             for each in self.codes[code] or ():
                 if each["first_line"] <= frame.f_lineno <= each["last_line"]:
-                    self._timed(lambda: self._look_at(each, frame))
+                    self._timed(functools.partial(self._look_at, each, frame))
             frame = frame.f_back
 
     def _look_at(self, known: dict, frame: Any) -> None:
@@ -212,7 +219,11 @@ class Recorder:
                 batch = original(each)
                 key = self.waiting.pop(id(each), None)
                 if key is not None:
-                    self._timed(lambda: batches.__setitem__(key, Encoder(self.literals, 500).encode(batch)))
+                    self._timed(
+                        lambda: batches.__setitem__(
+                            key, Encoder(self.literals, 500, first=1_000_000 * len(batches)).encode(batch)
+                        )
+                    )
                 if not self.waiting and base.__next__ is __next__:
                     base.__next__ = original
                 return batch

@@ -83,12 +83,14 @@ def _of_class(kind: type) -> frozenset:
 class Encoder:
     """Encodes the values of one call; an object that is met again is written as `{"ref": its number}`."""
 
-    def __init__(self, literals: Literals, most_nodes: int = _MOST_NODES, has_numbers: bool = True) -> None:
+    def __init__(
+        self, literals: Literals, most_nodes: int = _MOST_NODES, has_numbers: bool = True, first: int = 0
+    ) -> None:
         self.has_numbers = has_numbers
         self.literals, self.left = literals, most_nodes
         self.numbers: dict = {}
         self.kept: list = []
-        self.next = 0
+        self.next = first
         self.tensors: list = []
         literals.refresh()
 
@@ -152,7 +154,8 @@ class Encoder:
             self.numbers = {key: each for key, each in self.numbers.items() if each <= number}
             self.next = max(self.next, number + 1)
             found = {"k": "cut", "c": _class(type(value)), "why": type(error).__name__}
-        return {"id": number, **found}
+        found["id"] = number  # in place: a loader's batch is added later
+        return found
 
     def _object(self, value: Any, depth: int, holder: Any) -> dict:
         if isinstance(value, torch.Tensor):
@@ -186,12 +189,15 @@ class Encoder:
         if isinstance(value, (list, tuple, set, frozenset, collections.deque)):
             return self._items(value, depth)
         if isinstance(value, functools.partial):
-            return {"k": "partial", "f": self.encode(value.func, depth), "a": [self.encode(each, depth) for each in value.args],
-                    "kw": self._names(value.keywords, depth)}  # fmt: skip
+            args = [self.encode(each, depth) for each in value.args]
+            kw = self._names(value.keywords, depth)
+            return {"k": "partial", "f": self.encode(value.func, depth), "a": args, "kw": kw}
         if isinstance(value, types.MethodType):
             return {"k": "method", "self": self.encode(value.__self__, depth), "name": value.__func__.__name__}
         if isinstance(value, types.FunctionType):
             return self._function(value, depth)
+        if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__module__, str):
+            return {"k": "function", "c": "%s:%s" % (value.__module__, value.__name__)}
         if isinstance(value, types.GeneratorType) and value.gi_frame is not None:
             frame = value.gi_frame
             names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]

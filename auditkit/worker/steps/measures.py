@@ -133,6 +133,8 @@ class StepMeasures:
 
     def owned(self) -> Owned:
         """Return which parameters the optimizers hold, and which the models that ran have."""
+        if self.feed.recorded:  # a critic that another function's optimizer holds gets gradients here, too
+            raise NotApplicable("it is one of the calls of a recorded training: auditkit run checks the whole of it")
         trace = self._runs.windows(2).trace
         ids = [id(each) for each in trace.held]
         named = {place: name for place, (name, _) in trace.known.items()}

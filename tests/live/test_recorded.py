@@ -103,7 +103,7 @@ def test_the_file_has_structure_and_no_value_of_a_secret(recorded: Path) -> None
     norm = run.calls[CALLS[0]]
     assert (
         norm.callers, norm.calls_per_step, norm.tensors, norm.dtypes, norm.devices,
-    ) == (("library.py:39",), 1.0, 4, ("float32",), ("cpu",))  # fmt: skip
+    ) == (("library.py:41",), 1.0, 4, ("float32",), ("cpu",))  # fmt: skip
 
 
 def test_an_audit_calls_what_it_cannot_call_without_the_recording(recorded: Path) -> None:

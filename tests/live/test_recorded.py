@@ -12,6 +12,7 @@ import pytest
 from auditkit.model.runs.recorded import RECORDED_NAME, read_recorded
 from tests.project_files import auditkit
 
+pytestmark = pytest.mark.process
 SECRET = "sk-live-51Hx"
 LIBRARY = """
 import dataclasses

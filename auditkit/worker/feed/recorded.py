@@ -216,8 +216,9 @@ class Builder:
         return made.requires_grad_() if "grad" in node and made.is_floating_point() else made
 
     def _array(self, node: Dict[str, Any]) -> Any:
-        import numpy
-
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is None:
+            raise CannotFeedError("the recorded call has an array, and numpy is not loaded")
         made = numpy.zeros(node["shape"], dtype=node["dtype"] if node["dtype"] != "object" else float)
         return made if node["shape"] else made[()]
 

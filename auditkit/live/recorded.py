@@ -95,7 +95,7 @@ def _per_step(raw: Mapping[str, Any], steps: int) -> float | None:
     if raw.get("late"):
         return None
     between = raw["last"] - raw["first"]
-    return (raw["calls"] - 1) / between if between else raw["calls"] / max(1, steps)
+    return float((raw["calls"] - 1) / between if between else raw["calls"] / max(1, steps))
 
 
 def write_recorded(run: RecordedRun, root: Path) -> Path:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 from auditkit.model.runs.recorded import MOST_BYTES, RECORDED_NAME, RecordedRun, read_recorded
 
 
-@functools.lru_cache(maxsize=8)
 def recorded_in(folder: Path) -> tuple[RecordedRun | None, str]:
     """Return the recorded run of a checkout, None if there is none; and a sentence if its file cannot be used."""
     path = folder / RECORDED_NAME

@@ -51,7 +51,7 @@ def feed_of(arguments: Dict[str, Any], is_method: bool) -> Optional[Feed]:
     setup = MADE if is_method else None
     if found:
         name, takes, container = found[0]
-        return Feed(takes, container, [name], setup, [], by_use=None)  # type: ignore[arg-type]
+        return Feed(takes, container, [name], setup, [], by_use=None)
     return Feed("object", "list", [], MADE, ["self"], by_use=None) if is_method else None
 
 

@@ -14,7 +14,8 @@ import sys
 import types
 from typing import Any, Callable
 
-from . import places
+import torch
+
 from .structure import Encoder, Literals, batches, open_loaders
 
 _MOST_CALLS, _WATCHED_STEPS = 3, 5
@@ -103,7 +104,7 @@ class Recorder:
     def _wrapper(self, original: Any, known: dict) -> Any:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if self.is_inside or places.torch.compiler.is_compiling():
+            if self.is_inside or torch.compiler.is_compiling():
                 return original(*args, **kwargs)
             begun = self._timed(lambda: self.begins(known, sys._getframe(2), _bound(original, args, kwargs), original))
             backwards = self.watcher.backwards
@@ -112,7 +113,7 @@ class Recorder:
                 self._timed(lambda: self.ended(known, result, self.watcher.backwards > backwards))
             return result
 
-        self.codes[call.__code__] = None
+        self.codes[getattr(call, "__code__", None)] = None
         return call
 
     def _timed(self, work: Callable[[], Any]) -> Any:
@@ -208,7 +209,7 @@ class Recorder:
 
     def iterates(self, loader: Any, iterator: Any) -> None:
         """Record the first batch of a DataLoader."""
-        base = places.torch.utils.data.dataloader._BaseDataLoaderIter
+        base = torch.utils.data.dataloader._BaseDataLoaderIter
         if id(loader) in batches or not self.by_file or not isinstance(iterator, base):
             return
         batches[id(loader)] = None

@@ -218,7 +218,12 @@ class Encoder:
 
     def _tensor(self, value: Any) -> dict:
         self.tensors.append(value)
-        found = {"k": "tensor", "shape": list(value.shape), "dtype": str(value.dtype)[6:], "device": str(value.device)}
+        found: dict = {
+            "k": "tensor",
+            "shape": list(value.shape),
+            "dtype": str(value.dtype)[6:],
+            "device": str(value.device),
+        }
         if value.layout != torch.strided:
             found["layout"] = str(value.layout)[6:]
         elif not value.is_contiguous() and value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last):
@@ -254,7 +259,7 @@ class Encoder:
         return {**found, "n": len(items)} if is_long else found
 
     def _function(self, value: Any, depth: int) -> dict:
-        found = {"k": "function", "c": "%s:%s" % (value.__module__, value.__qualname__)}
+        found: dict = {"k": "function", "c": "%s:%s" % (value.__module__, value.__qualname__)}
         if "<locals>" in value.__qualname__ or "<lambda>" in value.__qualname__:
             found["line"] = value.__code__.co_firstlineno
             cells = zip(value.__code__.co_freevars, value.__closure__ or ())

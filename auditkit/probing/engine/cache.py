@@ -91,7 +91,7 @@ class SessionCache:
         self._top = Path(copy or setting.checkout)
         self._files = _files_digest(self._top)
         self._new: dict[str, Entry] = {}
-        named = ("modules", "blocks", "checkout", "import_roots", "auto_device", "rungs")
+        named = ("modules", "blocks", "checkout", "import_roots", "auto_device", "rungs", "recorded")
         self._of_all = [
             cache.version, _code_digest(), setting.interpreter, _packages(setting.interpreter), self._files,
             dict(environment), _machine(), *(dict(request)[name] for name in named),

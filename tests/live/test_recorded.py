@@ -19,7 +19,7 @@ import dataclasses
 import torch
 
 @dataclasses.dataclass
-class Settings:
+class Config:
     scale: float
     api_key: str
     kind: str = "plain"
@@ -30,41 +30,41 @@ class Net(torch.nn.Module):
         self.first = torch.nn.Linear(5, 3)
         self.last = torch.nn.Linear(3, 2)
 
-    def forward(self, inputs, settings):
-        assert settings.kind == "plain"
+    def forward(self, inputs, scale):
+        assert scale.kind == "plain"
         return self.last(torch.tanh(self.first(inputs)))
 
 class Holder:
-    def __init__(self, net):
-        self.net = net
+    def __init__(self, model):
+        self.model = model
 
 class Trainer:
-    def __init__(self, settings, extra):
-        self.settings, self.extra, self.net = settings, extra, Net()
+    def __init__(self, cfg, extra):
+        self.cfg, self.extra, self.net = cfg, extra, Net()
         self.held = Holder(self.net)
-        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=0.01)
+        self.opt = torch.optim.AdamW(self.net.parameters(), lr=0.01)
 
-    def grad_norm(self, holder, table):
+    def grad_norm(self, weird, table):
         total = 0.0
-        for each in holder.net.parameters():
+        for each in weird.model.parameters():
             if each.grad is not None:
                 total += each.grad.norm().item() ** 2
-        return total**0.5 * table["factor"]
+        return total**0.5 * table["one"]
 
-    def training_step(self, inputs, key):
-        self.optimizer.zero_grad()
-        self.net(inputs, self.settings).pow(2).mean().backward()
-        norm = self.grad_norm(self.held, {"factor": 1.0})
-        self.optimizer.step()
+    def training_step(self, x, key):
+        self.opt.zero_grad()
+        self.net(x, self.cfg).pow(2).mean().backward()
+        norm = self.grad_norm(self.held, {"one": 1.0})
+        self.opt.step()
         return norm
 """
 PROGRAM = """
 import os, sys
 import torch
-from library import Settings, Trainer
+from library import Config, Trainer
 
 secret = sys.argv[1]
-trainer = Trainer(Settings(0.5, secret), {"token": secret, "environment": os.environ})
+trainer = Trainer(Config(0.5, secret), {"token": secret, "environment": os.environ})
 for _ in range(4):
     trainer.training_step(torch.randn(4, 5), secret)
 """

@@ -90,7 +90,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def audited(folder: Path) -> tuple[dict[str, bool], list[dict[str, object]], list[str]]:
     """Which candidates an audit could feed, its results, and its notes."""
     ended = auditkit("audit", ".", "--json", "--probe", "norm_overflows_on_finite_grads",
-                     "--probe", "gradients_lost_or_stale", cwd=folder)  # fmt: skip
+                     "--probe", "step_waits_for_the_device", cwd=folder)  # fmt: skip
     document = json.loads(ended.stdout)
     return {each["call"]: each["fed"] for each in document["candidates"]}, document["results"], document["notes"]
 
@@ -110,8 +110,8 @@ def test_the_file_has_structure_and_no_value_of_a_secret(recorded: Path) -> None
 def test_an_audit_calls_what_it_cannot_call_without_the_recording(recorded: Path) -> None:
     fed, results, _ = audited(recorded)
     assert dict.fromkeys(CALLS, True) == fed
-    step = next(each for each in results if each["target"] == CALLS[1] and each["probe"] == "gradients_lost_or_stale")
-    assert step["outcome"] == "not_reproduced"
+    step = next(each for each in results if each["target"] == CALLS[1] and each["probe"] == "step_waits_for_the_device")
+    assert step["outcome"] == "reproduced"  # its norm is read with .item()
     assert all(each["met_by"]["source"] == "run" for each in results if each["target"] in CALLS)  # type: ignore[index]
     text = (recorded / RECORDED_NAME).read_bytes()
     try:
@@ -127,7 +127,7 @@ def test_an_audit_calls_what_it_cannot_call_without_the_recording(recorded: Path
     ("text", "why"),
     [
         (b'{"auditkit_recorded": 1, "when": "2026-11-24", "torch": "2", "steps": 1, "calls": 3}', "calls"),
-        (b"[" * 100_000, ""),
+        (b"[" * 100_000, "object|recursion"),
         (b" " * 1_000_001, "1,000,001 bytes"),
     ],
     ids=["another form", "deep", "large"],

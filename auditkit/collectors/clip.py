@@ -56,11 +56,22 @@ def _multiply(gradients: GradientSet, coefficient: Tensor) -> None:
         on_device = coefficient.to(device, non_blocking=True)
         if tensors[0].dtype == torch.float64:
             torch._foreach_mul_(tensors, on_device)
+        elif device.type == "cuda" and tensors[0].dtype == torch.bfloat16:
+            multiply_each(tensors, on_device.float())
         else:
             # GradScaler's own operator, private, in every release from 1.6 on: the only one that multiplies a list by
             # a float32 of the device. _foreach_mul_ would round it to the gradients' dtype: 1e-8 is 0 in float16.
             coefficient_32 = on_device.float()
             torch._amp_foreach_non_finite_check_and_unscale_(tensors, coefficient_32.new_zeros(1), coefficient_32)
+
+
+def multiply_each(tensors: list[Tensor], coefficient_32: Tensor) -> None:
+    """Multiply bfloat16 tensors by a 0-d float32 tensor, one launch each: no operator of CUDA does it to a list.
+
+    The coefficient gets the dimensions of the gradient, because torch rounds a 0-d operand to the other's dtype.
+    """
+    for tensor in tensors:
+        tensor.mul_(coefficient_32.view((1,) * tensor.dim()))
 
 
 def _multiply_bits(gradients: GradientSet, is_kept: Tensor) -> None:

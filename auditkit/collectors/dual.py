@@ -81,7 +81,7 @@ def collect_dual_gradients(
     *,
     vanishing_norm: float = VANISHING_NORM_THRESHOLD,
     exploding_norm: float = EXPLODING_NORM_THRESHOLD,
-    backend: Backend = "torch",
+    backend: Backend = "auto",
 ) -> PendingDualGradientStats:
     """Start computing the statistics of two groups of gradients; see `collect_gradients`."""
     sets = measure_sets([select_gradients(host), select_gradients(seed)], backend)

@@ -9,7 +9,7 @@ without it. Why: docs/design/collectors.md.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -32,8 +32,8 @@ from .sources import GradientSet, GroupKey
 from .statistics import GradientStats, NormThresholds, summarize
 from .triton_pass import measure_with_triton, runs_on_triton
 
-Backend = Literal["torch", "triton"]
-"""What measures CUDA gradients: ordinary operators, or the Triton kernels, which no GPU has been measured with yet."""
+Backend = Literal["auto", "torch", "triton"]
+"""What measures CUDA gradients: ordinary operators, the Triton kernels, or ("auto") the kernels where they run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ class PendingSets:
         return [summarize(*one, thresholds) for one in described]
 
 
-def measure_sets(gradient_sets: Sequence[GradientSet], backend: Backend = "torch") -> PendingSets:
+def measure_sets(gradient_sets: Sequence[GradientSet], backend: Backend = "auto") -> PendingSets:
     """Start measuring the gradients of each set; nothing is read back from a device."""
-    if backend not in ("torch", "triton"):
-        raise ValueError(f"backend is {backend!r}: expected 'torch' or 'triton'")
+    if backend not in get_args(Backend):
+        raise ValueError(f"backend is {backend!r}: expected 'auto', 'torch' or 'triton'")
     with torch.no_grad():
         records: dict[torch.device, list[Tensor]] = {}
         layouts: dict[torch.device, list[_RecordLayout]] = {}
@@ -149,7 +149,7 @@ def _record(tensors: list[Tensor], reads_now: bool, shifts: Sequence[int], backe
     """Return the record of tensors of one device and dtype: float64, shape (K * T,)."""
     if reads_now:
         return torch.tensor(encode_record(measure_on_cpu(tensors)), dtype=torch.float64, device="cpu")
-    uses_kernels = backend == "triton" and runs_on_triton(tensors)
+    uses_kernels = backend != "torch" and runs_on_triton(tensors, is_required=backend == "triton")
     measure = measure_with_triton if uses_kernels else measure_on_device
     return measure(tensors, tuple(shifts))
 

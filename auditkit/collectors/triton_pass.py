@@ -1,8 +1,8 @@
-"""Measure gradients on a CUDA device by two kernel launches, reading each element once; only with backend="triton".
+"""Measure gradients on a CUDA device by two kernel launches, reading each element once.
 
 Legend: T gradients, C chunks, S shifts, K = 3 + S rows of a record (see records).
 
-Design, and what no device has measured yet: docs/design/collectors.md.
+Design: docs/design/collectors.md.
 """
 
 import functools
@@ -29,11 +29,11 @@ CHUNK_ELEMENTS = 65536
 ALIGNMENT_BYTES = 16  # triton_kernels.LOAD_BYTES, which cannot be imported without triton
 
 
-def runs_on_triton(tensors: Sequence[Tensor]) -> bool:
+def runs_on_triton(tensors: Sequence[Tensor], *, is_required: bool = False) -> bool:
     """Return whether `measure_with_triton` can measure these tensors of one device and dtype.
 
     It cannot while a CUDA graph is captured: the table of their addresses cannot be uploaded during a capture. Raises
-    RuntimeError if the kernels do not run on the CUDA device.
+    RuntimeError if the kernels are required and do not run on the CUDA device.
     """
     device, dtype = tensors[0].device, tensors[0].dtype
     if device.type != "cuda" or dtype not in TRITON_DTYPES or torch.compiler.is_compiling():
@@ -44,24 +44,22 @@ def runs_on_triton(tensors: Sequence[Tensor]) -> bool:
     with _on(device):
         if torch.cuda.is_current_stream_capturing():
             return False
-    _check_device(device.index)
-    return True
+    why_not = _why_not(device.index)
+    if why_not and is_required:
+        raise RuntimeError(f'backend="triton": {why_not}. Leave backend out to use torch operators')
+    return not why_not
 
 
 @functools.cache
-def _check_device(device_index: int) -> None:
-    """Raise RuntimeError unless the kernels run here: Triton also needs a C compiler and a driver that it supports."""
+def _why_not(device_index: int) -> str:
+    """Why the kernels do not run on this device, "" if they do: Triton also needs a C compiler and a driver for it."""
     if torch.version.hip or torch.cuda.get_device_capability(device_index) < SMALLEST_CAPABILITY:
-        raise RuntimeError(
-            f'backend="triton" needs an NVIDIA GPU of capability 7.0 or later; cuda:{device_index} is none'
-        )
+        return f"the kernels need an NVIDIA GPU of capability 7.0 or later; cuda:{device_index} is none"
     try:
         measure_with_triton([torch.ones(1, device=f"cuda:{device_index}")], NARROW_SHIFTS)
     except Exception as error:  # the compiler, the linker and the driver have their own types
-        message = (
-            f'backend="triton" does not run on cuda:{device_index}: {error}. Leave backend out to use torch operators'
-        )
-        raise RuntimeError(message) from error
+        return f"the kernels do not run on cuda:{device_index}: {error}"
+    return ""
 
 
 def measure_with_triton(tensors: Sequence[Tensor], shifts: tuple[int, ...]) -> Tensor:

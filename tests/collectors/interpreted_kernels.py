@@ -111,14 +111,15 @@ def test_triton_keeps_the_order_where_some_tensors_are_measured_by_operators() -
 
 
 @pytest.mark.usefixtures("_small_chunks")
-def test_triton_runs_only_where_it_is_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPU tensors take the way of CUDA tensors; only a pass with the kernels launches them."""
+def test_triton_runs_unless_the_backend_is_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU tensors take the path of CUDA tensors; torch operators are asked for by name, the kernels are the default."""
     monkeypatch.setattr(pending, "_reads_now", lambda key: False)
-    monkeypatch.setattr(pending, "runs_on_triton", lambda tensors: True)
+    monkeypatch.setattr(pending, "runs_on_triton", lambda tensors, is_required: True)
     launch, launched = triton_pass._launch, []
     monkeypatch.setattr(triton_pass, "_launch", lambda *given: launched.append(1) or launch(*given))
     gradients = [torch.arange(-3.0, 4.0), torch.ones(5)]
-    ours = collect_gradients(gradients).materialize()
+    by_operators = collect_gradients(gradients, backend="torch").materialize()
     assert launched == []
-    assert collect_gradients(gradients, backend="triton").materialize() == ours
-    assert launched == [1]
+    assert collect_gradients(gradients).materialize() == by_operators
+    assert collect_gradients(gradients, backend="triton").materialize() == by_operators
+    assert launched == [1, 1]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from auditkit.collectors import clip_gradients, collect_gradients
+from auditkit.collectors.clip import multiply_each
 from auditkit.worker.base.frames import SourceRoots
 from auditkit.worker.measure.syncs import count_launches, count_syncs
 from auditkit.worker.simulated.tensor import to_simulated
@@ -131,3 +132,15 @@ def test_what_cannot_be_clipped_is_refused() -> None:
     assert clip_gradients(gradients, math.inf).item() == 2.0
     assert torch.equal(gradients[0], torch.ones(4))
     assert clip_gradients([], 1.0).item() == 0.0
+
+
+def test_bfloat16_is_multiplied_by_a_coefficient_of_float32() -> None:
+    """CUDA has no operator on lists that does it: each gradient is the float32 product, rounded once."""
+    torch.manual_seed(0)
+    gradients = [torch.rand(5, 1000).bfloat16(), torch.rand(()).bfloat16()]
+    coefficient = torch.tensor(0.7777)
+    products = [(gradient.float() * coefficient).bfloat16() for gradient in gradients]
+    rounded_twice = [(gradient.float() * coefficient.bfloat16()).bfloat16() for gradient in gradients]
+    multiply_each(gradients, coefficient)
+    assert all(map(torch.equal, gradients, products))
+    assert not torch.equal(gradients[0], rounded_twice[0])

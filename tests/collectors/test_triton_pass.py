@@ -50,7 +50,7 @@ def test_the_pass_is_for_cuda_memory_only() -> None:
 
 def test_another_backend_is_refused() -> None:
     for collect in (collect_gradients, lambda source, backend: collect_dual_gradients(source, source, backend=backend)):
-        with pytest.raises(ValueError, match="backend is 'cuda': expected 'torch' or 'triton'"):
+        with pytest.raises(ValueError, match="backend is 'cuda': expected 'auto', 'torch' or 'triton'"):
             collect([torch.ones(3)], backend="cuda")  # type: ignore[operator]
     on_cpu = [collect_gradients([torch.ones(3)], backend=backend).materialize() for backend in ("torch", "triton")]
     assert on_cpu[0] == on_cpu[1]

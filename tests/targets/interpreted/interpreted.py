@@ -9,7 +9,7 @@ from auditkit.collectors import collect_gradients as collect_with
 from auditkit.collectors.triton_pass import TRITON_DTYPES
 
 pending._reads_now = lambda key: False
-pending.runs_on_triton = lambda tensors: tensors[0].dtype in TRITON_DTYPES
+pending.runs_on_triton = lambda tensors, is_required=False: tensors[0].dtype in TRITON_DTYPES
 
 
 def collect_gradients(parameters) -> PendingGradientStats:

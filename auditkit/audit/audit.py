@@ -13,7 +13,6 @@ import msgspec
 
 from auditkit.assets import bundled_dir
 from auditkit.audit.baseline import Known
-from auditkit.audit.changed import Changed
 from auditkit.audit.filing import Paperwork, Root, file_run, without_fix, without_ticket
 from auditkit.audit.ignores import with_ignores
 from auditkit.audit.matrix import combine
@@ -35,6 +34,7 @@ from auditkit.probing.engine.catalog import select
 from auditkit.probing.engine.fork_servers import KeptWorkers
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.fix.file_change import prefix_of
+from auditkit.probing.run.changed import Changed
 from auditkit.probing.run.configuration import catalog_of
 from auditkit.probing.run.found_targets import FoundTargets, find_targets
 from auditkit.probing.run.measurement import Progress, Questions, environment_of, measure, run_id

@@ -66,7 +66,8 @@ def _summary(review: Review) -> Iterator[str]:
     became = ", ".join(
         f"{counts[word]} {word}" for word in ("new", "worse", "mixed", "fixed", "better") if counts[word]
     )
-    yield f"{counted(len(comparison.targets), 'function')} and its source: {became or 'no finding changed'}."
+    others = f"; {comparison.untouched:,} others are not touched by the change" if comparison.untouched else ""
+    yield f"{counted(len(comparison.targets), 'function')} and its source: {became or 'no finding changed'}{others}."
     asked = [one for one in review.requirements if one.origin != "probe"]
     if asked:
         states = Counter(one.state for one in asked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError, ExitCode
@@ -23,15 +24,17 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Environment, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout import git
-from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, parse_checkout
+from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, import_roots, parse_checkout
 from auditkit.probing.engine.catalog import read_probe, select
 from auditkit.probing.engine.runner import in_parallel
+from auditkit.probing.run.changed import Changed
 from auditkit.probing.run.configuration import catalog_of
 from auditkit.probing.run.measurement import Progress, Questions, environment_of, measure
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.probing.source.history.anchors import AnchoredSource
 from auditkit.probing.source.history.changes import read_changes
+from auditkit.probing.source.python_files import PythonFiles
 from auditkit.trials.comparison import contrast, contrast_added, contrast_source, environment_differences
 from auditkit.trials.target_pairs import Side, TargetPair, names_of, pair_found, pair_named
 
@@ -87,7 +90,8 @@ def _compared(
 ) -> Comparison:
     asked = [probe for probe in probes if probe.scope == "target"]
     sides = (_side(request.options, base), _side(request.options, head))
-    pairs, notes = _pairs(request, sides, progress)
+    touched = None if request.targets else _Touched(_changed(parse_checkout(request.checkout).directory, base, head))
+    pairs, notes = _pairs(request, sides, touched, progress)
     runs = _measured(request, pairs, asked, sides, progress) if asked else [(None, None)] * len(pairs)
     environments = tuple(
         _environment(_label(request, index), side, [run for pair in runs if (run := pair[index]) is not None])
@@ -102,16 +106,44 @@ def _compared(
         source=_of_source(request, sides, pairs, [probe for probe in probes if probe.scope == "source"], progress),
         changes=read_changes(base, head, [pair.match.name for pair in pairs]),
         notes=tuple(dict.fromkeys((*_notes(sides, runs), *notes))),
+        untouched=len(touched.passed_over) if touched else 0,
     )
 
 
-def _pairs(request: CompareRequest, sides: tuple[Side, Side], progress: Progress) -> tuple[list[TargetPair], list[str]]:
-    """Those that the command line names; else those of auditkit.yaml, and with them those that discovery finds."""
+def _changed(directory: Path, base: OpenCheckout, head: OpenCheckout) -> Changed:
+    changed = Changed.between(directory, base.revision, head.revision)
+    if head.at_revision:
+        return changed
+    return replace(changed, files=changed.files | Changed.since(directory, "HEAD", head.path).files)
+
+
+class _Touched:
+    """Select the targets that a change touches, or that call what it touches; count the others."""
+
+    def __init__(self, changed: Changed) -> None:
+        self.changed = changed
+        self.passed_over: set[str] = set()
+
+    def has(self, target: Target, files: PythonFiles) -> bool:
+        is_touched = self.changed.has(target, files)
+        if not is_touched:
+            self.passed_over.add(target.call)
+        return is_touched
+
+
+def _pairs(
+    request: CompareRequest, sides: tuple[Side, Side], touched: _Touched | None, progress: Progress
+) -> tuple[list[TargetPair], list[str]]:
+    """Those that the command line names; else those of auditkit.yaml and of discovery that the change touches."""
     config = request.options.config
-    named = pair_named(request.targets or config.targets, *sides)
-    if request.targets or not config.discover:
+    if touched is None:
+        return pair_named(request.targets, *sides), []
+    files = [PythonFiles(side.opened.path, import_roots(side.opened.path, config.import_roots)) for side in sides]
+    configured = [target for target in config.targets if any(touched.has(target, each) for each in files)]
+    named = pair_named(configured, *sides)
+    if not config.discover:
         return named, []
-    found, notes = pair_found(*sides, config, progress.trying)
+    found, notes = pair_found(*sides, config, progress.trying, touched.has)
     calls = {call for pair in named for call in (pair.match.base, pair.match.head) if call}
     return [*named, *(pair for pair in found if calls.isdisjoint((pair.match.base, pair.match.head)))], notes
 
@@ -265,7 +297,7 @@ def exit_code(comparison: Comparison, fail_on: Severity = Severity.P4) -> ExitCo
 
     5 where no target could be loaded, whatever reading the source found; else 1 where a finding at or above
     `fail_on` is new or worse; else 5 where a target could not be loaded; else 3 where a probe ended in an error, or
-    nothing could be compared.
+    nothing could be compared; 0 where the change touches no target.
     """
     contrasts = comparison.contrasts
     about = [one for target in comparison.targets for one in target.contrasts]
@@ -278,7 +310,8 @@ def exit_code(comparison: Comparison, fail_on: Severity = Severity.P4) -> ExitCo
     has_error = any(side.outcome is Outcome.ERROR and side.reason is not Reason.NOT_PARSED for side in _said(contrasts))
     compared = [one for one in contrasts if one.change not in _UNANSWERED]
     only_new = all(target.match.state in (MatchState.ADDED, MatchState.REMOVED) for target in comparison.targets)
-    if has_error or not (compared or (comparison.targets and only_new)):
+    is_untouched = bool(comparison.untouched and not comparison.targets)
+    if has_error or not (compared or is_untouched or (comparison.targets and only_new)):
         return ExitCode.NOTHING_MEASURED
     return ExitCode.OK
 

@@ -13,6 +13,7 @@ from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.run.found_targets import FoundTargets, find_targets
 from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.history.anchors import AnchoredSource, AnchorState, FoundAgain, text_of
+from auditkit.probing.source.python_files import PythonFiles
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,20 @@ def pair_named(targets: Sequence[Target], base: Side, head: Side) -> list[Target
 
 
 def pair_found(
-    base: Side, head: Side, config: Config, trying: Callable[[str], None]
+    base: Side,
+    head: Side,
+    config: Config,
+    trying: Callable[[str], None],
+    only: Callable[[Target, PythonFiles], bool],
 ) -> tuple[list[TargetPair], list[str]]:
     """What discovery finds at each revision beside the targets of auditkit.yaml, matched; and its notes.
+
+    Nothing that `only` rejects is found.
 
     A target of one revision whose function the other one has, although it was not found there, is asked
     there all the same. Raises what discovery raised at the head where neither revision has a target.
     """
-    older, newer = (_found(side, config, trying) for side in (base, head))
+    older, newer = (_found(side, config, trying, only) for side in (base, head))
     ours, theirs, our_notes, their_notes = older.found, newer.found, older.notes, newer.notes
     if not ours and newer.failure is not None:
         raise newer.failure
@@ -62,10 +69,12 @@ def pair_found(
     return pairs, notes + [note for note in our_notes if note in their_notes]
 
 
-def _found(side: Side, config: Config, trying: Callable[[str], None]) -> FoundTargets:
+def _found(
+    side: Side, config: Config, trying: Callable[[str], None], only: Callable[[Target, PythonFiles], bool]
+) -> FoundTargets:
     left_out = LeftOut(side.opened.path, config.exclude)
     return find_targets(
-        side.opened, side.setting, config.import_roots, trying, left_out=left_out, configured=config.targets
+        side.opened, side.setting, config.import_roots, trying, left_out=left_out, configured=config.targets, only=only
     )
 
 

@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from auditkit.audit.changed import Changed
 from auditkit.model.runs.target import Target
+from auditkit.probing.run.changed import Changed
 from auditkit.probing.source.python_files import PythonFiles
 from tests.filing_helpers import put
 from tests.project_files import Ended, auditkit

@@ -26,7 +26,7 @@ from auditkit.probing.source.history.changes import read_changes
 from auditkit.trials.compare import CompareRequest, compare, exit_code
 from auditkit.trials.target_pairs import Side, names_of, pair_named
 from tests import compared_results as results
-from tests.compared_history import commit, make_history, state_of
+from tests.compared_history import OVERFLOWING, commit, make_history, state_of
 from tests.probing_helpers import OVERFLOW, SYNCS
 from tests.project_files import our_environment
 
@@ -103,6 +103,25 @@ def test_what_lies_between_is_read_from_git(repository: Path) -> None:
     (test,) = changes.tests
     assert (test.name, test.kind) == ("TestNorm::test_large_gradients_have_a_norm", "added")
     assert test.names == ("trainer.stats:total_norm",)
+
+
+def test_only_targets_that_the_change_touches_are_run(tmp_path: Path) -> None:
+    """A target in a changed file, or one that calls into it; none of them is no failure, and is counted."""
+    repository = make_history(tmp_path / "trainer")
+    calls = (
+        "from trainer.stats import gradient_norm\n\n\ndef logged(parameters):\n    return gradient_norm(parameters)\n"
+    )
+    commit(repository, "more", trainer__logged=calls, trainer__apart=OVERFLOWING.replace("total_norm", "norm_apart"))
+    widened = (repository / "trainer/stats.py").read_text(encoding="utf-8")
+    commit(repository, "stats", trainer__stats=widened.replace(".double()", ".float()"))
+    commit(repository, "text", trainer__text="NAME = 1\n")
+    touched = compare(CompareRequest(str(repository), "HEAD~2", "HEAD~1", probes=(OVERFLOW,)))
+    names = {target.match.name for target in touched.targets}
+    assert names >= {"trainer.stats:gradient_norm"}
+    assert (touched.untouched, names & {"trainer.apart:norm_apart"}) == (1, set())
+    nothing = compare(CompareRequest(str(repository), "HEAD~1", "HEAD", probes=(OVERFLOW,)))
+    assert (nothing.targets, exit_code(nothing)) == ((), ExitCode.OK)
+    assert nothing.untouched > 1
 
 
 def test_wrong_words_are_refused_before_anything_runs(repository: Path, tmp_path: Path) -> None:

@@ -217,8 +217,11 @@ class TargetComparison(Record, keys="**match contrasts answers agreement"):
 
 
 @dataclass(frozen=True)
-class Comparison(Record, keys="checkout base head targets source changes summary notes"):
-    """Everything that one comparison found; `source` is of the targets' modules, read and not run."""
+class Comparison(Record, keys="checkout base head targets source changes summary notes untouched?"):
+    """Everything that one comparison found; `source` is of the targets' modules, read and not run.
+
+    `untouched` counts the targets that neither are in a changed file nor call into one: they were not run.
+    """
 
     schema_version: ClassVar[int] = 1
 
@@ -229,6 +232,7 @@ class Comparison(Record, keys="checkout base head targets source changes summary
     source: tuple[Contrast, ...] = ()
     changes: Changes = field(default_factory=Changes)
     notes: tuple[str, ...] = ()
+    untouched: int = 0
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:

@@ -1,4 +1,4 @@
-"""`audit --changed`: the files that changed since a commit, and the functions that are in them or call into them."""
+"""The files that changed between two revisions, and the targets that are in them or call into them."""
 
 from __future__ import annotations
 
@@ -43,6 +43,13 @@ class Changed:
         ):
             found.update(git.run_git(directory, *words).stdout.split("\0"))
         return cls(commit, frozenset(name for name in found if name.endswith(".py") and (here / name).is_file()))
+
+    @classmethod
+    def between(cls, directory: Path, base: str, head: str) -> Changed:
+        """Compare two revisions of the repository; a file that only one of them has counts as changed."""
+        words = ("diff", "--name-only", "--no-renames", "-z", "--relative", "--end-of-options", base, head, "--")
+        names = git.run_git(directory, *words).stdout.split("\0")
+        return cls(base, frozenset(name for name in names if name.endswith(".py")))
 
     def sentence(self) -> str:
         return f"{counted(len(self.files), 'Python file')} changed since {self.commit[:12]}"

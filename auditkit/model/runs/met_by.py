@@ -39,7 +39,7 @@ class MetBy(
         place = f"from {listed(self.callers, _MOST_CALLERS)}" if self.callers else ""
         if self.source != "run":
             if not place:
-                return "no call of it was found in the source"
+                return "no caller in this checkout"
             under = (
                 f" {' and '.join(f'`{each}`' for each in self.conditions[:_MOST_CALLERS])}" if self.conditions else ""
             )

@@ -121,7 +121,7 @@ def test_a_block_that_trains_promises_what_a_step_does(call: str, contract: Cont
         (MetBy("run", calls_per_step=0.0, tensors=1, dtypes=("float16", "float32"), layouts=("sparse_coo",)),
          "in the run: called outside of the steps, 1 float16 and float32 sparse_coo tensor"),
         (MetBy("read", ("a.py:1", "a.py:2", "b.py:3")), "called from a.py:1, a.py:2 and 1 more"),
-        (MetBy("read"), "no call of it was found in the source"),
+        (MetBy("read"), "no caller in this checkout"),
     ],
 )  # fmt: skip
 def test_a_reader_learns_who_meets_a_finding(met_by: MetBy, sentence: str) -> None:

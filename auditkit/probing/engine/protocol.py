@@ -50,7 +50,8 @@ class Job(TypedDict):
 class BlockRequest(TypedDict):
     """A block of a file: the `text` of its function, and the `names` that the file has to define; or why not.
 
-    `places` are the places in the file of the nodes of that text, in the order of `ast.walk`.
+    `places` are the places in the file of the nodes of that text, in the order of `ast.walk`; `has_epochs` says that
+    a loop is around its loop over batches.
 
     `name` is `function#statement`, without a function at module level.
     """
@@ -60,6 +61,7 @@ class BlockRequest(TypedDict):
     names: NotRequired[list[str]]
     text: NotRequired[str]
     places: NotRequired[list[tuple[int, int, int, int]]]
+    has_epochs: NotRequired[bool]
     missing: NotRequired[str]
 
 

@@ -333,7 +333,14 @@ def _request(call: str, setting: Setting) -> protocol.BlockRequest:
     if undefined:
         return {"file": file, "name": name, "missing": f"{call} reads {', '.join(undefined)}, which nothing sets"}
     text = ast.unparse(block.node)
-    return {"file": file, "name": name, "names": list(block.names), "text": text, "places": _positions(block.node)}
+    return {
+        "file": file,
+        "name": name,
+        "names": list(block.names),
+        "text": text,
+        "places": _positions(block.node),
+        "has_epochs": block.has_epochs,
+    }
 
 
 def _positions(node: ast.AST) -> list[tuple[int, int, int, int]]:

@@ -27,6 +27,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     # Without a text `inspect` looks for one in the class that a dotted name seems to name.
     function.__name__, function.__qualname__, function.__doc__ = node.name, place, ""
     function.text = block["text"]  # type: ignore[attr-defined]
+    function.has_epochs = block["has_epochs"]  # type: ignore[attr-defined]
     function.enclosing = _enclosing(block, roots)  # type: ignore[attr-defined]
     return function
 

@@ -199,7 +199,7 @@ class StepMeasures:
     def left_over(self) -> Optional[Mixed]:
         """Return the first steps after an epoch that ends within a group; None if a group cannot end so."""
         ways = self.feed.accumulates
-        if ways not in (OPTION, FIXED):
+        if ways not in (OPTION, FIXED) or not getattr(self._runs.caller.function, "has_epochs", True):
             return None
         size = 4 if ways == OPTION else self.feed.fixed_count
         batches = make_batches(size + size // 2, self.feed.task)

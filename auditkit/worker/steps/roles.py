@@ -22,6 +22,7 @@ NO_CONTEXT = "a context that does nothing"
 MIXED = "mixed precision where a probe asks about its scaler"
 GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
+GIVES_LOADER = "a function giving batches of three samples"
 
 IMPORTED_BY_STEPS = "torch._dynamo"
 """What torch imports at an optimizer's first step, in 2 s: before it `host.py` replaces what that looks at."""
@@ -73,6 +74,8 @@ _BY_USE = (
     (r"{0}\.(scale|unscale_)\(", guesses.SCALER),
     (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b(?!\.)", BATCHES),
 )
+_USED, _TESTED = r"\b{0}\.\w+\(", r"\b(?:if|elif|and|or|not) {0}\b|\b{0} is (?:not )?None"
+"""How a step uses a name, and how it tests first whether there is anything."""
 _PARTS = frozenset((
     guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
 ))  # fmt: skip
@@ -96,6 +99,8 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
     named = next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
     if named == BATCHES and re.search(r"(range\(|[/%] ?){}\b".format(re.escape(name)), source):
         return Guess(ACCUMULATION)
+    if named == NOTHING and re.search(_USED.format(name), source) and not re.search(_TESTED.format(name), source):
+        return Guess(SILENT)
     if named is not None:
         return Guess(named)
     guess = guesses.guess(name, annotation)

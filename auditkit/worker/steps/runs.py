@@ -9,7 +9,7 @@ import math
 import re
 import textwrap
 import warnings
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -268,9 +268,20 @@ class StepRuns:
     def _bound_function(self, values: Values) -> Callable[..., Any]:
         names = getattr(self.caller.function, "__globals__", {})
         names.update({name: values.scaler for name, each in names.items() if isinstance(each, torch.amp.GradScaler)})
+        names.update({name: values.made(words, name) for name, words in self._batch_functions(names)})
         if not self.caller.needs_instance():
             return self.caller.function
         return getattr(self._instance(values), self.caller.method)
+
+    def _batch_functions(self, names: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
+        """Yield the checkout's functions that the step calls for its batches, so that these are ours."""
+        for name in getattr(getattr(self.caller.function, "__code__", None), "co_names", ()):
+            guess, value = roles.known(name), names.get(name)
+            if isinstance(value, FunctionType) and guess is not None:
+                if guess.value in (roles.BATCHES, roles.GIVES_LOADER):
+                    yield name, roles.GIVES_LOADER
+                elif guess.value == roles.GIVES_BATCH:
+                    yield name, roles.GIVES_BATCH
 
     def _instance(self, values: Values) -> Any:
         owner: Any = self.caller.owner

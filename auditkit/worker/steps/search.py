@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional
 
 from ..base.frames import SourceRoots
 from ..base.refusals import CannotFeedError
@@ -32,10 +32,9 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
     caller.refuse_unknown_arguments()
     said: List[str] = []
     with left_alone():
-        hopeless: Set[Tuple[Any, ...]] = set()
+        hopeless: List[Dict[str, Any]] = []
         for feed in _feeds(caller):
-            way = (feed.is_made, feed.task, feed.form, feed.returns)
-            if not hopeless.isdisjoint(way[:length] for length in (1, 3)):
+            if any(all(getattr(feed, name) == way[name] for name in way) for way in hopeless):
                 continue
             runs = StepRuns(caller, feed, roots)
             try:
@@ -51,7 +50,7 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
                 if found is not None:
                     return _plan(found, run)
                 said.append(_why_not(run))
-            hopeless.add(way[: _mattered(runs)])
+            hopeless.append({name: getattr(feed, name) for name in _mattered(runs)})
         if caller.recorded:
             feed = StepFeed("scores", "tuple", "samples", recorded=True)
             try:
@@ -67,13 +66,12 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
     )
 
 
-def _mattered(runs: StepRuns) -> int:
-    """Return how much of a way its last run depended on: a run without batches or a result of the model ends early."""
+def _mattered(runs: StepRuns) -> List[str]:
+    """Return the fields of a feed that its last run depended on: it may have read no batch, or not called the model."""
     values = runs.last
     read = {guess.value for guess in values.read.values() if isinstance(guess.value, str)}
-    if not (values.loader.drawn or any(map(roles.is_one_batch, read))):
-        return 1
-    return 4 if values.model.calls else 3
+    has_batches = values.loader.drawn or any(map(roles.is_one_batch, read))
+    return ["is_made", *(["task", "form"] if has_batches else []), *(["returns"] if values.model.calls else [])]
 
 
 def _feeds(caller: Caller) -> Iterator[StepFeed]:

@@ -222,6 +222,7 @@ Values.fakes = {
     guesses.CLIPS: lambda values, _: torch.nn.utils.clip_grad_norm_,
     roles.BATCHES: lambda values, _: values.loader,
     roles.GIVES_RATE: lambda values, _: lambda *_, **__: LEARNING_RATE,
+    roles.GIVES_LOADER: lambda values, _: lambda *_, **__: values.loader,
     roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
     roles.BATCH: lambda values, _: values.batch,
     roles.INPUTS: lambda values, _: values.drawn.inputs,

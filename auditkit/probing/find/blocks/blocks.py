@@ -72,6 +72,15 @@ class Block(Function):
         return self.qualified_name.partition("#")[2].partition(".")[0] == TRAINING_STEP
 
     @property
+    def has_epochs(self) -> bool:
+        """Whether a loop is around its loop over batches."""
+        first, last = self.lines
+        within = self.holder.node if self.holder is not None else self.module.tree
+        loops = [node for node in ast.walk(within) if isinstance(node, ast.For | ast.While)]
+        around = [node for node in loops if node.lineno <= first and (node.end_lineno or 0) >= last]
+        return len(around) > 1
+
+    @property
     def place(self) -> str:
         """The qualified name of the function around it, "" at module level."""
         return self.qualified_name.partition("#")[0]

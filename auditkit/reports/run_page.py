@@ -116,10 +116,12 @@ def _summary(run: Run, causes: Sequence[Cause], own: Sequence[Cause]) -> Iterato
     checked += ["the source"] if any(one.is_of_source for one in run.results) else []
     probes = len({one.probe for one in run.results})
     levels = Counter(each.worst.severity.value for each in causes)
-    found = [", ".join(f"{count} {level}" for level, count in sorted(levels.items()))] if causes else []
+    minor = levels.pop("P4", 0)
+    found = [", ".join(f"{count} {level}" for level, count in sorted(levels.items()))] if levels else []
     found += [run.baseline.in_words()] if run.baseline else []
-    head = counted(len(causes), "finding") if causes else "nothing reproduced"
+    head = counted(levels.total(), "finding") if causes else "nothing reproduced"
     head += f" ({'; '.join(found)})" if found else ""
+    head += f", {minor} minor" if minor else ""
     yield f"Checked {' and '.join(checked)} with {counted(probes, 'probe')}: {head}."
     if own:
         worst = own[0].worst

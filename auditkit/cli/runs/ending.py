@@ -97,32 +97,46 @@ def counts(run: Run, verbose: bool) -> str:
 
 
 def ticket_counts(run: Run, tickets: Path | None) -> Iterator[str]:
-    """Yield how many findings the tickets knew before."""
+    """Yield how many of the tickets are new."""
     from auditkit.model.text import counted
 
     filed = [result for result in run.results if result.ticket]
     if tickets is None or not filed:
         return
-    known = sum(result.ticket_action not in ("created", "joined") for result in filed)
     done = Counter(tickets_of(filed).values())
     again = f" ({done['open again']} open again)" if done["open again"] else ""
-    unfiled = run.summary["reproduced"] - len(filed)
-    others = f"; {counted(unfiled, 'minor one')} without a ticket" if unfiled else ""
-    found = f"{counted(len(filed), 'finding')} in {counted(done.total(), 'ticket')} in {tickets}{again}"
-    yield f"{found}: {len(filed) - known} new, {known} known{others}"
+    known = done.total() - done["new"]
+    yield f"{counted(done.total(), 'ticket')} in {tickets}: {done['new']} new, {known} known{again}"
 
 
 def _in_words(outcome: str, count: int, run: Run) -> str:
     """`36 findings`, `208 passed`, `11 need a GPU`."""
     from auditkit.model.text import counted
 
-    if outcome in ("reproduced", "error"):
-        return counted(count, "finding" if outcome == "reproduced" else "error")
+    if outcome == "reproduced":
+        return _found(run)
+    if outcome == "error":
+        return counted(count, "error")
     if outcome == "unavailable":
         reasons = {result.reason for result in run.results if result.outcome == "unavailable"}
         need = "needs" if count == 1 else "need"
         return f"{count} {need} a GPU" if reasons == {"no_device"} else f"{count} unavailable"
     return f"{count} passed" if outcome == "not_reproduced" else f"{count} not applicable"
+
+
+def _found(run: Run) -> str:
+    """`9 findings (1 P0, 8 P2), 24 minor, 5 in libraries`: one for each cause, of however many probes and targets."""
+    from auditkit.model.text import counted
+
+    levels = Counter(cause.worst.severity.value for cause in _own_causes(run) if cause.worst.severity)
+    minor = levels.pop("P4", 0)
+    of_others = len(causes_of(result for result in run.results if result.owner))
+    of_style = len(causes_of(result for result in run.results if result.style))
+    worst = ", ".join(f"{count} {level}" for level, count in sorted(levels.items()))
+    found = [f"{counted(levels.total(), 'finding')} ({worst})"] if levels else []
+    for count, kind in ((minor, "minor"), (of_others, "in libraries"), (of_style, "of style")):
+        found += [f"{count} {kind}"] if count else []
+    return ", ".join(found)
 
 
 def beside_tickets(run: Run) -> Iterator[str]:

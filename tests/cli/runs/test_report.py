@@ -82,7 +82,7 @@ def test_one_entry_for_each_cause_the_worst_first() -> None:
         f"P2  {FILE}:30 in norm  B1-PT-02 (known, this is new in it)",
     ]
     assert f"Minor (P4), -v shows each: {SPARSE} at 2 places" in lines
-    assert lines[0] == "Checked 2 functions with 6 probes: 7 findings, 1 passed"
+    assert lines[0] == "Checked 2 functions with 6 probes: 2 findings (1 P1, 1 P2), 2 minor, 1 passed"
     assert lines[2] == "simulated: counted on the CPU behind a simulated CUDA device; no number comes from a GPU"
     others = [found(OVERFLOW, "P2", f"trainer.stats:norm{line}", line=line) for line in range(12)]
     text = page(others)
@@ -124,7 +124,7 @@ def test_the_end_says_what_to_do_and_what_is_new() -> None:
         f"2. {FILE}:30  B1-PT-02: Reduce tensors in place, or in buffers of a million elements; keep only scalars.",
     ]
     assert lines[-3:] == [
-        "4 findings in 2 tickets in some where: 4 new, 0 known; 3 minor ones without a ticket",
+        "2 tickets in some where: 1 new, 1 known",
         "Next, the evidence of B1-PT-01 and its fix:",
         "  auditkit ticket show B1-PT-01 --tickets 'some where'",
     ]
@@ -139,7 +139,7 @@ def test_known_findings_are_told_from_new_ones() -> None:
     text = page(results, tickets="tickets")
     assert f"P1  {FILE}:18 in norm  B1-PT-01 (known)" in text
     assert f"P2  {FILE}:30 in norm  B1-PT-02 (open again)" in text
-    assert "3 findings in 3 tickets in tickets (1 open again): 1 new, 2 known" in text
+    assert "3 tickets in tickets: 1 new, 2 known (1 open again)" in text
 
 
 def test_what_was_found_and_not_checked_comes_first_and_fails_where_steps_are_required() -> None:

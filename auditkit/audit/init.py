@@ -54,7 +54,6 @@ def init(
     python: str | None = None,
     output: Path | None = None,
     progress: Callable[[str], None] | None = None,
-    exclude: Sequence[str] = (),
 ) -> Initialised:
     """Write `auditkit.yaml` in the checkout's folder, or at `output`. An existing file is never replaced.
 
@@ -67,7 +66,7 @@ def init(
     options = RunOptions(python=python)
     with options.open(spec) as opened:
         setting = options.setting(opened)
-        left_out = LeftOut(opened.path, exclude)
+        left_out = LeftOut(opened.path)
         found = find_targets(opened, setting, progress=progress, left_out=left_out, libraries=True)
     if found.failure is not None:
         raise found.failure
@@ -78,7 +77,6 @@ def init(
         elsewhere="" if inside else shlex.join([at, "--config", path.name]),
         python=_relative(Path(python), path.parent) if python and os.sep in python else python,
         batch=1,
-        exclude=tuple(exclude),
         targets=tuple(_drafts([trial for trial in found.trials if trial.works])),
         unfed=tuple(_unfed(each) for each in found.candidates if not each.fed),
     )

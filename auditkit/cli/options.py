@@ -102,12 +102,6 @@ class TargetOptions:
             rich_help_panel=_CALLED,
         ),
     ] = None
-    setup: Annotated[
-        str | None,
-        typer.Option(
-            "--setup", metavar="METHOD", help="The method that takes a monitor's modules.", rich_help_panel=_CALLED
-        ),
-    ] = None
     argument: Annotated[
         Words,
         typer.Option(
@@ -128,7 +122,7 @@ class TargetOptions:
         """
         from auditkit.errors import BadInputError
 
-        details = any((self.contract, self.takes, self.finish, self.setup, self.argument, self.returns))
+        details = any((self.contract, self.takes, self.finish, self.argument, self.returns))
         if details and not self.target:
             raise BadInputError(
                 "--contract, --takes and the like describe a target", "--target package.module:function"
@@ -150,7 +144,6 @@ class TargetOptions:
             contract=choose(Contract, self.contract, list(Contract), "contract") if self.contract else None,
             takes=choose(Takes, self.takes, list(Takes), "way to be fed") if self.takes else None,
             finish=self.finish,
-            setup=self.setup,
             arguments=_pairs(self.argument, "--argument", plain_value),
             returns=_pairs(self.returns, "--returns", str),
         )

@@ -36,23 +36,17 @@ def new(
     function: Annotated[str, typer.Option("--function", metavar="NAME")] = "",
     batch: Annotated[int | None, typer.Option("--batch", metavar="N", min=0)] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="pytorch, drl, ... or a code.")] = None,
-    probe: Annotated[str | None, typer.Option("--probe", metavar="CLAIM", help="Run this probe.")] = None,
-    *,
-    targets: TargetOption,
-    runs: ArmOptions,
-    checkout: CheckoutOption = None,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a ticket by hand, or from a run of --probe on --target."""
+    """Create a ticket by hand. `probe run ID --target T --tickets DIR` files what a probe reproduces."""
     from auditkit.errors import BadInputError
 
     folder = ticket_folder(tickets, must_exist=False)
-    if probe is not None:
-        _new_from_probe(folder, probe, targets, runs, checkout, batch, agent, as_json)
-        return
     if not title.strip():
-        raise BadInputError("a ticket needs a title", "--title TEXT, or --probe CLAIM --target MODULE:FUNCTION")
+        raise BadInputError(
+            "a ticket needs a title", "--title TEXT; auditkit probe run ID --tickets DIR files what it reproduces"
+        )
     document = _by_hand(folder, title, severity, location, function, batch, agent)
     say_written([document], [True], as_json)
 
@@ -93,42 +87,6 @@ def _by_hand(
         return new_document(ticket, [("", what), (REPRODUCE, how), (FIX, fix)], folder.path(ticket_id))
 
     return folder.create(number, code, make)
-
-
-def _new_from_probe(
-    folder: TicketFolder,
-    probe: str,
-    targets: TargetOption,
-    runs: ArmOptions,
-    checkout: str | None,
-    batch: int | None,
-    agent: str | None,
-    as_json: bool,
-) -> None:
-    from auditkit.audit.audit import AuditRequest, audit
-    from auditkit.errors import BadInputError, NothingMeasuredError
-    from auditkit.probing.run.configuration import checkout_of, read_configuration
-
-    config = read_configuration(runs.config, checkout)
-    named = targets.targets(config, checkout)
-    if not named:
-        raise BadInputError("--probe runs on a target", "--target package.module:function")
-    request = AuditRequest(
-        checkout_of(checkout, config),
-        (runs.with_config(config),),
-        named,
-        (probe,),
-        folder.folder,
-        batch,
-        agent,
-        fix_time_s=60.0,
-    )
-    run = audit(request)
-    filed = [folder.read(one) for one in dict.fromkeys(result.ticket for result in run.results if result.ticket)]
-    if not filed:
-        told = "; ".join(f"{one.outcome.value}: {one.message}" for one in run.results) or "no probe ran"
-        raise NothingMeasuredError(f"{probe} reproduced nothing, so there is no ticket: {told}")
-    say_written(filed, [True] * len(filed), as_json)
 
 
 @app.command(epilog="Example: auditkit ticket verify B7-PT-01 --checkout ../trainer --at 77ab310")

@@ -32,7 +32,7 @@ def how_it_is_read(reading: TargetReading) -> str:
     target = reading.target
     parts = [f"called with {target.takes.value} (--takes)" if target.takes else "no way to call it is known"]
     parts += [f"{name}={value}" for name, value in target.arguments.items()]
-    parts += [f"after {target.setup}() (--setup)"] if target.setup else []
+    parts += [f"after {target.setup}()"] if target.setup else []
     parts += [f"then {target.finish} (--finish)"] if target.finish else []
     roles = ", ".join(f"{path or 'the answer'} is {role}" for role, path in reading.roles.items())
     parts.append(f"answers with {reading.answer or 'nothing'}" + (f": {roles} (--returns)" if roles else ""))

@@ -12,7 +12,7 @@ from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.met_by import MetBy
 
-_OPTIONS = frozenset(("--target", "--contract", "--takes", "--finish", "--setup", "--argument", "--returns"))
+_OPTIONS = frozenset(("--target", "--contract", "--takes", "--finish", "--argument", "--returns"))
 
 
 def plain_value(text: str) -> Any:
@@ -84,8 +84,7 @@ class Target(Record, keys="call contract takes finish setup arguments returns pl
         words = ["--target", self.call]
         for option, value in (("--contract", self.contract), ("--takes", self.takes)):
             words += [option, value.value] if value else []
-        for option, text in (("--finish", self.finish), ("--setup", self.setup)):
-            words += [option, text] if text else []
+        words += ["--finish", self.finish] if self.finish else []
         for name, argument in self.arguments.items():
             words += ["--argument", f"{name}={argument if isinstance(argument, str) else json.dumps(argument)}"]
         for role, path in self.returns.items():
@@ -110,7 +109,6 @@ class Target(Record, keys="call contract takes finish setup arguments returns pl
             contract=Contract(one["--contract"]) if "--contract" in one else None,
             takes=Takes(one["--takes"]) if "--takes" in one else None,
             finish=one.get("--finish"),
-            setup=one.get("--setup"),
             arguments={name: plain_value(text) for name, text in _named(said.get("--argument", ()))},
             returns=dict(_named(said.get("--returns", ()))),
         )

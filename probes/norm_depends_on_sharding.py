@@ -77,7 +77,8 @@ def judge(measurements, policy):
         shown = [off[each] for each in _PLACEMENTS if each in broken - set(_PLAIN)]
         figures = [rank_figures(measurements, m, expected[m.name], "placement", "ranks") for m in shown]
         message = "another number under " + ", ".join(sorted(broken))
-        return verdict(True, "; ".join([message, *figures[: len(_WRAPPINGS)]]))
+        text = "; ".join([message, *figures[: len(_WRAPPINGS)]])
+        return verdict(True, text, occurs="rare" if broken == {"partial"} else "ordinary")
     if raised:
         placement = sorted(raised)[0]
         message = "raises under {}: {}".format(", ".join(sorted(raised)), raised[placement])

@@ -16,7 +16,7 @@ from typing import Any, Callable
 
 import torch
 
-from .structure import Encoder, Literals, batches, open_loaders
+from .structure import Encoder, Literals, batches, open_loaders, real_path
 
 _MOST_CALLS, _WATCHED_STEPS = 3, 5
 _MOST_TRIES = 50
@@ -49,7 +49,7 @@ class Recorder:
         self.literals = Literals(self.root)
         for each in config["candidates"]:
             known = {**each, "calls": 0, "first": 0, "last": 0, "callers": {}, "record": None, "more": [], "undo": []}
-            self.by_file.setdefault(os.path.realpath(self.root + each["file"]), []).append(known)
+            self.by_file.setdefault(real_path(self.root + each["file"]), []).append(known)
             self.names.add(os.path.basename(each["file"]))
 
     # Find the functions.
@@ -65,7 +65,7 @@ class Recorder:
             if os.path.basename(file) not in self.names:
                 self.seen.add(id(module))
                 continue
-            known = self.by_file.get(os.path.realpath(file))
+            known = self.by_file.get(real_path(file))
             spec = getattr(module, "__spec__", None)
             if known is None or getattr(spec, "_initializing", False):
                 self.seen.update([id(module)] if known is None else [])
@@ -92,7 +92,7 @@ class Recorder:
         if owner is module:  # other modules have imported it by name
             for other in list(sys.modules.values()):
                 file = getattr(other, "__file__", None)
-                if isinstance(file, str) and os.path.realpath(file).startswith(self.root):
+                if isinstance(file, str) and real_path(file).startswith(self.root):
                     for name, value in list(vars(other).items()):
                         if value is held:
                             self._put(other, name, held, wrapped, known)
@@ -106,7 +106,9 @@ class Recorder:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.is_inside or torch.compiler.is_compiling():
                 return original(*args, **kwargs)
-            begun = self._timed(lambda: self.begins(known, sys._getframe(2), _bound(original, args, kwargs), original))
+            if not self._wants(known):
+                return original(*args, **kwargs)
+            begun = self._timed(lambda: self.begins(known, sys._getframe(2), _bound(original, args, kwargs)))
             backwards = self.watcher.backwards
             result = original(*args, **kwargs)
             if begun:
@@ -127,23 +129,25 @@ class Recorder:
 
     # Record a call.
 
-    def begins(self, known: dict, frame: Any, arguments: dict, function: Any) -> bool:
-        """Count a call, and record its structure if it is the first; return whether its result is wanted."""
+    def _wants(self, known: dict) -> bool:
+        """Count a call; whether its structure is wanted, too. After the first steps, the function is put back."""
         step = self.watcher.count
-        while frame is not None and frame.f_code.co_filename == __file__:
-            frame = frame.f_back
         known["calls"] += 1
         known["first"] = step if known["calls"] == 1 else known["first"]
         known["last"] = step
         if known["calls"] <= _MOST_CALLS or (known["record"] is None and known["calls"] <= _MOST_TRIES):
-            is_first = known["record"] is None
-            self._record(known, frame, arguments)
-            return is_first
+            return True
         if step >= _WATCHED_STEPS:
-            for undo in known.pop("undo"):
-                undo()
-            known["undo"] = []
+            _put_back(known)
         return False
+
+    def begins(self, known: dict, frame: Any, arguments: dict) -> bool:
+        """Record a call's structure; return whether its result is wanted."""
+        while frame is not None and frame.f_code.co_filename == __file__:
+            frame = frame.f_back
+        is_first = known["record"] is None
+        self._record(known, frame, arguments)
+        return is_first
 
     def _record(self, known: dict, frame: Any, arguments: dict) -> None:
         places_ = self.callers(frame)
@@ -173,7 +177,7 @@ class Recorder:
         """The lines of the checkout that call, the innermost first."""
         found: list = []
         while frame is not None and len(found) < _FRAMES:
-            path = os.path.realpath(frame.f_code.co_filename)
+            path = real_path(frame.f_code.co_filename)
             if path.startswith(self.root) and "site-packages" not in path[len(self.root) :]:
                 found.append("%s:%d" % (path[len(self.root) :].replace(os.sep, "/"), frame.f_lineno))
             frame = frame.f_back
@@ -186,7 +190,7 @@ class Recorder:
         while frame is not None:
             code = frame.f_code
             if code not in self.codes:
-                known = self.by_file.get(os.path.realpath(code.co_filename), ())
+                known = self.by_file.get(real_path(code.co_filename), ())
                 self.codes[code] = [each for each in known if _is_of(each, code)] or None
             for each in self.codes[code] or ():
                 if each["first_line"] <= frame.f_lineno <= each["last_line"]:
@@ -198,12 +202,13 @@ class Recorder:
             if not known["calls"]:
                 names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
                 values = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-                self.begins(known, frame.f_back, values, None)
+                self._wants(known)
+                self.begins(known, frame.f_back, values)
                 known["late"] = True
             return
-        if known["calls"] < _MOST_CALLS:
+        if self._wants(known):
             space = {**frame.f_globals, **frame.f_locals}
-            self.begins(known, frame, {name: space[name] for name in known["names"] if name in space}, None)
+            self.begins(known, frame, {name: space[name] for name in known["names"] if name in space})
 
     # The batches.
 
@@ -237,9 +242,7 @@ class Recorder:
     def remove(self) -> None:
         """Put every function back."""
         for each in (each for known in self.by_file.values() for each in known):
-            for undo in each["undo"]:
-                undo()
-            each["undo"] = []
+            _put_back(each)
 
     def to_json(self) -> list:
         names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returns", "too_large")
@@ -247,6 +250,12 @@ class Recorder:
             node["batch"] = batches.get(key)
         found = [each for known in self.by_file.values() for each in known if each["calls"]]
         return [{name: each[name] for name in (*names, "late") if each.get(name) not in (None, [])} for each in found]
+
+
+def _put_back(known: dict) -> None:
+    for undo in known["undo"]:
+        undo()
+    known["undo"] = []
 
 
 def _is_of(known: dict, code: Any) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.runs.recorded import RECORDED_NAME, read_recorded
-from auditkit.probing.checkout.recorded_file import recorded_in
 from tests.project_files import auditkit
 
 pytestmark = pytest.mark.process
@@ -68,7 +67,29 @@ secret = sys.argv[1]
 trainer = Trainer(Config(0.5, secret), {"token": secret, "environment": os.environ})
 for _ in range(4):
     trainer.training_step(torch.randn(4, 5), secret)
+
+def loop(model, steps):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(4, 5)).pow(2).mean().backward()
+        squares = 0.0
+        for p in model.parameters():
+            squares += p.grad.norm().item() ** 2
+        grad_norm = squares**0.5
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        print(step, grad_norm)
+
+if __name__ == "__main__":
+    loop(torch.nn.Linear(5, 3), 4)
 """
+MET_BY = {
+    "library:Trainer.grad_norm": "once a step from library.py:41, 4 float32 tensors on cpu",
+    "library:Trainer.training_step": "once a step from train.py:9, 4 float32 tensors on cpu",
+    "torch.nn.utils:clip_grad_norm_": "once a step from train.py:20, 2 float32 tensors on cpu",
+    "train.py:loop#grad_norm": "once a step from train.py:18, 2 float32 tensors on cpu",
+}
 CALLS = ("library:Trainer.grad_norm", "library:Trainer.training_step")
 
 
@@ -84,16 +105,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finally:
         del os.environ["AUDITKIT_TEST_KEY"]
     assert ended.code == 0, ended.stderr
-    assert f"recorded 2 functions in {RECORDED_NAME}" in ended.stderr
+    assert f"recorded 4 functions in {RECORDED_NAME}" in ended.stderr
     return folder
-
-
-def audited(folder: Path) -> tuple[dict[str, bool], list[dict[str, object]]]:
-    """Which candidates an audit could feed, and its results."""
-    ended = auditkit("audit", ".", "--json", "--probe", "norm_overflows_on_finite_grads",
-                     "--probe", "step_waits_for_the_device", cwd=folder)  # fmt: skip
-    document = json.loads(ended.stdout)
-    return {each["call"]: each["fed"] for each in document["candidates"]}, document["results"]
 
 
 def test_the_file_has_structure_and_no_value_of_a_secret(recorded: Path) -> None:
@@ -108,20 +121,33 @@ def test_the_file_has_structure_and_no_value_of_a_secret(recorded: Path) -> None
     ) == (("library.py:41",), 1.0, 4, ("float32",), ("cpu",))  # fmt: skip
 
 
-def test_an_audit_calls_what_it_cannot_call_without_the_recording(recorded: Path) -> None:
-    fed, results = audited(recorded)
-    assert dict.fromkeys(CALLS, True) == fed
-    step = next(each for each in results if each["target"] == CALLS[1] and each["probe"] == "step_waits_for_the_device")
-    assert step["outcome"] == "reproduced"  # its norm is read with .item()
-    assert all(each["met_by"]["source"] == "run" for each in results if each["target"] in CALLS)  # type: ignore[index]
-    text = (recorded / RECORDED_NAME).read_bytes()
-    try:
-        (recorded / RECORDED_NAME).write_text('{"auditkit_recorded": 99}')
-        assert "is not used" in recorded_in(recorded)[1]
-        ended = auditkit("audit", ".", "--probe", "step_waits_for_the_device", cwd=recorded)
-    finally:
-        (recorded / RECORDED_NAME).write_bytes(text)
-    assert "no gradient collector could be fed" in ended.stderr
+def test_an_audit_calls_what_it_cannot_call_without_the_recording_and_says_who_calls_it(
+    recorded: Path, tmp_path: Path
+) -> None:
+    run_json, sarif, html, tickets = (tmp_path / name for name in ("run.json", "run.sarif", "run.html", "tickets"))
+    asked = ("--probe", "norm_overflows_on_finite_grads", "--probe", "step_waits_for_the_device", "--fix-time", "0")
+    ended = auditkit("audit", ".", *asked, "-v", "--save", run_json, "--sarif", sarif, "--html", html,
+                     "--tickets", tickets, cwd=recorded)  # fmt: skip
+    document = json.loads(run_json.read_text())
+    assert dict.fromkeys(MET_BY, True) == {each["call"]: each["fed"] for each in document["candidates"]}
+    found = [each for each in document["results"] if each["outcome"] == "reproduced"]
+    assert {each["target"] for each in found} == set(MET_BY)
+    assert {(each["probe"], each["target"]) for each in found} >= {("step_waits_for_the_device", CALLS[1])}
+    assert all(each["met_by"]["source"] == "run" for each in found)
+    noted = json.loads(sarif.read_text())["runs"][0]["results"]
+    in_sarif = {each["properties"]["metBy"].partition(": ")[2] for each in noted}
+    assert in_sarif == set(MET_BY.values())
+    filed = " ".join(path.read_text().replace("\n", " ") for path in tickets.glob("*.md"))
+    screen = " ".join(ended.stdout.split())
+    assert all(f": {text} " in screen for call, text in MET_BY.items() if not call.startswith("torch"))
+    assert MET_BY[CALLS[1]] in html.read_text()
+    assert f"Met by: in the run of {document_day(recorded)}: {MET_BY['train.py:loop#grad_norm']}." in filed
+
+
+def document_day(folder: Path) -> str:
+    met_by = read_recorded((folder / RECORDED_NAME).read_bytes()).met_by(CALLS[0])
+    assert met_by is not None
+    return met_by.when
 
 
 @pytest.mark.parametrize(

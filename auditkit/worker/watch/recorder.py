@@ -1,7 +1,8 @@
 """Recorded calls: the structure of what a program hands the functions that an audit would call, without values.
 
 Functions are wrapped as attributes of their modules and classes and unwrapped after some calls. Statements in loops,
-and functions that already run when the watcher finds them, are read from the stack at a backward.
+and functions that already run when the watcher finds them, are read from the stack: at a backward, a clip and a step,
+and when a tensor is read. Of a library's functions, only the callers and the kinds of tensors are kept.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Recorder:
         self.path, self.watcher = path, watcher
         self.root = os.sep
         self.by_file: dict = {}
+        self.libraries: list = []
         self.names: set = set()
         self.is_inside = False
         self.seen: set = set()
@@ -49,6 +51,9 @@ class Recorder:
         self.literals = Literals(self.root)
         for each in config["candidates"]:
             known = {**each, "calls": 0, "first": 0, "last": 0, "callers": {}, "record": None, "more": [], "undo": []}
+            if each.get("is_library"):
+                self.libraries.append(known)
+                continue
             self.by_file.setdefault(real_path(self.root + each["file"]), []).append(known)
             self.names.add(os.path.basename(each["file"]))
 
@@ -58,6 +63,12 @@ class Recorder:
         """Wrap the candidates of all modules that were imported since the last look."""
         if self.path:
             self._read()
+        for known in self.libraries:
+            library = sys.modules.get(known["call"].partition(":")[0])
+            is_ready = not getattr(getattr(library, "__spec__", None), "_initializing", False)
+            if library is not None and is_ready and not known.get("is_found"):
+                known["is_found"] = True
+                self._wrap(library, known)
         for module in list(sys.modules.values()) if self.by_file else ():
             file = getattr(module, "__file__", None)
             if id(module) in self.seen or not isinstance(file, str):
@@ -115,7 +126,6 @@ class Recorder:
                 self._timed(lambda: self.ended(known, result, self.watcher.backwards > backwards))
             return result
 
-        self.codes[getattr(call, "__code__", None)] = None
         return call
 
     def _timed(self, work: Callable[[], Any]) -> Any:
@@ -157,11 +167,11 @@ class Recorder:
         structure = encoder.arguments(arguments)
         summary = encoder.summary()
         if known["record"] is None:
-            text = encoder.text(structure)
-            known["record"] = structure if len(text) <= _LARGEST else {}
+            size = 0 if known.get("is_library") else len(encoder.text(structure))
+            known["record"] = structure if 0 < size <= _LARGEST else {}
             known["summary"] = summary
-            if not known["record"]:
-                known["too_large"] = len(text)
+            if size > _LARGEST:
+                known["too_large"] = size
         elif summary != known["summary"]:
             known["more"].append(summary)
 
@@ -169,6 +179,8 @@ class Recorder:
         """Record the structure of the result; a training step's call without a backward is not the one to keep."""
         if known["trains"] and not went_back and known["calls"] < _MOST_TRIES:
             known["record"] = None
+            return
+        if known.get("is_library"):
             return
         encoder = Encoder(self.literals, 200, has_numbers=False)
         known["returns"] = encoder.encode(result)
@@ -183,32 +195,41 @@ class Recorder:
             frame = frame.f_back
         return found
 
-    # What is on the stack at a backward.
+    # What is on the stack.
 
-    def look(self, frame: Any) -> None:
-        """Record statements in loops, and functions that were called before they could be wrapped."""
+    def look(self, frame: Any, is_step: bool = False) -> None:
+        """Record statements in loops, and functions that were called before they could be wrapped.
+
+        At a step, statements before it have run if what they set is there.
+        """
         while frame is not None:
             code = frame.f_code
-            if code not in self.codes:
+            held = self.codes.get(id(code))
+            if held is None:
                 known = self.by_file.get(real_path(code.co_filename), ())
-                self.codes[code] = [each for each in known if _is_of(each, code)] or None
-            for each in self.codes[code] or ():
-                if each["first_line"] <= frame.f_lineno <= each["last_line"]:
-                    self._timed(functools.partial(self._look_at, each, frame))
+                held = self.codes[id(code)] = (code, [each for each in known if _is_of(each, code)])
+            for each in held[1]:
+                is_inside = each["first_line"] <= frame.f_lineno <= each["last_line"]
+                if is_inside or (is_step and each.get("sets") and each["last_line"] < frame.f_lineno):
+                    self._timed(functools.partial(self._look_at, each, frame, is_inside))
             frame = frame.f_back
 
-    def _look_at(self, known: dict, frame: Any) -> None:
-        if "#" not in known["call"]:
-            if not known["calls"]:
-                names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
-                values = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-                self._wants(known)
-                self.begins(known, frame.f_back, values)
-                known["late"] = True
+    def _look_at(self, known: dict, frame: Any, is_inside: bool) -> None:
+        """Record a frame, but only once in each turn: a block may hold several backwards."""
+        if known.get("turn") == self.watcher.turn or (known["calls"] and self.watcher.count >= _WATCHED_STEPS):
             return
+        is_block = "#" in known["call"]
+        if not is_block and known["calls"]:
+            return
+        if not is_inside and not all(name in frame.f_locals for name in known["sets"]):
+            return
+        known["turn"] = self.watcher.turn
+        space = {**frame.f_globals, **frame.f_locals} if is_block else frame.f_locals
         if self._wants(known):
-            space = {**frame.f_globals, **frame.f_locals}
-            self.begins(known, frame, {name: space[name] for name in known["names"] if name in space})
+            values = {name: space[name] for name in known["names"] if name in space}
+            self.begins(known, frame if is_block else frame.f_back, values)
+        if not is_block:
+            known["late"] = True
 
     # The batches.
 
@@ -241,14 +262,17 @@ class Recorder:
 
     def remove(self) -> None:
         """Put every function back."""
-        for each in (each for known in self.by_file.values() for each in known):
+        for each in self._all():
             _put_back(each)
+
+    def _all(self) -> list:
+        return [*self.libraries, *(each for known in self.by_file.values() for each in known)]
 
     def to_json(self) -> list:
         names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returns", "too_large")
         for node, key in open_loaders:
             node["batch"] = batches.get(key)
-        found = [each for known in self.by_file.values() for each in known if each["calls"]]
+        found = [each for each in self._all() if each["calls"]]
         return [{name: each[name] for name in (*names, "late") if each.get(name) not in (None, [])} for each in found]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import datetime
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -20,6 +18,7 @@ from auditkit.probing.find.blocks.blocks import Block, function_or_block
 from auditkit.probing.find.library_calls import library_candidates
 from auditkit.probing.find.search import discover
 from auditkit.probing.fix.local_names import names_of
+from auditkit.probing.run.recorded_file import source_digest
 
 CANDIDATES = "candidates.json"
 
@@ -49,11 +48,6 @@ def find_candidates(folder: Path, root: Path) -> None:
     path = folder / CANDIDATES
     path.with_suffix(".new").write_text(json.dumps({"root": str(root), "candidates": entries}), encoding="utf-8")
     os.replace(path.with_suffix(".new"), path)
-
-
-def source_digest(function: Any) -> str:
-    """A digest of what a function's source does: its syntax tree without lines and comments."""
-    return hashlib.sha256(ast.dump(function.node).encode()).hexdigest()[:16]
 
 
 def recorded_run(recording: Recording, folder: Path) -> RecordedRun | None:

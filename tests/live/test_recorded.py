@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from auditkit.model.runs.recorded import RECORDED_NAME, read_recorded
+from auditkit.probing.run.recorded_file import recorded_notes
+from auditkit.probing.source.python_files import PythonFiles
+from auditkit.worker.feed.recorded import FULL, SHRUNK, in_size, sizes_of
 from tests.project_files import auditkit
 
 pytestmark = pytest.mark.process
@@ -149,6 +153,59 @@ def document_day(folder: Path) -> str:
     met_by = read_recorded((folder / RECORDED_NAME).read_bytes()).met_by(CALLS[0])
     assert met_by is not None
     return met_by.when
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        (
+            RECORDED_NAME,
+            '"auditkit_recorded": 1',
+            '"auditkit_recorded": 99',
+            ["is not used: it is of version 99, not 1"],
+        ),
+        ("library.py", "total = 0.0", "total = float(0)", ["changed since their calls were recorded", CALLS[0]]),
+        ("library.py", "self.opt.zero_grad()", "self.opt.zero_grad( )  # the same", []),
+    ],
+    ids=["of another version", "changed", "another comment"],
+)
+def test_a_note_says_that_the_recording_does_not_fit(
+    recorded: Path, tmp_path: Path, file: str, old: str, new: str, said: list[str]
+) -> None:
+    folder = Path(shutil.copytree(recorded, tmp_path / "copy"))
+    (folder / file).write_text((folder / file).read_text().replace(old, new))
+    notes = recorded_notes(folder, lambda: PythonFiles(folder, [folder]))
+    assert len(notes) == bool(said)
+    assert all(each in notes[0] for each in said)
+
+
+def test_an_audit_that_can_call_nothing_says_in_one_line_that_the_recording_is_foreign(
+    recorded: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "other.py").write_text(LIBRARY)
+    shutil.copy(recorded / RECORDED_NAME, tmp_path)
+    ended = auditkit("audit", ".", "--probe", "norm_overflows_on_finite_grads", "--no-tickets", cwd=tmp_path)
+    assert "no gradient collector could be fed" in ended.stderr
+    assert ended.stderr.count(f"{RECORDED_NAME} is of another checkout") == 1
+
+
+def test_tensors_shrink_to_2_mb_and_equal_sizes_stay_equal() -> None:
+    def tensor(number: int, *shape: int, **more: object) -> dict[str, object]:
+        return {"k": "tensor", "id": number, "shape": list(shape), "dtype": "float32", "device": "cpu", **more}
+
+    linear = {
+        "k": "module", "c": "torch.nn.modules.linear:Linear", "id": 0, "attrs": {"in_features": 768},
+        "params": {"weight": tensor(1, 2304, 768, p=True), "bias": tensor(2, 2304, p=True)},
+    }  # fmt: skip
+    arguments = {"layer": linear, "x": tensor(3, 12, 768), "steps": 12}
+    assert sizes_of(arguments, True) == [SHRUNK, FULL]
+    assert sizes_of(arguments, False) == [FULL]  # the probe's module stands for the layer
+    small = in_size(arguments, SHRUNK)
+    weight, width = small["layer"]["params"]["weight"]["shape"], small["layer"]["attrs"]["in_features"]
+    assert weight == [3 * width, width]
+    assert small["x"]["shape"] == [12, width]
+    assert 4 * (3 * width * width + 3 * width + 12 * width) <= 2_000_000
+    assert small["steps"] == 12
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from auditkit.probing.find.candidates import Candidate
 from auditkit.probing.find.library_calls import library_candidates
 from auditkit.probing.find.search import Discovery, discover
 from auditkit.probing.run.found_candidates import not_asked_lines, told
+from auditkit.probing.run.recorded_file import recorded_notes
 from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.modules import Function, Module, SourceProblem, source_bytes
 from auditkit.probing.source.python_files import PythonFiles, slow_imports
@@ -118,7 +119,8 @@ def find_targets(
             for each in found.passed_over
             if not (left_out.place_of(each.file) or is_specimen(opened.path, each.file))
         )
-    notes = left_out.sentences([each.file for each in known])
+    notes = recorded_notes(opened.source, lambda: found.files) if only is None else []
+    notes += left_out.sentences([each.file for each in known])
     notes += _needed(trials, setting.interpreter)
     if not best and not configured and (candidates or only is None):
         failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])

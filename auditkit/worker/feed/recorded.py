@@ -16,6 +16,10 @@ from . import guesses
 from .plan import MADE, SINGLE, Feed
 from .stub import Quiet
 
+SHRUNK, FULL = "shrunk", "full"
+"""The sizes of the tensors of a recorded call: at most 2 MB in all, or as they were."""
+_MOST_BYTES = 2_000_000
+_SMALL = 16
 _MOST_ELEMENTS = 50_000_000
 _LASTING = ("module", "optimizer", "tensor")
 _KINDS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": collections.deque}
@@ -89,6 +93,50 @@ def _has_parameters(node: Dict[str, Any]) -> bool:
     return bool(node.get("params")) or any(
         _is(each, "module") and _has_parameters(each) for each in node.get("children", {}).values()
     )
+
+
+def sizes_of(arguments: Dict[str, Any], builds_models: bool) -> List[str]:
+    """Return the sizes to try; the probe's own module stands for models unless they are built."""
+    built = arguments if builds_models else {n: None if carried(each) else each for n, each in arguments.items()}
+    return [FULL] if _bytes_of(built) <= _MOST_BYTES else [SHRUNK, FULL]
+
+
+def in_size(arguments: Dict[str, Any], size: str) -> Dict[str, Any]:
+    """Return the arguments with smaller tensors, in which equal sizes stay equal, if `size` is SHRUNK.
+
+    The sizes of parameters and buffers become smaller by one factor, also where attributes and other shapes have them;
+    if that is not enough, all other sizes, too.
+    """
+    if size != SHRUNK:
+        return arguments
+    own = {each for node in _tensors(arguments) if node.get("p") for each in node["shape"]}
+    every = {each for node in _tensors(arguments) for each in node["shape"]}
+    for dims in (own, every):
+        for power in range(1, 13):
+            small = {each: -(-each // 2**power) for each in dims if each >= _SMALL}
+            found: Dict[str, Any] = _with_sizes(arguments, small)
+            if _bytes_of(found) <= _MOST_BYTES:
+                return found
+    return arguments
+
+
+def _tensors(value: Any) -> List[Dict[str, Any]]:
+    return [each for each in _nodes(value) if each.get("k") in ("tensor", "array")]
+
+
+def _bytes_of(arguments: Dict[str, Any]) -> int:
+    dtypes = ((node, getattr(torch, str(node["dtype"]), None)) for node in _tensors(arguments))
+    return sum(torch.Size(node["shape"]).numel() * getattr(dtype, "itemsize", 8) for node, dtype in dtypes)
+
+
+def _with_sizes(value: Any, small: Dict[int, int]) -> Any:
+    """Return a copy in which every integer that is one of the sizes is the smaller one."""
+    if isinstance(value, dict):
+        kept = ("id", "ref", "line", "n")
+        return {name: each if name in kept else _with_sizes(each, small) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_sizes(each, small) for each in value]
+    return small.get(value, value) if type(value) is int else value
 
 
 class Builder:

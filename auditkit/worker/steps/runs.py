@@ -44,7 +44,7 @@ class StepFeed(NamedTuple):
 
     `accumulates` is one of the words above, "" for a step after every batch; `fixed_count` is the step's own number.
     `is_made`: its object is made without the constructor. `sets_limit`: it reads a limit of gradients.
-    `recorded`: the model and the batches are built from a recorded call, and nothing of them is varied.
+    `recorded`: the model and the batches are built from a recorded call in this size, and nothing of them is varied.
     """
 
     returns: str
@@ -54,7 +54,7 @@ class StepFeed(NamedTuple):
     fixed_count: int = 1
     is_made: bool = False
     sets_limit: bool = False
-    recorded: bool = False
+    recorded: str = ""
 
 
 class Run(NamedTuple):
@@ -250,7 +250,7 @@ class StepRuns:
     def _replayed(self, values: Values) -> Callable[[], None]:
         """Return the recorded call, once for each step that is wanted; its loaders end with the batches."""
         method = self.caller.method if self.caller.needs_instance() else ""
-        arguments = self.caller.recorded["arguments"]
+        arguments = recorded.in_size(self.caller.recorded["arguments"], self.feed.recorded)
 
         def batches(make: Callable[[], Any]) -> Any:
             values.loader.items = [make() for _ in values.case.batches]

@@ -81,7 +81,8 @@ def find_targets(
     refuses. Where none can be fed, the failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError
     where none can even be imported.
     """
-    found = discover(opened.path, configured_roots)
+    recorded = setting.recorded.calls if setting.recorded is not None else {}
+    found = discover(opened.path, configured_roots, recorded.__contains__)
     left_out = left_out or LeftOut(opened.path)
     called = library_candidates(call for call in found.library_calls if not left_out.place_of(call.file))
     known = [*found.candidates, *(called if libraries else ())]

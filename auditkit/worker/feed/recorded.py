@@ -1,10 +1,13 @@
 """Inputs built from a recorded call: the recorded structure, with auditkit's gradients in place of the program's.
 
-A recording is data of the checkout: a class or a function is looked up among the modules that are loaded, and nothing
-is imported for it. Values of tensors are made up: integers are 0 or 1.
+A recording is data of the checkout: a class or a function is looked up among the modules that are loaded, and only
+modules of the checkout itself are imported for it. Values of tensors are made up: integers are 0 or 1.
 """
 
 import collections
+import contextlib
+import inspect
+import os
 import sys
 import types
 from typing import Any, Callable, Dict, Iterator, List, Optional
@@ -12,6 +15,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import torch
 
 from ..base.refusals import CannotFeedError
+from ..serve import loading
+from ..serve.cut_out import is_definition, statements_of
+from ..serve.loading import LoadError
 from . import guesses
 from .plan import MADE, SINGLE, Feed
 from .stub import Quiet
@@ -95,6 +101,17 @@ def _has_parameters(node: Dict[str, Any]) -> bool:
     )
 
 
+_roots: List[str] = []
+
+
+def accepted(function: Any, recorded: Dict[str, Any], roots: List[str]) -> Dict[str, Any]:
+    """Return the recorded calls without what the function reads from its module: a block has that, too."""
+    _roots[:] = roots
+    names = {"self", *inspect.signature(function).parameters}
+    arguments = {name: node for name, node in recorded["arguments"].items() if name in names}
+    return {**recorded, "arguments": arguments}
+
+
 def sizes_of(arguments: Dict[str, Any], builds_models: bool) -> List[str]:
     """Return the sizes to try; the probe's own module stands for models unless they are built."""
     built = arguments if builds_models else {n: None if carried(each) else each for n, each in arguments.items()}
@@ -137,6 +154,36 @@ def _with_sizes(value: Any, small: Dict[int, int]) -> Any:
     if isinstance(value, list):
         return [_with_sizes(each, small) for each in value]
     return small.get(value, value) if type(value) is int else value
+
+
+class Items(torch.utils.data.Dataset):
+    """A dataset whose DataLoaders give the batches of `loader`."""
+
+    def __init__(self, loader: Any, count: int) -> None:
+        self.loader, self.count = loader, count
+        original = torch.utils.data.DataLoader.__iter__
+        if not hasattr(original, "is_ours"):
+
+            def __iter__(loader: Any) -> Any:
+                return iter(loader.dataset.loader) if isinstance(loader.dataset, Items) else original(loader)
+
+            __iter__.is_ours = True  # type: ignore[attr-defined]
+            torch.utils.data.DataLoader.__iter__ = __iter__  # type: ignore[method-assign]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: Any) -> Any:
+        return _first(self.loader.items[0])
+
+
+def _first(batch: Any) -> Any:
+    """Return the first sample of a batch."""
+    if isinstance(batch, torch.Tensor):
+        return batch[0]
+    if isinstance(batch, dict):
+        return {name: _first(each) for name, each in batch.items()}
+    return type(batch)(map(_first, batch)) if isinstance(batch, (list, tuple)) else batch
 
 
 class Builder:
@@ -205,7 +252,13 @@ class Builder:
         return found if isinstance(found, torch.dtype) else torch.float32
 
     def _device(self, node: Dict[str, Any]) -> Any:
-        return torch.device(getattr(self.around, "device", "cpu") if self.around is not None else "cpu")
+        gradients = self.around.grads if self.around is not None else ()
+        return next((each.device for each in gradients if each is not None), torch.device("cpu"))
+
+    def _device_name(self, node: Dict[str, Any]) -> str:
+        """Return the name of the device; `cpu:0` means no copy to the host, as the name `cpu` would."""
+        found = str(self._device(node))
+        return "cpu:0" if found == "cpu" else found
 
     def _size(self, node: Dict[str, Any]) -> Any:
         return torch.Size(node["v"])
@@ -242,6 +295,8 @@ class Builder:
             made.default_factory = self.value(node.get("factory"))
         for key, value in node["v"]:
             dict.__setitem__(made, self.value(key), self.value(value))
+        if node.get("is_own_dict"):
+            object.__setattr__(made, "__dict__", made)
         for name, value in node.get("attrs", {}).items():
             object.__setattr__(made, name, self.value(value))
         return made
@@ -312,6 +367,11 @@ class Builder:
         return made
 
     def _object(self, node: Dict[str, Any]) -> Any:
+        if node.get("batch") is not None and self.batches is not None:
+            made = Items(self.batches(lambda: self.value(node["batch"])), node.get("n") or 1)
+            self.made[node["id"]] = made
+            self._attributes(made, node)
+            return made
         made = self._bare(node)
         if isinstance(made, torch.amp.GradScaler) and self.around is None:
             torch.amp.GradScaler.__init__(made, "cpu", enabled=False)
@@ -332,7 +392,10 @@ class Builder:
 
     def _function(self, node: Dict[str, Any]) -> Any:
         if "line" not in node:
-            return named(node["c"])
+            try:
+                return named(node["c"])
+            except CannotFeedError:
+                return Quiet({})  # a callback of the script, which does nothing here
         module, _, qualified = node["c"].partition(":")
         space = vars(sys.modules.get(module) or types.ModuleType(module))
         for code in _codes(space, module):
@@ -370,18 +433,48 @@ def _nodes(value: Any) -> Iterator[Dict[str, Any]]:
 
 
 def named(words: str) -> Any:
-    """Return what a loaded module has by this name. Raises CannotFeedError; nothing is imported."""
+    """Return what a module has by this name. Raises CannotFeedError."""
     module, _, qualified = str(words).partition(":")
     if module == "builtins" and qualified == "method":
         raise CannotFeedError("a built-in method was not recorded")
-    found: Any = sys.modules.get(module)
-    if found is None and module == "__main__":
-        raise CannotFeedError("{} is of the script that ran".format(qualified))
-    for name in qualified.split("."):
+    found: Any = _module(module)
+    parts = qualified.split(".")
+    for each in [one for one in list(sys.modules.values()) if not hasattr(found, parts[0]) and _is_cut_out(one)]:
+        # A statement of the audited file imports or defines it, and nothing has needed it so far.
+        loader: Any = each.__spec__.loader
+        wanted = [each for each in (parts[0], module.partition(".")[0]) if each in loader.statements.binding]
+        loader.define(each, wanted, is_definition)
+        found = _module(module)
+    for name in parts:
         found = getattr(found, name, None)
     if found is None:
         raise CannotFeedError("{} was recorded and is not loaded".format(words))
     return found
+
+
+def _module(name: str) -> Any:
+    """Return a loaded module, that of the script that ran, which is recorded by its file, or one of the checkout.
+
+    A module of the checkout is imported as those of the targets are, unless that would train.
+    """
+    if name.endswith(".py"):
+        return next((each for each in list(sys.modules.values()) if _file_name(each) == name), None)
+    for root in _roots if name not in sys.modules else ():
+        path = os.path.join(root, *name.split("."))
+        file = next((each for each in (path + ".py", os.path.join(path, "__init__.py")) if os.path.isfile(each)), "")
+        if file:
+            with contextlib.suppress(LoadError):
+                if not statements_of(file).train:
+                    loading.import_module(name, _roots)
+    return sys.modules.get(name)
+
+
+def _is_cut_out(module: Any) -> bool:
+    return hasattr(getattr(getattr(module, "__spec__", None), "loader", None), "define")
+
+
+def _file_name(module: Any) -> str:
+    return os.path.basename(str(getattr(module, "__file__", "")))
 
 
 def _codes(space: Dict[str, Any], module: str) -> Iterator[Any]:

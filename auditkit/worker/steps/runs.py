@@ -29,7 +29,7 @@ from .host import on_host
 from .readings import effective
 from .seam import Step, Trace, norm_of
 from .toy_model import Batch, ToyModel, make_batches, uneven_counts, widened
-from .values import Case, EnoughBatches, Values, put_stub
+from .values import MOST_PASSES, Case, EnoughBatches, Values, put_stub
 
 _MOST_RETRIES = 16
 _SAVES = re.compile(r"_?save(_\w+)?")
@@ -253,6 +253,7 @@ class StepRuns:
         arguments = recorded.in_size(self.caller.recorded["arguments"], self.feed.recorded)
 
         def batches(make: Callable[[], Any]) -> Any:
+            values.loader.passes = MOST_PASSES - 1  # a second pass ends the run
             values.loader.items = [make() for _ in values.case.batches]
             values.loader._fresh = lambda: values.loader.items  # type: ignore[method-assign]
             return values.loader
@@ -261,7 +262,8 @@ class StepRuns:
 
         def all_calls() -> None:
             for _ in values.case.batches:
-                call()
+                if values.loader.drawn < len(values.case.batches):  # a call may go through all of its loader
+                    call()
 
         return all_calls
 

@@ -244,19 +244,17 @@ class Recorder:
 
             def __next__(each: Any) -> Any:
                 batch = original(each)
-                key = self.waiting.pop(id(each), None)
-                if key is not None:
-                    self._timed(
-                        lambda: batches.__setitem__(
-                            key, Encoder(self.literals, 500, first=1_000_000 * len(batches)).encode(batch)
-                        )
-                    )
+                for key in self.waiting.pop(id(each), ()):
+                    self._timed(functools.partial(self._took, key, batch))
                 if not self.waiting and base.__next__ is __next__:
                     base.__next__ = original
                 return batch
 
             base.__next__ = __next__
-        self.waiting[id(iterator)] = id(loader)
+        self.waiting[id(iterator)] = (id(loader), id(loader.dataset))
+
+    def _took(self, key: int, batch: Any) -> None:
+        batches[key] = Encoder(self.literals, 500, first=1_000_000 * len(batches)).encode(batch)
 
     # The file.
 
@@ -271,7 +269,8 @@ class Recorder:
     def to_json(self) -> list:
         names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returns", "too_large")
         for node, key in open_loaders:
-            node["batch"] = batches.get(key)
+            if batches.get(key) is not None:
+                node["batch"] = batches[key]
         found = [each for each in self._all() if each["calls"]]
         return [{name: each[name] for name in (*names, "late") if each.get(name) not in (None, [])} for each in found]
 

@@ -25,6 +25,7 @@ _BASE = frozenset(vars(torch.nn.Module()))
 _HIDDEN = frozenset(("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_patch_step_function"))
 _FEW_FILES = 400
 _STRING = re.compile(r"'([^'\\\n]{0,200})'|\"([^\"\\\n]{0,200})\"")
+_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
@@ -110,7 +111,7 @@ class Encoder:
         literals.refresh()
 
     def arguments(self, values: dict) -> dict:
-        return {name: self.encode(value) for name, value in values.items()}
+        return self._names(values, 0, None, True)
 
     @staticmethod
     def text(structure: Any) -> str:
@@ -198,7 +199,9 @@ class Encoder:
             if type(value) is not dict:
                 found["c"] = _class(kind)
                 found["factory"] = self.encode(getattr(value, "default_factory", None), depth)
-                if hasattr(value, "__dict__") and vars(value) and vars(value) is not value:
+                if getattr(value, "__dict__", None) is value:
+                    found["is_own_dict"] = True
+                elif getattr(value, "__dict__", None):
                     found["attrs"] = self._names(vars(value), depth, kind)
             return {**found, "n": len(items)} if few is not items else found
         if isinstance(value, (list, tuple, set, frozenset, collections.deque)):
@@ -274,15 +277,13 @@ class Encoder:
         return {**found, "n": len(items)} if is_long else found
 
     def _function(self, value: Any, depth: int) -> dict:
-        found: dict = {"k": "function", "c": "%s:%s" % (value.__module__, value.__qualname__)}
+        found: dict = {"k": "function", "c": _class(value)}
         if "<locals>" in value.__qualname__ or "<lambda>" in value.__qualname__:
             found["line"] = value.__code__.co_firstlineno
             cells = zip(value.__code__.co_freevars, value.__closure__ or ())
             found["cells"] = self._names({name: _content(cell) for name, cell in cells}, depth)
             if value.__defaults__:
                 found["defaults"] = [self.encode(each, depth) for each in value.__defaults__]
-        elif value.__closure__ and hasattr(value, "__wrapped__"):
-            found["c"] = "%s:%s" % (value.__module__, value.__qualname__)
         return found
 
     def _other(self, value: Any, depth: int) -> dict:
@@ -299,7 +300,11 @@ class Encoder:
                     names[name] = getattr(value, name)
         if not names and kind.__module__ in ("builtins", "itertools", "random", "_random"):
             return {"k": "cut", "c": _class(kind)}
-        return {"k": "object", "c": _class(kind), "attrs": self._names(names, depth, kind)}
+        found = {"k": "object", "c": _class(kind), "attrs": self._names(names, depth, kind)}
+        if isinstance(value, torch.utils.data.Dataset):
+            found["n"] = _length(value)
+            open_loaders.append((found, id(value)))
+        return found
 
     def _key(self, key: Any, depth: int, holder: Any) -> Any:
         return key if type(key) is str and self.literals.has_name(key, holder) else self.encode(key, depth, holder)
@@ -309,22 +314,27 @@ class Encoder:
         found: dict = {}
         for name, value in values.items():
             if isinstance(name, str) and name not in _HIDDEN and (all_names or self.literals.has_name(name, holder)):
-                found[name] = self.encode(value, depth, holder)
+                is_device = isinstance(value, str) and name.endswith("device") and _DEVICE.fullmatch(value)
+                found[name] = {"k": "device_name"} if is_device else self.encode(value, depth, holder)
         return found
 
 
 open_loaders: list = []
-"""Nodes of DataLoaders with their identity: their first batch may come later."""
+"""Nodes of DataLoaders and datasets with their identity: their first batch may come later."""
 batches: dict = {}
-"""The structure of the first batch of each DataLoader, by its identity."""
+"""The structure of the first batch of each DataLoader, by its identity and by that of its dataset."""
 
 
 def _commonest(values: Any) -> list:
     return [name for name, _ in collections.Counter(values).most_common(4)]
 
 
-def _class(kind: type) -> str:
-    return "%s:%s" % (kind.__module__, kind.__qualname__)
+def _class(kind: Any) -> str:
+    """`module:name` of a class or function; for the script that runs, its file."""
+    module = kind.__module__
+    if module == "__main__":
+        module = os.path.basename(getattr(sys.modules["__main__"], "__file__", None) or module)
+    return "%s:%s" % (module, kind.__qualname__)
 
 
 def _qualified(code: Any) -> str:

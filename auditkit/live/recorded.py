@@ -94,7 +94,9 @@ def _per_step(raw: Mapping[str, Any], steps: int) -> float | None:
     """Calls per step between the first and the last call that was counted; all of them if they were within a step."""
     if raw.get("late"):
         return None
-    between = raw["last"] - raw["first"]
+    # The steps of the optimizer that made the most, else those of all optimizers.
+    steps_between, turns_between = (last - first for first, last in zip(raw["first"], raw["last"], strict=True))
+    between = steps_between or turns_between
     return float((raw["calls"] - 1) / between if between else raw["calls"] / max(1, steps))
 
 

@@ -92,6 +92,7 @@ MET_BY = {
     "library:Trainer.grad_norm": "once a step from library.py:41, 4 float32 tensors on cpu",
     "library:Trainer.training_step": "once a step from train.py:9, 4 float32 tensors on cpu",
     "torch.nn.utils:clip_grad_norm_": "once a step from train.py:20, 2 float32 tensors on cpu",
+    "train.py:loop#training_step": "once a step from train.py:15, 2 float32 tensors on cpu",
     "train.py:loop#grad_norm": "once a step from train.py:18, 2 float32 tensors on cpu",
 }
 CALLS = ("library:Trainer.grad_norm", "library:Trainer.training_step")
@@ -109,7 +110,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finally:
         del os.environ["AUDITKIT_TEST_KEY"]
     assert ended.code == 0, ended.stderr
-    assert f"recorded 4 functions in {RECORDED_NAME}" in ended.stderr
+    assert f"recorded 5 functions in {RECORDED_NAME}" in ended.stderr
     return folder
 
 

@@ -121,12 +121,15 @@ def sizes_of(arguments: Dict[str, Any], builds_models: bool) -> List[str]:
 def in_size(arguments: Dict[str, Any], size: str) -> Dict[str, Any]:
     """Return the arguments with smaller tensors, in which equal sizes stay equal, if `size` is SHRUNK.
 
-    The sizes of parameters and buffers become smaller by one factor, also where attributes and other shapes have them;
-    if that is not enough, all other sizes, too.
+    The sizes of parameters but for kernels become smaller by one factor, also where attributes and other shapes have
+    them; if that is not enough, all other sizes, too. Grouped convolutions become ordinary ones.
     """
     if size != SHRUNK:
         return arguments
-    own = {each for node in _tensors(arguments) if node.get("p") for each in node["shape"]}
+    arguments = _ungrouped(arguments)
+    shapes = [node["shape"] for node in _tensors(arguments) if node.get("p")]
+    kernels = {each for shape in shapes if len(shape) > 2 for each in shape[2:]}
+    own = {each for shape in shapes for each in shape[:2]} - kernels
     every = {each for node in _tensors(arguments) for each in node["shape"]}
     for dims in (own, every):
         for power in range(1, 13):
@@ -135,6 +138,22 @@ def in_size(arguments: Dict[str, Any], size: str) -> Dict[str, Any]:
             if _bytes_of(found) <= _MOST_BYTES:
                 return found
     return arguments
+
+
+def _ungrouped(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_ungrouped(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    made = {name: _ungrouped(each) for name, each in value.items()}
+    attributes = made.get("attrs", {})
+    groups = attributes.get("groups", 1) if made.get("k") == "module" else 1
+    for node in [*made.get("params", {}).values(), *attributes.values()] if groups != 1 else ():
+        if _is(node, "tensor") and len(node["shape"]) > 2:
+            node["shape"][1] *= groups
+    if groups != 1:
+        attributes["groups"] = 1
+    return made
 
 
 def _tensors(value: Any) -> List[Dict[str, Any]]:
@@ -316,7 +335,14 @@ class Builder:
             made = made.contiguous(memory_format=torch.channels_last)
         if node.get("p"):
             return torch.nn.Parameter(made, requires_grad="grad" in node)
+        if node.get("graph") and self.around is None and made.is_floating_point():
+            return made + self._sum_of_parameters().to(dtype)
         return made.requires_grad_() if "grad" in node and made.is_floating_point() else made
+
+    def _sum_of_parameters(self) -> torch.Tensor:
+        """Return a small number that depends on every parameter, as a tensor does that an earlier call computed."""
+        nodes = [each for each in self.nodes.values() if each.get("p") and "grad" in each]
+        return torch.stack([1e-3 * self.value(each).float().mean() for each in nodes] or [torch.zeros(())]).sum()
 
     def _array(self, node: Dict[str, Any]) -> Any:
         numpy: Any = sys.modules.get("numpy")
@@ -495,13 +521,18 @@ def _codes(space: Dict[str, Any], module: str) -> Iterator[Any]:
             waiting += [each.__code__, *(each.__defaults__ or ()), *(each.__kwdefaults__ or {}).values()]
 
 
+def _lasts(node: Dict[str, Any]) -> bool:
+    """Whether the next call has the same object: a graph is gone after the backward."""
+    return node["k"] in _LASTING and not node.get("graph")
+
+
 def replayed(function: Any, method: str, arguments: Dict[str, Any], batches: Any) -> Callable[[], Any]:
     """Return the recorded call of a training step: the step as a function without arguments."""
     builder = Builder(arguments, None, batches)
 
     def call() -> Any:
         """Call on new values, but with the models and optimizers of the call before."""
-        builder.made = {number: each for number, each in builder.made.items() if builder.nodes[number]["k"] in _LASTING}
+        builder.made = {number: each for number, each in builder.made.items() if _lasts(builder.nodes[number])}
         values = {name: builder.value(node) for name, node in arguments.items()}
         called = getattr(values.pop("self"), method) if method and "self" in values else function
         return called(**values)

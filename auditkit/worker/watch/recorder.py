@@ -50,7 +50,7 @@ class Recorder:
         self.path, self.root = "", os.path.realpath(config["root"]) + os.sep
         self.literals = Literals(self.root)
         for each in config["candidates"]:
-            known = {**each, "calls": 0, "first": 0, "last": 0, "callers": {}, "record": None, "more": [], "undo": []}
+            known = {**each, "calls": 0, "callers": {}, "record": None, "more": [], "undo": []}
             if each.get("is_library"):
                 self.libraries.append(known)
                 continue
@@ -143,8 +143,8 @@ class Recorder:
         """Count a call; whether its structure is wanted, too. After the first steps, the function is put back."""
         step = self.watcher.count
         known["calls"] += 1
-        known["first"] = step if known["calls"] == 1 else known["first"]
-        known["last"] = step
+        known["last"] = [step, self.watcher.turn]
+        known["first"] = known["last"] if known["calls"] == 1 else known["first"]
         if known["calls"] <= _MOST_CALLS or (known["record"] is None and known["calls"] <= _MOST_TRIES):
             return True
         if step >= _WATCHED_STEPS:
@@ -215,15 +215,17 @@ class Recorder:
             frame = frame.f_back
 
     def _look_at(self, known: dict, frame: Any, is_inside: bool) -> None:
-        """Record a frame, but only once in each turn: a block may hold several backwards."""
-        if known.get("turn") == self.watcher.turn or (known["calls"] and self.watcher.count >= _WATCHED_STEPS):
+        """Record a frame. A block may hold several backwards: a look begins a call if its line is not a later one."""
+        was, known["look"] = known.get("look"), (id(frame), self.watcher.turn, frame.f_lineno)
+        if was is not None and was[0] == id(frame) and (was[1] == self.watcher.turn or was[2] < frame.f_lineno):
+            return
+        if known["calls"] >= _WATCHED_STEPS:
             return
         is_block = "#" in known["call"]
         if not is_block and known["calls"]:
             return
         if not is_inside and not all(name in frame.f_locals for name in known["sets"]):
             return
-        known["turn"] = self.watcher.turn
         space = {**frame.f_globals, **frame.f_locals} if is_block else frame.f_locals
         if self._wants(known):
             values = {name: space[name] for name in known["names"] if name in space}

@@ -250,11 +250,14 @@ class Encoder:
             found["p"] = True
         if value.requires_grad:
             found["grad"] = str(value.grad.dtype)[6:] if value.is_leaf and value.grad is not None else True
+            if not value.is_leaf:
+                found["graph"] = True
         return found
 
     def _module(self, value: Any, depth: int) -> dict:
         names = vars(value)
-        rest = {k: v for k, v in names.items() if k not in _BASE or k == "training"}
+        hooks = names["_forward_pre_hooks"]  # such as that of a weight norm
+        rest = {k: v for k, v in names.items() if k not in _BASE or k == "training" or (v and v is hooks)}
         found = {
             "k": "module", "c": _class(type(value)), "params": self._names(value._parameters, depth, None, True),
             "buffers": self._names(value._buffers, depth, None, True),

@@ -186,7 +186,8 @@ def _mounts_of(words: Sequence[str], config: Config | None = None, created: list
 
 
 def _named(words: Sequence[str], options: Iterable[str]) -> list[str]:
-    """The values of some options, however they are written."""
+    """The values of some options, however they are written; those behind `--` belong to another command."""
+    words = list(itertools.takewhile(lambda word: word != "--", words))
     found = [after for option, after in itertools.pairwise(words) if option in options]
     return found + [word.partition("=")[2] for word in words if "=" in word and word.partition("=")[0] in options]
 

@@ -29,7 +29,6 @@ from auditkit.model.runs.target import Target, split_call
 from auditkit.model.ticket import agent_code
 from auditkit.probing.checkout.checkout import OpenCheckout, apart_from, import_roots, open_checkout, parse_checkout
 from auditkit.probing.checkout.copies import name_some, written_since
-from auditkit.probing.checkout.recorded_file import recorded_in
 from auditkit.probing.engine.catalog import select
 from auditkit.probing.engine.fork_servers import KeptWorkers
 from auditkit.probing.engine.sandbox import Setting
@@ -38,6 +37,7 @@ from auditkit.probing.run.changed import Changed
 from auditkit.probing.run.configuration import catalog_of
 from auditkit.probing.run.found_targets import FoundTargets, find_targets
 from auditkit.probing.run.measurement import Progress, Questions, environment_of, measure, run_id
+from auditkit.probing.run.recorded_file import recorded_notes
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.probing.source.files import LeftOut
@@ -149,8 +149,7 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         results = with_causes((*run.results, *answers.results), opened.path)
         passed_over = [] if asked or request.targets else left_out.sentences()
         written = _written(opened, since_ns, bool(asked))
-        unused = tuple(filter(None, [recorded_in(opened.source)[1]])) if asked else ()
-        notes = (*opened.notes, *unused, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
+        notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
         missing = _no_target(found.failure)
         run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
         run = replace(run, changed=changed.sentence() if changed else "")
@@ -293,7 +292,8 @@ def _targets(
         files = PythonFiles(opened.path, import_roots(opened.path, config.import_roots))
         named = tuple(target for target in named if changed.has(target, files))
     if request.targets or not config.discover:
-        return FoundTargets(tuple(named))
+        read = functools.partial(PythonFiles, opened.path, import_roots(opened.path, config.import_roots))
+        return FoundTargets(tuple(named), notes=tuple(recorded_notes(opened.source, read)))
     first, *others = settings
     told = (progress.trying, others)
     more = {"libraries": True} if changed is None else {"only": changed.has}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import datetime
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -17,37 +15,39 @@ from auditkit.live.recording import Recording
 from auditkit.model.enums import Contract
 from auditkit.model.runs.recorded import RECORDED_NAME, VERSION, RecordedCall, RecordedRun, written
 from auditkit.probing.find.blocks.blocks import Block, function_or_block
+from auditkit.probing.find.library_calls import library_candidates
 from auditkit.probing.find.search import discover
+from auditkit.probing.fix.local_names import names_of
+from auditkit.probing.run.recorded_file import source_digest
 
 CANDIDATES = "candidates.json"
 
 
 def find_candidates(folder: Path, root: Path) -> None:
     """Write for the watchers the places of all candidates that reading the source finds."""
-    found = discover(root, ())
+    found = discover(root, (), lambda _: True)
     trains = {each.call for each in found.candidates if each.contract_guess is Contract.TRAIN_STEP}
     entries = []
-    for call in dict.fromkeys(each.call for each in found.candidates if not each.places):
+    for call in dict.fromkeys(each.call for each in found.candidates):
         function = function_or_block(found.files, call)
         if function is None:
             continue
         node = function.node
         decorators = [each.lineno for each in getattr(node, "decorator_list", ())]
         names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-        entries.append({
+        entry = {
             "call": call, "file": function.module.file, "first_line": min([node.lineno, *decorators]),
-            "last_line": node.end_lineno, "source": source_digest(function),
-            "trains": call in trains,
-            "names": [*names, *function.names] if isinstance(function, Block) else names,
-        })  # fmt: skip
+            "last_line": node.end_lineno, "source": source_digest(function), "trains": call in trains, "names": names,
+        }  # fmt: skip
+        if isinstance(function, Block):
+            sets = frozenset[str]().union(*(names_of(each).stores for each in function.statements))
+            entry |= {"names": [*names, *function.names], "sets": sorted(sets - {*names})}
+        entries.append(entry)
+    for each in library_candidates(found.library_calls):
+        entries.append({"call": each.call, "file": each.file, "source": "", "trains": False, "is_library": True})
     path = folder / CANDIDATES
     path.with_suffix(".new").write_text(json.dumps({"root": str(root), "candidates": entries}), encoding="utf-8")
     os.replace(path.with_suffix(".new"), path)
-
-
-def source_digest(function: Any) -> str:
-    """A digest of what a function's source does: its syntax tree without lines and comments."""
-    return hashlib.sha256(ast.dump(function.node).encode()).hexdigest()[:16]
 
 
 def recorded_run(recording: Recording, folder: Path) -> RecordedRun | None:
@@ -94,7 +94,9 @@ def _per_step(raw: Mapping[str, Any], steps: int) -> float | None:
     """Calls per step between the first and the last call that was counted; all of them if they were within a step."""
     if raw.get("late"):
         return None
-    between = raw["last"] - raw["first"]
+    # The steps of the optimizer that made the most, else those of all optimizers.
+    steps_between, turns_between = (last - first for first, last in zip(raw["first"], raw["last"], strict=True))
+    between = steps_between or turns_between
     return float((raw["calls"] - 1) / between if between else raw["calls"] / max(1, steps))
 
 

@@ -30,7 +30,7 @@ from auditkit.model.text import counted
 TARGET = "run"
 """What a law is about, where a probe has a function."""
 _VERSION = 1
-_MOST_READING_S = 5.0
+_MOST_READING_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def watch(request: WatchRequest) -> Watched:
         root = project_root(Path.cwd())
         finding = threading.Thread(target=_find, args=(folder, root), daemon=True)
         finding.start()
-        finding.join(_MOST_READING_S)  # a long reading goes on while the program imports torch
+        finding.join(_MOST_READING_S)  # a longer reading goes on while the program imports torch
         drifts = Drifts(folder, root)
         ended = run_command(request.command, folder, request.time_s, drifts.look)
         recording = _at_revision(read_recording(folder, root))

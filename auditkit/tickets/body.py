@@ -71,7 +71,7 @@ def function_of(finding: Finding) -> str:
 
 
 def location_of(finding: Finding) -> str:
-    """Return `file:line` of the statement that causes the finding, the only line number in a ticket.
+    """Return `file:line` of the statement that causes the finding, the only line number that an audit updates.
 
     The path is that from the top of the repository.
     """
@@ -137,13 +137,15 @@ def _cause(finding: Finding) -> str:
 
 
 def _met_by(findings: Sequence[Finding]) -> str:
-    target = findings[0].target
+    """Return who meets the finding: as the run of a day showed, with its lines, else as the source shows."""
+    target, met_by = findings[0].target, findings[0].result.met_by
+    if met_by is not None and met_by.source == "run":
+        return f"Met by: {markdown.line(met_by.sentence())}."
     places = [re.sub(r":\d+ in ", ": ", place) for place in (target.places if target else ())]
     through = list(dict.fromkeys(finding.result.target for finding in findings))
     if places:
         return f"Met by: {', '.join(map(markdown.code, dict.fromkeys(places)))}."
     if len(through) < 2:
-        met_by = findings[0].result.met_by
         return _sentence(met_by.sentence()) if met_by is not None else ""
     shown = ", ".join(map(markdown.code, through[:4]))
     return f"Met through: {shown}{f' and {len(through) - 4} more' if len(through) > 4 else ''}."

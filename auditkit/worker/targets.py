@@ -7,6 +7,7 @@ import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .base.frames import SourceRoots
+from .feed import recorded
 from .serve import blocks, ladder, loading, rungs
 from .serve.loading import LoadError
 from .serve.messages import Writer
@@ -82,7 +83,8 @@ def load_target(results: Writer, target: Dict[str, Any], request: Dict[str, Any]
         send_load_error(results, error)
         return None
     caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, finish_method)
-    caller.recorded = dict(request.get("recorded", {}).get(target["call"], {}))
+    calls = request.get("recorded", {}).get(target["call"], {})
+    caller.recorded = recorded.accepted(function, calls, roots) if calls else {}
     top = sys.modules[rungs.module_of(place, roots)[0].split(".")[0]]
     source_roots = SourceRoots(request["checkout"], tuple(outside_package(top, request["checkout"])))
     State.modules = Modules(lambda path: source_roots.relative(path) is not None)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from auditkit.model.runs.recorded import RECORDED_NAME, read_recorded
-from auditkit.probing.checkout.recorded_file import recorded_in
+from auditkit.probing.run.recorded_file import recorded_notes
+from auditkit.probing.source.python_files import PythonFiles
+from auditkit.worker.feed.recorded import FULL, SHRUNK, in_size, sizes_of
 from tests.project_files import auditkit
 
 pytestmark = pytest.mark.process
@@ -68,7 +71,30 @@ secret = sys.argv[1]
 trainer = Trainer(Config(0.5, secret), {"token": secret, "environment": os.environ})
 for _ in range(4):
     trainer.training_step(torch.randn(4, 5), secret)
+
+def loop(model, steps):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(4, 5)).pow(2).mean().backward()
+        squares = 0.0
+        for p in model.parameters():
+            squares += p.grad.norm().item() ** 2
+        grad_norm = squares**0.5
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        print(step, grad_norm)
+
+if __name__ == "__main__":
+    loop(torch.nn.Linear(5, 3), 4)
 """
+MET_BY = {
+    "library:Trainer.grad_norm": "once a step from library.py:41, 4 float32 tensors on cpu",
+    "library:Trainer.training_step": "once a step from train.py:9, 4 float32 tensors on cpu",
+    "torch.nn.utils:clip_grad_norm_": "once a step from train.py:20, 2 float32 tensors on cpu",
+    "train.py:loop#training_step": "once a step from train.py:15, 2 float32 tensors on cpu",
+    "train.py:loop#grad_norm": "once a step from train.py:18, 2 float32 tensors on cpu",
+}
 CALLS = ("library:Trainer.grad_norm", "library:Trainer.training_step")
 
 
@@ -84,16 +110,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finally:
         del os.environ["AUDITKIT_TEST_KEY"]
     assert ended.code == 0, ended.stderr
-    assert f"recorded 2 functions in {RECORDED_NAME}" in ended.stderr
+    assert f"recorded 5 functions in {RECORDED_NAME}" in ended.stderr
     return folder
-
-
-def audited(folder: Path) -> tuple[dict[str, bool], list[dict[str, object]]]:
-    """Which candidates an audit could feed, and its results."""
-    ended = auditkit("audit", ".", "--json", "--probe", "norm_overflows_on_finite_grads",
-                     "--probe", "step_waits_for_the_device", cwd=folder)  # fmt: skip
-    document = json.loads(ended.stdout)
-    return {each["call"]: each["fed"] for each in document["candidates"]}, document["results"]
 
 
 def test_the_file_has_structure_and_no_value_of_a_secret(recorded: Path) -> None:
@@ -108,20 +126,87 @@ def test_the_file_has_structure_and_no_value_of_a_secret(recorded: Path) -> None
     ) == (("library.py:41",), 1.0, 4, ("float32",), ("cpu",))  # fmt: skip
 
 
-def test_an_audit_calls_what_it_cannot_call_without_the_recording(recorded: Path) -> None:
-    fed, results = audited(recorded)
-    assert dict.fromkeys(CALLS, True) == fed
-    step = next(each for each in results if each["target"] == CALLS[1] and each["probe"] == "step_waits_for_the_device")
-    assert step["outcome"] == "reproduced"  # its norm is read with .item()
-    assert all(each["met_by"]["source"] == "run" for each in results if each["target"] in CALLS)  # type: ignore[index]
-    text = (recorded / RECORDED_NAME).read_bytes()
-    try:
-        (recorded / RECORDED_NAME).write_text('{"auditkit_recorded": 99}')
-        assert "is not used" in recorded_in(recorded)[1]
-        ended = auditkit("audit", ".", "--probe", "step_waits_for_the_device", cwd=recorded)
-    finally:
-        (recorded / RECORDED_NAME).write_bytes(text)
+def test_an_audit_calls_what_it_cannot_call_without_the_recording_and_says_who_calls_it(
+    recorded: Path, tmp_path: Path
+) -> None:
+    run_json, sarif, html, tickets = (tmp_path / name for name in ("run.json", "run.sarif", "run.html", "tickets"))
+    asked = ("--probe", "norm_overflows_on_finite_grads", "--probe", "step_waits_for_the_device", "--fix-time", "0")
+    ended = auditkit("audit", ".", *asked, "-v", "--save", run_json, "--sarif", sarif, "--html", html,
+                     "--tickets", tickets, cwd=recorded)  # fmt: skip
+    document = json.loads(run_json.read_text())
+    assert dict.fromkeys(MET_BY, True) == {each["call"]: each["fed"] for each in document["candidates"]}
+    found = [each for each in document["results"] if each["outcome"] == "reproduced"]
+    assert {each["target"] for each in found} == set(MET_BY)
+    assert {(each["probe"], each["target"]) for each in found} >= {("step_waits_for_the_device", CALLS[1])}
+    assert all(each["met_by"]["source"] == "run" for each in found)
+    noted = json.loads(sarif.read_text())["runs"][0]["results"]
+    in_sarif = {each["properties"]["metBy"].partition(": ")[2] for each in noted}
+    assert in_sarif == set(MET_BY.values())
+    filed = " ".join(path.read_text().replace("\n", " ") for path in tickets.glob("*.md"))
+    screen = ended.stdout.splitlines()
+    for call in (CALLS[0], "train.py:loop#grad_norm"):
+        assert f"    Met by: in the run of {document_day(recorded)}: {MET_BY[call]}" in screen
+    assert MET_BY[CALLS[1]] in html.read_text()
+    assert f"Met by: in the run of {document_day(recorded)}: {MET_BY['train.py:loop#grad_norm']}." in filed
+
+
+def document_day(folder: Path) -> str:
+    met_by = read_recorded((folder / RECORDED_NAME).read_bytes()).met_by(CALLS[0])
+    assert met_by is not None
+    return met_by.when
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        (
+            RECORDED_NAME,
+            '"auditkit_recorded": 1',
+            '"auditkit_recorded": 99',
+            ["is not used: it is of version 99, not 1"],
+        ),
+        ("library.py", "total = 0.0", "total = float(0)", ["changed since their calls were recorded", CALLS[0]]),
+        ("library.py", "self.opt.zero_grad()", "self.opt.zero_grad( )  # the same", []),
+    ],
+    ids=["of another version", "changed", "another comment"],
+)
+def test_a_note_says_that_the_recording_does_not_fit(
+    recorded: Path, tmp_path: Path, file: str, old: str, new: str, said: list[str]
+) -> None:
+    folder = Path(shutil.copytree(recorded, tmp_path / "copy"))
+    (folder / file).write_text((folder / file).read_text().replace(old, new))
+    notes = recorded_notes(folder, lambda: PythonFiles(folder, [folder]))
+    assert len(notes) == bool(said)
+    assert all(each in notes[0] for each in said)
+
+
+def test_an_audit_that_can_call_nothing_says_in_one_line_that_the_recording_is_foreign(
+    recorded: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "other.py").write_text(LIBRARY)
+    shutil.copy(recorded / RECORDED_NAME, tmp_path)
+    ended = auditkit("audit", ".", "--probe", "norm_overflows_on_finite_grads", "--no-tickets", cwd=tmp_path)
     assert "no gradient collector could be fed" in ended.stderr
+    assert ended.stderr.count(f"{RECORDED_NAME} is of another checkout") == 1
+
+
+def test_tensors_shrink_to_2_mb_and_equal_sizes_stay_equal() -> None:
+    def tensor(number: int, *shape: int, **more: object) -> dict[str, object]:
+        return {"k": "tensor", "id": number, "shape": list(shape), "dtype": "float32", "device": "cpu", **more}
+
+    linear = {
+        "k": "module", "c": "torch.nn.modules.linear:Linear", "id": 0, "attrs": {"in_features": 768},
+        "params": {"weight": tensor(1, 2304, 768, p=True), "bias": tensor(2, 2304, p=True)},
+    }  # fmt: skip
+    arguments = {"layer": linear, "x": tensor(3, 12, 768), "steps": 12}
+    assert sizes_of(arguments, True) == [SHRUNK, FULL]
+    assert sizes_of(arguments, False) == [FULL]  # the probe's module stands for the layer
+    small = in_size(arguments, SHRUNK)
+    weight, width = small["layer"]["params"]["weight"]["shape"], small["layer"]["attrs"]["in_features"]
+    assert weight == [3 * width, width]
+    assert small["x"]["shape"] == [12, width]
+    assert 4 * (3 * width * width + 3 * width + 12 * width) <= 2_000_000
+    assert small["steps"] == 12
 
 
 @pytest.mark.parametrize(

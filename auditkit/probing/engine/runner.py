@@ -209,19 +209,11 @@ class _TargetResults:
         return [self.done[name] for name in self.probes]
 
     def _settle(self, probe: ProbeInfo, device: str, job: Job | None) -> None:
-        asked = Asked(
-            probe,
-            self.target.call,
-            device,
-            self.setting.policy,
-            self.ordinal,
-            self.target.met_by,
-            not self.target.found,
-        )
+        recorded, call = self.setting.recorded, self.target.call
+        met_by = self.target.met_by or (recorded.met_by(call) if recorded is not None else None)
+        asked = Asked(probe, call, device, self.setting.policy, self.ordinal, met_by, not self.target.found)
         result = make_result(asked, job, self.run, self.setting.checkout)
-        recorded = self.setting.recorded
-        met_by = self.target.met_by or (recorded.met_by(self.target.call) if recorded is not None else None)
-        result = replace(result, met_by=met_by)
+        result = replace(result, met_by=met_by or result.met_by)
         is_guessed = self.run.plan is not None and bool(self.run.plan.get("others"))
         if is_guessed and result.outcome is Outcome.REPRODUCED:
             self.doubted.append((asked, result))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,14 +64,17 @@ class Discovery:
     passed_over: tuple[PassedOver, ...] = ()
 
 
-def discover(path: Path, configured_roots: Sequence[str | Path] = ()) -> Discovery:
+def discover(
+    path: Path, configured_roots: Sequence[str | Path] = (), is_recorded: Callable[[str], bool] = lambda _: False
+) -> Discovery:
     """The gradient collectors under `path`, each with hints on how to call and feed it.
 
-    Hints, not verdicts: whether a candidate works is found out by trying it. Raises BadInputError where
+    Loops that train are left out if their names do not show what they train, unless a run recorded their inputs. Hints,
+    not verdicts: whether a candidate works is found out by trying it. Raises BadInputError where
     a configured import root does not exist.
     """
     with garbage_collection_paused():
-        return _discover(PythonFiles(path, import_roots(path, configured_roots)))
+        return _discover(PythonFiles(path, import_roots(path, configured_roots)), is_recorded)
 
 
 def _place(found: Candidate | PassedOver) -> tuple[str, str]:
@@ -79,7 +82,7 @@ def _place(found: Candidate | PassedOver) -> tuple[str, str]:
     return found.file, split_call(found.call)[1]
 
 
-def _discover(files: PythonFiles) -> Discovery:
+def _discover(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Discovery:
     _parse(files, TOUCHES_GRADIENTS)
     calls = CollectorCalls(files)
     while True:
@@ -98,7 +101,7 @@ def _discover(files: PythonFiles) -> Discovery:
     held = {_place(each) for each in blocks} & by_blocks
     candidates = [each for each in functions if _place(each) not in held] + blocks
     _parse(files, TOUCHES_STEPS)
-    steps = list(step_candidates(files))
+    steps = list(step_candidates(files, is_recorded))
     examples = [each for each in steps if each.last_line is not None and is_in_side_folder(each.file)]
     untried = examples[_MOST_EXAMPLES:]
     candidates += [each for each in steps if each not in untried]

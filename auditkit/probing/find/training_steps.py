@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from auditkit.model.enums import Contract
 from auditkit.probing.find.blocks.blocks import Block, blocks_that_train
@@ -19,7 +19,7 @@ TOUCHES_STEPS = re.compile(rb"\.backward\(")
 _SCORE = 4
 
 
-def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
+def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Iterator[Candidate]:
     """A candidate for every function that does both, itself or in helpers, and that gets or owns what it trains.
 
     A loop that does both in a script, or in a function that makes its model itself, is one as a block.
@@ -35,7 +35,8 @@ def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
         for loop in blocks_that_train(module):
             names = tuple(item.arg for item in loop.parameters)
             is_whole = not whole.isdisjoint((module.file, node.lineno) for node in loop.around)
-            if not is_whole and roles.drives_a_step(names, ("",) * len(names), loop.text):
+            is_fed = is_recorded(loop.call) or roles.drives_a_step(names, ("",) * len(names), loop.text)
+            if not is_whole and is_fed:
                 yield _candidate(loop, calls, _SCORE)
 
 

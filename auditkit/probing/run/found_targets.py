@@ -22,6 +22,7 @@ from auditkit.probing.find.candidates import Candidate
 from auditkit.probing.find.library_calls import library_candidates
 from auditkit.probing.find.search import Discovery, discover
 from auditkit.probing.run.found_candidates import not_asked_lines, told
+from auditkit.probing.run.recorded_file import recorded_notes
 from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.modules import Function, Module, SourceProblem, source_bytes
 from auditkit.probing.source.python_files import PythonFiles, slow_imports
@@ -80,7 +81,8 @@ def find_targets(
     refuses. Where none can be fed, the failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError
     where none can even be imported.
     """
-    found = discover(opened.path, configured_roots)
+    recorded = setting.recorded.calls if setting.recorded is not None else {}
+    found = discover(opened.path, configured_roots, recorded.__contains__)
     left_out = left_out or LeftOut(opened.path)
     called = library_candidates(call for call in found.library_calls if not left_out.place_of(call.file))
     known = [*found.candidates, *(called if libraries else ())]
@@ -118,7 +120,8 @@ def find_targets(
             for each in found.passed_over
             if not (left_out.place_of(each.file) or is_specimen(opened.path, each.file))
         )
-    notes = left_out.sentences([each.file for each in known])
+    notes = recorded_notes(opened.source, lambda: found.files) if only is None else []
+    notes += left_out.sentences([each.file for each in known])
     notes += _needed(trials, setting.interpreter)
     if not best and not configured and (candidates or only is None):
         failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])

@@ -14,9 +14,9 @@ from auditkit.model.runs.probe import Policy
 from auditkit.probing.checkout import checkout
 from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, choose_interpreter, open_checkout
 from auditkit.probing.checkout.copies import open_copy
-from auditkit.probing.checkout.recorded_file import recorded_in
 from auditkit.probing.engine.cache import ResultCache, cache_for
 from auditkit.probing.engine.sandbox import DEFAULT_TIME_LIMIT_S, Setting
+from auditkit.probing.run.recorded_file import recorded_in
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Calls:
     """Calls of one target on one device, as its plan feeds it. Every call raises TargetRaised if the target raises."""
 
     def __init__(self, plan: Plan, caller: Caller, device: str, roots: SourceRoots) -> None:
-        caller = caller.as_recorded() if plan.recorded else caller
+        caller = caller.as_recorded(plan.recorded) if plan.recorded else caller
         for name, value in plan.settings.items():
             caller = caller.with_argument(name, value)
         caller.starts_fresh = plan.starts_fresh

@@ -73,12 +73,13 @@ class Caller:
         """Return the same target with another value of one argument."""
         return self._replaced(given={**self.given, name: value})
 
-    def as_recorded(self) -> "Caller":
+    def as_recorded(self, size: str) -> "Caller":
         """Return the same target, called as in the recorded run: its other arguments are those of the recording."""
-        arguments = self.recorded["arguments"]
+        arguments = recorded.in_size(self.recorded["arguments"], size)
         feed = recorded.feed_of(arguments, self.needs_instance())
         given = recorded.given_of(arguments, feed.slots[0] if feed is not None and feed.slots else "")
-        return self._replaced(given={**given, **self.given}, is_recorded=True)
+        calls = {**self.recorded, "arguments": arguments}
+        return self._replaced(given={**given, **self.given}, recorded=calls, is_recorded=True)
 
     def without_recording(self) -> "Caller":
         """Return the same target, fed by guesses."""

@@ -54,7 +54,7 @@ class Plan(NamedTuple):
     guesses for some of it. `device` is where the plan was found: a device where the target does not run on the host.
     `torch_calls` says which of torch's own functions it calls, where (see `context/torch_calls.py`). `step` is how a
     training step is fed (see `steps/runs.py`). `settings` are passed in place of defaults that switch the effect off.
-    `recorded` is the day of the run whose recorded call the inputs are built from.
+    `recorded` is the size of the tensors if inputs are built from a recorded call, see `recorded.py`.
     """
 
     feed: Feed

@@ -1,10 +1,13 @@
 """Inputs built from a recorded call: the recorded structure, with auditkit's gradients in place of the program's.
 
-A recording is data of the checkout: a class or a function is looked up among the modules that are loaded, and nothing
-is imported for it. Values of tensors are made up: integers are 0 or 1.
+A recording is data of the checkout: a class or a function is looked up among the modules that are loaded, and only
+modules of the checkout itself are imported for it. Values of tensors are made up: integers are 0 or 1.
 """
 
 import collections
+import contextlib
+import inspect
+import os
 import sys
 import types
 from typing import Any, Callable, Dict, Iterator, List, Optional
@@ -12,10 +15,17 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import torch
 
 from ..base.refusals import CannotFeedError
+from ..serve import loading
+from ..serve.cut_out import is_definition, statements_of
+from ..serve.loading import LoadError
 from . import guesses
 from .plan import MADE, SINGLE, Feed
 from .stub import Quiet
 
+SHRUNK, FULL = "shrunk", "full"
+"""The sizes of the tensors of a recorded call: at most 2 MB in all, or as they were."""
+_MOST_BYTES = 2_000_000
+_SMALL = 16
 _MOST_ELEMENTS = 50_000_000
 _LASTING = ("module", "optimizer", "tensor")
 _KINDS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": collections.deque}
@@ -91,6 +101,110 @@ def _has_parameters(node: Dict[str, Any]) -> bool:
     )
 
 
+_roots: List[str] = []
+
+
+def accepted(function: Any, recorded: Dict[str, Any], roots: List[str]) -> Dict[str, Any]:
+    """Return the recorded calls without what the function reads from its module: a block has that, too."""
+    _roots[:] = roots
+    names = {"self", *inspect.signature(function).parameters}
+    arguments = {name: node for name, node in recorded["arguments"].items() if name in names}
+    return {**recorded, "arguments": arguments}
+
+
+def sizes_of(arguments: Dict[str, Any], builds_models: bool) -> List[str]:
+    """Return the sizes to try; the probe's own module stands for models unless they are built."""
+    built = arguments if builds_models else {n: None if carried(each) else each for n, each in arguments.items()}
+    return [FULL] if _bytes_of(built) <= _MOST_BYTES else [SHRUNK, FULL]
+
+
+def in_size(arguments: Dict[str, Any], size: str) -> Dict[str, Any]:
+    """Return the arguments with smaller tensors, in which equal sizes stay equal, if `size` is SHRUNK.
+
+    The sizes of parameters but for kernels become smaller by one factor, also where attributes and other shapes have
+    them; if that is not enough, all other sizes, too. Grouped convolutions become ordinary ones.
+    """
+    if size != SHRUNK:
+        return arguments
+    arguments = _ungrouped(arguments)
+    shapes = [node["shape"] for node in _tensors(arguments) if node.get("p")]
+    kernels = {each for shape in shapes if len(shape) > 2 for each in shape[2:]}
+    own = {each for shape in shapes for each in shape[:2]} - kernels
+    every = {each for node in _tensors(arguments) for each in node["shape"]}
+    for dims in (own, every):
+        for power in range(1, 13):
+            small = {each: -(-each // 2**power) for each in dims if each >= _SMALL}
+            found: Dict[str, Any] = _with_sizes(arguments, small)
+            if _bytes_of(found) <= _MOST_BYTES:
+                return found
+    return arguments
+
+
+def _ungrouped(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_ungrouped(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    made = {name: _ungrouped(each) for name, each in value.items()}
+    attributes = made.get("attrs", {})
+    groups = attributes.get("groups", 1) if made.get("k") == "module" else 1
+    for node in [*made.get("params", {}).values(), *attributes.values()] if groups != 1 else ():
+        if _is(node, "tensor") and len(node["shape"]) > 2:
+            node["shape"][1] *= groups
+    if groups != 1:
+        attributes["groups"] = 1
+    return made
+
+
+def _tensors(value: Any) -> List[Dict[str, Any]]:
+    return [each for each in _nodes(value) if each.get("k") in ("tensor", "array")]
+
+
+def _bytes_of(arguments: Dict[str, Any]) -> int:
+    dtypes = ((node, getattr(torch, str(node["dtype"]), None)) for node in _tensors(arguments))
+    return sum(torch.Size(node["shape"]).numel() * getattr(dtype, "itemsize", 8) for node, dtype in dtypes)
+
+
+def _with_sizes(value: Any, small: Dict[int, int]) -> Any:
+    """Return a copy in which every integer that is one of the sizes is the smaller one."""
+    if isinstance(value, dict):
+        kept = ("id", "ref", "line", "n")
+        return {name: each if name in kept else _with_sizes(each, small) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_sizes(each, small) for each in value]
+    return small.get(value, value) if type(value) is int else value
+
+
+class Items(torch.utils.data.Dataset):
+    """A dataset whose DataLoaders give the batches of `loader`."""
+
+    def __init__(self, loader: Any, count: int) -> None:
+        self.loader, self.count = loader, count
+        original = torch.utils.data.DataLoader.__iter__
+        if not hasattr(original, "is_ours"):
+
+            def __iter__(loader: Any) -> Any:
+                return iter(loader.dataset.loader) if isinstance(loader.dataset, Items) else original(loader)
+
+            __iter__.is_ours = True  # type: ignore[attr-defined]
+            torch.utils.data.DataLoader.__iter__ = __iter__  # type: ignore[method-assign]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: Any) -> Any:
+        return _first(self.loader.items[0])
+
+
+def _first(batch: Any) -> Any:
+    """Return the first sample of a batch."""
+    if isinstance(batch, torch.Tensor):
+        return batch[0]
+    if isinstance(batch, dict):
+        return {name: _first(each) for name, each in batch.items()}
+    return type(batch)(map(_first, batch)) if isinstance(batch, (list, tuple)) else batch
+
+
 class Builder:
     """The values of one call. `around` has the gradients' module and optimizer; None builds the program's own."""
 
@@ -157,7 +271,13 @@ class Builder:
         return found if isinstance(found, torch.dtype) else torch.float32
 
     def _device(self, node: Dict[str, Any]) -> Any:
-        return torch.device(getattr(self.around, "device", "cpu") if self.around is not None else "cpu")
+        gradients = self.around.grads if self.around is not None else ()
+        return next((each.device for each in gradients if each is not None), torch.device("cpu"))
+
+    def _device_name(self, node: Dict[str, Any]) -> str:
+        """Return the name of the device; `cpu:0` means no copy to the host, as the name `cpu` would."""
+        found = str(self._device(node))
+        return "cpu:0" if found == "cpu" else found
 
     def _size(self, node: Dict[str, Any]) -> Any:
         return torch.Size(node["v"])
@@ -194,6 +314,8 @@ class Builder:
             made.default_factory = self.value(node.get("factory"))
         for key, value in node["v"]:
             dict.__setitem__(made, self.value(key), self.value(value))
+        if node.get("is_own_dict"):
+            object.__setattr__(made, "__dict__", made)
         for name, value in node.get("attrs", {}).items():
             object.__setattr__(made, name, self.value(value))
         return made
@@ -213,7 +335,14 @@ class Builder:
             made = made.contiguous(memory_format=torch.channels_last)
         if node.get("p"):
             return torch.nn.Parameter(made, requires_grad="grad" in node)
+        if node.get("graph") and self.around is None and made.is_floating_point():
+            return made + self._sum_of_parameters().to(dtype)
         return made.requires_grad_() if "grad" in node and made.is_floating_point() else made
+
+    def _sum_of_parameters(self) -> torch.Tensor:
+        """Return a small number that depends on every parameter, as a tensor does that an earlier call computed."""
+        nodes = [each for each in self.nodes.values() if each.get("p") and "grad" in each]
+        return torch.stack([1e-3 * self.value(each).float().mean() for each in nodes] or [torch.zeros(())]).sum()
 
     def _array(self, node: Dict[str, Any]) -> Any:
         numpy: Any = sys.modules.get("numpy")
@@ -264,6 +393,11 @@ class Builder:
         return made
 
     def _object(self, node: Dict[str, Any]) -> Any:
+        if node.get("batch") is not None and self.batches is not None:
+            made = Items(self.batches(lambda: self.value(node["batch"])), node.get("n") or 1)
+            self.made[node["id"]] = made
+            self._attributes(made, node)
+            return made
         made = self._bare(node)
         if isinstance(made, torch.amp.GradScaler) and self.around is None:
             torch.amp.GradScaler.__init__(made, "cpu", enabled=False)
@@ -284,7 +418,10 @@ class Builder:
 
     def _function(self, node: Dict[str, Any]) -> Any:
         if "line" not in node:
-            return named(node["c"])
+            try:
+                return named(node["c"])
+            except CannotFeedError:
+                return Quiet({})  # a callback of the script, which does nothing here
         module, _, qualified = node["c"].partition(":")
         space = vars(sys.modules.get(module) or types.ModuleType(module))
         for code in _codes(space, module):
@@ -322,18 +459,48 @@ def _nodes(value: Any) -> Iterator[Dict[str, Any]]:
 
 
 def named(words: str) -> Any:
-    """Return what a loaded module has by this name. Raises CannotFeedError; nothing is imported."""
+    """Return what a module has by this name. Raises CannotFeedError."""
     module, _, qualified = str(words).partition(":")
     if module == "builtins" and qualified == "method":
         raise CannotFeedError("a built-in method was not recorded")
-    found: Any = sys.modules.get(module)
-    if found is None and module == "__main__":
-        raise CannotFeedError("{} is of the script that ran".format(qualified))
-    for name in qualified.split("."):
+    found: Any = _module(module)
+    parts = qualified.split(".")
+    for each in [one for one in list(sys.modules.values()) if not hasattr(found, parts[0]) and _is_cut_out(one)]:
+        # A statement of the audited file imports or defines it, and nothing has needed it so far.
+        loader: Any = each.__spec__.loader
+        wanted = [each for each in (parts[0], module.partition(".")[0]) if each in loader.statements.binding]
+        loader.define(each, wanted, is_definition)
+        found = _module(module)
+    for name in parts:
         found = getattr(found, name, None)
     if found is None:
         raise CannotFeedError("{} was recorded and is not loaded".format(words))
     return found
+
+
+def _module(name: str) -> Any:
+    """Return a loaded module, that of the script that ran, which is recorded by its file, or one of the checkout.
+
+    A module of the checkout is imported as those of the targets are, unless that would train.
+    """
+    if name.endswith(".py"):
+        return next((each for each in list(sys.modules.values()) if _file_name(each) == name), None)
+    for root in _roots if name not in sys.modules else ():
+        path = os.path.join(root, *name.split("."))
+        file = next((each for each in (path + ".py", os.path.join(path, "__init__.py")) if os.path.isfile(each)), "")
+        if file:
+            with contextlib.suppress(LoadError):
+                if not statements_of(file).train:
+                    loading.import_module(name, _roots)
+    return sys.modules.get(name)
+
+
+def _is_cut_out(module: Any) -> bool:
+    return hasattr(getattr(getattr(module, "__spec__", None), "loader", None), "define")
+
+
+def _file_name(module: Any) -> str:
+    return os.path.basename(str(getattr(module, "__file__", "")))
 
 
 def _codes(space: Dict[str, Any], module: str) -> Iterator[Any]:
@@ -354,13 +521,18 @@ def _codes(space: Dict[str, Any], module: str) -> Iterator[Any]:
             waiting += [each.__code__, *(each.__defaults__ or ()), *(each.__kwdefaults__ or {}).values()]
 
 
+def _lasts(node: Dict[str, Any]) -> bool:
+    """Whether the next call has the same object: a graph is gone after the backward."""
+    return node["k"] in _LASTING and not node.get("graph")
+
+
 def replayed(function: Any, method: str, arguments: Dict[str, Any], batches: Any) -> Callable[[], Any]:
     """Return the recorded call of a training step: the step as a function without arguments."""
     builder = Builder(arguments, None, batches)
 
     def call() -> Any:
         """Call on new values, but with the models and optimizers of the call before."""
-        builder.made = {number: each for number, each in builder.made.items() if builder.nodes[number]["k"] in _LASTING}
+        builder.made = {number: each for number, each in builder.made.items() if _lasts(builder.nodes[number])}
         values = {name: builder.value(node) for name, node in arguments.items()}
         called = getattr(values.pop("self"), method) if method and "self" in values else function
         return called(**values)

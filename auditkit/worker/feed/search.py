@@ -17,7 +17,7 @@ from . import groups, spectral_search
 from .caller import Caller, file_of
 from .plan import MADE, Feed, Plan
 from .reading import Trial, plan_of
-from .recorded import feed_of
+from .recorded import feed_of, sizes_of
 from .stub import Stub, UnknownValueError, no_value
 from .surroundings import Surroundings
 from .ways import possible_feeds
@@ -34,10 +34,13 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
     The device is a real one, or the simulated one. Raises what the search on the host raises where neither has a plan.
     """
     if caller.recorded:
-        try:
-            return _find_recorded_plan(caller, request)
-        except Exception as error:  # what the recording is not enough for is guessed as without one
-            why = "as recorded: {}: {}".format(type(error).__name__, " ".join(str(error).split())[:200])
+        said = []
+        for size in sizes_of(caller.recorded["arguments"], False):
+            try:
+                return _find_recorded_plan(caller, request, size)
+            except Exception as error:  # what the recording is not enough for is guessed as without one
+                said.append("{}: {}".format(type(error).__name__, " ".join(str(error).split())[:200]))
+        why = "as recorded: {}".format("; ".join(dict.fromkeys(said)))
         try:
             plan = find_plan_anywhere(caller.without_recording(), request, has_cuda)
             return plan._replace(notes=[*plan.notes, "guessed, because called " + why])
@@ -61,12 +64,12 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
         raise on_host from None
 
 
-def _find_recorded_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
+def _find_recorded_plan(caller: Caller, request: Dict[str, Any], size: str) -> Plan:
     """Return the plan of the call that a run recorded. Raises CannotFeedError for one that carried no gradients."""
-    feed = feed_of(caller.recorded["arguments"], caller.needs_instance())
+    called = caller.as_recorded(size)
+    feed = feed_of(called.recorded["arguments"], caller.needs_instance())
     if feed is None:
         raise CannotFeedError("no argument carried gradients")
-    called = caller.as_recorded()
     called.is_searched = True
     placeholders.forget()
     try:
@@ -74,7 +77,7 @@ def _find_recorded_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     finally:
         groups.leave()
     note = "inputs are built from the calls recorded on {}".format(caller.recorded["when"])
-    return plan._replace(recorded=caller.recorded["when"], notes=[*plan.notes, note])
+    return plan._replace(recorded=size, notes=[*plan.notes, note])
 
 
 def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:

@@ -29,7 +29,7 @@ from .host import on_host
 from .readings import effective
 from .seam import Step, Trace, norm_of
 from .toy_model import Batch, ToyModel, make_batches, uneven_counts, widened
-from .values import Case, EnoughBatches, Values, put_stub
+from .values import MOST_PASSES, Case, EnoughBatches, Values, put_stub
 
 _MOST_RETRIES = 16
 _SAVES = re.compile(r"_?save(_\w+)?")
@@ -44,7 +44,7 @@ class StepFeed(NamedTuple):
 
     `accumulates` is one of the words above, "" for a step after every batch; `fixed_count` is the step's own number.
     `is_made`: its object is made without the constructor. `sets_limit`: it reads a limit of gradients.
-    `recorded`: the model and the batches are built from a recorded call, and nothing of them is varied.
+    `recorded`: the model and the batches are built from a recorded call in this size, and nothing of them is varied.
     """
 
     returns: str
@@ -54,7 +54,7 @@ class StepFeed(NamedTuple):
     fixed_count: int = 1
     is_made: bool = False
     sets_limit: bool = False
-    recorded: bool = False
+    recorded: str = ""
 
 
 class Run(NamedTuple):
@@ -250,9 +250,10 @@ class StepRuns:
     def _replayed(self, values: Values) -> Callable[[], None]:
         """Return the recorded call, once for each step that is wanted; its loaders end with the batches."""
         method = self.caller.method if self.caller.needs_instance() else ""
-        arguments = self.caller.recorded["arguments"]
+        arguments = recorded.in_size(self.caller.recorded["arguments"], self.feed.recorded)
 
         def batches(make: Callable[[], Any]) -> Any:
+            values.loader.passes = MOST_PASSES - 1  # a second pass ends the run
             values.loader.items = [make() for _ in values.case.batches]
             values.loader._fresh = lambda: values.loader.items  # type: ignore[method-assign]
             return values.loader
@@ -261,7 +262,8 @@ class StepRuns:
 
         def all_calls() -> None:
             for _ in values.case.batches:
-                call()
+                if values.loader.drawn < len(values.case.batches):  # a call may go through all of its loader
+                    call()
 
         return all_calls
 

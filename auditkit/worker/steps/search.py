@@ -8,6 +8,7 @@ from ..base.frames import SourceRoots
 from ..base.refusals import CannotFeedError
 from ..feed.caller import Caller
 from ..feed.plan import Feed, Groups, Plan
+from ..feed.recorded import sizes_of
 from . import roles
 from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
 from .seam import added_up, norm_of
@@ -51,15 +52,15 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
                     return _plan(found, run)
                 said.append(_why_not(run))
             hopeless.append({name: getattr(feed, name) for name in _mattered(runs)})
-        if caller.recorded:
-            feed = StepFeed("scores", "tuple", "samples", recorded=True)
+        for size in sizes_of(caller.recorded["arguments"], True) if caller.recorded else ():
+            feed = StepFeed("scores", "tuple", "samples", recorded=size)
             try:
                 run = StepRuns(caller, feed, roots).run(Case(make_batches(2, feed.task), accumulate=1))
             except Exception as error:
                 said.insert(0, "as recorded: {}: {}".format(type(error).__name__, " ".join(str(error).split())[:200]))
             else:
                 if _hands_over(run):
-                    return _plan(feed, run)._replace(recorded=caller.recorded["when"])
+                    return _plan(feed, run)._replace(recorded=size)
                 said.insert(0, "as recorded: {}".format(_why_not(run)))
     raise CannotFeedError(
         "no way to feed it hands an optimizer a gradient: " + "; ".join(list(dict.fromkeys(said))[:6])

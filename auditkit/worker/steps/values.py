@@ -20,7 +20,7 @@ from .toy_model import Batch, Criterion, ToyModel, batches_as
 NO_LIMIT = 1e9
 LEARNING_RATE = 1e-3
 _RARELY = 1_000_000
-_MOST_ROUNDS = _MOST_PASSES = 4
+_MOST_ROUNDS = MOST_PASSES = 4
 _SILENT = re.compile(
     r"(tqdm|rich\.progress|progressbar|alive_progress|fastprogress|wandb|loguru|mlflow|comet_ml|tensorboardX)\b.*|"
     r"torchmetrics\..*|.*\.(tqdm|trange|track|SummaryWriter|logger|\w*(Meter|Averag\w*|Metric|SmoothedValue)\w*)"
@@ -115,7 +115,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         self.passes += 1
-        if self.passes > _MOST_PASSES:
+        if self.passes > MOST_PASSES:
             raise EnoughBatches
         self.items = self._fresh()  # the epoch before may have taken parts out of its batches
         self._rest = iter(self.items)

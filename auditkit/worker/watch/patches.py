@@ -168,6 +168,7 @@ class Patches:
             watcher.in_read = True
             try:
                 watcher.guarded("reads", lambda: watcher.read(tensor))
+                self._look(sys._getframe(1))
                 return original(tensor, *args, **kwargs)
             finally:
                 watcher.in_read = False
@@ -198,7 +199,8 @@ class Patches:
             watcher.backwards += 1
             watcher.guarded("loss", lambda: watcher.look_at_loss(tensors))
             begun = self._event(lambda: watcher.backward_begins(tensors)) if watcher.recording else None
-            if begun is not None:
+            if begun is not None and watcher.recorder is not None:
+                watcher.guarded("recorded calls", watcher.recorder.find)
                 self._look(sys._getframe(1))
             result = original(tensors, *args, **kwargs)
             if begun is not None:
@@ -208,12 +210,11 @@ class Patches:
 
         return backward
 
-    def _look(self, frame: Any) -> None:
-        """Find the candidates of an audit, and record those that are on the stack."""
+    def _look(self, frame: Any, is_step: bool = False) -> None:
+        """Record the candidates of an audit that are on the stack."""
         recorder = self.watcher.recorder
-        if recorder is not None:
-            self.watcher.guarded("recorded calls", recorder.find)
-            self.watcher.guarded("recorded calls", lambda: recorder.look(frame))
+        if recorder is not None and not recorder.is_inside:
+            self.watcher.guarded("recorded calls", lambda: recorder.look(frame, is_step))
 
     def _clip(self, original: Callable) -> Callable:
         watcher = self.watcher
@@ -223,6 +224,7 @@ class Patches:
                 return original(parameters, limit, *args, **kwargs)
             if not isinstance(parameters, (torch.Tensor, list, tuple)):
                 parameters = list(parameters)
+            self._look(sys._getframe(1))
             begun = self._event(lambda: self._clip_begins(parameters, limit, original, args, kwargs))
             result = original(parameters, limit, *args, **kwargs)
             if begun is not None:
@@ -437,6 +439,8 @@ class Patches:
         if _compiles():
             return None
         watcher = self.watcher
+        if watcher.recording:
+            self._look(sys._getframe(1), is_step=True)
         watcher.reading += 1
         try:
             return self._aside(lambda: watcher.guarded("step", lambda: watcher.step_begins(optimizer, args, kwargs)))

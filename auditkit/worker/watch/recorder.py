@@ -1,7 +1,8 @@
 """Recorded calls: the structure of what a program hands the functions that an audit would call, without values.
 
 Functions are wrapped as attributes of their modules and classes and unwrapped after some calls. Statements in loops,
-and functions that already run when the watcher finds them, are read from the stack at a backward.
+and functions that already run when the watcher finds them, are read from the stack: at a backward, a clip and a step,
+and when a tensor is read. Of a library's functions, only the callers and the kinds of tensors are kept.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Callable
 
 import torch
 
-from .structure import Encoder, Literals, batches, open_loaders
+from .structure import Encoder, Literals, batches, open_loaders, real_path
 
 _MOST_CALLS, _WATCHED_STEPS = 3, 5
 _MOST_TRIES = 50
@@ -32,6 +33,7 @@ class Recorder:
         self.path, self.watcher = path, watcher
         self.root = os.sep
         self.by_file: dict = {}
+        self.libraries: list = []
         self.names: set = set()
         self.is_inside = False
         self.seen: set = set()
@@ -48,8 +50,11 @@ class Recorder:
         self.path, self.root = "", os.path.realpath(config["root"]) + os.sep
         self.literals = Literals(self.root)
         for each in config["candidates"]:
-            known = {**each, "calls": 0, "first": 0, "last": 0, "callers": {}, "record": None, "more": [], "undo": []}
-            self.by_file.setdefault(os.path.realpath(self.root + each["file"]), []).append(known)
+            known = {**each, "calls": 0, "callers": {}, "record": None, "more": [], "undo": []}
+            if each.get("is_library"):
+                self.libraries.append(known)
+                continue
+            self.by_file.setdefault(real_path(self.root + each["file"]), []).append(known)
             self.names.add(os.path.basename(each["file"]))
 
     # Find the functions.
@@ -58,6 +63,12 @@ class Recorder:
         """Wrap the candidates of all modules that were imported since the last look."""
         if self.path:
             self._read()
+        for known in self.libraries:
+            library = sys.modules.get(known["call"].partition(":")[0])
+            is_ready = not getattr(getattr(library, "__spec__", None), "_initializing", False)
+            if library is not None and is_ready and not known.get("is_found"):
+                known["is_found"] = True
+                self._wrap(library, known)
         for module in list(sys.modules.values()) if self.by_file else ():
             file = getattr(module, "__file__", None)
             if id(module) in self.seen or not isinstance(file, str):
@@ -65,7 +76,7 @@ class Recorder:
             if os.path.basename(file) not in self.names:
                 self.seen.add(id(module))
                 continue
-            known = self.by_file.get(os.path.realpath(file))
+            known = self.by_file.get(real_path(file))
             spec = getattr(module, "__spec__", None)
             if known is None or getattr(spec, "_initializing", False):
                 self.seen.update([id(module)] if known is None else [])
@@ -92,7 +103,7 @@ class Recorder:
         if owner is module:  # other modules have imported it by name
             for other in list(sys.modules.values()):
                 file = getattr(other, "__file__", None)
-                if isinstance(file, str) and os.path.realpath(file).startswith(self.root):
+                if isinstance(file, str) and real_path(file).startswith(self.root):
                     for name, value in list(vars(other).items()):
                         if value is held:
                             self._put(other, name, held, wrapped, known)
@@ -106,14 +117,15 @@ class Recorder:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.is_inside or torch.compiler.is_compiling():
                 return original(*args, **kwargs)
-            begun = self._timed(lambda: self.begins(known, sys._getframe(2), _bound(original, args, kwargs), original))
+            if not self._wants(known):
+                return original(*args, **kwargs)
+            begun = self._timed(lambda: self.begins(known, sys._getframe(2), _bound(original, args, kwargs)))
             backwards = self.watcher.backwards
             result = original(*args, **kwargs)
             if begun:
                 self._timed(lambda: self.ended(known, result, self.watcher.backwards > backwards))
             return result
 
-        self.codes[getattr(call, "__code__", None)] = None
         return call
 
     def _timed(self, work: Callable[[], Any]) -> Any:
@@ -127,23 +139,25 @@ class Recorder:
 
     # Record a call.
 
-    def begins(self, known: dict, frame: Any, arguments: dict, function: Any) -> bool:
-        """Count a call, and record its structure if it is the first; return whether its result is wanted."""
+    def _wants(self, known: dict) -> bool:
+        """Count a call; whether its structure is wanted, too. After the first steps, the function is put back."""
         step = self.watcher.count
+        known["calls"] += 1
+        known["last"] = [step, self.watcher.turn]
+        known["first"] = known["last"] if known["calls"] == 1 else known["first"]
+        if known["calls"] <= _MOST_CALLS or (known["record"] is None and known["calls"] <= _MOST_TRIES):
+            return True
+        if step >= _WATCHED_STEPS:
+            _put_back(known)
+        return False
+
+    def begins(self, known: dict, frame: Any, arguments: dict) -> bool:
+        """Record a call's structure; return whether its result is wanted."""
         while frame is not None and frame.f_code.co_filename == __file__:
             frame = frame.f_back
-        known["calls"] += 1
-        known["first"] = step if known["calls"] == 1 else known["first"]
-        known["last"] = step
-        if known["calls"] <= _MOST_CALLS or (known["record"] is None and known["calls"] <= _MOST_TRIES):
-            is_first = known["record"] is None
-            self._record(known, frame, arguments)
-            return is_first
-        if step >= _WATCHED_STEPS:
-            for undo in known.pop("undo"):
-                undo()
-            known["undo"] = []
-        return False
+        is_first = known["record"] is None
+        self._record(known, frame, arguments)
+        return is_first
 
     def _record(self, known: dict, frame: Any, arguments: dict) -> None:
         places_ = self.callers(frame)
@@ -153,11 +167,11 @@ class Recorder:
         structure = encoder.arguments(arguments)
         summary = encoder.summary()
         if known["record"] is None:
-            text = encoder.text(structure)
-            known["record"] = structure if len(text) <= _LARGEST else {}
+            size = 0 if known.get("is_library") else len(encoder.text(structure))
+            known["record"] = structure if 0 < size <= _LARGEST else {}
             known["summary"] = summary
-            if not known["record"]:
-                known["too_large"] = len(text)
+            if size > _LARGEST:
+                known["too_large"] = size
         elif summary != known["summary"]:
             known["more"].append(summary)
 
@@ -166,6 +180,8 @@ class Recorder:
         if known["trains"] and not went_back and known["calls"] < _MOST_TRIES:
             known["record"] = None
             return
+        if known.get("is_library"):
+            return
         encoder = Encoder(self.literals, 200, has_numbers=False)
         known["returns"] = encoder.encode(result)
 
@@ -173,37 +189,49 @@ class Recorder:
         """The lines of the checkout that call, the innermost first."""
         found: list = []
         while frame is not None and len(found) < _FRAMES:
-            path = os.path.realpath(frame.f_code.co_filename)
+            path = real_path(frame.f_code.co_filename)
             if path.startswith(self.root) and "site-packages" not in path[len(self.root) :]:
                 found.append("%s:%d" % (path[len(self.root) :].replace(os.sep, "/"), frame.f_lineno))
             frame = frame.f_back
         return found
 
-    # What is on the stack at a backward.
+    # What is on the stack.
 
-    def look(self, frame: Any) -> None:
-        """Record statements in loops, and functions that were called before they could be wrapped."""
+    def look(self, frame: Any, is_step: bool = False) -> None:
+        """Record statements in loops, and functions that were called before they could be wrapped.
+
+        At a step, statements before it have run if what they set is there.
+        """
         while frame is not None:
             code = frame.f_code
-            if code not in self.codes:
-                known = self.by_file.get(os.path.realpath(code.co_filename), ())
-                self.codes[code] = [each for each in known if _is_of(each, code)] or None
-            for each in self.codes[code] or ():
-                if each["first_line"] <= frame.f_lineno <= each["last_line"]:
-                    self._timed(functools.partial(self._look_at, each, frame))
+            held = self.codes.get(id(code))
+            if held is None:
+                known = self.by_file.get(real_path(code.co_filename), ())
+                held = self.codes[id(code)] = (code, [each for each in known if _is_of(each, code)])
+            for each in held[1]:
+                is_inside = each["first_line"] <= frame.f_lineno <= each["last_line"]
+                if is_inside or (is_step and each.get("sets") and each["last_line"] < frame.f_lineno):
+                    self._timed(functools.partial(self._look_at, each, frame, is_inside))
             frame = frame.f_back
 
-    def _look_at(self, known: dict, frame: Any) -> None:
-        if "#" not in known["call"]:
-            if not known["calls"]:
-                names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
-                values = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-                self.begins(known, frame.f_back, values, None)
-                known["late"] = True
+    def _look_at(self, known: dict, frame: Any, is_inside: bool) -> None:
+        """Record a frame. A block may hold several backwards: a look begins a call if its line is not a later one."""
+        was, known["look"] = known.get("look"), (id(frame), self.watcher.turn, frame.f_lineno)
+        if was is not None and was[0] == id(frame) and (was[1] == self.watcher.turn or was[2] < frame.f_lineno):
             return
-        if known["calls"] < _MOST_CALLS:
-            space = {**frame.f_globals, **frame.f_locals}
-            self.begins(known, frame, {name: space[name] for name in known["names"] if name in space}, None)
+        if known["calls"] >= _WATCHED_STEPS:
+            return
+        is_block = "#" in known["call"]
+        if not is_block and known["calls"]:
+            return
+        if not is_inside and not all(name in frame.f_locals for name in known["sets"]):
+            return
+        space = {**frame.f_globals, **frame.f_locals} if is_block else frame.f_locals
+        if self._wants(known):
+            values = {name: space[name] for name in known["names"] if name in space}
+            self.begins(known, frame if is_block else frame.f_back, values)
+        if not is_block:
+            known["late"] = True
 
     # The batches.
 
@@ -218,35 +246,41 @@ class Recorder:
 
             def __next__(each: Any) -> Any:
                 batch = original(each)
-                key = self.waiting.pop(id(each), None)
-                if key is not None:
-                    self._timed(
-                        lambda: batches.__setitem__(
-                            key, Encoder(self.literals, 500, first=1_000_000 * len(batches)).encode(batch)
-                        )
-                    )
+                for key in self.waiting.pop(id(each), ()):
+                    self._timed(functools.partial(self._took, key, batch))
                 if not self.waiting and base.__next__ is __next__:
                     base.__next__ = original
                 return batch
 
             base.__next__ = __next__
-        self.waiting[id(iterator)] = id(loader)
+        self.waiting[id(iterator)] = (id(loader), id(loader.dataset))
+
+    def _took(self, key: int, batch: Any) -> None:
+        batches[key] = Encoder(self.literals, 500, first=1_000_000 * len(batches)).encode(batch)
 
     # The file.
 
     def remove(self) -> None:
         """Put every function back."""
-        for each in (each for known in self.by_file.values() for each in known):
-            for undo in each["undo"]:
-                undo()
-            each["undo"] = []
+        for each in self._all():
+            _put_back(each)
+
+    def _all(self) -> list:
+        return [*self.libraries, *(each for known in self.by_file.values() for each in known)]
 
     def to_json(self) -> list:
         names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returns", "too_large")
         for node, key in open_loaders:
-            node["batch"] = batches.get(key)
-        found = [each for known in self.by_file.values() for each in known if each["calls"]]
+            if batches.get(key) is not None:
+                node["batch"] = batches[key]
+        found = [each for each in self._all() if each["calls"]]
         return [{name: each[name] for name in (*names, "late") if each.get(name) not in (None, [])} for each in found]
+
+
+def _put_back(known: dict) -> None:
+    for undo in known["undo"]:
+        undo()
+    known["undo"] = []
 
 
 def _is_of(known: dict, code: Any) -> bool:

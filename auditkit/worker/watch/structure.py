@@ -6,13 +6,13 @@ only its length is. Numbers are written.
 
 from __future__ import annotations
 
-import ast
 import collections
 import enum
 import functools
 import json
 import math
 import os
+import re
 import sys
 import types
 from typing import Any, Optional
@@ -24,14 +24,21 @@ _LONGEST_STRING = 200
 _BASE = frozenset(vars(torch.nn.Module()))
 _HIDDEN = frozenset(("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_patch_step_function"))
 _FEW_FILES = 400
+_STRING = re.compile(r"'([^'\\\n]{0,200})'|\"([^\"\\\n]{0,200})\"")
+_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+_NAME = re.compile(r"[^\W\d]\w*")
 
 
 class Literals:
-    """The strings of the checkout's own source, and those of an installed class."""
+    """The string literals and the names in the source of the checkout's modules, and those of an installed class.
+
+    They are found by a pattern: to parse nanoGPT's two files takes 20 times as long, and it delays the first step.
+    """
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.own: set = set()
+        self.strings: set = set()
+        self.names: set = set()
         self.files: set = set()
 
     def refresh(self) -> None:
@@ -40,22 +47,31 @@ class Literals:
             file = getattr(module, "__file__", None)
             if not isinstance(file, str) or file in self.files or len(self.files) > _FEW_FILES:
                 continue
-            if not os.path.realpath(file).startswith(self.root) or not file.endswith(".py"):
+            if not real_path(file).startswith(self.root) or not file.endswith(".py"):
                 continue
             self.files.add(file)
             try:
-                with open(file, "rb") as source:
-                    tree = ast.parse(source.read(1_000_000))
-            except (OSError, SyntaxError, ValueError):
+                with open(file, encoding="utf-8", errors="replace") as source:
+                    text = source.read(1_000_000)
+            except OSError:
                 continue
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    self.own.add(node.value)
-                for name in ("id", "attr", "arg", "name"):
-                    self.own.add(getattr(node, name, None))
+            self.strings.update(one or other for one, other in _STRING.findall(text))
+            self.names.update(_NAME.findall(text))
 
     def has(self, text: str, holder: Any = None) -> bool:
-        return len(text) <= _LONGEST_STRING and (text in self.own or (holder is not None and text in _of_class(holder)))
+        """Whether a value may be written: it is a literal."""
+        return len(text) <= _LONGEST_STRING and (
+            text in self.strings or (holder is not None and text in _of_class(holder))
+        )
+
+    def has_name(self, text: str, holder: Any = None) -> bool:
+        """Whether a key or the name of an attribute may be written: it is a literal or a name."""
+        return text in self.names or self.has(text, holder)
+
+
+@functools.lru_cache(maxsize=5000)
+def real_path(path: str) -> str:
+    return os.path.realpath(path)
 
 
 @functools.lru_cache(maxsize=2000)
@@ -95,7 +111,7 @@ class Encoder:
         literals.refresh()
 
     def arguments(self, values: dict) -> dict:
-        return {name: self.encode(value) for name, value in values.items()}
+        return self._names(values, 0, None, True)
 
     @staticmethod
     def text(structure: Any) -> str:
@@ -178,12 +194,14 @@ class Encoder:
             kind = type(value) if type(value) is not dict else holder
             found: dict = {
                 "k": "dict",
-                "v": [[self.encode(k, depth, kind), self.encode(v, depth, kind)] for k, v in few],
+                "v": [[self._key(k, depth, kind), self.encode(v, depth, kind)] for k, v in few],
             }
             if type(value) is not dict:
                 found["c"] = _class(kind)
                 found["factory"] = self.encode(getattr(value, "default_factory", None), depth)
-                if hasattr(value, "__dict__") and vars(value) and vars(value) is not value:
+                if getattr(value, "__dict__", None) is value:
+                    found["is_own_dict"] = True
+                elif getattr(value, "__dict__", None):
                     found["attrs"] = self._names(vars(value), depth, kind)
             return {**found, "n": len(items)} if few is not items else found
         if isinstance(value, (list, tuple, set, frozenset, collections.deque)):
@@ -232,11 +250,14 @@ class Encoder:
             found["p"] = True
         if value.requires_grad:
             found["grad"] = str(value.grad.dtype)[6:] if value.is_leaf and value.grad is not None else True
+            if not value.is_leaf:
+                found["graph"] = True
         return found
 
     def _module(self, value: Any, depth: int) -> dict:
         names = vars(value)
-        rest = {k: v for k, v in names.items() if k not in _BASE or k == "training"}
+        hooks = names["_forward_pre_hooks"]  # such as that of a weight norm
+        rest = {k: v for k, v in names.items() if k not in _BASE or k == "training" or (v and v is hooks)}
         found = {
             "k": "module", "c": _class(type(value)), "params": self._names(value._parameters, depth, None, True),
             "buffers": self._names(value._buffers, depth, None, True),
@@ -259,15 +280,13 @@ class Encoder:
         return {**found, "n": len(items)} if is_long else found
 
     def _function(self, value: Any, depth: int) -> dict:
-        found: dict = {"k": "function", "c": "%s:%s" % (value.__module__, value.__qualname__)}
+        found: dict = {"k": "function", "c": _class(value)}
         if "<locals>" in value.__qualname__ or "<lambda>" in value.__qualname__:
             found["line"] = value.__code__.co_firstlineno
             cells = zip(value.__code__.co_freevars, value.__closure__ or ())
             found["cells"] = self._names({name: _content(cell) for name, cell in cells}, depth)
             if value.__defaults__:
                 found["defaults"] = [self.encode(each, depth) for each in value.__defaults__]
-        elif value.__closure__ and hasattr(value, "__wrapped__"):
-            found["c"] = "%s:%s" % (value.__module__, value.__qualname__)
         return found
 
     def _other(self, value: Any, depth: int) -> dict:
@@ -284,29 +303,41 @@ class Encoder:
                     names[name] = getattr(value, name)
         if not names and kind.__module__ in ("builtins", "itertools", "random", "_random"):
             return {"k": "cut", "c": _class(kind)}
-        return {"k": "object", "c": _class(kind), "attrs": self._names(names, depth, kind)}
+        found = {"k": "object", "c": _class(kind), "attrs": self._names(names, depth, kind)}
+        if isinstance(value, torch.utils.data.Dataset):
+            found["n"] = _length(value)
+            open_loaders.append((found, id(value)))
+        return found
+
+    def _key(self, key: Any, depth: int, holder: Any) -> Any:
+        return key if type(key) is str and self.literals.has_name(key, holder) else self.encode(key, depth, holder)
 
     def _names(self, values: Any, depth: int, holder: Any = None, all_names: bool = False) -> dict:
         """Values by name; a name that stands in no source is left out."""
         found: dict = {}
         for name, value in values.items():
-            if isinstance(name, str) and name not in _HIDDEN and (all_names or self.literals.has(name, holder)):
-                found[name] = self.encode(value, depth, holder)
+            if isinstance(name, str) and name not in _HIDDEN and (all_names or self.literals.has_name(name, holder)):
+                is_device = isinstance(value, str) and name.endswith("device") and _DEVICE.fullmatch(value)
+                found[name] = {"k": "device_name"} if is_device else self.encode(value, depth, holder)
         return found
 
 
 open_loaders: list = []
-"""Nodes of DataLoaders with their identity: their first batch may come later."""
+"""Nodes of DataLoaders and datasets with their identity: their first batch may come later."""
 batches: dict = {}
-"""The structure of the first batch of each DataLoader, by its identity."""
+"""The structure of the first batch of each DataLoader, by its identity and by that of its dataset."""
 
 
 def _commonest(values: Any) -> list:
     return [name for name, _ in collections.Counter(values).most_common(4)]
 
 
-def _class(kind: type) -> str:
-    return "%s:%s" % (kind.__module__, kind.__qualname__)
+def _class(kind: Any) -> str:
+    """`module:name` of a class or function; for the script that runs, its file."""
+    module = kind.__module__
+    if module == "__main__":
+        module = os.path.basename(getattr(sys.modules["__main__"], "__file__", None) or module)
+    return "%s:%s" % (module, kind.__qualname__)
 
 
 def _qualified(code: Any) -> str:

@@ -467,7 +467,7 @@ def named(words: str) -> Any:
     parts = qualified.split(".")
     for each in [one for one in list(sys.modules.values()) if not hasattr(found, parts[0]) and _is_cut_out(one)]:
         # A statement of the audited file imports or defines it, and nothing has needed it so far.
-        loader: Any = each.__spec__.loader
+        loader: Any = vars(each)["__spec__"].loader
         wanted = [each for each in (parts[0], module.partition(".")[0]) if each in loader.statements.binding]
         loader.define(each, wanted, is_definition)
         found = _module(module)

@@ -303,7 +303,7 @@ class Encoder:
                     names[name] = getattr(value, name)
         if not names and kind.__module__ in ("builtins", "itertools", "random", "_random"):
             return {"k": "cut", "c": _class(kind)}
-        found = {"k": "object", "c": _class(kind), "attrs": self._names(names, depth, kind)}
+        found: dict = {"k": "object", "c": _class(kind), "attrs": self._names(names, depth, kind)}
         if isinstance(value, torch.utils.data.Dataset):
             found["n"] = _length(value)
             open_loaders.append((found, id(value)))

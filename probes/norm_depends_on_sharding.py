@@ -77,11 +77,12 @@ def judge(measurements, policy):
         shown = [off[each] for each in _PLACEMENTS if each in broken - set(_PLAIN)]
         figures = [rank_figures(measurements, m, expected[m.name], "placement", "ranks") for m in shown]
         message = "another number under " + ", ".join(sorted(broken))
-        return verdict(True, "; ".join([message, *figures[: len(_WRAPPINGS)]]))
+        # Sums that were not reduced yet are a placement of few, which raise in most code.
+        occurs = "extreme" if broken <= {"partial"} else "ordinary"
+        return verdict(True, "; ".join([message, *figures[: len(_WRAPPINGS)]]), occurs=occurs)
     if raised:
         placement = sorted(raised)[0]
         message = "raises under {}: {}".format(", ".join(sorted(raised)), raised[placement])
-        # Sums that were not reduced yet are a placement of few.
         occurs = "rare" if set(raised) <= {"partial"} else "ordinary"
         return verdict(True, message, breaks="stops", occurs=occurs)
     message = "every rank reports what one process does, on 2 and 4 ranks"

@@ -67,7 +67,7 @@ def judge(measurements, policy):
     )
     met = {_occurs(m.case) for m in reads}
     occurs = next(word for word in ("ordinary", "common", "rare") if word in met)
-    return verdict(True, message, occurs=occurs)
+    return verdict(True, message, occurs={"tensors": occurs})
 
 
 def _occurs(case):

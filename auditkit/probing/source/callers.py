@@ -111,7 +111,8 @@ class Callers:
         return {self._name(source): name for name, (source, _) in self.files.items()}
 
     @functools.cached_property
-    def _trains(self) -> bool:
+    def trains(self) -> bool:
+        """Whether a file that is no test calls `backward` or the step of an optimizer."""
         return any(_TRAINS.search(data) for source, data in self.files.values() if not source.is_test)
 
     def is_written(self, pattern: re.Pattern[bytes]) -> bool:
@@ -360,7 +361,7 @@ class Callers:
         """Whether code outside of the checkout calls a function: it trains nothing itself, or exports the name."""
         function, owner = use.function, self._owner(use.module, use.function or use.node)
         assert function is not None
-        if not self._trains or function.decorator_list or (owner is not None and owner.bases):
+        if not self.trains or function.decorator_list or (owner is not None and owner.bases):
             return True
         name = owner.name if owner is not None else function.name
         word = re.compile(rb"\b%s\b" % re.escape(name).encode())

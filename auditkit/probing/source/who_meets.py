@@ -24,6 +24,7 @@ _CAST = rb"%s\.%s\(\)|%s\.to\([^()\n]*%s|(?:torch_dtype\s*=|set_default_dtype\(|
 _SPARSE = re.compile(
     rb"\bsparse\s*=\s*True\s*[,)\n]|\bSparseAdam\(|\.grad\s*=[^\n]*sparse_coo_tensor|\.grad\s*=[^\n]*to_sparse"
 )
+_DTENSORS = re.compile(rb"\bDTensor\b|\bfully_shard\b|\bdistribute_tensor\b|\bparallelize_module\b")
 
 
 def _casts(method: bytes, dtypes: bytes) -> re.Pattern[bytes]:
@@ -37,9 +38,9 @@ _CASTS = {
 }
 _BY_VARIABLE = re.compile(rb"%s\.to\([^()\n]*dtype\)" % _MODULES)
 _LAYOUTS_AND_DTYPES = (*_CASTS, "float64", "sparse")
-NEEDS = (*_LAYOUTS_AND_DTYPES, "missing", "generator", "empty", "tensors", "")
+NEEDS = (*_LAYOUTS_AND_DTYPES, "missing", "generator", "empty", "tensors", "dtensor", "")
 """What a verdict may say that a finding needs: gradients of a dtype, sparse ones, parameters without a gradient, an
-argument that is a generator, one without tensors, one of hundreds of tensors; "" for nothing special."""
+argument that is a generator, one without tensors, one of hundreds of tensors, DTensors; "" for nothing special."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,8 @@ def _limit(callers: Callers, need: str, target: Use | None, at: Use | None) -> t
         return Occurs.EXTREME, "no caller passes a list that may be empty"
     elif need == "tensors" and at is not None and at.function is not None and callers.is_named_flat(at.function):
         return Occurs.EXTREME, "it gets flat buffers, which are few"
+    elif need == "dtensor" and callers.trains and not callers.is_written(_DTENSORS):
+        return Occurs.EXTREME, "no code of the checkout makes DTensors"
     return Occurs.ORDINARY, ""
 
 

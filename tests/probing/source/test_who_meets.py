@@ -88,6 +88,8 @@ def test_callers_do_not_lower_what_is_wrong(tmp_path: Path) -> None:
         ("float64", "model.double()", False),
         ("sparse", "torch.nn.Embedding(4, 3, sparse=True)", True),
         ("sparse", "p.grad.is_sparse", False),
+        ("dtensor", "fully_shard(model)", True),
+        ("dtensor", "", False),
     ],
 )
 def test_a_dtype_or_layout_counts_where_the_checkout_makes_it(

@@ -410,6 +410,12 @@ class Callers:
                 calls += [(each.function, argument) for argument in given]
         return calls
 
+    def is_optimizers_step(self, use: Use) -> bool:
+        """Whether a statement is in the `step` of an `Optimizer`'s subclass."""
+        owner, function = self._owner(use.module, use.node), use.function
+        is_step = function is not None and function.name == "step"
+        return is_step and owner is not None and any(last_name(base) == "Optimizer" for base in owner.bases)
+
     def is_named_flat(self, function: _Definition) -> bool:
         """Whether a function's name or one of its parameters says that it gets flat buffers."""
         names = (node.arg for node in walk([function.args]) if isinstance(node, ast.arg))

@@ -138,8 +138,11 @@ def _limit(callers: Callers, need: str, target: Use | None, at: Use | None) -> t
         return Occurs.EXTREME, "every caller passes a list"
     elif need == "empty" and (target is None or not callers.may_pass_nothing(target)):
         return Occurs.EXTREME, "no caller passes a list that may be empty"
-    elif need == "tensors" and at is not None and at.function is not None and callers.is_named_flat(at.function):
-        return Occurs.EXTREME, "it gets flat buffers, which are few"
+    elif need == "tensors" and at is not None and at.function is not None:
+        if callers.is_named_flat(at.function):
+            return Occurs.EXTREME, "it gets flat buffers, which are few"
+        if callers.is_optimizers_step(at):
+            return Occurs.COMMON, "it is one of the optimizers that a run may choose"
     elif need == "dtensor" and callers.trains and not callers.is_written(_DTENSORS):
         return Occurs.EXTREME, "no code of the checkout makes DTensors"
     return Occurs.ORDINARY, ""

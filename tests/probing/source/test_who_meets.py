@@ -106,6 +106,11 @@ def test_flat_buffers_are_few(tmp_path: Path, name: str, occurs: str) -> None:
     assert met(tmp_path, call, {"tensors": "ordinary"}, Breaks.COST, "import norms", norms).occurs == occurs
 
 
+def test_an_optimizer_is_one_that_a_run_chooses(tmp_path: Path) -> None:
+    text = SPARSE_CLASS.format(name="groups").replace("r:", "r(torch.optim.Optimizer):").replace("scale", "step")
+    assert met(tmp_path, "pass", {"tensors": "ordinary"}, Breaks.COST, "optimizer.step()", text).occurs == "common"
+
+
 @pytest.mark.parametrize(("name", "is_met"), [("groups_flat", False), ("groups", True)])
 def test_flat_buffers_hold_no_sparse_gradient(tmp_path: Path, name: str, is_met: bool) -> None:
     text = SPARSE_CLASS.format(name=name)

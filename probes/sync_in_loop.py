@@ -26,7 +26,7 @@ PROBE = {
 }
 
 _COPIES = (".cpu()", ".numpy()")
-_FOR_DEBUGGING = ("sanity", "debug")
+_FOR_DEBUGGING = ("sanity", "debug", "dump")
 _MOST_IN_MESSAGE = 4
 
 

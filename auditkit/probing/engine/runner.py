@@ -221,7 +221,7 @@ class _TargetResults:
         result = make_result(asked, job, self.run, self.setting.checkout)
         recorded = self.setting.recorded
         met_by = self.target.met_by or (recorded.met_by(self.target.call) if recorded is not None else None)
-        result = replace(result, met_by=met_by)
+        result = replace(result, met_by=met_by or result.met_by)
         is_guessed = self.run.plan is not None and bool(self.run.plan.get("others"))
         if is_guessed and result.outcome is Outcome.REPRODUCED:
             self.doubted.append((asked, result))

@@ -113,7 +113,7 @@ def judge(measurements, policy):
             "{} ({})".format(text, joined(list(dict.fromkeys(given)), _MOST_INPUTS)) for text, given in inputs.items()
         ]
         # A mapping without a total may be intended, and the second step may know what a pending result lacks.
-        return verdict(True, "; ".join(texts), breaks="stops" if reaches_caller else "upkeep")
+        return verdict(True, "; ".join(texts), breaks="stops" if reaches_caller else "upkeep", occurs={"empty": "rare"})
     if refusals:
         return verdict(False, "it reports that there are no gradients: " + "; ".join(dict.fromkeys(refusals)))
     return verdict(False, "the result without gradients has the fields and kinds of the usual one")

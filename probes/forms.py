@@ -13,6 +13,7 @@ import shutil
 import sys
 from textwrap import fill
 
+_OURS_LACKS = "AttributeError: 'Parameter' object has no attribute"
 AFTERWARDS = "the gradients' norm afterwards"
 
 
@@ -164,10 +165,17 @@ def judged_boundaries(measurements, name, policy):
 
 
 def attempt(ctx, call, *args):
-    """The result of `call`, and what the target raised instead."""
+    """The result of `call`, and what the target raised instead.
+
+    An attribute that parameters of the checkout have and ours lack is no failure of the target.
+    """
     try:
         return call(*args), None
     except ctx.TargetRaised as error:
+        if _OURS_LACKS in str(error):
+            raise ctx.NotApplicable(
+                "parameters with an attribute of the checkout are not made: {}".format(error)
+            ) from error
         return None, error
 
 

@@ -30,7 +30,7 @@ PROBE = {
 }
 
 _MANY_LAUNCHES = 8.0
-_FOR_DEBUGGING = ("debug", "sanity")
+_FOR_DEBUGGING = ("debug", "dump", "sanity")
 
 
 def measure(ctx):

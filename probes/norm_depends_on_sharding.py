@@ -77,19 +77,21 @@ def judge(measurements, policy):
         shown = [off[each] for each in _PLACEMENTS if each in broken - set(_PLAIN)]
         figures = [rank_figures(measurements, m, expected[m.name], "placement", "ranks") for m in shown]
         message = "another number under " + ", ".join(sorted(broken))
-        text = "; ".join([message, *figures[: len(_WRAPPINGS)]])
-        return verdict(True, text, occurs="rare" if broken == {"partial"} else "ordinary")
+        return verdict(True, "; ".join([message, *figures[: len(_WRAPPINGS)]]), occurs=_who(broken, "extreme"))
     if raised:
         placement = sorted(raised)[0]
         message = "raises under {}: {}".format(", ".join(sorted(raised)), raised[placement])
-        # Sums that were not reduced yet are a placement of few.
-        occurs = "rare" if set(raised) <= {"partial"} else "ordinary"
-        return verdict(True, message, breaks="stops", occurs=occurs)
+        return verdict(True, message, breaks="stops", occurs=_who(set(raised), "rare"))
     message = "every rank reports what one process does, on 2 and 4 ranks"
     refused = sorted({m.case["placement"] for m in measurements if m.name == "refused"})
     if refused:
         message += "; it refuses with a clear error: " + ", ".join(refused)
     return verdict(False, message)
+
+
+def _who(placements, with_partial):
+    """Who meets it, by the placements; sums that were not reduced yet are one of few."""
+    return {"" if placements & set(_PLAIN) else "dtensor": with_partial if placements <= {"partial"} else "ordinary"}
 
 
 if __name__ == "__main__":

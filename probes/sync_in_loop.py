@@ -26,7 +26,7 @@ PROBE = {
 }
 
 _COPIES = (".cpu()", ".numpy()")
-_FOR_DEBUGGING = ("sanity", "debug")
+_FOR_DEBUGGING = ("sanity", "debug", "dump")
 _MOST_IN_MESSAGE = 4
 
 
@@ -67,7 +67,7 @@ def judge(measurements, policy):
     )
     met = {_occurs(m.case) for m in reads}
     occurs = next(word for word in ("ordinary", "common", "rare") if word in met)
-    return verdict(True, message, occurs=occurs)
+    return verdict(True, message, occurs={"tensors": occurs})
 
 
 def _occurs(case):

@@ -40,7 +40,7 @@ def measure(ctx):
 def judge(measurements, policy):
     """Reproduced if the slope is above 0."""
     law, message = law_in_words(measurements, "sync_count", "synchronisations")
-    return verdict(law.value > 0, message, law=law.case["law"])
+    return verdict(law.value > 0, message, law=law.case["law"], occurs={"tensors": "ordinary"})
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ _WARNS = re.compile(r"(^|_)warn(ing)?(_once|s)?$|WARNING")
 _MISSING_PACKAGE = re.compile("Import|ModuleNotFound|Attribute")
 _EVERYDAY = re.compile("StopIteration|KeyError|IndexError|Empty|TypeError")
 _TESTS_GRAD = re.compile(r"\bgrad\b[^\n]{0,12}?(is\s+(not\s+)?|!=\s*)None")
+_FLAT = re.compile("(^|_)flat(tened)?(_|$)")
 _LISTS = re.compile(r"(?i)^(typing\.)?(list|sequence|tuple)\b|\b(List|Sequence)\[")
 
 
@@ -110,7 +111,8 @@ class Callers:
         return {self._name(source): name for name, (source, _) in self.files.items()}
 
     @functools.cached_property
-    def _trains(self) -> bool:
+    def trains(self) -> bool:
+        """Whether a file that is no test calls `backward` or the step of an optimizer."""
         return any(_TRAINS.search(data) for source, data in self.files.values() if not source.is_test)
 
     def is_written(self, pattern: re.Pattern[bytes]) -> bool:
@@ -359,7 +361,7 @@ class Callers:
         """Whether code outside of the checkout calls a function: it trains nothing itself, or exports the name."""
         function, owner = use.function, self._owner(use.module, use.function or use.node)
         assert function is not None
-        if not self._trains or function.decorator_list or (owner is not None and owner.bases):
+        if not self.trains or function.decorator_list or (owner is not None and owner.bases):
             return True
         name = owner.name if owner is not None else function.name
         word = re.compile(rb"\b%s\b" % re.escape(name).encode())
@@ -391,17 +393,33 @@ class Callers:
 
     def passes_lists(self, use: Use) -> bool:
         """Whether every call outside of the tests gives a list as the first argument."""
+        calls = self._first_arguments(use)
+        return bool(calls) and all(_is_list(function, given) for function, given in calls)
+
+    def may_pass_nothing(self, use: Use) -> bool:
+        """Whether a call outside of the tests gives what is left of a list after a filter."""
+        return any(_is_filtered(function, given) for function, given in self._first_arguments(use))
+
+    def _first_arguments(self, use: Use) -> list[tuple[ast.AST | None, ast.expr]]:
+        """The first argument of each call outside of the tests, and the function that calls."""
         calls = []
         for each in self.uses(use):
             call = self._parent(each.module).get(id(each.node))
-            if (
-                not each.is_test
-                and isinstance(call, ast.Call)
-                and call.func is each.node
-                and (call.args or call.keywords)
-            ):
-                calls.append((each, call.args[0] if call.args else call.keywords[0].value))
-        return bool(calls) and all(_is_list(each.function, given) for each, given in calls)
+            if not each.is_test and isinstance(call, ast.Call) and call.func is each.node:
+                given = [*call.args, *(key.value for key in call.keywords)][:1]
+                calls += [(each.function, argument) for argument in given]
+        return calls
+
+    def is_optimizers_step(self, use: Use) -> bool:
+        """Whether a statement is in the `step` of an `Optimizer`'s subclass."""
+        owner, function = self._owner(use.module, use.node), use.function
+        is_step = function is not None and function.name == "step"
+        return is_step and owner is not None and any(last_name(base) == "Optimizer" for base in owner.bases)
+
+    def is_named_flat(self, function: _Definition) -> bool:
+        """Whether a function's name or one of its parameters says that it gets flat buffers."""
+        names = (node.arg for node in walk([function.args]) if isinstance(node, ast.arg))
+        return any(map(_FLAT.search, (function.name, *names)))
 
     def gets_flat_gradients(self, use: Use) -> bool:
         """Whether the gradients lie in flat buffers: the function or its class says so, or that of each caller."""
@@ -409,10 +427,9 @@ class Callers:
         if function is None:
             return False
         owner = self._owner(use.module, function)
-        names = (node.arg for node in walk([function.args]) if isinstance(node, ast.arg))
         inside = walk([owner] if owner is not None else [])
         attributes = (node.attr for node in inside if isinstance(node, ast.Attribute) and _is_stored(node))
-        if any(re.search("(^|_)flat(_|$)", name) for name in (*names, *attributes)):
+        if self.is_named_flat(function) or any(map(_FLAT.search, attributes)):
             return True
         above = [each for each in self.uses(use) if not each.is_test and each.function is not None]
         return (
@@ -466,6 +483,21 @@ def _only_value(tree: ast.Module, name: str) -> object:
     ]
     value = given[0] if len(stored) == len(given) == 1 else None
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, bool) else None
+
+
+def _is_filtered(function: ast.AST | None, given: ast.expr) -> bool:
+    """Whether an argument is written as a filtered list, there or where the name got its value."""
+    match given:
+        case ast.ListComp(generators=loops) | ast.GeneratorExp(generators=loops):
+            return any(loop.ifs for loop in loops)
+        case ast.Call(func=called, args=[*_, inner]):
+            return last_name(called) == "filter" or (
+                last_name(called) in ("list", "tuple") and _is_filtered(function, inner)
+            )
+        case ast.Name(id=name) if function is not None:
+            assigned = [node for node in walk([function]) if isinstance(node, ast.Assign)]
+            return any(_is_filtered(None, node.value) for node in assigned if name in map(dotted_name, node.targets))
+    return False
 
 
 def _is_list(function: ast.AST | None, given: ast.expr) -> bool:

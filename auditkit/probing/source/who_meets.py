@@ -24,6 +24,7 @@ _CAST = rb"%s\.%s\(\)|%s\.to\([^()\n]*%s|(?:torch_dtype\s*=|set_default_dtype\(|
 _SPARSE = re.compile(
     rb"\bsparse\s*=\s*True\s*[,)\n]|\bSparseAdam\(|\.grad\s*=[^\n]*sparse_coo_tensor|\.grad\s*=[^\n]*to_sparse"
 )
+_DTENSORS = re.compile(rb"\bDTensor\b|\bfully_shard\b|\bdistribute_tensor\b|\bparallelize_module\b")
 
 
 def _casts(method: bytes, dtypes: bytes) -> re.Pattern[bytes]:
@@ -37,9 +38,9 @@ _CASTS = {
 }
 _BY_VARIABLE = re.compile(rb"%s\.to\([^()\n]*dtype\)" % _MODULES)
 _LAYOUTS_AND_DTYPES = (*_CASTS, "float64", "sparse")
-NEEDS = (*_LAYOUTS_AND_DTYPES, "missing", "generator", "")
+NEEDS = (*_LAYOUTS_AND_DTYPES, "missing", "generator", "empty", "tensors", "dtensor", "")
 """What a verdict may say that a finding needs: gradients of a dtype, sparse ones, parameters without a gradient, an
-argument that is a generator; "" for nothing special."""
+argument that is a generator, one without tensors, one of hundreds of tensors, DTensors; "" for nothing special."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +117,13 @@ def _limit(callers: Callers, need: str, target: Use | None, at: Use | None) -> t
     if need == "float64":
         return Occurs.EXTREME, "training has no float64 gradients"
     if need in _CASTS:
-        if not (
-            callers.is_written(_CASTS[need]) or (callers.is_written(_BY_VARIABLE) and callers.is_written(_named(need)))
-        ):
-            return Occurs.EXTREME, f"no code of the checkout casts a model to {need.replace('16-bit', '16 bits')}"
-    elif need == "sparse":
+        dtype = need.replace("16-bit", "16 bits")
+        if callers.is_written(_BY_VARIABLE) and callers.is_written(_named(need)):
+            seldom, why = Occurs.RARE, f"no code of the checkout casts a model to {dtype} by name"
+        else:
+            seldom, why = Occurs.EXTREME, f"no code of the checkout casts a model to {dtype}"
+        return (Occurs.ORDINARY, "") if callers.is_written(_CASTS[need]) else (seldom, why)
+    if need == "sparse":
         if not callers.is_written(_SPARSE):
             return Occurs.EXTREME, "neither the checkout nor its tests create sparse gradients"
         if at is not None and callers.gets_flat_gradients(at):
@@ -133,6 +136,15 @@ def _limit(callers: Callers, need: str, target: Use | None, at: Use | None) -> t
             return Occurs.RARE, "every caller leaves out frozen parameters"
     elif need == "generator" and target is not None and callers.passes_lists(target):
         return Occurs.EXTREME, "every caller passes a list"
+    elif need == "empty" and (target is None or not callers.may_pass_nothing(target)):
+        return Occurs.EXTREME, "no caller passes a list that may be empty"
+    elif need == "tensors" and at is not None and at.function is not None:
+        if callers.is_named_flat(at.function):
+            return Occurs.EXTREME, "it gets flat buffers, which are few"
+        if callers.is_optimizers_step(at):
+            return Occurs.COMMON, "it is one of the optimizers that a run may choose"
+    elif need == "dtensor" and callers.trains and not callers.is_written(_DTENSORS):
+        return Occurs.EXTREME, "no code of the checkout makes DTensors"
     return Occurs.ORDINARY, ""
 
 

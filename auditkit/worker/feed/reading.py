@@ -115,9 +115,10 @@ def _depends_on_gradients(trial: Trial, answer: Any) -> bool:
     if not flatten(answer):
         return False
     for path, made in trial.caller.around.read.items():  # what follows a total norm of ours alone follows our own value
-        if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER):
+        if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER, GROUP_NORMS):
             norm = total_norm(benign())
-            trial = trial.with_argument(path, norm if made.value == TOTAL_NORM else float(norm))
+            fixed = {TOTAL_NORM: norm, TOTAL_NORM_NUMBER: float(norm), GROUP_NORMS: [norm]}
+            trial = trial.with_argument(path, fixed[made.value])
     text = repr(flatten(answer))
     if trial.numbers(_larger()) != text:
         return True

@@ -44,9 +44,12 @@ def first_operator(
     """Return the checkout's line of the first operator for which `description(inputs, outputs)` holds."""
 
     def is_to_blame(func: Any, args: Any, kwargs: Any) -> Tuple[Any, bool]:
+        inputs = _dense((args, kwargs))
+        if func._schema.is_mutable:  # it writes to them
+            inputs = [tensor.clone() for tensor in inputs]
         result = func(*args, **kwargs)
         outputs = _dense(result)
-        return result, bool(outputs) and description(_dense((args, kwargs)), outputs)
+        return result, bool(outputs) and description(inputs, outputs)
 
     return _first(call, is_to_blame, device, roots)
 

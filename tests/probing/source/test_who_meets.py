@@ -84,18 +84,31 @@ def test_callers_do_not_lower_what_is_wrong(tmp_path: Path) -> None:
         ("float16", "model = model.bfloat16()", False),
         ("bfloat16", "model.to(torch.bfloat16)", True),
         ("16-bit", "with torch.autocast('cuda', torch.bfloat16): pass", False),
+        ("float16", "model.to(device, dtype)  # float16", False),
         ("float64", "model.double()", False),
         ("sparse", "torch.nn.Embedding(4, 3, sparse=True)", True),
         ("sparse", "p.grad.is_sparse", False),
+        ("dtensor", "fully_shard(model)", True),
+        ("dtensor", "", False),
     ],
 )
 def test_a_dtype_or_layout_counts_where_the_checkout_makes_it(
     tmp_path: Path, need: str, more: str, is_met: bool
 ) -> None:
-    found = met(tmp_path, "norm(model.parameters())", {need: "common", "": "extreme"}, Breaks.WRONG_ANSWER, more)
-    assert (found.occurs, bool(found.lowered)) == (("common", False) if is_met else ("extreme", False)) or (
-        not is_met and found.occurs is Occurs.EXTREME
-    )
+    found = met(tmp_path, "norm(model.parameters())", {need: "common"}, Breaks.WRONG_ANSWER, more)
+    by_variable = Occurs.RARE if "dtype)" in more else Occurs.EXTREME
+    assert (found.occurs, bool(found.lowered)) == ((Occurs.COMMON, False) if is_met else (by_variable, True))
+
+
+@pytest.mark.parametrize(("name", "occurs"), [("flattened_norm", "extreme"), ("norm", "ordinary")])
+def test_flat_buffers_are_few(tmp_path: Path, name: str, occurs: str) -> None:
+    norms, call = NORM.replace("def norm", f"def {name}"), f"norms.{name}(model.parameters())"
+    assert met(tmp_path, call, {"tensors": "ordinary"}, Breaks.COST, "import norms", norms).occurs == occurs
+
+
+def test_an_optimizer_is_one_that_a_run_chooses(tmp_path: Path) -> None:
+    text = SPARSE_CLASS.format(name="groups").replace("r:", "r(torch.optim.Optimizer):").replace("scale", "step")
+    assert met(tmp_path, "pass", {"tensors": "ordinary"}, Breaks.COST, "optimizer.step()", text).occurs == "common"
 
 
 @pytest.mark.parametrize(("name", "is_met"), [("groups_flat", False), ("groups", True)])
@@ -114,6 +127,8 @@ def test_flat_buffers_hold_no_sparse_gradient(tmp_path: Path, name: str, is_met:
         ("missing", "norm(model.parameters())", "common"),
         ("generator", "norm(list(model.parameters()))", "extreme"),
         ("generator", "norm(model.parameters())", "common"),
+        ("empty", "grads = [p for p in model.parameters() if p.requires_grad]\nnorm(grads)", "common"),
+        ("empty", "norm(list(model.parameters()))", "extreme"),
     ],
 )
 def test_inputs_count_that_callers_give(tmp_path: Path, need: str, call: str, occurs: str) -> None:

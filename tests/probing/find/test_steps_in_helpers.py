@@ -79,4 +79,4 @@ def test_the_loop_of_a_script_that_steps_in_a_helper_is_found_and_run(tmp_path: 
     assert steps(tmp_path) == {"train.py:#training_step"}
     (result,) = run_probes(tmp_path, Target("train.py:#training_step", contract=Contract.TRAIN_STEP), [LOST]).results
     assert result.outcome is Outcome.REPRODUCED
-    assert result.message.endswith("none of 3 steps is handed any")
+    assert result.message.endswith("none of 3 steps gets any")

@@ -6,7 +6,7 @@ from typing import Any
 
 from auditkit.model.answer_changes import compare_answers
 from auditkit.model.enums import Evidence, Outcome, Severity
-from auditkit.model.revisions.changes import Changes, Commit, FileChange, TestChange
+from auditkit.model.revisions.changes import Changes, Commit, FileChange
 from auditkit.model.revisions.comparison import (
     Comparison,
     Contrast,
@@ -128,8 +128,7 @@ def comparison(
     clean = result(PRIVATE, Outcome.NOT_REPRODUCED, device=SOURCE_DEVICE, target="trainer")
     changes = Changes(
         (Commit("b" * 40, "A. Author", "2026-03-04", message),),
-        (FileChange("trainer/stats.py", "trainer/stats.py", 8, 13), FileChange("tests/test_stats.py", "", 31, 0, True)),
-        (TestChange("tests/test_stats.py", "TestNorm::test_large", "added", (TARGET,)),),
+        (FileChange("trainer/stats.py", "trainer/stats.py", 8, 13), FileChange("tests/test_stats.py", "", 31, 0)),
     )
     return Comparison(
         "trainer",

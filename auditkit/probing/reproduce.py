@@ -21,15 +21,13 @@ from auditkit.model.runs.target import split_call
 from auditkit.model.text import inert, shortened
 from auditkit.probing.engine.fork_servers import server_for
 from auditkit.probing.engine.sandbox import Setting, worker_environment
-from auditkit.probing.reproduce_steps import MOST_LINES as MOST_STEP_LINES
-from auditkit.probing.reproduce_steps import NoScriptError, step_script, too_long
 from auditkit.worker.feed import guesses
 
 MOST_LINES = 12
 _LONGEST_LINE = 100
 _MOST_OUTPUT_BYTES = 1 << 16
 _TOLERANCE = 1e-4
-_MODULES = ("builtins", "contextlib", "itertools", "logging", "runpy", "types", "unittest.mock")
+_MODULES = ("builtins", "itertools", "runpy", "unittest.mock")
 _SOUND = "[torch.ones(5, 3), torch.ones(7), torch.ones(2, 3, 4)]"
 _BLOCK = re.compile(r" *(?:for|with|if|def|class)\b|.*[:(]$")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?![\w])", re.IGNORECASE)
@@ -54,6 +52,10 @@ _ARGUMENTS = {
 }
 
 
+class NoScriptError(Exception):
+    """No script can be written; the message is the reason."""
+
+
 @dataclass(frozen=True)
 class Reproduction:
     """A script that was run and shows the defect, with its output."""
@@ -62,17 +64,8 @@ class Reproduction:
     output: str
 
     def markdown(self) -> str:
-        """Return the text of a ticket's section: the script, and below it the output.
-
-        Of a step's script, lines are left out that the checkout printed before the script's own.
-        """
-        lines = self.output.split("\n")
-        below = self.script.partition("def train_small(")[2]
-        texts = re.findall(r'print\([^"\n]*"([^"]+)"', below)
-        first = next((at for at, line in enumerate(lines) if any(text in line for text in texts)), 0)
-        head = f"Output, after {first} of the checkout's own:" if first else "Output:"
-        output = "\n".join(lines[first:])
-        return f"```python\n{self.script}\n```\n\n{head}\n\n```text\n{output}\n```"
+        """Return the text of a ticket's section: the script, and below it the output."""
+        return f"```python\n{self.script}\n```\n\nOutput:\n\n```text\n{self.output}\n```"
 
 
 @dataclass(frozen=True)
@@ -110,15 +103,13 @@ class _Evidence:
     """The cases of a script as expressions, the lines that print what each gives, and whether the output shows it.
 
     In the lines `{call}` stands for the call and `{collect}` for its first step. `loop` replaces the loop over the
-    cases. `forms` says that the loop sets `form`, which makes of the parameters what is passed.
+    cases.
     """
 
     cases: Mapping[str, str]
     shows: _Shows
     lines: tuple[str, ...] = ("print(name, {call})",)
     loop: tuple[str, ...] = ()
-    forms: bool = False
-    swaps_groups: bool = False
 
 
 def reproduction(result: ProbeResult, reading: TargetReading | None, setting: Setting) -> Reproduction | NoReproduction:
@@ -133,18 +124,12 @@ def reproduction(result: ProbeResult, reading: TargetReading | None, setting: Se
         place, name = _importable(reading.target.call if reading else result.target)
         if reading is None or result.is_of_source:
             source = _source_of(place, setting) if result.probe == "sync_in_loop" else ""
-            most, write = MOST_LINES, functools.partial(_of_source, name, source)
-        elif reading.plan.get("step"):
-            source = _source_of(place, setting)
-            most, write = MOST_STEP_LINES, functools.partial(_step, result, reading, name, source)
+            write = functools.partial(_of_source, name, source)
         elif result.probe in _EVIDENCE:
-            most, write = (
-                MOST_LINES,
-                functools.partial(_script, _EVIDENCE[result.probe](result, reading), reading, place),
-            )
+            write = functools.partial(_script, _EVIDENCE[result.probe](result, reading), reading, place)
         else:
             raise NoScriptError(f"No script of {MOST_LINES} lines shows what {result.probe} measures.")
-        return _first_shown(result, reading, place, name, most, write, setting)
+        return _first_shown(result, reading, place, name, write, setting)
     except NoScriptError as error:
         return NoReproduction(str(error))
 
@@ -154,31 +139,21 @@ _Writer = Callable[[str], tuple[list[str], _Shows]]
 
 
 def _first_shown(
-    result: ProbeResult,
-    reading: TargetReading | None,
-    place: str,
-    name: str,
-    most: int,
-    write: _Writer,
-    setting: Setting,
+    result: ProbeResult, reading: TargetReading | None, place: str, name: str, write: _Writer, setting: Setting
 ) -> Reproduction:
     """Run the script with each way to import its target, and with a mock object for each module that it misses."""
     reasons = []
     for line in _import_lines(place, name.partition(".")[0], reading.rung if reading else "", setting):
         try:
             body, shows = write(line)
-            absent, undefined = list(reading.placeholders if reading else ()), list[str]()
+            absent = list(reading.placeholders if reading else ())
             while True:
-                script = _whole(body, absent, undefined, name, most)
+                script = _whole(body, absent, name)
                 output, lines = _run(script, setting)
-                if missing := _missing_module(lines.error, absent, setting):
-                    absent.append(missing)
-                elif (found := re.match(r"NameError: name '(\w+)' is not defined", lines.error)) and (
-                    found[1] not in undefined
-                ):
-                    undefined.append(found[1])
-                else:
+                missing = _missing_module(lines.error, absent, setting)
+                if not missing:
                     return _shown(result, script, output, lines, shows)
+                absent.append(missing)
         except NoScriptError as error:
             reasons.append(str(error))
     raise NoScriptError(reasons[0])
@@ -193,29 +168,26 @@ def _missing_module(error: str, absent: Sequence[str], setting: Setting) -> str:
     return "" if any(place.exists() for place in places) else found[1]
 
 
-def _whole(body: Sequence[str], absent: Iterable[str], undefined: Sequence[str], name: str, most: int) -> str:
-    """Return the script: its imports, mock objects for what is not here, and its lines; NoScriptError if too long.
+def _whole(body: Sequence[str], absent: Iterable[str], name: str) -> str:
+    """Return the script: its imports, mock objects for the packages `absent`, and its lines.
 
-    `absent` are packages, `undefined` the globals that only the program's last lines set.
+    Raises NoScriptError for a script that is too long.
     """
     lines = list(body)
     if absent:
         mock, names = 'unittest.mock.MagicMock(__version__="99")', f'"{" ".join(sorted(absent))}".split()'
-        if most > MOST_LINES:  # training steps format what these packages return
-            mock = 'type("", (unittest.mock.MagicMock,), {"__format__": lambda *_: "", "__version__": "99"})()'
         one = f"absent, mock = {names}, {mock}"
         lines[:0] = [
             *([one] if len(one) <= _LONGEST_LINE else [f"absent = {names}  # not installed here", f"mock = {mock}"]),
             'builtins.__import__ = lambda n, *a, f=__import__: mock if n.split(".")[0] in absent else f(n, *a)',
         ]
-    at = lines.index(next(line for line in body if "import" in line or "runpy" in line)) + 1
-    mock = "unittest.mock.MagicMock()  # the program sets it"
-    lines[at:at] = [f'{name}.__globals__["{each}"] = {mock}' for each in undefined]
     modules = [module for module in _MODULES if any(f"{module}." in line for line in lines)]
     lines.insert(0, f"import {', '.join([*modules, 'torch'])}")
-    lines = lines if len(lines) <= most else _joined(lines)
-    if len(lines) > most:
-        raise NoScriptError(too_long(name, len(lines), most))
+    lines = lines if len(lines) <= MOST_LINES else _joined(lines)
+    if len(lines) > MOST_LINES:
+        raise NoScriptError(
+            f"A script that calls {name} needs {len(lines)} lines, and a ticket shows at most {MOST_LINES}."
+        )
     return "\n".join(lines)
 
 
@@ -253,13 +225,6 @@ def _shown(result: ProbeResult, script: str, output: str, lines: _Lines, shows: 
 # --- the script ----------------------------------------------------------------------------------------
 
 
-def _step(
-    result: ProbeResult, reading: TargetReading, name: str, source: str, import_line: str
-) -> tuple[list[str], _Shows]:
-    lines, shows = step_script(result, reading, name, source, import_line)
-    return lines, lambda printed: shows(printed.cases, printed.error)
-
-
 def _of_source(name: str, source: str, import_line: str) -> tuple[list[str], _Shows]:
     """Call code that was only read with 4 and with 64 parameters, and count the device values that it reads.
 
@@ -290,7 +255,7 @@ def _of_source(name: str, source: str, import_line: str) -> tuple[list[str], _Sh
 
 def _script(evidence: _Evidence, reading: TargetReading, place: str, import_line: str) -> tuple[list[str], _Shows]:
     call = _Call(reading, place, import_line)
-    whole, first = (call.text(evidence, is_whole) for is_whole in (True, False))
+    whole, first = (call.text(is_whole) for is_whole in (True, False))
     body = [line.replace("{call}", whole).replace("{collect}", first) for line in evidence.lines]
     has_group = any("distributed.group" in line for line in (whole, *call.setup))
     lines = [*call.import_lines, *([_MAKE_GROUP] if has_group else ()), *_loop(evidence)]
@@ -387,21 +352,18 @@ class _Call:
         if setup and setup != "__init__":
             self.setup.append(f"made.{setup}({given})")
 
-    def _arguments(self, slots: Sequence[str], are_named: bool, forms: bool = False, swaps: bool = False) -> list[str]:
+    def _arguments(self, slots: Sequence[str], are_named: bool) -> list[str]:
         takes, container = self.feed["takes"], self.feed["container"]
         first = _ARGUMENTS[takes]
-        if forms:
-            first = f"form({first})"
-        elif takes in ("parameters", "named_parameters"):
+        if takes in ("parameters", "named_parameters"):
             first = f"iter({first})" if container == "iterator" else f"list({first})"
         texts = [first, first.replace("model", "other").replace("grads", "[other[0].grad]")]
-        passed = zip(slots, texts[::-1] if swaps else texts, strict=False)
-        return [f"{slot}={text}" if are_named else text for slot, text in passed]
+        return [f"{slot}={text}" if are_named else text for slot, text in zip(slots, texts, strict=False)]
 
-    def text(self, evidence: _Evidence, is_whole: bool) -> str:
+    def text(self, is_whole: bool) -> str:
         """Return the call as an expression, if whole with the step that finishes an asynchronous result."""
         words, slots = self._keywords(), self.feed["slots"]
-        arguments = self._arguments(slots, bool(words) and len(slots) == 1, evidence.forms, evidence.swaps_groups)
+        arguments = self._arguments(slots, bool(words) and len(slots) == 1)
         whole = ", ".join([*arguments, *words])
         called = f"made.{self._method}({whole})" if self._owner else f"{self._method}({whole})"
         return f"{self._finish}({called})" if self._finish and is_whole else called
@@ -648,30 +610,6 @@ def _is_broken(lines: _Lines) -> bool:
     return len(lines.cases) == 1 if lines.error else len(lines.cases) == 2 and bool(bad)
 
 
-def _empty(result: ProbeResult, _: TargetReading) -> _Evidence:
-    names = ("missing_fields", "changed_kinds", "raises")
-    case = next(case for name in names for value, case in _rows(result, name) if value)
-    if "group" in case["input"]:
-        raise NoScriptError("The defect needs two groups of which one is empty.")
-    grads = "[]" if case["input"] == "no tensors" else "[None, None, None]"
-
-    def shows(lines: _Lines) -> bool:
-        texts = [_NUMBER.sub("#", line.partition(": ")[2]) for line in lines.cases]
-        return bool(lines.error) or (len(texts) == 2 and texts[0] != texts[1])
-
-    return _Evidence({"three gradients": _SOUND, case["input"]: grads}, shows, _COMPARE)
-
-
-def _zero_ratio(result: ProbeResult, _: TargetReading) -> _Evidence:
-    rows = [case for name in ("nonfinite_fields", "raises") for value, case in _rows(result, name) if value]
-    case = next(iter(rows))["input"]
-    zeros = "[torch.zeros(5, 3), torch.zeros(7), torch.zeros(2, 3, 4)]"
-    made = {"one tensor zero": "[torch.zeros(5, 3), torch.ones(7), torch.ones(2, 3, 4)]", "without gradients": "[]"}
-    grads = made.get(case, "[torch.zeros(0)]" if "without elements" in case else "[]" if "without" in case else zeros)
-    swaps = case.startswith("second")
-    return _Evidence({"ordinary": _SOUND, case: grads}, _is_broken, _COMPARE, swaps_groups=swaps)
-
-
 _READS = (' == "aten::_local_scalar_dense"', "device values read")
 _OPERATORS = ('.startswith("aten::")', "operators")
 
@@ -721,11 +659,6 @@ def _peak(*_: object) -> _Evidence:
     return _Evidence(cases, shows, lines)
 
 
-def _generator(*_: object) -> _Evidence:
-    loop = ('for name, form in {"a list": list, "a generator": iter}.items():', f"    grads = {_SOUND}")
-    return _Evidence({}, _raises_or_differs, _COMPARE, loop=loop, forms=True)
-
-
 def _clipped(result: ProbeResult, _: TargetReading) -> _Evidence:
     (norm, case) = next(_rows(result, "norm_after"))
     limit = next(value for value, _case in _rows(result, "expected_norm_after"))
@@ -748,31 +681,8 @@ def _clipped(result: ProbeResult, _: TargetReading) -> _Evidence:
     return _Evidence({}, shows, lines, loop=_sizes(magnitude, tensors, elements, dtype))
 
 
-def _grouping(result: ProbeResult, reading: TargetReading) -> _Evidence:
-    path = reading.roles.get("norm", "")
-    allowed = {
-        case["dtype"]: value for value, case in _rows(result, "allowed_difference") if case["of"] == "split_difference"
-    }
-    found = [case["dtype"] for value, case in _rows(result, "split_difference") if value > allowed[case["dtype"]]]
-    if not found:
-        raise NoScriptError("The norm depends only on the order of the tensors.")
-    loop = (
-        "for tensors, elements in ((1, 774), (3, 258), (1, 10_250), (10, 1_025)):",
-        f"    grads = [torch.ones(elements, dtype=torch.{found[0]}) for _ in range(tensors)]",
-    )
-
-    def shows(lines: _Lines) -> bool:
-        norms = [lines.field(number, path) for number in range(4)]
-        pairs = ((norms[0], norms[1]), (norms[2], norms[3]))
-        return any(abs(many / one - 1) > allowed[found[0]] for one, many in pairs if one > 0)
-
-    return _Evidence({}, shows, ('print(f"{tensors} of {elements}:", {call})',), loop=loop)
-
-
 _EVIDENCE: Mapping[str, Callable[[ProbeResult, TargetReading], _Evidence]] = {
     "clip_destroys_gradients": _clipped,
-    "empty_input_changes_result_type": _empty,
-    "fails_on_generator_input": _generator,
     "fails_on_missing_grads": _missing,
     "fails_on_mixed_dtypes": _mixed,
     "fails_on_noncontiguous_grads": _layouts,
@@ -780,11 +690,9 @@ _EVIDENCE: Mapping[str, Callable[[ProbeResult, TargetReading], _Evidence]] = {
     "fails_on_zero_element_grads": _zero_elements,
     "launches_grow_with_tensors": _counted(*_OPERATORS),
     "nonfinite_grads_look_healthy": _nonfinite,
-    "norm_depends_on_grouping": _grouping,
     "norm_overflows_on_finite_grads": lambda result, reading: _scaled(result, reading, "breaking_magnitude"),
     "norm_underflows_to_zero": lambda result, reading: _scaled(result, reading, "vanishing_magnitude"),
     "peak_memory_grows_with_params": _peak,
-    "ratio_divides_by_zero": _zero_ratio,
     "syncs_grow_with_tensors": _counted(*_READS),
     "async_collect_synchronizes": _collecting,
 }

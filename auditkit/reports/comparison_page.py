@@ -257,7 +257,7 @@ def _interface(target: TargetComparison) -> Iterator[str]:
 
 
 def _change(review: Review) -> Section:
-    """Commits, files and tests of the change, and the notes of both runs."""
+    """Commits and files of the change, and the notes of both runs."""
     changes = review.comparison.changes
     rows: list[Spans] = []
     for commit in changes.commits[:_MOST_NAMED]:
@@ -268,8 +268,5 @@ def _change(review: Review) -> Section:
         rows.append((Code(file.name), f" ({file.describe()})"))
     if len(changes.files) > _MOST_NAMED:
         rows.append((f"{len(changes.files) - _MOST_NAMED} more files",))
-    for kind in ("added", "changed", "removed"):
-        tests = [f"{test.file}::{test.name}" for test in changes.tests if test.kind == kind]
-        rows += [(f"tests {kind}: ", Code(listed(tests, _MOST_NAMED)))] if tests else []
     rows += [(note,) for note in review.comparison.notes]
     return Section("The change", (Items(tuple(rows)),) if rows else (), anchor="change")

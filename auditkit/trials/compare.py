@@ -104,7 +104,7 @@ def _compared(
         head=environments[1],
         targets=tuple(_of_target(pair, *run) for pair, run in zip(pairs, runs, strict=True)),
         source=_of_source(request, sides, pairs, [probe for probe in probes if probe.scope == "source"], progress),
-        changes=read_changes(base, head, [pair.match.name for pair in pairs]),
+        changes=read_changes(base, head),
         notes=tuple(dict.fromkeys((*_notes(sides, runs), *notes))),
         untouched=len(touched.passed_over) if touched else 0,
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from auditkit.model.revisions.changes import Changes, Commit, FileChange, TestChange
+from auditkit.model.revisions.changes import Changes, Commit, FileChange
 from auditkit.model.revisions.comparison import AnswerContrast, Comparison, Said
 from auditkit.model.runs.fix import Fix, FixRow
 from auditkit.model.runs.measurement import CodeExcerpt, Location
@@ -174,8 +174,7 @@ def hostile_comparison(text: str) -> Comparison:
     )
     changes = Changes(
         (Commit(text, text, text, f"{text}\n\nfewer kernel launches {text}"),),
-        (FileChange(text, text, 1, 1), FileChange(text, "", 1, 0, True)),
-        (TestChange(text, text, "added", (text,)),),
+        (FileChange(text, text, 1, 1), FileChange(text, "", 1, 0)),
     )
     match = replace(target.match, base=text, head=text)
     spoiled_target = replace(target, match=match, contrasts=contrasts, answers=spoiled)

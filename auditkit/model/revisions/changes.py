@@ -1,4 +1,4 @@
-"""What lies between two revisions: commits, the files they changed, the tests they added."""
+"""What lies between two revisions: commits, and the files they changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class FileChange(Record):
     old_path: str
     added: int | None
     removed: int | None
-    is_test: bool = False
 
     @property
     def name(self) -> str:
@@ -49,21 +48,8 @@ class FileChange(Record):
 
 
 @dataclass(frozen=True)
-class TestChange(Record):
-    """A test function that was added, changed or removed; `names` are the compared targets that it speaks of."""
-
-    file: str
-    name: str
-    kind: str
-    names: tuple[str, ...] = ()
-
-    __test__ = False  # pytest would collect a class of this name
-
-
-@dataclass(frozen=True)
 class Changes(Record):
-    """The commits from base to head, newest first, with files and tests; all empty outside git."""
+    """The commits from base to head, newest first, with files; both empty outside git."""
 
     commits: tuple[Commit, ...] = ()
     files: tuple[FileChange, ...] = ()
-    tests: tuple[TestChange, ...] = ()

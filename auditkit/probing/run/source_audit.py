@@ -15,9 +15,9 @@ from auditkit.probing.find.search import TOUCHES_GRADIENTS
 from auditkit.probing.run.found_targets import is_specimen
 from auditkit.probing.run.measurement import Progress
 from auditkit.probing.run.run_options import RunOptions
-from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.index import SourceIndex
+from auditkit.probing.source.modules import Module
 from auditkit.probing.source_probes.runner import notes_of, run_source_probes
 
 
@@ -69,12 +69,12 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Prog
     return SourceAnswers(tuple(results), notes_of(index))
 
 
-def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleFacts], bool]:
+def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[Module], bool]:
     """Whether a module is one that the probes ask about."""
     named = set(_places_of(questions.targets))
     left_out = LeftOut(index.root, questions.options.config.exclude)
 
-    def wanted(module: ModuleFacts) -> bool:
+    def wanted(module: Module) -> bool:
         if questions.files is not None and module.file not in questions.files:
             return False
         if {module.name, module.file} & named and not is_specimen(index.root, module.file):

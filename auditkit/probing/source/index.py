@@ -1,7 +1,8 @@
-"""A checkout as source: its files read once, the facts of each, and the trees for the instruments that follow code."""
+"""A checkout as source: every file of it read and parsed once."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from functools import cached_property
@@ -9,9 +10,9 @@ from pathlib import Path
 
 from auditkit.model.text import inert, inert_line
 from auditkit.probing.checkout.checkout import import_roots
-from auditkit.probing.source.facts import ModuleFacts, facts_of, load, parse
+from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file
 from auditkit.probing.source.files import SourceFile, list_files
-from auditkit.probing.source.modules import Module, SourceProblem, source_bytes
+from auditkit.probing.source.modules import Module, SourceProblem, module_name, parse_module, source_bytes
 from auditkit.probing.source.python_files import garbage_collection_paused
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -29,9 +30,8 @@ class SourceIndex:
         self.root = root
         self.import_roots = import_roots(root, configured_roots)
         self._sources: dict[str, bytes] = {}
-        self._trees: dict[str, Module] = {}
         self.files = list_files(root)
-        self.modules: list[ModuleFacts] = []
+        self.modules: list[Module] = []
         self.problems: list[SourceProblem] = []
         with garbage_collection_paused():
             for source in self.python_files:
@@ -44,30 +44,24 @@ class SourceIndex:
         return [source for source in self.files if source.kind == "python"]
 
     def _read(self, source: SourceFile) -> None:
-        # Such a name fits no line of a ticket, and no import: two findings could look the same.
-        if inert_line(source.name) == source.name:
-            data = load(source)
-        else:
-            shown = inert(source.name).replace("\n", "\\n").replace("\t", "\\t")
-            why = "not read: its name holds a character that moves the cursor, or hides or turns text"
-            data = SourceProblem(shown, 1, why)
-        parsed = data if isinstance(data, SourceProblem) else parse(source, data, self.root, self.import_roots)
-        facts = parsed if isinstance(parsed, SourceProblem) else facts_of(source, parsed)
-        if isinstance(facts, SourceProblem):
-            self.problems.append(facts)
-            self._sources[source.name] = b"" if isinstance(data, SourceProblem) else data
+        data = _load(source)
+        self._sources[source.name] = data if isinstance(data, bytes) else b""
+        name = module_name(source.path, self.import_roots) or source.name.removesuffix(".py").replace(":", "_")
+        parsed = parse_module(source.path, data, self.root, name) if isinstance(data, bytes) else data
+        if isinstance(parsed, SourceProblem):
+            self.problems.append(parsed)
             return
-        assert isinstance(data, bytes)
-        assert isinstance(parsed, Module)
-        self.modules.append(facts)
-        self._sources[source.name] = data
-        if not source.is_test:
-            self._trees[source.name] = parsed
+        parsed.is_test, parsed.is_side = source.is_test, source.is_side
+        if source.is_test:  # only what it names counts: its tree would take memory
+            strings = parsed.strings
+            parsed = Module(parsed.file, parsed.name, ast.Module([], []), [], imports=parsed.imports, is_test=True)
+            parsed.strings = strings
+        self.modules.append(parsed)
 
     @property
     def package(self) -> str:
         """The one top-level package of the checkout's own code, or "source" where there are several or none."""
-        own = (module for module in self.modules if not (module.is_test or module.source.is_side))
+        own = (module for module in self.modules if not (module.is_test or module.is_side))
         names = {module.name.partition(".")[0] for module in own if "." in module.name}
         return names.pop() if len(names) == 1 else "source"
 
@@ -75,13 +69,9 @@ class SourceIndex:
     def has_tests(self) -> bool:
         return any(source.is_test for source in self.python_files)
 
-    def source_of(self, module: ModuleFacts) -> bytes:
-        """The bytes of the file, for a search before it is parsed again."""
+    def source_of(self, module: Module) -> bytes:
+        """The bytes of the file, for a search before its tree is walked."""
         return self._sources[module.file]
-
-    def tree_of(self, module: ModuleFacts) -> Module:
-        """The parsed module with its functions and classes; of a test none is kept."""
-        return self._trees[module.file]
 
     def text_of(self, source: SourceFile) -> str:
         """The text of a settings or prose file, "" for one that is large or cannot be read."""
@@ -103,6 +93,23 @@ class SourceIndex:
         """Every word of settings (YAML, TOML, notebooks, scripts) and of prose (Markdown and text files)."""
         others = (source.path for source in self.files if source.kind in ("settings", "prose"))
         return frozenset().union(*(_words(source_bytes(path, _LARGEST_TEXT_BYTES)) for path in others))
+
+
+def _load(source: SourceFile) -> bytes | SourceProblem:
+    """The file's bytes, or why they are not read."""
+    if inert_line(source.name) != source.name:
+        # Such a name fits no line of a ticket, and no import: two findings could look the same.
+        shown = inert(source.name).replace("\n", "\\n").replace("\t", "\\t")
+        why = "not read: its name holds a character that moves the cursor, or hides or turns text"
+        return SourceProblem(shown, 1, why)
+    try:
+        data = read_file(source.path)
+        if data is None:
+            size = source.path.stat().st_size
+            return SourceProblem(source.name, 1, f"{size:,} bytes: files above {MAX_FILE_BYTES:,} are not read")
+        return data
+    except OSError as error:
+        return SourceProblem(source.name, 1, f"cannot be read: {error.strerror}")
 
 
 def _words(data: bytes) -> frozenset[str]:

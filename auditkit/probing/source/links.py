@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator
 
-from auditkit.probing.source.modules import Import
+from auditkit.probing.source.modules import Import, Module
 
 _MOST_STEPS = 6  # a name re-exported by three packages above each other, and some to spare
 
 Key = tuple[str, str]
 """A name where it is defined: (module, name)."""
-
-
-class Importing(Protocol):
-    """A module that imports: parsed, or the facts of one."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def imports(self) -> Sequence[Import]: ...
-
-    @property
-    def own_names(self) -> frozenset[str]: ...
 
 
 class Links:
@@ -34,9 +20,12 @@ class Links:
     known by its whole name only.
     """
 
-    def __init__(self, modules: Iterable[Importing], is_partial: bool = False) -> None:
+    def __init__(self, modules: Iterable[Module], is_partial: bool = False) -> None:
         self.modules = {module.name: module for module in modules}
-        self._defined = {name: module.own_names for name, module in self.modules.items()}
+        self._defined = {
+            name: module.own_names if is_partial else module.own_names | module.bound
+            for name, module in self.modules.items()
+        }
         self._imported: dict[str, dict[str, list[Import]]] = {name: defaultdict(list) for name in self.modules}
         for module in self.modules.values():
             for item in module.imports:
@@ -96,7 +85,7 @@ class Links:
                     return found
         return None
 
-    def dotted_targets(self, module: Importing, written: str) -> Iterator[tuple[str, str, str]]:
+    def dotted_targets(self, module: Module, written: str) -> Iterator[tuple[str, str, str]]:
         """(module, name, rest) for `a.b.c` in `module`, where `a` is imported: what it reaches, and what follows.
 
         A name outside the checkout yields nothing.

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from auditkit.model.text import inert_line
 from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file
+from auditkit.probing.source.walking import walk
 
 TEST_FOLDERS = frozenset({"tests", "test"})
 VENDORED_FOLDERS = frozenset({
@@ -34,6 +35,9 @@ another thread parse in the middle of `ast.parse` (github.com/python/cpython/iss
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _MOST_BASES = 8
+_STUBS = frozenset(("overload", "abstractmethod"))
+_NAME_IN_TEXT = re.compile(r"[A-Za-z_]\w*(?:[.:][A-Za-z_]\w*)*")
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,40 @@ class Import:
 def _decorators(node: FunctionNode | ast.ClassDef) -> frozenset[str]:
     """The last words of decorators: `staticmethod`, `property`, `no_grad`."""
     called = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
-    return frozenset(dotted_name(item).rpartition(".")[2] for item in called)
+    return frozenset(last_name(item) for item in called)
+
+
+class _Definition:
+    """What a function and a class share: code that other code can name."""
+
+    module: Module
+    qualified_name: str
+    node: FunctionNode | ast.ClassDef
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def line(self) -> int:
+        return self.node.lineno
+
+    @property
+    def decorators(self) -> frozenset[str]:
+        return _decorators(self.node)
+
+    @property
+    def is_public(self) -> bool:
+        return not any(part.startswith("_") for part in f"{self.module.name}.{self.qualified_name}".split("."))
+
+    @property
+    def has_example(self) -> bool:
+        """Whether its docstring has a `>>>` example."""
+        return ">>>" in (ast.get_docstring(self.node, clean=False) or "")
 
 
 @dataclass(eq=False)
-class Function:
+class Function(_Definition):
     """A function of the checkout that can be called by a name: at module level, or in a class."""
 
     module: Module
@@ -71,16 +104,13 @@ class Function:
     owner: Class | None = None
 
     @property
-    def name(self) -> str:
-        return self.node.name
+    def is_stub(self) -> bool:
+        """Whether another body is the code that runs: an overload, an abstract method, a member of a protocol."""
+        return not _STUBS.isdisjoint(self.decorators) or (self.owner is not None and self.owner.is_stub)
 
     @property
     def call(self) -> str:
         return f"{self.module.name}:{self.qualified_name}"
-
-    @property
-    def decorators(self) -> frozenset[str]:
-        return _decorators(self.node)
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
@@ -122,7 +152,7 @@ class Function:
 
 
 @dataclass(eq=False)
-class Class:
+class Class(_Definition):
     """A class of the checkout, with its methods by name."""
 
     module: Module
@@ -131,8 +161,14 @@ class Class:
     methods: dict[str, Function] = field(default_factory=dict)
 
     @property
-    def decorators(self) -> frozenset[str]:
-        return _decorators(self.node)
+    def bases(self) -> list[str]:
+        """The bases as they are written, without their type arguments: `Protocol` of `Protocol[T]`."""
+        plain = (base.value if isinstance(base, ast.Subscript) else base for base in self.node.bases)
+        return [dotted_name(base) or ast.unparse(base) for base in plain]
+
+    @property
+    def is_stub(self) -> bool:
+        return any(base.rpartition(".")[2] == "Protocol" for base in self.bases)
 
     @property
     def fields(self) -> list[ast.AnnAssign]:
@@ -152,6 +188,38 @@ class Module:
     classes: dict[str, Class] = field(default_factory=dict)
     imports: tuple[Import, ...] = ()
     """What it imports, at any depth, in the order of the file."""
+    is_test: bool = False
+    is_side: bool = False
+    """Whether it is an example, a script or an archive: it uses the rest of the checkout, and needs no tests."""
+
+    @property
+    def is_package(self) -> bool:
+        return self.file.endswith("__init__.py")
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """The names that it binds at its top level by assignment: constants, aliases."""
+        targets = (target for statement in top_level(self.tree.body) for target in targets_of(statement))
+        parts = (part for target in targets for part in getattr(target, "elts", (target,)))
+        return frozenset(part.id for part in parts if isinstance(part, ast.Name))
+
+    @cached_property
+    def strings(self) -> frozenset[str]:
+        """The words of short texts that look like a name or a path to one; no keys of mappings and no docstrings."""
+        nodes = list(walk([self.tree]))
+        data = {id(key) for node in nodes for key in _keys(node)}
+        texts = (text for node in nodes if id(node) not in data and (text := text_in(node)))
+        names = (text for text in texts if len(text) <= _LONGEST_NAME and _NAME_IN_TEXT.fullmatch(text))
+        return frozenset(word for name in names for word in re.split("[.:]", name))
+
+    def public(self) -> list[Function | Class]:
+        """Its public functions, methods and classes in the order of lines; no stubs."""
+        found = [each for each in self.definitions() if each.is_public and not each.is_stub]
+        return sorted(found, key=lambda each: each.line)
+
+    def definitions(self) -> list[Function | Class]:
+        """Its classes, functions and methods."""
+        return [*self.classes.values(), *self.defined()]
 
     @cached_property
     def origins(self) -> dict[str, str]:
@@ -182,6 +250,22 @@ class Module:
         yield from self.functions.values()
         for owner in self.classes.values():
             yield from owner.methods.values()
+
+
+def _keys(node: ast.AST) -> Iterable[ast.AST | None]:
+    """Docstrings, and text keys of a mapping, which are data: `stats["grad_norm"]` names no function `grad_norm`."""
+    match node:
+        case ast.Expr(value=value):
+            return (value,)
+        case ast.Dict(keys=keys):
+            return keys
+        case ast.Subscript(slice=key):
+            return (key,)
+        case ast.Compare(left=left, comparators=others):
+            return (left, *others)
+        case ast.Call(func=ast.Attribute(attr="get" | "pop" | "setdefault"), args=[key, *_]):
+            return (key,)
+    return ()
 
 
 def method_of(

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from auditkit.model.enums import Evidence
-from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.links import Links
 from auditkit.probing.source.modules import Module, SourceProblem
@@ -29,7 +28,7 @@ class SourceContext:
 
     NotApplicable = NotApplicable
 
-    def __init__(self, index: SourceIndex, wanted: Callable[[ModuleFacts], bool]) -> None:
+    def __init__(self, index: SourceIndex, wanted: Callable[[Module], bool]) -> None:
         self.index = index
         self.modules = tuple(item for item in index.modules if not item.is_test and wanted(item))
         self.problems: list[SourceProblem] = []
@@ -49,16 +48,16 @@ class SourceContext:
             else:
                 yield from self.examined(**found)
 
-    def reads_in_loops(self, module: ModuleFacts) -> list[FunctionReads]:
+    def reads_in_loops(self, module: Module) -> list[FunctionReads]:
         """The functions that read tensors back once for each of many; none where nothing names tensors."""
         if not HAS_TENSORS.search(self.index.source_of(module)):
             return []
         return self.followed(module, lambda tree: ModuleReads(tree).functions())
 
-    def followed(self, module: ModuleFacts, read: Callable[[Module], Iterable[_T]]) -> list[_T]:
+    def followed(self, module: Module, read: Callable[[Module], Iterable[_T]]) -> list[_T]:
         """What a check finds in a module; code nested too deeply becomes a problem of its file."""
         try:
-            return list(read(self.index.tree_of(module)))
+            return list(read(module))
         except RecursionError:
             self.problems.append(SourceProblem(module.file, 1, "nested too deeply to be followed"))
             return []
@@ -75,6 +74,6 @@ class SourceContext:
         for name, count in {"files": len(self.modules), **counts}.items():
             yield self.measurement("", f"{name}_examined", count, "count")
 
-    def location(self, subject: str, module: ModuleFacts, line: int, function: str = "") -> dict[str, Any]:
+    def location(self, subject: str, module: Module, line: int, function: str = "") -> dict[str, Any]:
         """Where in the checkout it stands: the ticket's Location."""
         return {"type": "location", "subject": subject, "file": module.file, "line": line, "function": function}

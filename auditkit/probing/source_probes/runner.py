@@ -18,8 +18,8 @@ from auditkit.probing.engine.catalog import load_module
 from auditkit.probing.engine.judgement import JudgingFailedError, stdout_is_stderr
 from auditkit.probing.engine.results import Asked
 from auditkit.probing.source.excerpts import cut_excerpt
-from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.index import SourceIndex
+from auditkit.probing.source.modules import Module
 from auditkit.probing.source.python_files import garbage_collection_paused
 from auditkit.probing.source_probes.context import NotApplicable, SourceContext
 
@@ -35,7 +35,7 @@ class _Subject:
 def run_source_probes(
     probes: Sequence[ProbeInfo],
     index: SourceIndex,
-    wanted: Callable[[ModuleFacts], bool],
+    wanted: Callable[[Module], bool],
     policy: Policy,
     started: Callable[[str], None] = lambda _: None,
 ) -> Iterator[ProbeResult]:
@@ -130,5 +130,5 @@ def _judged(asked: Asked, index: SourceIndex, subject: _Subject, duration_s: flo
 
 def _excerpt(index: SourceIndex, location: Location) -> CodeExcerpt | None:
     module = index.by_file.get(location.file)
-    tree = index.tree_of(module).tree if module is not None and not module.is_test else None
+    tree = module.tree if module is not None and not module.is_test else None
     return cut_excerpt(index.root, location, tree)

@@ -14,8 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from auditkit.probing.find.answers import consumed_keys, literal_keys, values_of
 from auditkit.probing.find.candidates import collects_by_itself
-from auditkit.probing.source.facts import Definition, ModuleFacts, Signature
-from auditkit.probing.source.modules import Function, FunctionNode, Module, dotted_name, last_name, targets_of, text_in
+from auditkit.probing.source.modules import (
+    Class,
+    Function,
+    FunctionNode,
+    Module,
+    changed_by,
+    dotted_name,
+    last_name,
+    targets_of,
+    text_in,
+    top_level,
+)
 from auditkit.probing.source.walking import children, walk
 
 if TYPE_CHECKING:
@@ -27,7 +37,7 @@ class Finding:
     """What a check found about one subject, at a line of a module: rows of name, value, unit and case."""
 
     subject: str
-    module: ModuleFacts
+    module: Module
     line: int
     function: str = ""
     rows: list[tuple[str, Any, str, dict[str, Any]]] = field(default_factory=list)
@@ -63,7 +73,7 @@ def unused_functions(context: SourceContext) -> Found:
                for origin, _ in context.links.targets(item)}  # fmt: skip
     functions = 0
     for module in context.modules:
-        asked = [item for item in module.public("function", "method") if not _is_hook(module, item)]
+        asked = [item for item in module.public() if isinstance(item, Function) and not _is_hook(item)]
         functions += len(asked)
         unused = [
             item
@@ -71,7 +81,7 @@ def unused_functions(context: SourceContext) -> Found:
             if item.name not in named
             and not item.has_example
             and module.name not in starred
-            and all(name.rpartition(".")[2] in _PLAIN_DECORATORS for name in item.decorators)
+            and item.decorators <= _PLAIN_DECORATORS
         ]
         if unused:
             rows = [
@@ -81,18 +91,18 @@ def unused_functions(context: SourceContext) -> Found:
     yield {"functions": functions}
 
 
-def _is_hook(module: ModuleFacts, item: Definition) -> bool:
+def _is_hook(function: Function) -> bool:
     """Whether pytest or a framework may call it: a method of a class with a base outside the module."""
-    return item.name.startswith(("pytest_", "test_")) or (
-        item.kind == "method" and not _has_own_bases(module, item.owner)
-    )
+    has_other_base = function.owner is not None and not _has_own_bases(function.owner)
+    return function.name.startswith(("pytest_", "test_")) or has_other_base
 
 
-def _has_own_bases(module: ModuleFacts, owner: str) -> bool:
-    bases = [base for item in module.definitions if item.qualified_name == owner for base in item.bases]
-    classes = {item.qualified_name for item in module.definitions if item.kind == "class"} - {owner}
+def _has_own_bases(owner: Class) -> bool:
+    own = owner.module.classes
     plain = ("object", "ABC", "abc.ABC", "Generic")
-    return all(base in plain or (base in classes and _has_own_bases(module, base)) for base in bases)
+    return all(
+        base in plain or (base in own and own[base] is not owner and _has_own_bases(own[base])) for base in owner.bases
+    )
 
 
 # --- public_function_untested ------------------------------------------------------------------------
@@ -113,17 +123,19 @@ def untested_collectors(context: SourceContext) -> Found:
         qualified = context.followed(module, lambda tree: (f.qualified_name for f in tree.defined() if _collects(f)))
         collectors = {name.partition(".")[0] for name in qualified}
         untested = []
-        for item in module.public("function", "class"):
-            if item.qualified_name in collectors or (collectors and _is_named_like_one(module, item)):
+        for item in module.public():
+            if isinstance(item, Function) and item.owner is not None:
+                continue
+            if item.qualified_name in collectors or (collectors and _is_named_like_one(item)):
                 definitions += 1
-                methods = [m for m in module.definitions if m.owner == item.qualified_name and m.is_public]
-                tested = [item, *(methods if item.kind == "class" else ())]
+                tested = [item, *(_public_methods(item) if isinstance(item, Class) else ())]
                 if not any(one.has_example or f"_{one.name.lower()}_" in in_tests for one in tested):
                     untested.append(item)
         if untested:
             rows = [
-                ("test_count", 0, "count", {"name": item.qualified_name, "kind": item.kind, "line": item.line})
-                for item in untested
+                ("test_count", 0, "count", {"name": one.qualified_name, "kind": kind, "line": one.line})
+                for one in untested
+                for kind in ["class" if isinstance(one, Class) else "function"]
             ]
             yield Finding(module.name, module, untested[0].line, untested[0].qualified_name, rows)
     yield {"definitions": definitions}
@@ -133,10 +145,14 @@ def _collects(function: Function) -> bool:
     return bool(collects_by_itself(function))
 
 
-def _is_named_like_one(module: ModuleFacts, item: Definition) -> bool:
+def _is_named_like_one(item: Function | Class) -> bool:
     """Whether something beside collectors is named like one: `materialize_grad_stats`, `DualGradientStats`."""
     is_named_so = any(word in item.name.lower() for word in _COLLECTOR_WORDS)
-    return is_named_so and (item.kind != "class" or module.has_public_methods(item))
+    return is_named_so and (isinstance(item, Function) or bool(_public_methods(item)))
+
+
+def _public_methods(owner: Class) -> list[Function]:
+    return [method for method in owner.methods.values() if method.is_public]
 
 
 # --- used_name_not_exported --------------------------------------------------------------------------
@@ -144,7 +160,7 @@ def _is_named_like_one(module: ModuleFacts, item: Definition) -> bool:
 
 def partial_exports(context: SourceContext) -> Found:
     """The modules whose package exports some of their names and lacks others that are imported from outside."""
-    importers: dict[tuple[str, str], list[ModuleFacts]] = defaultdict(list)
+    importers: dict[tuple[str, str], list[Module]] = defaultdict(list)
     for user in context.index.modules:
         for item in user.imports:
             for key in context.links.targets(item):
@@ -165,14 +181,14 @@ def partial_exports(context: SourceContext) -> Found:
             and any(origin == module.name for origin, _ in context.links.targets(item))
         ]
         # One that exports nothing of a module has decided that its users import the module itself.
-        if not found or any(item.name == "*" for _, item in found) or any(package.is_open for package in packages):
+        if not found or any(item.name == "*" for _, item in found) or any(_exports(package)[1] for package in packages):
             continue
         exported = {item.name for _, item in found}
-        listed = exported.union(*(package.exports or () for package in packages))
+        listed = exported.union(*(_exports(package)[0] for package in packages))
         package, first = min(found, key=lambda pair: (-len(pair[0].name), pair[1].line))
         case = {"package": package.name, "exported": _joined(sorted(exported))}
         rows = []
-        for name in sorted(module.own_names - listed):
+        for name in sorted((module.own_names | module.bound) - listed):
             users = importers[module.name, name]
             outside = [user for user in users if not f"{user.name}.".startswith(f"{package.name}.")]
             by = {
@@ -186,6 +202,22 @@ def partial_exports(context: SourceContext) -> Found:
         if rows:
             yield Finding(module.name, package, first.line, rows=rows)
     yield {}
+
+
+def _exports(package: Module) -> tuple[set[str], bool]:
+    """The names of `__all__`, and whether the package makes names that cannot be read from its source."""
+    names, is_open = set[str](), "__getattr__" in package.own_names | package.bound
+    for statement in top_level(package.tree.body):
+        match statement:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="__all__")), args=[value])):
+                added: ast.expr | None = value
+            case _:
+                targets = [part for each in changed_by(statement) for part in (*getattr(each, "elts", ()), each)]
+                added = getattr(statement, "value", None) if "__all__" in map(dotted_name, targets) else None
+        for part in walk([added] if added is not None else []):
+            names |= {text_in(part)} - {""}
+            is_open |= not isinstance(part, ast.Constant | ast.List | ast.Tuple | ast.Set | ast.BinOp)
+    return names, is_open
 
 
 def _joined(names: Sequence[str], most: int = 5) -> str:
@@ -207,16 +239,22 @@ _DECIDING = re.compile(r"(clamp|clip|isclose|allclose|minimum|maximum|min|max|th
 def repeated_defaults(context: SourceContext) -> Found:
     """The thresholds that several signatures of one module repeat, if code beside them decides by them."""
     found: dict[str, Finding] = {}
+    signatures = 0
     for module in context.modules:
-        groups: dict[tuple[str, float], list[tuple[Signature, int]]] = defaultdict(list)
-        for signature in module.signatures:
-            for parameter, value, line in signature.defaults:
+        groups: dict[tuple[str, float], list[tuple[Function | Class, int]]] = defaultdict(list)
+        for item in module.definitions():
+            defaults = _numbers(item)
+            signatures += bool(defaults)
+            for parameter, value, line in defaults:
                 if value not in _PLAIN_NUMBERS and _THRESHOLD.fullmatch(parameter):
-                    groups[parameter, value].append((signature, line))
+                    groups[parameter, value].append((item, line))
         for (parameter, value), places in groups.items():
             # One method of several classes is an interface.
-            names = {one.name if one.owner and one.name != "__init__" else one.qualified_name for one, _ in places}
-            nodes = walk([context.index.tree_of(module).tree]) if len(names) > 1 else ()
+            names = {
+                one.name if isinstance(one, Function) and one.owner and one.name != "__init__" else one.qualified_name
+                for one, _ in places
+            }
+            nodes = walk([module.tree]) if len(names) > 1 else ()
             if any(_decides(node, parameter) for node in nodes):
                 subject = f"{module.name.partition('.')[0]}:{parameter}={value:.12g}"
                 one, line = min(places, key=lambda place: place[1])
@@ -225,7 +263,28 @@ def repeated_defaults(context: SourceContext) -> Found:
                     case = {"file": module.file, "signature": one.qualified_name}
                     of_subject.rows.append(("default", line, "line", case))
     yield from found.values()
-    yield {"signatures": sum(len(module.signatures) for module in context.modules)}
+    yield {"signatures": signatures}
+
+
+def _numbers(item: Function | Class) -> list[tuple[str, float, int]]:
+    """The literal numbers that a function, or a dataclass with its fields, has as defaults: name, number and line."""
+    if isinstance(item, Function):
+        given: list[tuple[str, ast.expr | None]] = [*item.defaults.items()]
+        is_called = item.decorators.isdisjoint(("overload", "abstractmethod"))
+    else:  # a dataclass's fields are the parameters of the `__init__` that is made for it
+        given = [(each.target.id, each.value) for each in item.fields if isinstance(each.target, ast.Name)]
+        is_called = not item.decorators.isdisjoint(("dataclass", "define", "frozen"))
+    numbers = [(name, _number(node), node.lineno) for name, node in given if node is not None]
+    return [(name, number, line) for name, number, line in numbers if number is not None] if is_called else []
+
+
+def _number(node: ast.expr) -> float | None:
+    """The number that an expression writes out, with its sign; None for anything else, truth values included."""
+    try:
+        value = ast.literal_eval(node) if isinstance(node, ast.Constant | ast.UnaryOp) else None
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError, RecursionError):
+        return None
 
 
 def _decides(node: ast.AST, parameter: str) -> bool:
@@ -414,7 +473,7 @@ class Collection:
     `materialize_stats(pending)` is such a function. `by_hand` has the file, the line and the function of each mapping.
     """
 
-    module: ModuleFacts
+    module: Module
     function: Function
     keys: frozenset[str]
     producers: list[Function]
@@ -445,7 +504,7 @@ def collections_of(context: SourceContext) -> Iterator[Collection]:
             continue
         for function, keys in context.followed(module, _finishers):
             word = min(keys).encode()
-            trees = [index.tree_of(one) for one in index.modules if not one.is_test and word in index.source_of(one)]
+            trees = [one for one in index.modules if not one.is_test and word in index.source_of(one)]
             yield _collection(module, function, keys, trees)
 
 
@@ -462,7 +521,7 @@ def _finishers(tree: Module) -> Iterator[tuple[Function, frozenset[str]]]:
             yield from ((function, keys) for keys in list(filter(None, found))[:1])
 
 
-def _collection(module: ModuleFacts, finisher: Function, keys: frozenset[str], trees: Sequence[Module]) -> Collection:
+def _collection(module: Module, finisher: Function, keys: frozenset[str], trees: Sequence[Module]) -> Collection:
     functions = [function for tree in trees for function in tree.defined()]
     given = {id(one): [item for value in _returned(one) for item in values_of(one, value)] for one in functions}
     calls = {

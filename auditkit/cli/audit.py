@@ -30,7 +30,6 @@ def audit(
     checkout: Annotated[
         str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Without it: the bundled specimen.")
     ] = None,
-    checkout_option: Annotated[str | None, typer.Option("--checkout", metavar="DIR[@REV]", hidden=True)] = None,
     probe: ProbesOption = None,
     style: StyleOption = False,
     *,
@@ -58,7 +57,6 @@ def audit(
             rich_help_panel=FILED,
         ),
     ] = None,
-    no_fixes: Annotated[bool, typer.Option("--no-fixes", help="Try no fixes.", rich_help_panel=FILED)] = False,
     new_only: Annotated[
         bool,
         typer.Option(
@@ -118,23 +116,22 @@ def audit(
         raise BadInputError("--new-only compares with tickets", "leave out --no-tickets: none is filed anyway")
     if against is not None and not (new_only or changed):
         raise BadInputError("--against says what --new-only and --changed compare with", "add one of the two")
-    if fix_time is not None and no_fixes:
-        raise BadInputError("--fix-time and --no-fixes exclude each other")
     files = outputs.checked()
-    named = checkout or checkout_option
-    demo = not (named or new_only or changed or options.runs.config) and is_about_specimen(options.targets.target or ())
-    with base_at(against if new_only else None, named) as base:
-        configuration = base.configuration(options.runs.config, str(specimen_dir()) if demo else named)
+    demo = not (checkout or new_only or changed or options.runs.config) and is_about_specimen(
+        options.targets.target or ()
+    )
+    with base_at(against if new_only else None, checkout) as base:
+        configuration = base.configuration(options.runs.config, str(specimen_dir()) if demo else checkout)
         folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
         known = base.known(folder or Path("tickets")) if new_only else None
         folder = None if new_only else folder
-        label, limit_s = BUNDLED if demo else None, 0.0 if no_fixes else fix_time
+        label, limit_s = BUNDLED if demo else None, fix_time
         if limit_s is None:
             limit_s = _FIX_TIME_S if folder is not None and not is_dry_run() else 0.0
         configuration = replace(configuration, exclude=(*configuration.exclude, *(exclude or ())))
         since = (against or "HEAD") if changed else None
         more = {"batch": batch, "fix_time_s": limit_s, "known": known, "changed_since": since}
-        request = options.request(named, configuration, probe, folder, label=label, style=style, **more)
+        request = options.request(checkout, configuration, probe, folder, label=label, style=style, **more)
         run_and_finish(
             request, results, wants_tickets=not no_tickets, files=files, save=save, requires_steps=require_steps
         )

@@ -10,7 +10,7 @@ import typer
 
 from auditkit.cli.common import run_or_exit
 from auditkit.cli.comparison import read_saved_run
-from auditkit.cli.options import WRITTEN, ConfigOption
+from auditkit.cli.options import WRITTEN
 from auditkit.cli.output import complain
 
 EXAMPLE = "Example: auditkit export run.json --sarif audit.sarif --csv audit.csv"
@@ -53,7 +53,6 @@ class PageFiles(OutputFiles):
 @run_or_exit
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN.json", help="A finished run, as `audit --json` printed it.")],
-    config: ConfigOption = None,
     *,
     outputs: OutputFiles,
 ) -> None:
@@ -71,5 +70,5 @@ def export(
         raise BadInputError(
             "no format is named", "one or several of --sarif, --junit, --gitlab, --csv FILE; a page: auditkit report"
         )
-    write_outputs(read_saved_run(run), files, catalog_of(read_configuration(config, None)))
+    write_outputs(read_saved_run(run), files, catalog_of(read_configuration(None, None)))
     complain(f"wrote {', '.join(map(str, files.values()))}")

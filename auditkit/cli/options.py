@@ -37,10 +37,6 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", h
 _RunConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.", rich_help_panel=_RUN)
 ]
-TimeLimitOption = Annotated[
-    float,
-    typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.", rich_help_panel=_RUN),
-]
 ProbesOption = Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")]
 StyleOption = Annotated[
     bool, typer.Option("--style", help="Also ask about style: repeated defaults, unused or untested functions, ...")
@@ -215,7 +211,6 @@ class MatrixOptions:
         ),
     ] = None
     config: _RunConfigOption = None
-    time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
     fresh: FreshOption = False
 
@@ -223,12 +218,7 @@ class MatrixOptions:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
         from auditkit.probing.run.run_options import RunOptions
 
-        options = RunOptions(
-            config,
-            time_limit_s=self.time_limit,
-            in_place=self.in_place,
-        )
-        options = with_cache(options, self.fresh)
+        options = with_cache(RunOptions(config, in_place=self.in_place), self.fresh)
         return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
 
 

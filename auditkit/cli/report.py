@@ -9,7 +9,7 @@ import typer
 
 from auditkit.cli.common import TicketsOption, run_or_exit, ticket_folder
 from auditkit.cli.comparison import read_saved_run
-from auditkit.cli.options import ConfigOption, choose
+from auditkit.cli.options import choose
 from auditkit.cli.output import complain, say
 
 EXAMPLE = "Example: auditkit report run.json --file trainer/stats.py --output stats.html"
@@ -34,7 +34,6 @@ def report(
     tickets: TicketsOption = None,
     form: FormatOption = None,
     output: OutputOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Write a page of a saved run, or of a folder of tickets.
 
@@ -50,7 +49,7 @@ def report(
         _of_tickets(tickets, is_html, output)
         return
     saved = read_saved_run(run)
-    configuration = read_configuration(config, None)
+    configuration = read_configuration(None, None)
     folder = tickets or (Path("tickets") if Path("tickets").is_dir() else None)
     put(make(ReportRequest(saved, file.removeprefix("./"), folder, configuration), is_html), output)
     raise typer.Exit(int(report_code(saved)))

@@ -232,7 +232,6 @@ def merge(
         Path | None,
         typer.Option("--output", metavar="DIR", help="Where files are written.", show_default="FOLDER/merged"),
     ] = None,
-    no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File none.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make one matrix of the answers of all jobs.
@@ -250,7 +249,7 @@ def merge(
     merged = merge_jobs(results, jobs)
     out = output or folder / "merged"
     written = write_merged(merged, results, jobs, out)
-    filed = 0 if no_tickets else file_tickets(merged, out / TICKETS)
+    filed = file_tickets(merged, out / TICKETS)
     if as_json:
         say_json(merged.run.to_json())
     else:

@@ -44,10 +44,7 @@ _FORMATS = ("table", "markdown", "csv", "json")
 @run_or_exit
 def list_(
     every: Annotated[bool, typer.Option("--all", help="Show finished tickets, too.")] = False,
-    status: Annotated[str | None, typer.Option("--status", metavar="S")] = None,
     severity: Annotated[str | None, typer.Option("--severity", metavar="P", help="This one and worse.")] = None,
-    assignee: Annotated[str | None, typer.Option("--assignee", metavar="A")] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="L")] = None,
     where: WhereOption = None,
     count_by: Annotated[
         str | None, typer.Option("--count-by", metavar="FIELD", help="Print numbers: status, severity, agent, ...")
@@ -63,12 +60,9 @@ def list_(
     if form not in _FORMATS:
         raise BadInputError(f"{form!r} is not a format", f"one of {', '.join(_FORMATS)}")
     listing = ticket_folder(tickets).listing()
-    conditions = [*(where or ())]
-    conditions += [f"status={status}"] if status else []
-    conditions += [f"severity<={severity}"] if severity else []
-    conditions += [f"assignee={assignee}"] if assignee is not None else []
-    conditions += [f"labels={label}"] if label else []
-    found = queue.selected(listing.tickets, conditions, every or status is not None)
+    conditions = [*(where or ()), *([f"severity<={severity}"] if severity else [])]
+    names_status = any(one.startswith("status=") for one in conditions)
+    found = queue.selected(listing.tickets, conditions, every or names_status)
     form = "json" if as_json else form
     if count_by is not None:
         counts = queue.counts(found, count_by)

@@ -20,7 +20,7 @@ class NoFix:
     told: str
 
 
-NOT_ASKED = NoFix("not tried: --no-fixes", "not tried: --no-fixes")
+NOT_ASKED = NoFix("not tried: --fix-time 0", "not tried: --fix-time 0")
 INTERRUPTED = NoFix("not tried: interrupted", "not tried: the search for fixes was interrupted")
 NO_LIBCST = NoFix("not tried: no libcst", "not tried: libcst is not installed (the extra audit has it)")
 NO_REWRITE = NoFix("no change is known that might mend it", "no rewrite fits these statements")

@@ -42,7 +42,7 @@ def project(base: Path, tmp_path: Path) -> Path:
 
 
 def ask(project: Path, *words: object, new_only: bool = True) -> Ended:
-    mode = ["--new-only"] if new_only else ["--no-fixes"]
+    mode = ["--new-only"] if new_only else ["--fix-time=0"]
     return auditkit("audit", "code", "--probe", LOOP, *mode, *words, cwd=project)
 
 

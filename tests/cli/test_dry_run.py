@@ -24,13 +24,13 @@ pytestmark = pytest.mark.process
 
 WITHOUT = {
     "ticket list", "ticket show", "ticket next", "ticket lint",
-    "probe list", "probe show", "probe new", "doctor", "mcp", "run", "schema", "compare", "report", "export", "init",
+    "probe list", "probe show", "probe new", "probe run", "doctor", "mcp", "run", "schema",
+    "compare", "report", "export", "init",
     "sweep plan", "sweep run", "sweep merge",
 }  # fmt: skip
 ASK = f"--checkout . --probe {LOOP}"
 WRITES = {
     "audit": (f". --probe {LOOP} --tickets tickets", "create tickets/B1-PT-01.md"),
-    "probe run": (f"{LOOP} --checkout . --tickets tickets", "create tickets/B1-PT-01.md"),
     "ticket new": ("--title x --agent pytorch --batch 7", "create tickets/B7-PT-03.md"),
     "ticket edit": ("B7-PT-01 severity=P0", "+severity: P0"),
     "ticket status": ("B7-PT-01 investigating", "+status: investigating"),

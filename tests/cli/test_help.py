@@ -32,7 +32,7 @@ def test_every_command_has_help_with_an_example(words: tuple[str, ...], monkeypa
 def test_there_are_few_commands_and_options() -> None:
     """28 commands and 200 options at most: nobody finds one among more."""
     options = [sum(one.param_type_name == "option" for one in each.params) for each in leaves(ROOT_COMMAND)]
-    assert (len(options) <= 28, sum(options) <= 235) == (True, True)
+    assert (len(options) <= 28, sum(options) <= 200) == (True, True)
 
 
 def leaves(group: Any) -> list[Any]:

@@ -84,7 +84,7 @@ def test_a_list_shows_the_open_tickets_worst_first(place: Path) -> None:
     lines = done("list").splitlines()
     assert [line.split()[0] for line in lines] == ["id", "B7-PT-02", "B7-PT-03"]
     assert [line.split()[0] for line in done("list", "--all").splitlines()[1:]] == ["B7-PT-02", "B7-PT-03", "B7-PT-01"]
-    assert done("list", "--label", "slow", "--format", "csv").splitlines()[1].startswith("B7-PT-03,P3,open,ada,")
+    assert done("list", "--where", "labels=slow", "--format", "csv").splitlines()[1].startswith("B7-PT-03,P3,open,ada,")
     assert [one["id"] for one in document("list", "--where", "severity!=P1")["tickets"]] == ["B7-PT-03"]
     assert done("list", "--severity", "P1", "--count-by", "assignee", "--format", "markdown").splitlines() == [
         "| count | assignee |", "|---|---|", "| 1 | (none) |",
@@ -94,7 +94,7 @@ def test_a_list_shows_the_open_tickets_worst_first(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("list", "--status", "opne"), "did you mean open?"),
+        (("list", "--where", "status=opne"), "did you mean open?"),
         (("list", "--where", "sevrity=P1"), "did you mean severity?"),
         (("list", "--count-by", "color"), "did you mean categories?"),
         (("list", "--format", "xml"), "one of table, markdown, csv, json"),

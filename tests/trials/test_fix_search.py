@@ -238,10 +238,10 @@ def test_a_minor_finding_may_stay_and_the_next_audit_searches_where_none_had_tim
     arms, probes = (RunOptions(Config(), sys.executable),), (SYNCS, LAUNCHES)
     request = AuditRequest(str(tmp_path / "trainer"), arms, (), probes, tickets=tmp_path / "tickets")
     untried = audit(request)
-    assert set(untried.no_fix.values()) == {"not tried: --no-fixes"}
+    assert set(untried.no_fix.values()) == {"not tried: --fix-time 0"}
     assert untried.no_fix.keys() == {one.fingerprint for one in untried.results}
     folder = TicketFolder(tmp_path / "tickets")
-    assert "No fix was run: not tried: --no-fixes." in str(folder.read("B1-PT-01").section("Fix"))
+    assert "No fix was run: not tried: --fix-time 0." in str(folder.read("B1-PT-01").section("Fix"))
     run = audit(replace(request, fix_time_s=120.0))
     severity = {one.probe: one.severity for one in run.results}
     assert (severity[SYNCS], severity[LAUNCHES]) == (Severity.P2, Severity.P4)

@@ -107,7 +107,7 @@ def _drafts(trials: Sequence[Trial]) -> Iterator[DraftTarget]:
 def _draft(trial: Trial, target: Target) -> DraftTarget:
     """The target with what was seen in its source and learnt by trying."""
     assert trial.plan is not None
-    roles = ", ".join(f"{role}: {entry['path'] or 'the answer'}" for role, entry in trial.plan["roles"].items())
+    roles = ", ".join(f"{role}: {entry['path'] or 'the result'}" for role, entry in trial.plan["roles"].items())
     learnt = (
         f"{trial.candidate.file}:{trial.candidate.line}",
         *trial.candidate.evidence,

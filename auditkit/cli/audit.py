@@ -28,7 +28,7 @@ _FIX_TIME_S = 120.0
 @write_or_exit
 def audit(
     checkout: Annotated[
-        str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Without it: the bundled specimen.")
+        str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Default: the bundled specimen.")
     ] = None,
     probe: ProbesOption = None,
     style: StyleOption = False,
@@ -52,7 +52,7 @@ def audit(
             "--fix-time",
             metavar="SECONDS",
             min=0.0,
-            help="How long fixes are tried, also with --no-tickets, for --json; 0: none.",
+            help="How long to try fixes; 0 tries none.",
             show_default="120 where tickets are filed",
             rich_help_panel=FILED,
         ),
@@ -96,10 +96,10 @@ def audit(
 ) -> None:
     """Find a checkout's collectors, run every probe, file tickets.
 
-    Tickets are filed where --tickets or auditkit.yaml says so, or in a folder named tickets that is there. Without
-    CHECKOUT the bundled specimen is audited, into the folder auditkit-demo; with --target this folder. A new ticket
-    recommends a change of its code only if that was run in a copy: its findings gone, right answers the same, nothing
-    else worse. With --dry-run none is tried, unless --fix-time says how long.
+    auditkit files tickets in --tickets, in the folder that auditkit.yaml names, or in an existing folder `tickets`.
+    Without CHECKOUT it audits the bundled specimen and files into auditkit-demo; with --target it audits this folder.
+    A ticket recommends a fix only if auditkit ran it in a copy: the findings are gone, correct results stay the same,
+    and nothing gets worse. --dry-run tries no fix without --fix-time.
     """
     from dataclasses import replace
 
@@ -115,7 +115,7 @@ def audit(
     if new_only and no_tickets:
         raise BadInputError("--new-only compares with tickets", "leave out --no-tickets: none is filed anyway")
     if against is not None and not (new_only or changed):
-        raise BadInputError("--against says what --new-only and --changed compare with", "add one of the two")
+        raise BadInputError("--against is for --new-only and --changed", "add one of the two")
     files = outputs.checked()
     demo = not (checkout or new_only or changed or options.runs.config) and is_about_specimen(
         options.targets.target or ()
@@ -138,6 +138,6 @@ def audit(
 
 
 def _usual_folder(demo: bool) -> Path | None:
-    """The demo's own folder, else `tickets` where it is there: nothing is written where nobody asked for it."""
+    """The demo's own folder, else `tickets` if it exists: auditkit creates no folder by itself."""
     folder = DEMO_FOLDER / "tickets" if demo else Path("tickets")
     return folder if demo or folder.is_dir() else None

@@ -34,7 +34,7 @@ def init(
     for trial in trials:
         if trial.works and trial.target.contract and trial.target.takes:
             called, promised = trial.target.takes.value, trial.target.contract.value
-            say(f"{trial.target.call}  called with {called}, held to {promised}")
+            say(f"{trial.target.call}  called with {called}, checked as {promised}")
     found = done.found.candidates
     for note in (*done.found.notes, *map(str.strip, (*not_asked_lines(found), *left_out_lines(found)))):
         complain_fitted(f"note: {note}")

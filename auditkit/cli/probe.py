@@ -22,7 +22,7 @@ app = typer.Typer(
 @app.command("list", epilog="Example: auditkit probe list --json")
 @run_or_exit
 def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the probes: what each one proves, and how bad that is."""
+    """List the probes: what each one proves, and its severity."""
     from auditkit.probing.run.configuration import find_probes
 
     probes = find_probes(config)
@@ -32,7 +32,7 @@ def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> Non
     width = max(len(probe.id) for probe in probes)
     for probe in probes:
         when = "" if probe.lifecycle == "stable" else f" ({probe.lifecycle}: runs only when named)"
-        when += " (style: an audit asks with --style)" if probe.style else ""
+        when += " (style: an audit runs it with --style)" if probe.style else ""
         say(f"{probe.severity.value}  {probe.id:<{width}}  {probe.title}{when}")
 
 
@@ -43,7 +43,7 @@ def show_probe(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a probe asks, how, what it cannot see, and the fix."""
+    """Show what a probe checks, how, what it cannot see, and the fix."""
     import textwrap
 
     from auditkit.probing.run.configuration import find_probes
@@ -52,7 +52,7 @@ def show_probe(
     if as_json:
         say_json({"schema_version": 1, "probe": info.to_json()})
         return
-    style = ", style (an audit asks with --style)" if info.style else ""
+    style = ", style (an audit runs it with --style)" if info.style else ""
     say(f"{info.id}, version {info.version}, {info.severity.value}, {info.lifecycle}{style}\n{info.title}\n")
     contracts = ", ".join(contract.value for contract in info.contracts)
     say(f"Contracts: {contracts}" if contracts else "Reads the checkout's source; needs no target and runs nothing")

@@ -26,7 +26,7 @@ app = typer.Typer(
 Words = list[str] | None
 IdsArgument = Annotated[Words, typer.Argument(metavar="[ID]...", help="Ticket ids, such as B7-PT-01.")]
 WhereOption = Annotated[
-    Words, typer.Option("--where", metavar="FIELD=VALUE", help="Every ticket for which this holds (may be repeated).")
+    Words, typer.Option("--where", metavar="FIELD=VALUE", help="Every ticket that matches (may be repeated).")
 ]
 CheckoutOption = Annotated[
     str | None,
@@ -34,7 +34,7 @@ CheckoutOption = Annotated[
         "--checkout", metavar="DIR[@REV]", help="Default: that of auditkit.yaml, else the tickets' repository."
     ),
 ]
-_AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Write this name beside that of git.")]
+_AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Write this name next to the one of git.")]
 _NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="What you found, or why.")]
 _COLUMNS = ("id", "severity", "status", "assignee", "location", "title")
 _FORMATS = ("table", "markdown", "csv", "json")
@@ -44,7 +44,7 @@ _FORMATS = ("table", "markdown", "csv", "json")
 @run_or_exit
 def list_(
     every: Annotated[bool, typer.Option("--all", help="Show finished tickets, too.")] = False,
-    severity: Annotated[str | None, typer.Option("--severity", metavar="P", help="This one and worse.")] = None,
+    severity: Annotated[str | None, typer.Option("--severity", metavar="P", help="This severity and worse.")] = None,
     where: WhereOption = None,
     count_by: Annotated[
         str | None, typer.Option("--count-by", metavar="FIELD", help="Print numbers: status, severity, agent, ...")
@@ -299,7 +299,7 @@ def resolve(
 ) -> None:
     """Finish tickets.
 
-    `fixed` needs a red-then-green verification at the commit or later, and a review by somebody who did not write the
+    `fixed` needs a red-then-green verification at the commit or later, and a review by someone who did not write the
     commit. auditkit names the command for what is missing.
     """
     from auditkit.tickets.lifecycle import parse_status, person, resolved
@@ -322,7 +322,9 @@ def resolve(
 @run_or_exit
 def lint(
     paths: Annotated[Words, typer.Argument(metavar="[ID or PATH]...", help="Default: all tickets.")] = None,
-    rule: Annotated[str | None, typer.Option("--rule", metavar="NAME", help="Show the page of a rule; `all`.")] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", metavar="NAME", help="Show what a rule, or `all`, checks.")
+    ] = None,
     checkout: CheckoutOption = None,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
@@ -433,7 +435,7 @@ def chosen(folder: TicketFolder, ids: Iterable[str] | None, where: Sequence[str]
     if where:
         found += [ticket.id for ticket in selected(folder.listing().tickets, where)]
     if not found:
-        problem = "no ticket fits" if where else "no ticket is named"
+        problem = "no ticket matches" if where else "no ticket is named"
         raise BadInputError(problem, "name ids, or --where FIELD=VALUE; auditkit ticket list shows them")
     return list(dict.fromkeys(found))
 

@@ -85,7 +85,7 @@ def _by_hand(
             batch=number,
             agent=config.agents.get(code, code.lower()),
             created=today(),
-            boxes=(Box("(how somebody checks the fix)"),),
+            boxes=(Box("(how to check the fix)"),),
         )
         what, how, fix = TEMPLATE_TEXTS
         return new_document(ticket, [("", what), (REPRODUCE, how), (FIX, fix)], folder.path(ticket_id))

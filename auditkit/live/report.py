@@ -144,7 +144,7 @@ def cost_percent(recording: Recording) -> float:
 
 def _held(watched: Watched) -> str:
     summary = watched.run.summary
-    parts = [f"Held {summary['not_reproduced']}", f"not applicable {summary['not_applicable']}"]
+    parts = [f"Passed {summary['not_reproduced']}", f"not applicable {summary['not_applicable']}"]
     if summary["error"]:
         parts.append(f"ERROR {summary['error']}")
     compiled = [each for process in watched.recording.trained for each in process.optimizers if each["compiled"]]

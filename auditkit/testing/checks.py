@@ -148,7 +148,7 @@ class Check:
             raise BadInputError(f"no probe fits {self._call} as {contract.value}", "name probes, or another contract=")
         source = [probe.id for probe in chosen if probe.scope == "source"]
         if source:
-            raise BadInputError(f"{source[0]} reads source and calls nothing", "ask it with auditkit probe run")
+            raise BadInputError(f"{source[0]} reads source and calls nothing", "run it with auditkit probe run")
         answers = self._subject.ask(chosen)
         findings = [each for each in answers if _is_finding(each.result, bound)]
         if findings:
@@ -203,7 +203,7 @@ class Check:
         kinds = {each.evidence for each in answer.measurements}
         kind = max(kinds, key=lambda kind: kind is Evidence.SIMULATED) if kinds else None
         evidence = [in_words(kind, answer.result.device), *answer.result.notes]
-        facts = (("law", law), ("line", answer.line), ("evidence", evidence), ("to mend", probe.remediation))
+        facts = (("law", law), ("line", answer.line), ("evidence", evidence), ("fix", probe.remediation))
         return failure(self._headline(head), *facts)
 
 

@@ -42,7 +42,7 @@ def contrast(base: ProbeResult, head: ProbeResult) -> Contrast:
     trend = overall(figures, base.severity, head.severity)
     if head.is_of_source and trend in (Trend.SAME, Trend.MOVED):
         trend = _by_places(base, head)
-    why = "the question did not arise at the base" if base.outcome is Outcome.NOT_APPLICABLE else ""
+    why = "the check did not apply at the base" if base.outcome is Outcome.NOT_APPLICABLE else ""
     return Contrast(head.probe, before, after, change, trend, why, figures)
 
 
@@ -165,7 +165,7 @@ def _why_one_sided(side: str, others: Sequence[ProbeResult], ours: Sequence[Prob
     if errors:
         return "; ".join(f"{side}: {result.message}" for result in errors)
     if not any(result.outcome in _ANSWERS or result.outcome is Outcome.NOT_APPLICABLE for result in others):
-        return f"{side}: not asked"
+        return f"{side}: not run"
     return ""
 
 

@@ -41,7 +41,7 @@ def changes_of(diff: str, checkout: Path, prefix: str = "") -> list[FileChange]:
     """
     changes = [_changed(file, hunks, checkout) for file, hunks in _hunks_by_file(diff, prefix).items()]
     if not changes:
-        raise CannotComplete("is no unified diff")
+        raise CannotComplete("is not a unified diff")
     return changes
 
 

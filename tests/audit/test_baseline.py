@@ -88,7 +88,7 @@ def test_a_fixed_one_that_comes_back_is_new_and_says_so(project: Path) -> None:
     ticket.write_text(ticket.read_text("utf-8").replace("status: open", "status: fixed", 1), encoding="utf-8")
     ended = ask(project)
     assert ended.code == 1
-    assert f"    again: {LOOP_PRINT}: B1-PT-01 says fixed, and it reproduces again" in ended.stdout
+    assert f"    again: {LOOP_PRINT}: B1-PT-01 says fixed, and its finding reproduces again" in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_change_cannot_hide_its_finding(project: Path, file: str, text: str) -
     ("words", "told"),
     [
         (["--new-only", "--no-tickets"], "--new-only compares with tickets"),
-        (["--against", "HEAD"], "--against says what --new-only and --changed compare with"),
+        (["--against", "HEAD"], "--against is for --new-only and --changed"),
         (["--new-only", "--against", "nothing"], "has no revision 'nothing'"),
         (["--new-only", "--against=--help"], "has no revision '--help'"),
         (["--new-only", "--sarif", "."], ". is a folder"),

@@ -49,7 +49,7 @@ def silent(outcome: Outcome, reason: Reason, message: str, target: str = "stats:
 PASS = result("norm_depends_on_grouping", outcome=Outcome.NOT_REPRODUCED, severity=None)
 NOT_ASKED = result("clip_misses_the_step", outcome=Outcome.NOT_APPLICABLE, severity=None)
 UNAVAILABLE = silent(Outcome.UNAVAILABLE, Reason.NO_DEVICE, "there is no CUDA device on this machine")
-ERROR = silent(Outcome.ERROR, Reason.TIMEOUT, "no answer in 120 s", "stats:slow")
+ERROR = silent(Outcome.ERROR, Reason.TIMEOUT, "no result in 120 s", "stats:slow")
 WORST = result("norm_overflows_on_finite_grads", severity=Severity.P1, location=Location("stats.py", 9))
 MINOR = result("launches_grow_with_tensors", severity=Severity.P4, ticket="B1-PT-01")
 
@@ -82,7 +82,7 @@ KNOWN = run_of(
         "tickets",
         "b" * 40,
         known=(Tracked(result().fingerprint, "B1-PT-01", "open"),),
-        new=(Tracked(WORST.fingerprint, "B1-PT-02", "B1-PT-02 says fixed, and it reproduces again"),),
+        new=(Tracked(WORST.fingerprint, "B1-PT-02", "B1-PT-02 says fixed, and its finding reproduces again"),),
         gone=(Tracked("sync_in_loop/1/stats:old", "B1-PT-03", "no such collector any more"),),
         minor=1,
     ),

@@ -214,12 +214,12 @@ def test_a_job_that_takes_too_long_says_so(tmp_path: Path, code: Path) -> None:
     run_sweep(SweepRequest([one], tmp_path / "swept", tmp_path / "cache"))
     failure = ResultsFolder(tmp_path / "swept").read_failure(one.key)
     assert failure is not None
-    assert (failure.kind, failure.reason) == ("time", "no answer within 0.05 s")
+    assert (failure.kind, failure.reason) == ("time", "no result within 0.05 s")
 
 
 def test_a_reason_is_one_line_without_the_folder_of_an_environment() -> None:
     text = (
-        "nothing was fed:\n  needs: x (/home/c/environments/py3.12-torch2.9/bin/python -m pip install x)\n  1 not asked"
+        "nothing was fed:\n  needs: x (/home/c/environments/py3.12-torch2.9/bin/python -m pip install x)\n  1 skipped"
     )
-    assert in_one_line(text) == "nothing was fed: needs: x (python -m pip install x); 1 not asked"
+    assert in_one_line(text) == "nothing was fed: needs: x (python -m pip install x); 1 skipped"
     assert in_one_line("word " * 100) == " ".join(["word"] * 79) + " ..."

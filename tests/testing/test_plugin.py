@@ -237,7 +237,7 @@ def test_each_outcome_is_pytests_own(project: Path, processes: tuple[str, ...]) 
         "trainer.py:11 in waiting",
         "the marker auditkit knows no 'probe': probes, fail_on, contract",
         "hint: did you mean syncs_grow_with_tensors",
-        "a test marked with auditkit returns the collector that is asked",
+        "a test marked with auditkit returns the collector to check",
     ):
         assert said in ended.stdout, ended.stdout
     skipped = re.findall(r"^SKIPPED \[\d\] (\S+): (.*)$", ended.stdout, re.MULTILINE)

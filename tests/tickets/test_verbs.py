@@ -188,14 +188,14 @@ def test_fixed_needs_a_proof_and_another_persons_review(place: Path) -> None:
     refused = run(*words)
     assert refused.exit_code == 2
     assert "- no red-then-green verification: auditkit ticket verify B7-PT-01 " in refused.stderr
-    assert "- no review by somebody other than the author of the commit (kim): auditkit ticket review" in refused.stderr
+    assert "- no review by someone other than the author of the commit (kim): auditkit ticket review" in refused.stderr
     done("review", "B7-PT-01", "ENDORSE")
     prove(place)
-    assert "no review by somebody other" in run(*words).stderr
+    assert "no review by someone other" in run(*words).stderr
     assert "red-then-green" not in run(*words).stderr
     git(place, "config", "user.name", "lin")
     done("review", "B7-PT-01", "OBJECT")
-    assert "no review by somebody other" in run(*words).stderr
+    assert "no review by someone other" in run(*words).stderr
     done("review", "B7-PT-01", "ENDORSE")
     done(*words)
     assert "status: fixed" in text(place)

@@ -60,7 +60,7 @@ def test_the_diffs_of_one_function_build_on_one_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("diff", "said"),
     [
-        ("x = 1\n", "is no unified diff"),
+        ("x = 1\n", "is not a unified diff"),
         ("--- a/gone.py\n+++ b/gone.py\n@@ -1 +1 @@\n-a\n+b\n", "changes gone.py, which is not there"),
         ("--- a/../norms.py\n+++ b/../norms.py\n@@ -1 +1 @@\n-a\n+b\n", "which is not there"),
         ("--- a/norms.py\n+++ b/norms.py\n@@ -5 +5 @@\n-    return 1\n+    return 2\n", "does not apply any more"),

@@ -28,7 +28,7 @@ from auditkit.probing.source.modules import (
 from auditkit.probing.source.walking import children, walk
 
 INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, NO_CALLER = (
-    "at an interval", "under a flag for debugging", "after an exception", "under a flag that nobody sets",
+    "at an interval", "under a flag for debugging", "after an exception", "under a flag that is never set",
     "as a fallback that warns", "for tensors on the host", "by no code of the checkout",
 )  # fmt: skip
 """The kinds of conditions under which a statement runs seldom, in words that follow "called"."""

@@ -42,7 +42,7 @@ def start_command(
 def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> tuple[int | None, str, str]:
     """Run a command; return its exit code, why it ended with another than 0, and this node's name.
 
-    It is told to end when this process is interrupted or gets SIGTERM, and ends by itself when this process is killed.
+    The command gets SIGTERM if this process is interrupted or gets it, and ends by itself if this process is killed.
     It does not see the variables `unset`.
     """
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()

@@ -43,9 +43,9 @@ def audit(
     ] = None,
     tickets: Annotated[
         Path | None,
-        typer.Option("--tickets", metavar="DIR", help="File tickets there.", show_default="tickets, if it is there"),
+        typer.Option("--tickets", metavar="DIR", help="File tickets there.", show_default="tickets, if it exists"),
     ] = None,
-    no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File none.", rich_help_panel=FILED)] = False,
+    no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File no tickets.", rich_help_panel=FILED)] = False,
     fix_time: Annotated[
         float | None,
         typer.Option(
@@ -61,7 +61,7 @@ def audit(
         bool,
         typer.Option(
             "--new-only",
-            help="Exit 1 only for findings without an open or accepted ticket; file none.",
+            help="Exit 1 only for findings without an open or accepted ticket; file no tickets.",
             rich_help_panel=_IN_CI,
         ),
     ] = False,
@@ -113,7 +113,7 @@ def audit(
     if tickets is not None and no_tickets:
         raise BadInputError("--tickets and --no-tickets exclude each other")
     if new_only and no_tickets:
-        raise BadInputError("--new-only compares with tickets", "leave out --no-tickets: none is filed anyway")
+        raise BadInputError("--new-only compares with tickets", "leave out --no-tickets: --new-only files none")
     if against is not None and not (new_only or changed):
         raise BadInputError("--against is for --new-only and --changed", "add one of the two")
     files = outputs.checked()

@@ -83,7 +83,7 @@ class TargetOptions:
         typer.Option(
             "--takes",
             metavar="HOW",
-            help="module, parameters, named_parameters, gradients; default: tried.",
+            help="module, parameters, named_parameters, gradients; default: auditkit tries each.",
             rich_help_panel=_CALLED,
         ),
     ] = None
@@ -195,7 +195,7 @@ class MatrixOptions:
         typer.Option(
             "--python",
             metavar="PATH",
-            help="Interpreter of the checkout; default: its .venv, venv, this one. Several: one column each.",
+            help="Interpreter of the checkout; default: its .venv, venv, this one. May be repeated: one column each.",
         ),
     ] = None
     device: Annotated[
@@ -203,7 +203,7 @@ class MatrixOptions:
         typer.Option(
             "--device",
             metavar="NAME",
-            help=f"Where probes run: {_DEVICES}. Several: one column each.",
+            help=f"Where probes run: {_DEVICES}. May be repeated: one column each.",
             show_default="auto",
             rich_help_panel=_RUN,
         ),

@@ -152,7 +152,7 @@ def run(
     planned = read_plan(plan)
     unknown = next((key for key in only or () if key not in {job.key for job in planned}), None)
     if unknown is not None:
-        raise BadInputError(f"{plan} has no job {unknown}", "a key stands at the start of its line")
+        raise BadInputError(f"{plan} has no job {unknown}", "the key is the start of a line")
     options = dict(word.partition("=")[::2] for word in option or ())
     if not all("=" in word for word in option or ()):
         raise BadInputError("--option is not of the form NAME=VALUE", "such as --option partition=gpu")

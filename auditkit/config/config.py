@@ -173,7 +173,7 @@ class _Checks:
         for code, name in agents.items():
             if not _CODE.fullmatch(code):
                 place = f"$.agents.{code}?"
-                raise self.file.error(place, f"{code!r} is no agent's code", "capitals and digits, as in B7-PT-01")
+                raise self.file.error(place, f"{code!r} is not an agent's code", "capitals and digits, as in B7-PT-01")
             if not _NAME.fullmatch(name):
                 place = f"$.agents.{code}"
                 raise self.file.error(place, f"{name!r} is not an agent's name", "letters, digits, dots, dashes")

@@ -175,7 +175,7 @@ def _held(watched: Watched) -> str:
 
 
 def _finding_lines(result: ProbeResult) -> Iterator[str]:
-    place = f"{result.location.file}:{result.location.line}" if result.location else "no line is known"
+    place = f"{result.location.file}:{result.location.line}" if result.location else "unknown line"
     simulated = " (simulated)" if result.evidence and result.evidence.value == "simulated" else ""
     yield f"{result.severity} {result.probe}{simulated}  {place}  {', '.join(result.notes)}"
     ticket = f" [ticket {result.ticket}: {result.ticket_action}]" if result.ticket else ""

@@ -152,7 +152,7 @@ class _Sweep:
         if not self._has_result(ended):
             reason = ended.reason or "it ended without a result"
             if ended.exit_code == ExitCode.STORE_CONFLICT:
-                hint = "free some space, then the same command continues; every result is whole"
+                hint = "free some space, then run the same command again; no result is lost"
                 raise StoreConflictError(f"a job cannot write in {self._folder.path}: {reason}", hint)
             count = max(self._tries[job.key], self._folder.begun(job.key, self._request.attempts))
             if ended.again and count < self._request.attempts:

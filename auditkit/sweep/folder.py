@@ -105,14 +105,14 @@ class ResultsFolder:
             if not self.path.is_dir():
                 raise BadInputError(f"{self.path} is a file", "name a folder: --results FOLDER")
             if any(entry.name != LOCK_FOLDER for entry in self.path.iterdir()):
-                raise BadInputError(f"{self.path} is no sweep's folder, and it is not empty", "name a new one")
+                raise BadInputError(f"{self.path} is not the folder of a sweep, and it is not empty", "name a new one")
         with locked(self.path, timeout_s=0.0):
             yield
 
     def plan(self) -> list[Job]:
         """Return the jobs of the last plan. Raises BadInputError if the folder is no sweep's."""
         if self._head() is None:
-            raise BadInputError(f"{self.path} is no sweep's folder", "auditkit sweep run PLAN --results FOLDER")
+            raise BadInputError(f"{self.path} is not the folder of a sweep", "auditkit sweep run PLAN --results FOLDER")
         return read_plan(self.path / _PLAN)
 
     def answer_path(self, key: str) -> Path:

@@ -106,7 +106,7 @@ class Check:
 
         Without a word: `growth="constant"` in the number of tensors.
         """
-        return self._count(_SYNCS, "sync_count", "synchronisations", at_most, growth, 0.0)
+        return self._count(_SYNCS, "sync_count", "synchronizations", at_most, growth, 0.0)
 
     def launches(self, at_most: int | None = None, growth: str | None = None) -> Check:
         """It launches at most so many kernels in one call, or so that their number grows by that law."""

@@ -101,7 +101,7 @@ def _absence(
     probe = probes.get(probe_id) if probes is not None else None
     # What reads the source says only what it finds; what runs the code answers for every collector that is there.
     if probe is not None and probe.scope == "source":
-        return "not found in the source any more", True
+        return "no longer found in the source", True
     if probe is not None and run.candidates and candidate is None:
-        return "no such collector any more", True
+        return "the collector no longer exists", True
     return "not checked", False

@@ -371,5 +371,5 @@ def _note_absent(
         evidence = msgspec.structs.replace(evidence, gone={**evidence.gone, **dict.fromkeys(fresh, revision)})
         folder.save_evidence(evidence)
         folder.change(ticket_id, functools.partial(body.with_evidence, results=evidence.results, gone=evidence.gone))
-        notes += [f"{ticket_id}: {fingerprint} is not reproduced any more" for fingerprint in fresh]
+        notes += [f"{ticket_id}: {fingerprint} no longer reproduces" for fingerprint in fresh]
     return notes

@@ -93,14 +93,14 @@ def _why_no_answer(base: ProbeResult, head: ProbeResult) -> str:
 
 def _why_not_comparable(base: ProbeResult, head: ProbeResult) -> str:
     if base.probe_version != head.probe_version:
-        return f"another probe: version {base.probe_version} at the base, {head.probe_version} at the head"
+        return f"the probes differ: version {base.probe_version} at the base, {head.probe_version} at the head"
     if base.outcome is Outcome.NOT_APPLICABLE:
         return ""
     if base.device != head.device:
-        return f"another device: {base.device} at the base, {head.device} at the head"
+        return f"the devices differ: {base.device} at the base, {head.device} at the head"
     if base.evidence is not head.evidence:
         kinds = [result.evidence.value if result.evidence else "none" for result in (base, head)]
-        return f"other evidence: {kinds[0]} at the base, {kinds[1]} at the head"
+        return f"the evidence differs: {kinds[0]} at the base, {kinds[1]} at the head"
     gone = sorted(_dtypes(base) - _dtypes(head))
     if gone and (base.outcome is Outcome.REPRODUCED or not _dtypes(head)):
         return f"other dtypes: {', '.join(gone)} measured at the base alone"

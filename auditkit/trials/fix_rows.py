@@ -26,7 +26,7 @@ def rows_of(tried: Sequence[tuple[Answers, Answers, Judgement]]) -> tuple[FixRow
 
 def row_of_read(finding: ProbeResult) -> FixRow:
     """The row of what reading had found and does not find any more."""
-    return FixRow(finding.probe, in_short(finding), "is not read there any more")
+    return FixRow(finding.probe, in_short(finding), "is no longer read there")
 
 
 def in_short(result: ProbeResult) -> str:

@@ -26,7 +26,7 @@ class _Quantity:
     more: float
 
 
-# Synchronisations and launches per tensor are counted, so any growth is real. A peak is a ratio to the gradients'
+# Synchronizations and launches per tensor are counted, so any growth is real. A peak is a ratio to the gradients'
 # bytes: 0.05 of them is less than what a handful of scalars adds on small models.
 _QUANTITIES: Mapping[str, _Quantity] = {
     "syncs_grow_with_tensors": _Quantity("sync_count", 1.0, 0.0),
@@ -193,7 +193,7 @@ def _told_of(
     others = [change for change in changes if not change.is_finding]
     parts += [f"{change.probe} no longer reproduces either" for change in others if change.kind is ChangeKind.GONE]
     before = [change.probe for change in others if change.kind is ChangeKind.STILL]
-    parts += [f"as before reproduce {', '.join(before)}"] if before else []
+    parts += [f"still reproduce as before: {', '.join(before)}"] if before else []
     return "; ".join(parts)
 
 

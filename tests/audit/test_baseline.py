@@ -80,7 +80,7 @@ def test_a_finding_that_a_change_removes_is_gone(project: Path) -> None:
     assert ended.code == 0
     head, gone = last(ended)
     assert head.startswith("0 known, 0 new, 1 gone, ")
-    assert gone == f"    gone: {LOOP_PRINT}: not found in the source any more, B1-PT-01 is open"
+    assert gone == f"    gone: {LOOP_PRINT}: no longer found in the source, B1-PT-01 is open"
 
 
 def test_a_fixed_one_that_comes_back_is_new_and_says_so(project: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(folder: Path, nam
     assert result.exit_code in (0, 1), result.output
     assert shown in result.stdout, result.output
     assert digest(folder) == before
-    assert result.stderr.startswith("dry run: nothing is written; the output shows what would be\n")
+    assert result.stderr.startswith("dry run: nothing is written; the output shows what would happen\n")
 
 
 def test_what_is_shown_is_what_is_written(folder: Path) -> None:

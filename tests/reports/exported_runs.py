@@ -64,7 +64,7 @@ def hostile(text: str) -> ProbeResult:
 def many(count: int = 10_000) -> Run:
     """So many findings, each of a target of its own."""
     places = (Location(f"pkg/module_{number % 97}.py", number + 1, f"f{number}") for number in range(count))
-    texts = "synchronisations per call: n for n tensors (256 at 256)"
+    texts = "synchronizations per call: n for n tensors (256 at 256)"
     return run_of(
         *(
             result(target=f"pkg.module:f{number}", location=place, message=texts, statement=None)
@@ -83,7 +83,7 @@ KNOWN = run_of(
         "b" * 40,
         known=(Tracked(result().fingerprint, "B1-PT-01", "open"),),
         new=(Tracked(WORST.fingerprint, "B1-PT-02", "B1-PT-02 says fixed, and its finding reproduces again"),),
-        gone=(Tracked("sync_in_loop/1/stats:old", "B1-PT-03", "no such collector any more"),),
+        gone=(Tracked("sync_in_loop/1/stats:old", "B1-PT-03", "the collector no longer exists"),),
         minor=1,
     ),
 )

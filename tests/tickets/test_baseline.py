@@ -92,7 +92,7 @@ def test_without_an_answer_gone_means_that_the_code_is() -> None:
     tickets = (of_source, of_target, of_unknown)
     found = compared(run_of(candidates=(other,)), *tickets)
     assert [(one.ticket, one.why) for one in found.gone] == [
-        ("B7-PT-01", "not found in the source any more"), ("B7-PT-02", "no such collector any more"),
+        ("B7-PT-01", "no longer found in the source"), ("B7-PT-02", "the collector no longer exists"),
     ]  # fmt: skip
     assert [(one.ticket, one.why) for one in found.unasked] == [("B7-PT-03", "not checked")]
     hidden = compared(run_of(candidates=(other, left_out)), *tickets)

@@ -148,7 +148,7 @@ def nothing_audited(run: Run) -> list[str]:
     said = [f"Nothing was audited: {why}."]
     read = [result for result in run.results if result.is_of_source]
     if read and (run.no_target is not None or len(read) < len(run.results)):
-        shows = "the findings above come from it" if any(result.severity for result in read) else "it has no finding"
+        shows = "the findings above come from it" if any(result.severity for result in read) else "it found nothing"
         said.append(f"auditkit only read its source and measured nothing: {shows}.")
     return said
 

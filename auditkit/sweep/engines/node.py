@@ -91,7 +91,7 @@ def reason_of(exit_code: int, output: str = "") -> str:
     reason = f"exit code {exit_code}"
     if exit_code < 0:
         known = {number.value: number.name for number in signal.Signals}
-        hint = ", perhaps for want of memory" if exit_code == -signal.SIGKILL else ""
+        hint = ", perhaps because memory ran out" if exit_code == -signal.SIGKILL else ""
         reason = f"killed by {known.get(-exit_code, -exit_code)}{hint}"
     lines = [line for line in output.splitlines() if line.strip()]
     return f"{reason}: {inert_line(lines[-1])[:300]}" if lines else reason

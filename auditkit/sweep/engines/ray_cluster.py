@@ -129,7 +129,7 @@ class RayCluster:
     def _lost(self) -> BadInputError:
         words = self._words.read_text(encoding="utf-8", errors="replace").splitlines()
         last = next((f": {inert_line(line)[:300]}" for line in reversed(words) if line.strip()), "")
-        hint = f"{self._words} shows more; the same command continues where this one ended"
+        hint = f"{self._words} shows more; run the same command again to continue"
         return BadInputError(f"the connection to Ray's cluster is lost{last}", hint)
 
 
@@ -206,7 +206,7 @@ def _reason_of(kinds: Any, error: Exception) -> tuple[str, str]:
     reasons = {
         kinds.NodeDiedError: "its node is lost",
         kinds.OutOfMemoryError: "Ray killed it: its node had no memory left",
-        kinds.WorkerCrashedError: "Ray's worker that ran it was killed, perhaps for want of memory",
+        kinds.WorkerCrashedError: "Ray's worker that ran it was killed, perhaps because memory ran out",
     }
     other = f"Ray: {type(error).__name__}: {inert_line(str(error))[:300]}"
     reason = next((words for kind, words in reasons.items() if isinstance(error, kind)), other)

@@ -46,7 +46,7 @@ _OVER = frozenset(
 _REASONS = {
     "CANCELLED": "it was cancelled in Slurm",
     "TIMEOUT": "Slurm ended it at its time limit",
-    "OUT_OF_MEMORY": "Slurm killed it for want of memory",
+    "OUT_OF_MEMORY": "Slurm killed it: out of memory",
     "NODE_FAIL": "its node is lost",
     "BOOT_FAIL": "its node did not start",
     "PREEMPTED": "Slurm gave its node to another job",
@@ -165,7 +165,7 @@ class SlurmQueue:
         except Exception as error:
             words = _refusal(str(error))
             if _UNREACHABLE.search(words):
-                raise BadInputError(f"Slurm takes no jobs: {words}", "the same command goes on later") from None
+                raise BadInputError(f"Slurm takes no jobs: {words}", "run the same command again later") from None
             if _FULL.search(words) and (self._running or len(tasks) > 1):
                 # The queue accepts jobs again when some have ended; a smaller array may fit now.
                 self._array = max(1, len(tasks) // 2)

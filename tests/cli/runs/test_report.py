@@ -207,7 +207,7 @@ def test_where_no_collector_was_found_nothing_was_audited(width: int | None) -> 
     missing = NoTarget("no gradient collector was found in 15 Python files", "what needs no collector: ...")
     text = page([READ], width, no_target=missing)
     assert "Nothing was audited: no gradient collector was found in 15 Python files." in text
-    assert "auditkit only read its source and measured nothing: it shows nothing." in text
+    assert "auditkit only read its source and measured nothing: it found nothing." in text
     assert "not reproduced" not in text
     assert text.splitlines()[-1] == ("  auditkit audit /code/trainer --target module:function --contract grad_norm")
 

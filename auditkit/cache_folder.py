@@ -1,4 +1,4 @@
-"""Folders of our own among the user's caches, which nobody else can write."""
+"""Folders of auditkit among the user's caches, which no other user can write."""
 
 from __future__ import annotations
 

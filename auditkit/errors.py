@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a finished command says to the shell."""
+    """The exit code of a command."""
 
     OK = 0
     FINDINGS = 1
@@ -36,7 +36,7 @@ class BadInputError(AuditkitError):
 
 
 class NothingMeasuredError(AuditkitError):
-    """No target or no probe ran, so nothing can be said."""
+    """No target or no probe ran, so there is no result."""
 
     exit_code = ExitCode.NOTHING_MEASURED
 
@@ -54,7 +54,7 @@ class TargetNotLoadedError(AuditkitError):
 
 
 class NoSandboxError(AuditkitError):
-    """A sandbox was asked for with --cage, and none can be had."""
+    """--cage requests a sandbox, and this machine has none."""
 
     exit_code = ExitCode.NO_SANDBOX
 

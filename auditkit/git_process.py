@@ -72,8 +72,8 @@ _LARGEST_FILE_BYTES = 1 << 30
 def run_git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run git in `directory`; bytes that are no UTF-8 are surrogates. Raises BadInputError if it does not end in time.
 
-    No hook, filter, monitor, pager or program that shows differences is started, nothing is fetched or asked for,
-    and no submodule is looked into.
+    No hook, filter, monitor, pager or program that shows differences is started, nothing is fetched, no
+    prompt appears, and git enters no submodule.
     """
     done = run_git_bytes(directory, *arguments)
     out, err = (text.decode("utf-8", "surrogateescape") for text in (done.stdout, done.stderr))
@@ -91,7 +91,7 @@ def run_git_bytes(directory: Path, *arguments: str) -> subprocess.CompletedProce
         process.communicate()
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
-        text = f"git {' '.join(arguments)[:60]} gave no answer in {directory} within {_TIME_LIMIT_S:g} s"
+        text = f"git {' '.join(arguments)[:60]} did not finish in {directory} within {_TIME_LIMIT_S:g} s"
         raise BadInputError(text, "is a .gitignore or .gitattributes there a pipe or a device?") from None
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

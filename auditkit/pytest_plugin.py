@@ -93,7 +93,7 @@ def _unused() -> dict[int, str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A marked test returns what is asked."""
+    """Check what a marked test returns."""
     mark = pyfuncitem.get_closest_marker("auditkit")
     if mark is None:
         return None
@@ -103,7 +103,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = pyfuncitem._fixtureinfo.argnames
     target = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
     if target is None:
-        pytest.fail("a test marked with auditkit returns the collector that is asked", pytrace=False)
+        pytest.fail("a test marked with auditkit returns the collector to check", pytrace=False)
     from auditkit.errors import AuditkitError
     from auditkit.testing import GuardFailed, GuardUnavailable
 

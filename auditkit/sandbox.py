@@ -89,7 +89,7 @@ def restart(words: Sequence[str]) -> tuple[list[str], int | None]:
     """Take a leading `--cage` from the command line; run the command in the sandbox if the user wants that.
 
     Returns the remaining words, and the exit code of the sandboxed command, or None if this process is to run it.
-    Raises NoSandboxError if a sandbox was asked for and cannot be had, BadInputError for a path that it cannot mount
+    Raises NoSandboxError if the user wants a sandbox and there is none, BadInputError for a path that it cannot mount
     and for a mistake in a configuration.
     """
     is_asked = bool(words) and words[0] == "--cage"

@@ -39,7 +39,7 @@ def measure(ctx):
 
 def judge(measurements, policy):
     """Reproduced if the slope is above 0."""
-    law, message = law_in_words(measurements, "sync_count", "synchronisations")
+    law, message = law_in_words(measurements, "sync_count", "synchronizations")
     return verdict(law.value > 0, message, law=law.case["law"], occurs={"tensors": "ordinary"})
 
 

@@ -44,7 +44,7 @@ def audit(checkout: str, python: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-P", "-m", "auditkit", "audit", checkout, "--python", python, "--json"]
         done = subprocess.run(
-            [*command, "--no-tickets", "--no-fixes", "--fresh"], cwd=folder, capture_output=True, text=True
+            [*command, "--no-tickets", "--fix-time=0", "--fresh"], cwd=folder, capture_output=True, text=True
         )
     if not done.stdout:
         raise SystemExit(f"{checkout}: exit code {done.returncode}\n{done.stderr[-2000:]}")

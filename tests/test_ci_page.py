@@ -111,7 +111,7 @@ def origin(tmp_path: Path, home: Path) -> Path:
     put(folder, "train/norms.py", NAIVE)
     put(folder, "auditkit.yaml", "tickets: tickets\n")
     git(folder, "init", "-q", "-b", "main")
-    words = ["audit", ".", "--probe", LOOP, "--tickets", "tickets", "--no-fixes"]
+    words = ["audit", ".", "--probe", LOOP, "--tickets", "tickets", "--fix-time", "0"]
     subprocess.run([home / "auditkit/bin/auditkit", *words], cwd=folder, capture_output=True, check=False)
     git(folder, "add", ".")
     git(folder, "commit", "-qm", "base")

@@ -186,7 +186,7 @@ def test_an_audit_without_torch_says_how_to_install_it_or_asks_another_interpret
     )
     install = f"{bare} -m pip install torch"
     target = ["--target", "stats:grad_norm", "--contract", "grad_norm", "--probe", "syncs_grow_with_tensors"]
-    command = [bare, "-P", "-m", "auditkit", "audit", tmp_path, "--no-fixes", "--no-tickets", *target]
+    command = [bare, "-P", "-m", "auditkit", "audit", tmp_path, "--fix-time=0", "--no-tickets", *target]
     ended = run(*command)
     assert (ended.code, ended.stderr.count(install)) == (5, 1), ended
     assert run(*command, "--python", sys.executable).code == 1

@@ -55,16 +55,14 @@ from auditkit.trials.no_fix import NO_LIBCST, NO_TARGET, NOT_ASKED
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """What to audit and where findings go; None takes the configuration's word, then the default.
+    """What to audit and where findings go; None takes the configuration's value, then the default.
 
-    `arms` are the options of each column of the table, alike but for interpreter and device. `tickets` of None
-    files nothing. `command` is what the user typed, for the next command that the screen proposes. `whole_source` lets
-    source
-    probes ask about every module, not only about those that deal with gradients. `style` also asks the probes of
-    style, whose findings get no ticket unless their probe was named. For `fix_time_s` seconds at most fixes are
-    searched for: of what will have a new ticket, or of all that would without a folder. `known` are tickets that the
-    findings are compared with; nothing is filed then.
-    With `changed_since` auditkit checks only what changed since that revision.
+    `arms` are the options of each column of the table; they differ in interpreter and device. `tickets` of None files
+    nothing. `command` is what the user typed: the screen proposes the next command from it. `whole_source` lets source
+    probes read every module, not only those that deal with gradients. `style` also runs the style probes, whose
+    findings get no ticket unless their probe was named. `fix_time_s` limits the search for fixes. `known` are tickets
+    to compare the findings with; auditkit then files none. With `changed_since` auditkit checks only what changed since
+    that revision.
     """
 
     checkout: str
@@ -107,16 +105,16 @@ def is_about_specimen(calls: Sequence[str], here: Path = Path()) -> bool:
     unknown = next((call for call in calls if specimen.file_of(split_call(call)[0]) is None), None)
     if unknown is not None:
         hint = f"name the checkout: auditkit audit CHECKOUT --target {unknown}"
-        raise BadInputError(f"this folder has no Python files, so nothing of it is {unknown}", hint)
+        raise BadInputError(f"this folder has no Python files, so it has no {unknown}", hint)
     return True
 
 
 def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     """Run the probes on every target of the checkout, judge them, and file a ticket for each finding.
 
-    Source probes read the checkout after that, and answer where it has no target, too. Raises
-    BadInputError, NothingMeasuredError or StoreConflictError before anything is measured, where that can
-    be known. A target that cannot be loaded is an `error` result, not an exception.
+    Then source probes read the checkout, also one without targets. Raises BadInputError, NothingMeasuredError or
+    StoreConflictError, before the first measurement if possible. A target that cannot be loaded is an `error` result,
+    not an exception.
     """
     progress = progress or Progress()
     probes = select(catalog_of(request.config), request.probes, request.style or request.config.style)
@@ -321,13 +319,13 @@ _EXIT_ORDER = (ExitCode.FINDINGS, ExitCode.TARGET_NOT_LOADED, ExitCode.NOTHING_M
 
 
 def exit_code(run: Run, fail_on: Severity = Severity.P4, requires_steps: bool = False) -> ExitCode:
-    """What a finished run says to the shell. An error or a missing device is never a pass.
+    """Return the exit code of a finished run. An error or a missing device is never a pass.
 
-    Where targets were asked about and none was found, or none could be loaded, that is it, whatever reading the
-    source found. Else findings at or above `fail_on` come first; then a target that could not be loaded; then any
-    probe that ended in an error, or a run in which nothing was measured. Of several arms, the one counts whose code
-    comes first in that order. With a baseline only new findings count. With `requires_steps`, a training step that was
-    found and not checked comes before everything.
+    A run that found or loaded none of its targets has that code, whatever reading the source found. Else findings at or
+    above `fail_on` come first; then a target that could not be loaded; then any probe that ended in an error, or a run
+    in which nothing was measured. Of several arms, the one counts whose code comes first in that order. With a baseline
+    only new findings count. With `requires_steps`, a training step that was found and not checked comes before
+    everything.
     """
     if requires_steps and unchecked_steps(run.candidates):
         return ExitCode.NOTHING_MEASURED
@@ -348,7 +346,7 @@ def exit_code(run: Run, fail_on: Severity = Severity.P4, requires_steps: bool = 
 
 
 def _about_targets(run: Run) -> list[ProbeResult]:
-    """The results of probes that were asked about targets; those of the source where none were."""
+    """Return the results of probes on targets; without any, those of source probes."""
     return [result for result in run.results if not result.is_of_source] or list(run.results)
 
 

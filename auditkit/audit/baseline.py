@@ -71,7 +71,7 @@ class Base:
         if not file.is_file():
             if explicit is not None:
                 raise BadInputError(
-                    f"{explicit} is not there at {self.commit[:12]}", "leave out --config, or --against"
+                    f"{explicit} does not exist at {self.commit[:12]}", "leave out --config, or --against"
                 )
             return Config()
         config = read_config(file, load_catalog, is_named=explicit is not None)

@@ -25,7 +25,7 @@ from auditkit.trials.no_fix import was_not_searched
 class Root:
     """Where a ticket's commands are run from: the top of the checkout's repository, else the checkout itself.
 
-    Whoever reads the ticket has the repository, and not the machine on which it was written.
+    A reader of the ticket has the repository, but not the machine on which auditkit wrote it.
     """
 
     folder: Path
@@ -73,7 +73,7 @@ class Paperwork:
 def file_run(run: Run, folder: TicketFolder, paperwork: Paperwork) -> Run:
     """Return the run with its findings' tickets; auditkit closes no ticket.
 
-    A finding of P4 that nobody asked for by name has a ticket only if it shares the cause of a worse one; see
+    A finding of P4 whose probe was not named has a ticket only if it shares the cause of a worse one; see
     docs/design/grouping.md. Raises StoreConflictError if the folder is locked or cannot be written.
     """
     options = FilingOptions(paperwork.batch, paperwork.agent, paperwork.agents, paperwork.ticket_from, paperwork.read)
@@ -107,7 +107,7 @@ def without_ticket(run: Run, folder: TicketFolder | None, paperwork: Paperwork) 
 
 
 def without_fix(run: Run, folder: TicketFolder | None, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
-    """Return the findings by cause that need a fix: those of new tickets, and of open ones nobody looked for yet."""
+    """Return the findings by cause that need a fix: of new tickets, and of open ones without an earlier search."""
     new = without_ticket(run, folder, paperwork)
     if folder is None or not folder.folder.is_dir():
         return new
@@ -147,7 +147,7 @@ def _finding(run: Run, result: ProbeResult, paperwork: Paperwork) -> Finding:
 
 
 def _arm_words(run: Run, result: ProbeResult, root: Root) -> list[str]:
-    """The options that ask in the arm whose figures the ticket shows, where there are several."""
+    """Return the options of the arm whose figures the ticket shows, if there are several."""
     words = []
     if len({arm.environment.interpreter for arm in result.arms}) > 1:
         words += ["--python", root.path(run.environment_of(result).interpreter)]
@@ -157,7 +157,7 @@ def _arm_words(run: Run, result: ProbeResult, root: Root) -> list[str]:
 
 
 def _target(run: Run, result: ProbeResult) -> Target | None:
-    """The target that was asked; where one function is several of them, the fingerprint says which."""
+    """Return the target of a result; if one function is several targets, the fingerprint names it."""
     same = [reading.target for reading in run.targets if reading.target.call == result.target]
     ordinal = re.search(r"#(\d+)$", result.fingerprint)
     number = int(ordinal[1]) if ordinal else 0

@@ -17,7 +17,7 @@ _FIX_TIME_S = 120.0
 
 
 def look_for_fix(folder: TicketFolder, request: VerifyRequest) -> None:
-    """Search for the fix of a ticket that nobody has searched for, or whose diff does not apply any more; write it.
+    """Search for the fix of a ticket without an earlier search, or whose diff no longer applies; write it.
 
     Without one the ticket stays as it is.
     """

@@ -80,11 +80,11 @@ def _comments(root: Path) -> Iterator[_Ignore]:
 
 def _problem(one: _Ignore, known: Collection[str]) -> str:
     if not one.probe:
-        return "names no probe, so it is not used: write # auditkit: ignore[PROBE] reason"
+        return "names no probe, so auditkit ignores it: write # auditkit: ignore[PROBE] reason"
     if one.probe not in known:
         near = nearest_names(one.probe, known, 1)
-        return "names no probe, so it is not used" + (f": did you mean {near[0]}?" if near else "")
-    return "" if one.reason else "has no reason, so it is not used: write why behind it"
+        return "names no probe, so auditkit ignores it" + (f": did you mean {near[0]}?" if near else "")
+    return "" if one.reason else "has no reason, so auditkit ignores it: write why behind it"
 
 
 class _Starts:

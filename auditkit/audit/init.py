@@ -7,41 +7,28 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
 
 from auditkit.config.config import is_in_workspace
 from auditkit.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
 from auditkit.config.config_file import CONFIG_NAME
 from auditkit.errors import BadInputError
 from auditkit.files import create_file
-from auditkit.model.codec import Record
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.engine.trials import Trial
-from auditkit.probing.run.found_candidates import candidate_of
 from auditkit.probing.run.found_targets import FoundTargets, find_targets, name_target
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.source.files import LeftOut
 
-_UNTRIED = {"works": False, "takes": None, "finish": None, "setup": None, "message": "left out"}
-
 
 @dataclass(frozen=True)
-class Initialised(Record, keys="path"):
+class Initialised:
     """The file that was written, and what it holds; `checkout` where that lies outside what the file may name."""
-
-    schema_version: ClassVar[int] = 1
 
     path: Path
     found: FoundTargets
     checkout: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """The file and every candidate: what trying it showed, as it is told of a run, too."""
-        tried = [trial.to_json() | candidate_of(trial).to_json() for trial in self.found.trials]
-        left_out = [_UNTRIED | each.to_json() for each in self.found.candidates if each.excluded]
-        return super().to_json() | {"candidates": [*tried, *left_out]}
 
     @property
     def audit_words(self) -> str:
@@ -120,7 +107,7 @@ def _drafts(trials: Sequence[Trial]) -> Iterator[DraftTarget]:
 def _draft(trial: Trial, target: Target) -> DraftTarget:
     """The target with what was seen in its source and learnt by trying."""
     assert trial.plan is not None
-    roles = ", ".join(f"{role}: {entry['path'] or 'the answer'}" for role, entry in trial.plan["roles"].items())
+    roles = ", ".join(f"{role}: {entry['path'] or 'the result'}" for role, entry in trial.plan["roles"].items())
     learnt = (
         f"{trial.candidate.file}:{trial.candidate.line}",
         *trial.candidate.evidence,

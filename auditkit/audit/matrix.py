@@ -1,4 +1,4 @@
-"""Several interpreters and devices in one job: what tells the arms apart, and one answer over all of them."""
+"""Several interpreters and devices in one job: what distinguishes the arms, and one result over all of them."""
 
 from __future__ import annotations
 

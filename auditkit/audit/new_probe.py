@@ -64,7 +64,7 @@ def _check_name(claim: str) -> None:
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", claim)
     words = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_0123456789")
     hint = f"did you mean {words}?" if words else "name the defect that it would prove: norm_is_cut_off"
-    raise BadInputError(f"'{claim}' is no name for a probe: lower-case words joined by underscores", hint)
+    raise BadInputError(f"'{claim}' is not a name for a probe: lower-case words joined by underscores", hint)
 
 
 def _check_free(claim: str, configured: tuple[Path, ...]) -> None:
@@ -90,7 +90,7 @@ def _next_steps(
         run = f"auditkit probe run {probe} --target package.module:function; "
         run += f"by its name, once {config or 'auditkit.yaml'} says {name}"
     return (
-        f"write your question into measure and judge of {probe}, and what it is about into its specimens",
+        f"write your check into measure and judge of {probe}, and code with and without the defect into its specimens",
         f"test it: python -m pytest {test}",
         f"run it: {run}",
     )

@@ -34,7 +34,7 @@ class ReportRequest:
 def report(request: ReportRequest, is_html: bool = False) -> bytes:
     """The page of the run, as Markdown or HTML.
 
-    Raises BadInputError for a file of which the run says nothing, and for a missing folder of tickets.
+    Raises BadInputError for a file without any result, and for a missing folder of tickets.
     """
     if request.tickets is not None and not request.tickets.is_dir():
         raise BadInputError(f"no tickets folder: {request.tickets}", "name the folder: --tickets DIR")
@@ -52,7 +52,7 @@ def report_code(run: Run) -> ExitCode:
 
 
 def only_file(run: Run, file: str) -> Run:
-    """What the run found in one file, and what else it asked of the functions there. Raises BadInputError."""
+    """Return the run with only the results and functions of one file. Raises BadInputError."""
     places = {fingerprint: place.file for fingerprint, place in places_of(run).items()}
 
     def is_there(place: str) -> bool:
@@ -65,5 +65,5 @@ def only_file(run: Run, file: str) -> Run:
     if not results and not candidates:
         known = sorted({*places.values(), *(each.file for each in run.candidates)})
         near = nearest_names(file, known) or known[:3]
-        raise BadInputError(f"the run says nothing of {file}", f"did you mean {' or '.join(near)}?" if near else "")
+        raise BadInputError(f"the run has no result for {file}", f"did you mean {' or '.join(near)}?" if near else "")
     return replace(run, results=results, candidates=candidates, notes=())

@@ -28,7 +28,7 @@ _FIX_TIME_S = 120.0
 @write_or_exit
 def audit(
     checkout: Annotated[
-        str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Without it: the bundled specimen.")
+        str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Default: the bundled specimen.")
     ] = None,
     probe: ProbesOption = None,
     style: StyleOption = False,
@@ -43,15 +43,25 @@ def audit(
     ] = None,
     tickets: Annotated[
         Path | None,
-        typer.Option("--tickets", metavar="DIR", help="File tickets there.", show_default="tickets, if it is there"),
+        typer.Option("--tickets", metavar="DIR", help="File tickets there.", show_default="tickets, if it exists"),
     ] = None,
-    no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File none.", rich_help_panel=FILED)] = False,
-    no_fixes: Annotated[bool, typer.Option("--no-fixes", help="Try no fixes.", rich_help_panel=FILED)] = False,
+    no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File no tickets.", rich_help_panel=FILED)] = False,
+    fix_time: Annotated[
+        float | None,
+        typer.Option(
+            "--fix-time",
+            metavar="SECONDS",
+            min=0.0,
+            help="How long to try fixes; 0 tries none.",
+            show_default="120 where tickets are filed",
+            rich_help_panel=FILED,
+        ),
+    ] = None,
     new_only: Annotated[
         bool,
         typer.Option(
             "--new-only",
-            help="Exit 1 only for findings without an open or accepted ticket; file none.",
+            help="Exit 1 only for findings without an open or accepted ticket; file no tickets.",
             rich_help_panel=_IN_CI,
         ),
     ] = False,
@@ -86,10 +96,10 @@ def audit(
 ) -> None:
     """Find a checkout's collectors, run every probe, file tickets.
 
-    Tickets are filed where --tickets or auditkit.yaml says so, or in a folder checkout tickets that is there. Without
-    CHECKOUT the bundled specimen is audited, into the folder auditkit-demo; with --target this folder. A new ticket
-    recommends a change of its code only if that was run in a copy: its findings gone, right answers the same, nothing
-    else worse. With --dry-run none is tried.
+    auditkit files tickets in --tickets, in the folder that auditkit.yaml names, or in an existing folder `tickets`.
+    Without CHECKOUT it audits the bundled specimen and files into auditkit-demo; with --target it audits this folder.
+    A ticket recommends a fix only if auditkit ran it in a copy: the findings are gone, correct results stay the same,
+    and nothing gets worse. --dry-run tries no fix without --fix-time.
     """
     from dataclasses import replace
 
@@ -103,9 +113,9 @@ def audit(
     if tickets is not None and no_tickets:
         raise BadInputError("--tickets and --no-tickets exclude each other")
     if new_only and no_tickets:
-        raise BadInputError("--new-only compares with tickets", "leave out --no-tickets: none is filed anyway")
+        raise BadInputError("--new-only compares with tickets", "leave out --no-tickets: --new-only files none")
     if against is not None and not (new_only or changed):
-        raise BadInputError("--against says what --new-only and --changed compare with", "add one of the two")
+        raise BadInputError("--against is for --new-only and --changed", "add one of the two")
     files = outputs.checked()
     demo = not (checkout or new_only or changed or options.runs.config) and is_about_specimen(
         options.targets.target or ()
@@ -115,8 +125,9 @@ def audit(
         folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
         known = base.known(folder or Path("tickets")) if new_only else None
         folder = None if new_only else folder
-        label = BUNDLED if demo else None
-        limit_s = 0.0 if no_fixes or folder is None or is_dry_run() else _FIX_TIME_S
+        label, limit_s = BUNDLED if demo else None, fix_time
+        if limit_s is None:
+            limit_s = _FIX_TIME_S if folder is not None and not is_dry_run() else 0.0
         configuration = replace(configuration, exclude=(*configuration.exclude, *(exclude or ())))
         since = (against or "HEAD") if changed else None
         more = {"batch": batch, "fix_time_s": limit_s, "known": known, "changed_since": since}
@@ -127,6 +138,6 @@ def audit(
 
 
 def _usual_folder(demo: bool) -> Path | None:
-    """The demo's own folder, else `tickets` where it is there: nothing is written where nobody asked for it."""
+    """The demo's own folder, else `tickets` if it exists: auditkit creates no folder by itself."""
     folder = DEMO_FOLDER / "tickets" if demo else Path("tickets")
     return folder if demo or folder.is_dir() else None

@@ -74,7 +74,7 @@ def write_or_exit(command: Callable[..., None]) -> Callable[..., None]:
 def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
     from auditkit.files import dry_run
 
-    complain("dry run: nothing is written; what follows is said as if it were")
+    complain("dry run: nothing is written; the output shows what would happen")
     ended: typer.Exit | None = None
     with dry_run() as plan:
         try:

@@ -30,15 +30,15 @@ def compare(
     plan: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Judge the checkboxes of this Markdown file.")
     ] = None,
-    tests: Annotated[str, typer.Option("--tests", metavar="COMMAND", help="Run it at both revisions.")] = "",
+    tests: Annotated[str, typer.Option("--tests", metavar="COMMAND", help="Run this at both revisions.")] = "",
     form: FormatOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the same probes at two revisions, and review what changed.
 
-    Each result is fixed, new, better, worse or unchanged. Both revisions are checked out apart; nothing in the
-    repository changes. Without --target its collectors are found at both. With --plan each checkbox, such as
+    Each result is fixed, new, better, worse or unchanged. auditkit works on copies: nothing in the
+    repository changes. Without --target it finds the collectors of both. With --plan each checkbox, such as
     `- [ ] syncs_grow_with_tensors: fixed`, is met, not met or not measurable.
 
     Exits 1 if a finding is new or worse; with --plan or --tests also if the change is not approved.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """Which two revisions are meant, what is asked at both, and how that is run."""
+    """Which two revisions to compare, what to check at both, and how."""
 
     checkout: Annotated[
         str | None, typer.Argument(metavar="CHECKOUT", help="A git repository, or a folder in one.")
@@ -59,7 +59,7 @@ def read_saved_run(path: Path) -> Run:
         return Run.from_json(_read_document(path))
     except ValueError as error:
         hint = "auditkit audit CHECKOUT --json > FILE"
-        raise BadInputError(f"{path} is no saved run: {error}", hint) from None
+        raise BadInputError(f"{path} is not a saved run: {error}", hint) from None
 
 
 def _read_document(path: Path) -> object:

@@ -1,4 +1,4 @@
-"""`auditkit doctor`: what this machine can measure, and why not the rest."""
+"""`auditkit doctor`: which probes can run on this machine, and what the others need."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ EXAMPLE = "Example: auditkit doctor --python ../trainer/.venv/bin/python"
 
 @run_or_exit
 def doctor(
-    checkout: Annotated[str, typer.Option("--checkout", metavar="DIR", help="Whose interpreter to ask.")] = ".",
+    checkout: Annotated[
+        str, typer.Option("--checkout", metavar="DIR", help="Check the interpreter of this one.")
+    ] = ".",
     python: PythonOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what this machine can measure, and why not the rest.
+    """Show which probes can run on this machine, and what the others need.
 
     Every instrument is checked on every device, in the interpreter that probes would use.
     """
@@ -41,5 +43,5 @@ def doctor(
     say(f"git          {'found' if machine.has_git else 'not found: DIR@REV cannot be read'}")
     say(f"sandbox      {machine.sandbox or f'none: {machine.no_sandbox}'}")
     for state in found.states:
-        answer = "ok, reads its toy" if state.works else f"no: {state.message}"
+        answer = "ok" if state.works else f"no: {state.message}"
         say(f"{state.device:<10}  {state.instrument:<9} {answer}")

@@ -26,9 +26,9 @@ class OutputFiles:
     """Into which files a run is written, each replaced as a whole."""
 
     sarif: Annotated[Path | None, _file("sarif", "Findings as SARIF 2.1.0, for code scanning and editors.")] = None
-    junit: Annotated[Path | None, _file("junit", "Every question as a test, in JUnit's XML.")] = None
+    junit: Annotated[Path | None, _file("junit", "Every check as a test case, in JUnit's XML.")] = None
     gitlab: Annotated[Path | None, _file("gitlab", "Findings as GitLab's code quality report.")] = None
-    csv: Annotated[Path | None, _file("csv", "Every answer as a line of a table.")] = None
+    csv: Annotated[Path | None, _file("csv", "Every result as a row of a table.")] = None
 
     def checked(self, source: Path | None = None) -> dict[str, Path]:
         """The files that were named, by format, all of which can be written; `source` is not one of them.

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit
+from auditkit.cli.common import run_or_exit
 from auditkit.cli.options import PythonOption
-from auditkit.cli.output import complain_fitted, say, say_json
+from auditkit.cli.output import complain_fitted, say
 
 EXAMPLE = "Example: auditkit init ../trainer --output auditkit.yaml"
 
@@ -21,7 +21,6 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Where to write; default: in the checkout.")
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Find the collectors of a checkout, try each, write auditkit.yaml."""
     from auditkit.audit.init import init as run_init
@@ -32,13 +31,10 @@ def init(
     with progress() as told:
         done = run_init(checkout, python, output, told.trying)
     trials = done.found.trials
-    if as_json:
-        say_json(done.to_json())
-        return
     for trial in trials:
         if trial.works and trial.target.contract and trial.target.takes:
             called, promised = trial.target.takes.value, trial.target.contract.value
-            say(f"{trial.target.call}  called with {called}, held to {promised}")
+            say(f"{trial.target.call}  called with {called}, checked as {promised}")
     found = done.found.candidates
     for note in (*done.found.notes, *map(str.strip, (*not_asked_lines(found), *left_out_lines(found)))):
         complain_fitted(f"note: {note}")

@@ -112,7 +112,7 @@ def _run() -> None:
 
 
 def _may_want_sandbox() -> bool:
-    """Look whether the command line, the environment or a configuration may ask for a sandbox, at no cost."""
+    """Look whether the command line, the environment or a configuration may request a sandbox, at no cost."""
     if any(word == "--cage" or word.startswith("--config") for word in sys.argv[1:]) or "AUDITKIT_CAGE" in os.environ:
         return True
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
@@ -120,7 +120,7 @@ def _may_want_sandbox() -> bool:
 
 
 def _restart_in_sandbox() -> None:
-    """Run the command in the sandbox and end as it ends, if anybody asked for that; else take `--cage` away."""
+    """Run the command in the sandbox and end as it ends, if the user wants that; else remove `--cage`."""
     from auditkit.cli.output import complain_of
     from auditkit.errors import AuditkitError
     from auditkit.sandbox import restart

@@ -141,8 +141,8 @@ class _Verbs:
         """
         given = [*_options("--target", targets), *_options("--probe", probes), *_options("--python", [python])]
         filed = _options("--tickets", [tickets]) or ["--no-tickets"]
-        words = ["audit", *given, *filed, *(["--fresh"] if fresh else [])]
-        ended = await self._run(context, [*words, "--json", f"--save={self._new_file()}", "--", checkout])
+        words = ["audit", *given, *filed, *(["--fresh"] if fresh else []), "--json", f"--save={self._new_file()}"]
+        ended = await self._run(context, [*words, "--", checkout])
         result = ended["result"]
         if isinstance(result, dict):
             result["next_cursor"] = str(len(result["findings"])) if result["more"] else None

@@ -24,10 +24,10 @@ _R = TypeVar("_R")
 Words = list[str] | None
 
 # Headings of the help for what few need.
-_CALLED = "How the --target is called, fed and read"
+_CALLED = "How the --target is called"
 _RUN = "How probes run"
 FILED = "How tickets are filed"
-WRITTEN = "What is written for other programs"
+WRITTEN = "Files for other programs"
 
 PythonOption = Annotated[
     str | None,
@@ -37,32 +37,26 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", h
 _RunConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.", rich_help_panel=_RUN)
 ]
-TimeLimitOption = Annotated[
-    float,
-    typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.", rich_help_panel=_RUN),
-]
 ProbesOption = Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")]
 StyleOption = Annotated[
-    bool, typer.Option("--style", help="Also ask about style: repeated defaults, unused or untested functions, ...")
+    bool, typer.Option("--style", help="Also check style: repeated defaults, unused or untested functions, ...")
 ]
 CheckoutOption = Annotated[
     str | None, typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder.")
 ]
 InPlaceOption = Annotated[
     bool,
-    typer.Option(
-        "--in-place", help="Run the code where it lies, not in a copy that is thrown away.", rich_help_panel=_RUN
-    ),
+    typer.Option("--in-place", help="Run the code in place, not in a temporary copy.", rich_help_panel=_RUN),
 ]
 ExcludeOption = Annotated[
     Words,
     typer.Option(
-        "--exclude", metavar="GLOB", help="Paths below the checkout to pass over: 'examples/*'.", rich_help_panel=_RUN
+        "--exclude", metavar="GLOB", help="Paths of the checkout to skip: 'examples/*'.", rich_help_panel=_RUN
     ),
 ]
 FreshOption = Annotated[
     bool,
-    typer.Option("--fresh", help="Read no results of earlier commands: run everything.", rich_help_panel=_RUN),
+    typer.Option("--fresh", help="Use no cached results: run every probe.", rich_help_panel=_RUN),
 ]
 
 _DEVICES = "auto, cuda, cpu or simulated"
@@ -70,7 +64,7 @@ _DEVICES = "auto, cuda, cpu or simulated"
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """Which collectors are asked; and, where one is named by its function, how it is called, fed and read."""
+    """Which collectors to check; for one that is named by its function, how to call it and read its result."""
 
     target: Annotated[
         Words, typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one.")
@@ -80,7 +74,7 @@ class TargetOptions:
         typer.Option(
             "--contract",
             metavar="NAME",
-            help="What it promises, such as grad_norm.",
+            help="What it computes, such as grad_norm.",
             rich_help_panel=_CALLED,
         ),
     ] = None
@@ -89,7 +83,7 @@ class TargetOptions:
         typer.Option(
             "--takes",
             metavar="HOW",
-            help="module, parameters, named_parameters, gradients; default: tried.",
+            help="module, parameters, named_parameters, gradients; default: auditkit tries each.",
             rich_help_panel=_CALLED,
         ),
     ] = None
@@ -98,7 +92,7 @@ class TargetOptions:
         typer.Option(
             "--finish",
             metavar="MODULE:FUNCTION",
-            help="The step that reads an asynchronous answer.",
+            help="The function that reads an asynchronous result.",
             rich_help_panel=_CALLED,
         ),
     ] = None
@@ -194,7 +188,7 @@ class MatrixOptions:
         typer.Option(
             "--python",
             metavar="PATH",
-            help="Interpreter of the checkout; default: its .venv, venv, this one. Several: one column each.",
+            help="Interpreter of the checkout; default: its .venv, venv, this one. May be repeated: one column each.",
         ),
     ] = None
     device: Annotated[
@@ -202,13 +196,12 @@ class MatrixOptions:
         typer.Option(
             "--device",
             metavar="NAME",
-            help=f"Where probes run: {_DEVICES}. Several: one column each.",
+            help=f"Where probes run: {_DEVICES}. May be repeated: one column each.",
             show_default="auto",
             rich_help_panel=_RUN,
         ),
     ] = None
     config: _RunConfigOption = None
-    time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
     fresh: FreshOption = False
 
@@ -216,12 +209,7 @@ class MatrixOptions:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
         from auditkit.probing.run.run_options import RunOptions
 
-        options = RunOptions(
-            config,
-            time_limit_s=self.time_limit,
-            in_place=self.in_place,
-        )
-        options = with_cache(options, self.fresh)
+        options = with_cache(RunOptions(config, in_place=self.in_place), self.fresh)
         return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
 
 
@@ -258,7 +246,7 @@ class ResultOptions:
         str,
         typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on."),
     ] = "P4"
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name the probes that reproduced nothing.")] = False
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every finding, probe and note.")] = False
     as_json: JsonOption = False
 
     def lowest(self) -> Severity:
@@ -273,7 +261,7 @@ SaveOption = Annotated[
     typer.Option(
         "--save",
         metavar="FILE",
-        help="The whole run as JSON; --json then prints its findings alone.",
+        help="Write the whole run as JSON; --json then prints only findings.",
         rich_help_panel=WRITTEN,
     ),
 ]

@@ -34,7 +34,7 @@ def complain_fitted(text: str) -> None:
 
 
 def complain_of(error: AuditkitError, as_json: bool = False) -> int:
-    """`error:` and `hint:` on stderr, and where JSON was asked for one object on stdout; the error's exit code."""
+    """Print `error:` and `hint:` on stderr, with --json one object on stdout; return the error's exit code."""
     if as_json:
         say_error(error.message, error.hint, int(error.exit_code))
     complain_fitted(f"error: {error.message}")
@@ -90,7 +90,7 @@ def fitted(line: str, width: int | None, hanging: str = "  ") -> str:
 
 
 def is_terminal() -> bool:
-    """Whether somebody reads stdout on a screen."""
+    """Whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit, write_or_exit
+from auditkit.cli.common import JsonOption, run_or_exit
 from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions, SaveOption
 from auditkit.cli.output import complain_of, say, say_json
 
@@ -22,7 +22,7 @@ app = typer.Typer(
 @app.command("list", epilog="Example: auditkit probe list --json")
 @run_or_exit
 def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the probes: what each one proves, and how bad that is."""
+    """List the probes: what each one proves, and its severity."""
     from auditkit.probing.run.configuration import find_probes
 
     probes = find_probes(config)
@@ -32,7 +32,7 @@ def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> Non
     width = max(len(probe.id) for probe in probes)
     for probe in probes:
         when = "" if probe.lifecycle == "stable" else f" ({probe.lifecycle}: runs only when named)"
-        when += " (style: an audit asks with --style)" if probe.style else ""
+        when += " (style: an audit runs it with --style)" if probe.style else ""
         say(f"{probe.severity.value}  {probe.id:<{width}}  {probe.title}{when}")
 
 
@@ -43,7 +43,7 @@ def show_probe(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a probe asks, how, what it cannot see, and the fix."""
+    """Show what a probe checks, how, what it cannot see, and the fix."""
     import textwrap
 
     from auditkit.probing.run.configuration import find_probes
@@ -52,7 +52,7 @@ def show_probe(
     if as_json:
         say_json({"schema_version": 1, "probe": info.to_json()})
         return
-    style = ", style (an audit asks with --style)" if info.style else ""
+    style = ", style (an audit runs it with --style)" if info.style else ""
     say(f"{info.id}, version {info.version}, {info.severity.value}, {info.lifecycle}{style}\n{info.title}\n")
     contracts = ", ".join(contract.value for contract in info.contracts)
     say(f"Contracts: {contracts}" if contracts else "Reads the checkout's source; needs no target and runs nothing")
@@ -72,22 +72,19 @@ def show_probe(
     epilog="Example: auditkit probe run norm_overflows_on_finite_grads --checkout ../trainer "
     "--target trainer.stats:grad_norm --takes module --json",
 )
-@write_or_exit
+@run_or_exit
 def run_probes(
     probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
     checkout: CheckoutOption = None,
     *,
     options: AuditOptions,
-    tickets: Annotated[
-        Path | None, typer.Option("--tickets", metavar="DIR", help="File what reproduces there.")
-    ] = None,
     results: ResultOptions,
     save: SaveOption = None,
     bisect: Annotated[
         bool, typer.Option("--bisect", help="Exit 125 if nothing could be measured, as git bisect run expects.")
     ] = False,
 ) -> None:
-    """Run the named probes. Files tickets only with --tickets.
+    """Run the named probes; file no tickets.
 
     Probes that read the source need no --target: they read the whole checkout, or, with one, its module.
     """
@@ -96,7 +93,7 @@ def run_probes(
     from auditkit.probing.run.configuration import read_configuration
 
     configuration = read_configuration(options.runs.config, checkout or ".")
-    request = options.request(checkout, configuration, probes, tickets, whole_source=True)
+    request = options.request(checkout, configuration, probes, None, whole_source=True)
     try:
         run_and_finish(request, results, named=True, wants_tickets=False, save=save)
     except (NothingMeasuredError, TargetNotLoadedError) as error:
@@ -114,7 +111,6 @@ def write_probe(
         Path | None, typer.Option("--dir", metavar="DIR", help="Default: the configuration's probes_dir, else probes.")
     ] = None,
     config: ConfigOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Write a probe of your own that runs at once.
 
@@ -123,10 +119,6 @@ def write_probe(
     from auditkit.audit.new_probe import new_probe
 
     made = new_probe(claim, folder, config)
-    if as_json:
-        files = [str(path) for path in made.files]
-        say_json({"schema_version": 1, "probe": made.claim, "files": files, "next": list(made.next_steps)})
-        return
     for path in made.files:
         say(f"wrote {path}")
     for number, step in enumerate(made.next_steps, start=1):

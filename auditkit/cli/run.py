@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from auditkit.tickets.store import TicketFolder
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
-_HOW = "How closely"
+_HOW = "How auditkit inspects"
 
 
 def _file(name: str, text: str) -> typer.models.OptionInfo:
@@ -60,7 +60,7 @@ def run(
         ),
     ] = None,
     as_json: JsonOption = False,
-    save: Annotated[Path | None, _file("save", "The whole run as JSON, as an audit's.")] = None,
+    save: Annotated[Path | None, _file("save", "The whole run as JSON, as of an audit.")] = None,
     html: Annotated[Path | None, _file("html", "A page with the curves of the run and its findings.")] = None,
     sarif: Annotated[Path | None, _file("sarif", "Findings as SARIF 2.1.0, for code scanning and editors.")] = None,
     tickets: Annotated[

@@ -45,7 +45,7 @@ def plan(
         typer.Option(
             "--device",
             metavar="NAMES",
-            help="cuda asks for a GPU; auto, cpu and simulated use none.",
+            help="cuda needs a GPU; auto, cpu and simulated use none.",
             show_default="auto",
         ),
     ] = None,
@@ -57,7 +57,7 @@ def plan(
     """Print the jobs of a plan, one line of JSON each.
 
     Each checkout at each of its revisions is a job for every torch, Python and device. A revision becomes the commit
-    that it names now, so that the plan says the same tomorrow. An option replaces the list of the file.
+    that it names now, so that the plan stays the same. An option replaces the list of the file.
     """
     import json
 
@@ -88,7 +88,7 @@ def _plan_of(what: list[str], options: dict[str, object]) -> Plan:
 
     files = [word for word in what if word.endswith((".yaml", ".yml"))]
     if files and len(what) > 1:
-        raise BadInputError("one plan, or checkouts alone", "auditkit sweep plan FILE.yaml")
+        raise BadInputError("name one plan, or only checkouts", "auditkit sweep plan FILE.yaml")
     if files:
         found = read_plan_file(Path(files[0]))
     else:
@@ -106,27 +106,27 @@ def _listed(words: Words) -> tuple[str, ...]:
 def run(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What `auditkit sweep plan` printed.")],
     results: Annotated[
-        Path, typer.Option("--results", metavar="FOLDER", help="Where answers lie; an interrupted sweep continues.")
+        Path, typer.Option("--results", metavar="FOLDER", help="Folder of the results; an interrupted sweep continues.")
     ] = Path("swept"),
     engine: Annotated[
         str, typer.Option("--engine", metavar="NAME", help="local: processes here; or ray, or slurm.")
     ] = "local",
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", metavar="N", min=1, help="At most so many at a time.", show_default="the engine's own"),
+        typer.Option("--jobs", metavar="N", min=1, help="At most N jobs at a time.", show_default="the engine's own"),
     ] = None,
     attempts: Annotated[
         int,
-        typer.Option("--attempts", metavar="K", min=1, help="How often a job may begin, if its worker is lost."),
+        typer.Option("--attempts", metavar="K", min=1, help="How often a job may start, if its worker is lost."),
     ] = 3,
     only: Annotated[Words, typer.Option("--only", metavar="KEY", help="Only this job (repeatable).")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Run again what was given up.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run failed jobs again.")] = False,
     cache: Annotated[
         Path | None,
         typer.Option(
             "--cache",
             metavar="DIR",
-            help="Where clones and environments are kept; of a cluster: on its shared disk.",
+            help="Folder of clones and environments; for a cluster: on its shared disk.",
             show_default="the user's cache",
         ),
     ] = None,
@@ -140,9 +140,9 @@ def run(
 ) -> None:
     """Run the jobs of a plan that have no result yet.
 
-    A job runs again if its worker was killed or its node lost; a job with a result never does. What cannot be made or
-    found is a result with its reason. Exits 0 if every job has an answer, 3 if one has none, 4 if another sweep runs in
-    the folder or its disk is full.
+    A job runs again if its worker was killed or its node lost; a job with a result never does. A job whose
+    environment or checkout cannot be made fails with its reason. Exit 0: every job has a result; 3: a job has none; 4:
+    another sweep runs in the folder, or its disk is full.
     """
     from auditkit.errors import BadInputError, ExitCode
     from auditkit.sweep.driver import SweepRequest, run_sweep
@@ -152,7 +152,7 @@ def run(
     planned = read_plan(plan)
     unknown = next((key for key in only or () if key not in {job.key for job in planned}), None)
     if unknown is not None:
-        raise BadInputError(f"{plan} has no job {unknown}", "a key stands at the start of its line")
+        raise BadInputError(f"{plan} has no job {unknown}", "the key is the start of a line")
     options = dict(word.partition("=")[::2] for word in option or ())
     if not all("=" in word for word in option or ()):
         raise BadInputError("--option is not of the form NAME=VALUE", "such as --option partition=gpu")
@@ -176,7 +176,7 @@ def run(
         raise typer.Exit(int(ExitCode.NOTHING_MEASURED))
 
 
-_ENDS = {"again": "runs again", "answered": "answered", "failed": "failed"}
+_ENDS = {"again": "runs again", "answered": "done", "failed": "failed"}
 
 
 @contextlib.contextmanager
@@ -234,11 +234,11 @@ def merge(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make one matrix of the answers of all jobs.
+    """Make one matrix of the results of all jobs.
 
     Writes matrix.json (a run, as `audit --json` prints it), matrix.html, matrix.md, matrix.csv and jobs.csv, and files
-    tickets in a folder for each checkout. The same answers make the same files, whatever engine they came from; times
-    are in jobs.csv alone. Exits 1 with findings, 3 if a job or a question has no answer.
+    tickets in a folder for each checkout. Any engine gives the same files; only jobs.csv has
+    times. Exit 1: findings; 3: a job or a probe has no result.
     """
     from auditkit.model.enums import Severity
     from auditkit.sweep.merge import exit_code, read_sweep

@@ -26,7 +26,7 @@ app = typer.Typer(
 Words = list[str] | None
 IdsArgument = Annotated[Words, typer.Argument(metavar="[ID]...", help="Ticket ids, such as B7-PT-01.")]
 WhereOption = Annotated[
-    Words, typer.Option("--where", metavar="FIELD=VALUE", help="Every ticket for which this holds (may be repeated).")
+    Words, typer.Option("--where", metavar="FIELD=VALUE", help="Every ticket that matches (may be repeated).")
 ]
 CheckoutOption = Annotated[
     str | None,
@@ -34,7 +34,7 @@ CheckoutOption = Annotated[
         "--checkout", metavar="DIR[@REV]", help="Default: that of auditkit.yaml, else the tickets' repository."
     ),
 ]
-_AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Write this name beside that of git.")]
+_AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Write this name next to the one of git.")]
 _NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="What you found, or why.")]
 _COLUMNS = ("id", "severity", "status", "assignee", "location", "title")
 _FORMATS = ("table", "markdown", "csv", "json")
@@ -44,10 +44,7 @@ _FORMATS = ("table", "markdown", "csv", "json")
 @run_or_exit
 def list_(
     every: Annotated[bool, typer.Option("--all", help="Show finished tickets, too.")] = False,
-    status: Annotated[str | None, typer.Option("--status", metavar="S")] = None,
-    severity: Annotated[str | None, typer.Option("--severity", metavar="P", help="This one and worse.")] = None,
-    assignee: Annotated[str | None, typer.Option("--assignee", metavar="A")] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="L")] = None,
+    severity: Annotated[str | None, typer.Option("--severity", metavar="P", help="This severity and worse.")] = None,
     where: WhereOption = None,
     count_by: Annotated[
         str | None, typer.Option("--count-by", metavar="FIELD", help="Print numbers: status, severity, agent, ...")
@@ -63,12 +60,9 @@ def list_(
     if form not in _FORMATS:
         raise BadInputError(f"{form!r} is not a format", f"one of {', '.join(_FORMATS)}")
     listing = ticket_folder(tickets).listing()
-    conditions = [*(where or ())]
-    conditions += [f"status={status}"] if status else []
-    conditions += [f"severity<={severity}"] if severity else []
-    conditions += [f"assignee={assignee}"] if assignee is not None else []
-    conditions += [f"labels={label}"] if label else []
-    found = queue.selected(listing.tickets, conditions, every or status is not None)
+    conditions = [*(where or ()), *([f"severity<={severity}"] if severity else [])]
+    names_status = any(one.startswith("status=") for one in conditions)
+    found = queue.selected(listing.tickets, conditions, every or names_status)
     form = "json" if as_json else form
     if count_by is not None:
         counts = queue.counts(found, count_by)
@@ -305,7 +299,7 @@ def resolve(
 ) -> None:
     """Finish tickets.
 
-    `fixed` needs a red-then-green verification at the commit or later, and a review by somebody who did not write the
+    `fixed` needs a red-then-green verification at the commit or later, and a review by someone who did not write the
     commit. auditkit names the command for what is missing.
     """
     from auditkit.tickets.lifecycle import parse_status, person, resolved
@@ -328,7 +322,9 @@ def resolve(
 @run_or_exit
 def lint(
     paths: Annotated[Words, typer.Argument(metavar="[ID or PATH]...", help="Default: all tickets.")] = None,
-    rule: Annotated[str | None, typer.Option("--rule", metavar="NAME", help="Show the page of a rule; `all`.")] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", metavar="NAME", help="Show what a rule, or `all`, checks.")
+    ] = None,
     checkout: CheckoutOption = None,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
@@ -439,7 +435,7 @@ def chosen(folder: TicketFolder, ids: Iterable[str] | None, where: Sequence[str]
     if where:
         found += [ticket.id for ticket in selected(folder.listing().tickets, where)]
     if not found:
-        problem = "no ticket fits" if where else "no ticket is named"
+        problem = "no ticket matches" if where else "no ticket is named"
         raise BadInputError(problem, "name ids, or --where FIELD=VALUE; auditkit ticket list shows them")
     return list(dict.fromkeys(found))
 

@@ -33,7 +33,6 @@ def new(
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What is wrong, in one line.")] = "",
     severity: Annotated[str, typer.Option("--severity", metavar="P")] = "P2",
     location: Annotated[str, typer.Option("--location", metavar="FILE:LINE")] = "",
-    function: Annotated[str, typer.Option("--function", metavar="NAME")] = "",
     batch: Annotated[int | None, typer.Option("--batch", metavar="N", min=0)] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="pytorch, drl, ... or a code.")] = None,
     tickets: TicketsOption = None,
@@ -44,15 +43,13 @@ def new(
 
     folder = ticket_folder(tickets, must_exist=False)
     if not title.strip():
-        raise BadInputError(
-            "a ticket needs a title", "--title TEXT; auditkit probe run ID --tickets DIR files what it reproduces"
-        )
-    document = _by_hand(folder, title, severity, location, function, batch, agent)
+        raise BadInputError("a ticket needs a title", "--title TEXT, or: auditkit probe run ID --tickets DIR")
+    document = _by_hand(folder, title, severity, location, batch, agent)
     say_written([document], [True], as_json)
 
 
 def _by_hand(
-    folder: TicketFolder, title: str, severity: str, location: str, function: str, batch: int | None, agent: str | None
+    folder: TicketFolder, title: str, severity: str, location: str, batch: int | None, agent: str | None
 ) -> Document:
     from auditkit.errors import BadInputError
     from auditkit.model.text import inert_line
@@ -76,12 +73,11 @@ def _by_hand(
             title=inert_line(title),
             severity=level,
             location=inert_line(location),
-            function=inert_line(function),
             domain=domain_of(location) if location else "",
             batch=number,
             agent=config.agents.get(code, code.lower()),
             created=today(),
-            boxes=(Box("(how somebody checks the fix)"),),
+            boxes=(Box("(how to check the fix)"),),
         )
         what, how, fix = TEMPLATE_TEXTS
         return new_document(ticket, [("", what), (REPRODUCE, how), (FIX, fix)], folder.path(ticket_id))

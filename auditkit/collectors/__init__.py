@@ -1,6 +1,6 @@
 """Gradient statistics that do not overflow, take no memory that grows with the model and do not synchronize.
 
-    norm = clip_gradients(model.parameters(), 1.0)    # scales; the norm before, a tensor that nobody has read
+    norm = clip_gradients(model.parameters(), 1.0)    # scales; the norm before, a tensor that was not read
     pending = collect_gradients(model.parameters())   # enqueues; nothing is read back from the device
     stats = pending.materialize()                     # one device-to-host copy per device
 

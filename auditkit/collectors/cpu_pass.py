@@ -254,7 +254,7 @@ def _wide_norm(array_N: _Array, scratch: _Scratch) -> float:
 
 
 def _square_sum(array_N: _Array) -> float:
-    """Return the sum of squares: of rows in the array's dtype, of the rows' sums in float64."""
+    """Return the sum of squares: each row in the array's dtype, the total in float64."""
     rows, rest = _rows(array_N)
     total = float(np.add.reduce(np.vecdot(rows, rows), dtype=np.float64))
     return total + float(rest.dot(rest)) if len(rest) else total

@@ -133,7 +133,7 @@ def _add_gradient(item: object, name: str, place: str, selected: GradientSet) ->
 def _gradient_of(item: object, place: str) -> Tensor | None:
     """Return the .grad of a parameter and a gradient itself.
 
-    A leaf that requires or holds a gradient is a parameter. Only leaves are asked: .grad of others warns.
+    A leaf that requires or holds a gradient is a parameter. Reading .grad of other tensors warns.
     """
     if item is None:
         return None

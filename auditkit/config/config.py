@@ -37,14 +37,14 @@ class ReviewRules:
 
 @dataclass(frozen=True)
 class Config:
-    """What auditkit.yaml says; None or empty where it says nothing.
+    """The contents of auditkit.yaml; a missing key is None or empty.
 
-    Paths are absolute: those in the file are relative to its folder. `checkout` may end in `@REVISION`;
-    `import_roots` are relative to the checkout. `policy` maps threshold names to values. `agents` are names
-    by code, ours and the project's own. `catalog` holds the probes that may be named, where they were looked up.
-    `style` runs the probes of style in every audit. `exclude` are patterns of paths below the checkout whose files
-    are not checked. `discover` of False checks `targets` alone. `cage` asks for the sandbox. `accept` are findings
-    that `auditkit run` accepts, each `LAW:PLACE=REASON`.
+    Paths are absolute: those in the file are relative to its folder. `checkout` may end in `@REVISION`; `import_roots`
+    are relative to the checkout. `policy` maps threshold names to values. `agents` are names by code, ours and the
+    project's own. `catalog` holds the probes that may be named, where they were looked up. `style` runs the probes of
+    style in every audit. `exclude` are patterns of paths below the checkout whose files are not checked. `discover` of
+    False checks `targets` alone. `cage` runs commands in the sandbox. `accept` are findings that `auditkit run`
+    accepts, each `LAW:PLACE=REASON`.
     """
 
     path: Path | None = field(default=None, metadata=_INTERNAL)
@@ -115,7 +115,7 @@ class _Checks:
         for key in self.file.value or () if not self.is_named else ():
             if key in _ONLY_NAMED:
                 hint = f"--config {self.file.path} allows it, for a file that is yours"
-                told = f"an auditkit.yaml that was found, not named, may not say {key}"
+                told = f"an auditkit.yaml that was found, not named, may not set {key}"
                 raise self.file.error(f"$.{key}?", told, hint)
         self._not_empty(config)
         for number, text in enumerate(config.import_roots):
@@ -173,7 +173,7 @@ class _Checks:
         for code, name in agents.items():
             if not _CODE.fullmatch(code):
                 place = f"$.agents.{code}?"
-                raise self.file.error(place, f"{code!r} is no agent's code", "capitals and digits, as in B7-PT-01")
+                raise self.file.error(place, f"{code!r} is not an agent's code", "capitals and digits, as in B7-PT-01")
             if not _NAME.fullmatch(name):
                 place = f"$.agents.{code}"
                 raise self.file.error(place, f"{name!r} is not an agent's name", "letters, digits, dots, dashes")

@@ -19,7 +19,7 @@ _EXPLANATIONS = {
     "batch": "Ticket ids: B<batch>-<agent code>-<number>.",
     "agent": "Who files them: pytorch gives B7-PT-01.",
     "probes_dir": "Folders with probes of your own.",
-    "exclude": "Paths of the checkout, or patterns of them, whose files are asked nothing.",
+    "exclude": "Paths of the checkout, or patterns of them, whose files are not checked.",
     "cage": "Whether every command runs in a sandbox; only in a file that --config names.",
 }
 
@@ -73,7 +73,7 @@ def _lines(draft: ConfigDraft) -> Iterator[str]:
             yield f"{key}: {_flow(list(value) if isinstance(value, tuple) else value)}"
     if draft.elsewhere:
         yield f"\n# The code under audit lies outside this file's workspace: auditkit audit {_comment(draft.elsewhere)}"
-    yield "\n# One entry for each collector: what to call, how it is fed, how its answer is read."
+    yield "\n# One entry for each collector: what to call, with which inputs, and how to read its result."
     yield "# An audit also checks what is not listed here; `discover: false` switches that off."
     yield "targets:" if draft.targets else "targets: []"
     for entry in draft.targets:

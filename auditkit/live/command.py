@@ -109,7 +109,7 @@ def _trains(path: Path) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask the program and all that it started to end; kill what is left after ten seconds."""
+    """Send SIGTERM to the program and all that it started; kill what is left after ten seconds."""
     family = [process.pid, *_descendants(process.pid)]
     for pid in family:
         with suppress(ProcessLookupError, PermissionError):

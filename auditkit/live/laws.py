@@ -127,11 +127,11 @@ def _missing(process: Process) -> Iterator[Broken]:
             if each["optimizers"] and not each["with_gradient"] and not each["name"] and each["seen"] >= 2
         ]
         what = (
-            f"no optimizer holds {_names(process, missing)}: gradients reach {'it' if len(missing) == 1 else 'them'}, "
+            f"no optimizer has {_names(process, missing)}: gradients reach {'it' if len(missing) == 1 else 'them'}, "
             "and no step changes a value"
         )
         if stale:
-            what += f"; the optimizer holds {len(stale)} tensors that no module uses any more"
+            what += f"; the optimizer has {len(stale)} tensors that no module uses"
         elif fixed:
             what += " (their modules are in eval mode: freeze them with requires_grad_(False) if that is meant)"
         elif chosen:
@@ -208,7 +208,7 @@ def _owner(parameter: dict[str, Any]) -> str:
 def frozen_parameters_move(run: Recording) -> Iterator[Broken]:
     held = any(not each["requires_grad"] and each["optimizers"] for p in run.trained for each in p.parameters)
     if not held and not any(process.unfrozen for process in run.trained):
-        raise NotShown("no optimizer holds a frozen parameter")
+        raise NotShown("no optimizer has a frozen parameter")
     for process in run.trained:
         trained = [index for index in process.unfrozen if process.parameters[index]["changed"]]
         if trained:
@@ -802,7 +802,7 @@ def low_precision_updates_vanish(run: Recording) -> Iterator[Broken]:
             measured = (("unchanged_elements", 100 * lost[0][1], "percent"),)
             yield Broken(P3, message, place, lost[0][2], "", (process.rank,), measured)
     if not half:
-        raise NotShown("no optimizer steps a 16-bit parameter")
+        raise NotShown("no optimizer updates a 16-bit parameter")
 
 
 def schedule_does_not_act(run: Recording) -> Iterator[Broken]:

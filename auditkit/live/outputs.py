@@ -23,7 +23,7 @@ def check_files(files: Iterable[Path]) -> None:
             raise BadInputError(f"{path} is a folder", "name a file")
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise BadInputError(
-                f"{path} cannot be written: {folder} is no folder that you may write to", "mkdir it first"
+                f"{path} cannot be written: {folder} is not a folder that you may write to", "mkdir it first"
             )
 
 

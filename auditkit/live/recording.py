@@ -65,7 +65,7 @@ class Process:
     def name_of(self, index: int) -> str:
         """A parameter's name; one that no module holds is named by its shape."""
         parameter = self.parameters[index]
-        return parameter["name"] or f"a tensor of shape {tuple(parameter['shape'])} that no module holds"
+        return parameter["name"] or f"a tensor of shape {tuple(parameter['shape'])} of no module"
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def cost_percent(recording: Recording) -> float:
 
 def _held(watched: Watched) -> str:
     summary = watched.run.summary
-    parts = [f"Held {summary['not_reproduced']}", f"not applicable {summary['not_applicable']}"]
+    parts = [f"Passed {summary['not_reproduced']}", f"not applicable {summary['not_applicable']}"]
     if summary["error"]:
         parts.append(f"ERROR {summary['error']}")
     compiled = [each for process in watched.recording.trained for each in process.optimizers if each["compiled"]]
@@ -175,7 +175,7 @@ def _held(watched: Watched) -> str:
 
 
 def _finding_lines(result: ProbeResult) -> Iterator[str]:
-    place = f"{result.location.file}:{result.location.line}" if result.location else "no line is known"
+    place = f"{result.location.file}:{result.location.line}" if result.location else "unknown line"
     simulated = " (simulated)" if result.evidence and result.evidence.value == "simulated" else ""
     yield f"{result.severity} {result.probe}{simulated}  {place}  {', '.join(result.notes)}"
     ticket = f" [ticket {result.ticket}: {result.ticket_action}]" if result.ticket else ""

@@ -173,7 +173,7 @@ def judge(
 
 def results_of(law: Law, recording: Recording, drifts: Drifts | None = None) -> list[ProbeResult]:
     """The result of one law: its findings, or why there is none. An error of an instrument is never a pass."""
-    outcome, message, reason = Outcome.NOT_REPRODUCED, "held in every inspected step", None
+    outcome, message, reason = Outcome.NOT_REPRODUCED, "passed in every inspected step", None
     found: list[Broken] = []
     try:
         found = merged(law.check(recording))

@@ -1,4 +1,4 @@
-"""The answers of two revisions to the same gradients, number by number."""
+"""The results of two revisions for the same gradients, number by number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RAISES = "(raises)"
 TYPE = "type of "
 LEFT = "(norm of the gradients it leaves)"
 _READ = ("field", "error")
-"""What a case says of the answer, and not of the gradients."""
+"""The keys of a case that describe the result, not the gradients."""
 _ORDINARY, _SCALES = 1e4, 1e-4
 """A magnitude at which nothing overflows, and how exactly a field has to scale to it."""
 _IS_THE_NORM = 0.01
@@ -33,7 +33,7 @@ class _Case:
 
 
 def compare_answers(base: Sequence[Measurement], head: Sequence[Measurement]) -> tuple[AnswerContrast, ...]:
-    """Every field of every case that both sides were asked, in the order asked."""
+    """Compare every field of every case that ran on both sides, in their order."""
     ours, theirs = _by_case(base), _by_case(head)
     scaling = _scaling_fields(list(ours.values()), list(theirs.values()))
     return tuple(
@@ -82,7 +82,7 @@ def _by_case(measurements: Sequence[Measurement]) -> dict[str, _Case]:
 def _field_of(one: Measurement) -> str:
     field_name = str(one.case.get("field", ""))
     if one.name == "type":
-        return f"{TYPE}{field_name or 'the answer'}"
+        return f"{TYPE}{field_name or 'the result'}"
     return {"raises": RAISES, "left_norm": LEFT}.get(one.name) or field_name
 
 

@@ -39,7 +39,7 @@ class Evidence(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a probe could not answer: what happened to its process."""
+    """Why a probe has no result: what happened to its process."""
 
     EXCEPTION = "exception"
     CRASH = "crash"
@@ -64,7 +64,7 @@ class Reason(StrEnum):
 
 
 class Contract(StrEnum):
-    """What a target promises to answer."""
+    """What a target promises to compute."""
 
     GRAD_NORM = "grad_norm"
     GRAD_STATS = "grad_stats"
@@ -77,7 +77,7 @@ class Contract(StrEnum):
 
 
 ASKED_FOR = (Contract.ALIGNED_SVD, Contract.SPECTRAL_ECHO, Contract.SHARD_PLAN, Contract.TRAIN_STEP)
-"""What no answer shows by itself: a target is tried as one of these where its contract says so."""
+"""Contracts that no result shows by itself: auditkit tries a target as one of these only if its contract names it."""
 
 
 class Takes(StrEnum):

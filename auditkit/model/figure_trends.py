@@ -15,7 +15,7 @@ from auditkit.model.runs.measurement import Measurement
 from auditkit.model.units import TIME_UNITS
 
 SAME_FLOAT = 1e-6
-"""Relative: floats nearer to each other than this are the same, as where answers are compared."""
+"""Relative: floats nearer to each other than this are the same."""
 
 
 class Better(Enum):

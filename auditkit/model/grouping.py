@@ -13,12 +13,11 @@ _Key = Statement | tuple[Statement | str, str] | str
 def group_by_cause(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
     """The findings of a run in groups of one cause, the worst finding of each and the worst group first.
 
-    One statement is one cause. What reading the source found in one of its lines belongs to it only where it is
-    the same kind of defect, that is, shares a category: a private function can overflow, but being private is
-    not why. What one probe read of whole modules is one decision for all of them, and what it found of somebody
-    else's function one defect, whoever calls that. A finding that is only known to be in a function stands
-    alone, unless targets that lead to one statement give the same answer: then the same code gives it.
-    A fingerprint counts once.
+    One statement is one cause. What reading the source found in one of its lines belongs to it only where it is the
+    same kind of defect, that is, shares a category: a private function can overflow, but being private is not why. What
+    one probe read in whole modules is one decision for all of them, and a defect of a library's function is one defect
+    for all its callers. A finding that is only known to be in a function stands alone, unless targets that lead to one
+    statement have the same result: then the same code causes it. A fingerprint counts once.
     """
     once: dict[str, Finding] = {}
     for finding in findings:

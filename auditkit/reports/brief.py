@@ -1,4 +1,4 @@
-"""A run in few words: what reproduced, what got no answer, and where the whole of it lies."""
+"""A run in short: what reproduced, what has no result, and the file with the whole run."""
 
 from __future__ import annotations
 

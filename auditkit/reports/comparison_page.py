@@ -188,7 +188,7 @@ def _answer_line(answer: AnswerContrast) -> str:
                      if name not in ("device", "family"))  # fmt: skip
     sides = [_value(value, "") for value in (answer.base, answer.head)]
     nearer = f", the {answer.nearer} is nearer" if answer.nearer else ""
-    field = answer.field or "the answer"
+    field = answer.field or "the result"
     exact = f"; exact norm {answer.exact:.6g}{nearer}" if not math.isnan(answer.exact) else ""
     return f"{field}: {sides[0]} -> {sides[1]} ({answer.family}, {case}{exact})"
 

@@ -22,7 +22,7 @@ _LONGEST = 1000
 
 
 def run_gitlab(run: Run, probes: Mapping[str, ProbeInfo], prefix: str = "") -> list[dict[str, Any]]:
-    """The findings, the worst first. The format has no word for a question without an answer: the exit code has.
+    """Return the findings, the worst first. The format has no entry for a check without a result: the exit code has.
 
     GitLab takes paths from the top of the repository, from which `prefix` leads to the checkout.
     """

@@ -15,7 +15,7 @@ _KINDS = {Outcome.REPRODUCED: "failure", Outcome.ERROR: "error", Outcome.NOT_REP
 
 
 def run_junit(run: Run, prefix: str = "") -> bytes:
-    """Every question that applies: a finding is a failure, what got no answer an error or skipped, never a pass.
+    """Return every check that applies: a finding is a failure; a check without a result is an error or skipped.
 
     With a baseline a finding that a ticket has, or that is minor, is skipped and says so. Elements and attributes are
     those of the strictest schema there is, Ant's: it has no `file`, so a failure's text says where.

@@ -86,7 +86,7 @@ def judge_plan(plan: str, comparison: Comparison) -> tuple[Requirement, ...]:
 
 
 def judge_requirement(wanted: Wanted, comparison: Comparison) -> Requirement:
-    """Met where it is met for every target that was asked, and where at least one was."""
+    """A requirement is met if every checked target meets it, and at least one was checked."""
     if wanted.probe == SAME_ANSWERS:
         return _judge_answers(wanted, comparison)
     contrasts = [one for one in comparison.contrasts if one.probe == wanted.probe]

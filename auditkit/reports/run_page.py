@@ -91,7 +91,7 @@ def _findings(
     for title, those in (
         ("More findings", grave[_MOST_CARDS:]),
         ("Minor (P4): nothing breaks today", minor),
-        ("Not this checkout's own: whoever calls these functions has the same defects", foreign),
+        ("In other packages: everyone who calls these functions has the same defects", foreign),
     ):
         if those:
             cards = tuple(_card(sources, each, anchors, False) for each in those)
@@ -153,7 +153,7 @@ def _evidence(run: Run) -> str:
                 "simulated (CPU values behind a simulated CUDA device)" if one.evidence is Evidence.SIMULATED else words
             ] += 1
     if not kinds:
-        return "No result stands on evidence."
+        return "No result has evidence."
     on_gpu = any(one.device == "cuda" and one.evidence is Evidence.MEASURED for one in run.results)
     parts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     return f"Evidence of the results: {parts}{'' if on_gpu else '; no number is from a GPU'}."
@@ -235,7 +235,7 @@ def _said(results: Sequence[ProbeResult]) -> Iterator[Spans]:
 
 
 def _code(results: Sequence[ProbeResult]) -> Iterator[Listing]:
-    """The blamed lines, and little more than leads to them; nothing of somebody else's function."""
+    """Return the blamed lines with those that lead to them; nothing of a library's function."""
     quoted = [one for one in results if one.excerpt and one.excerpt.lines and not one.owner]
     if not quoted:
         return
@@ -342,13 +342,18 @@ def _is_sound(one: ProbeResult) -> bool:
 
 
 def _beside_tickets(run: Run) -> Iterator[Section]:
-    """What the tickets that were there before say, where that was asked."""
+    """Compare the findings with the tickets, with --new-only."""
     found = run.baseline
     if found is None:
         return
     against = (" at ", Code(found.against[:12])) if found.against else ()
     rows: list[tuple[Span, ...]] = []
-    for word, those in (("new", found.new), ("gone", found.gone), ("not asked", found.unasked), ("known", found.known)):
+    for word, those in (
+        ("new", found.new),
+        ("gone", found.gone),
+        ("not checked", found.unasked),
+        ("known", found.known),
+    ):
         rows += [(word, Code(one.fingerprint), Code(one.ticket), one.why) for one in those]
     head = Text((f"{found.in_words()}, by the tickets in ", Code(found.tickets), *against, "."))
     table = (Table(("", "Fingerprint", "Ticket", "Why"), tuple(rows)),) if rows else ()

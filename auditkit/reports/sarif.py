@@ -25,7 +25,7 @@ _LONGEST = 2000
 
 
 def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: str = "") -> dict[str, Any]:
-    """One log with one run: the findings as results, the worst first, and what got no answer as notifications.
+    """One log with one run: the findings as results, the worst first, and checks without a result as notifications.
 
     Paths are relative to the top of the repository, from which `prefix` leads to the checkout.
     """

@@ -1,4 +1,4 @@
-"""A run as a table in CSV, a line for each question and its answer."""
+"""A run as a table in CSV, a line for each check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def run_csv(run: Run, prefix: str = "") -> bytes:
-    """RFC 4180 in UTF-8 with a heading: findings first, the worst of them first, then every other answer.
+    """RFC 4180 in UTF-8 with a heading: findings first, the worst of them first, then every other result.
 
     A cell that a spreadsheet would compute begins with a quote.
     """

@@ -1,4 +1,4 @@
-"""Submit the jobs of a plan to an engine until each has an answer, or a reason why it has none."""
+"""Submit the jobs of a plan to an engine until each has a result, or a reason why it has none."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SEEN_WITHIN_S = 5.0
 class SweepRequest:
     """Which jobs run where: on which engine, into which folder, how many at a time, and how often each may begin.
 
-    `cache` keeps clones and environments. `again` runs again what was given up. `only` are keys, empty for all. `cage`
-    asks for a sandbox for each job, or refuses it; None: for repositories at URLs.
+    `cache` keeps clones and environments. `again` runs failed jobs again. `only` are keys, empty for all. `cage`
+    runs each job in a sandbox, or none; None: those of repositories at URLs.
     """
 
     jobs: Sequence[Job]
@@ -48,7 +48,7 @@ class SweepRequest:
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """What happened: `begun`, `submitted`, `answered`, `again`, `failed` or `ended`, and the counts.
 
-    `begun` and `ended` are the sweep's own. A job runs `again` if it ended without a result. `done` have an answer,
+    `begun` and `ended` are the sweep's own. A job runs `again` if it ended without a result. `done` have a result,
     `failed` a reason why they have none.
     """
 
@@ -64,17 +64,17 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Swept:
-    """How a sweep ended: how many jobs were planned, how many have an answer, and which were given up."""
+    """How a sweep ended: how many jobs were planned, how many have a result, and which failed."""
 
     planned: int
     answered: int
     failed: tuple[str, ...]
 
     def in_words(self) -> str:
-        """Return `150 jobs: 148 answered, 2 without an answer`."""
+        """Return `150 jobs: 148 done, 2 without a result`."""
         left = self.planned - self.answered - len(self.failed)
-        more = f", {len(self.failed)} without an answer" if self.failed else ""
-        return f"{counted(self.planned, 'job')}: {self.answered} answered{more}{f', {left} left' if left else ''}"
+        more = f", {len(self.failed)} without a result" if self.failed else ""
+        return f"{counted(self.planned, 'job')}: {self.answered} done{more}{f', {left} left' if left else ''}"
 
 
 def run_sweep(request: SweepRequest, tell: Callable[[Event], None] = lambda _: None) -> Swept:
@@ -152,7 +152,7 @@ class _Sweep:
         if not self._has_result(ended):
             reason = ended.reason or "it ended without a result"
             if ended.exit_code == ExitCode.STORE_CONFLICT:
-                hint = "free some space, then the same command continues; every result is whole"
+                hint = "free some space, then run the same command again; no result is lost"
                 raise StoreConflictError(f"a job cannot write in {self._folder.path}: {reason}", hint)
             count = max(self._tries[job.key], self._folder.begun(job.key, self._request.attempts))
             if ended.again and count < self._request.attempts:

@@ -1,6 +1,6 @@
 """One job in one process, the same on every engine: `python -m auditkit.sweep.execution ORDER [--lifeline]`.
 
-It checks the code out, finds or makes the interpreter, audits, and writes one file: the answer, or why there is none.
+It checks the code out, finds or makes the interpreter, audits, and writes one file: the result, or why there is none.
 It ends with 0 if that file is written, with 4 if it cannot be; with another code it may run again.
 """
 
@@ -53,7 +53,7 @@ from auditkit.sweep.jobs import Order, command_of
 from auditkit.sweep.repositories import NoCodeError, folder_of, is_url
 
 _GRACE_S = 20.0
-"""A process that was told to end waits for its workers this long; then it is killed."""
+"""How long a process waits for its workers after SIGTERM; then it is killed."""
 _LARGEST_RESULT_BYTES = 256 << 20
 _PREPARE, _AUDIT = "--prepare", "--audit"
 """Steps of a job, each in a sandbox of its own."""
@@ -63,7 +63,7 @@ _KINDS: dict[type[AuditkitError], str] = {
     TargetNotLoadedError: "target",
 }  # fmt: skip
 _received: list[int] = []
-"""The signal that told this process to end."""
+"""The signal that ended this process."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -112,7 +112,7 @@ def _end_with_stdin() -> None:
 def _run(order: Order, folder: ResultsFolder, mark: Path) -> int:
     """Run the job, begun as `mark` says; an end that is not the job's own fault takes the mark away."""
     limit_s = order.job.resources.time_s
-    late = Failure(order.job, "time", f"no answer within {limit_s:g} s", "time_limit in the plan gives it longer",
+    late = Failure(order.job, "time", f"no result within {limit_s:g} s", "time_limit in the plan gives it longer",
                    node=socket.gethostname(), seconds=limit_s)  # fmt: skip
     is_late = threading.Event()
 
@@ -142,7 +142,7 @@ def _run(order: Order, folder: ResultsFolder, mark: Path) -> int:
 
 
 def _result(order: Order) -> Answer | Failure:
-    """Return the answer, or why there is none. Raises SystemExit after a signal, OSError if the job may run again."""
+    """Return the result, or why there is none. Raises SystemExit after a signal, OSError if the job may run again."""
     began, node = time.monotonic(), socket.gethostname()
 
     def failure(kind: str, reason: str, hint: str = "") -> Failure:

@@ -1,4 +1,4 @@
-"""The results folder of a sweep: its plan, its attempts, its answers and its failures, each file whole or absent.
+"""The results folder of a sweep: its plan, its attempts, its results and its failures, each file whole or absent.
 
 The jobs and the driver share nothing else, on one machine or on many: a reader needs no process that still runs.
 """
@@ -29,7 +29,7 @@ _Result = TypeVar("_Result", bound=msgspec.Struct)
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A job without an answer.
+    """A job without a result.
 
     `kind` is what is missing (`checkout`, `environment`, `target`), or `input`, `time`, `error`, `lost`.
     """
@@ -76,7 +76,7 @@ class ResultsFolder:
             create_file(self.path / _HEAD, f"{content}\n".encode("ascii"))
         elif head.get("auditkit") != __version__:
             message = f"{self.path} was made by auditkit {head.get('auditkit')}, and this is {__version__}"
-            raise BadInputError(message, "answers of two versions make no matrix: name a new folder")
+            raise BadInputError(message, "results of two versions cannot be combined: name a new folder")
         for name in (_ANSWERS, _FAILURES, _ATTEMPTS, _LOGS):
             (self.path / name).mkdir(exist_ok=True)
         write_file(self.path / _PLAN, "".join(f"{line}\n" for line in write_plan(jobs)).encode("utf-8"))
@@ -105,30 +105,30 @@ class ResultsFolder:
             if not self.path.is_dir():
                 raise BadInputError(f"{self.path} is a file", "name a folder: --results FOLDER")
             if any(entry.name != LOCK_FOLDER for entry in self.path.iterdir()):
-                raise BadInputError(f"{self.path} is no sweep's folder, and it is not empty", "name a new one")
+                raise BadInputError(f"{self.path} is not the folder of a sweep, and it is not empty", "name a new one")
         with locked(self.path, timeout_s=0.0):
             yield
 
     def plan(self) -> list[Job]:
         """Return the jobs of the last plan. Raises BadInputError if the folder is no sweep's."""
         if self._head() is None:
-            raise BadInputError(f"{self.path} is no sweep's folder", "auditkit sweep run PLAN --results FOLDER")
+            raise BadInputError(f"{self.path} is not the folder of a sweep", "auditkit sweep run PLAN --results FOLDER")
         return read_plan(self.path / _PLAN)
 
     def answer_path(self, key: str) -> Path:
-        """Return the file of a job's answer."""
+        """Return the file of a job's result."""
         return self.path / _ANSWERS / f"{key}.json"
 
     def failure_path(self, key: str) -> Path:
-        """Return the file with the reason why a job has no answer."""
+        """Return the file with the reason why a job has no result."""
         return self.path / _FAILURES / f"{key}.json"
 
     def is_done(self, key: str) -> bool:
-        """Whether a job has an answer, or a reason why it has none."""
+        """Whether a job has a result, or a reason why it has none."""
         return self.answer_path(key).exists() or self.failure_path(key).exists()
 
     def answered(self) -> set[str]:
-        """Return the keys of all answers."""
+        """Return the keys of all results."""
         return {path.stem for path in (self.path / _ANSWERS).glob("[!.]*.json")}
 
     def failed(self) -> set[str]:
@@ -158,7 +158,7 @@ class ResultsFolder:
         return sum((self.path / _ATTEMPTS / f"{key}.{number}").exists() for number in range(1, most + 1))
 
     def put(self, result: Answer | Failure) -> None:
-        """Write a result whole, unless the job has an answer: the first answer stays.
+        """Write a result whole, unless the job has a result: the first result stays.
 
         Raises StoreConflictError if it cannot be written.
         """
@@ -185,11 +185,11 @@ class ResultsFolder:
         return hashlib.sha256(os.fsencode(self.path.resolve())).hexdigest()[:KEY_DIGITS]
 
     def read_answer(self, key: str) -> Answer | None:
-        """Return a job's answer, None if it has none. Raises BadInputError for a changed file."""
+        """Return a job's result, None if it has none. Raises BadInputError for a changed file."""
         return _read(Answer, self.answer_path(key))
 
     def read_failure(self, key: str) -> Failure | None:
-        """Return why a job has no answer, None if nothing says so. Raises BadInputError for a changed file."""
+        """Return why a job has no result, None if there is no reason. Raises BadInputError for a changed file."""
         return _read(Failure, self.failure_path(key))
 
 

@@ -72,7 +72,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def key_of(job: Job) -> str:
-    """Return `nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the answer depends on."""
+    """Return `nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the result depends on."""
     environment, device = job.environment, job.device
     content = msgspec.json.encode([job.repository, job.revision, job.probes, environment, device, job.config])
     digest = hashlib.sha256(content).hexdigest()[:KEY_DIGITS]

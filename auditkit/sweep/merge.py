@@ -1,4 +1,4 @@
-"""Merge the answers of a sweep: a row for each question of each checkout, a column for each environment and device."""
+"""Merge the results of a sweep: a row for each check of each checkout, a column for each environment and device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from auditkit.sweep.folder import ResultsFolder
 from auditkit.sweep.jobs import Job
 
 NO_ANSWER = "sweep_job"
-"""The probe of a result that stands for a checkout without any answer."""
+"""The probe of a result for a checkout without any result."""
 _Place = tuple[str, str, str, DeviceChoice]
 _WHAT = {"checkout": "no checkout: ", "environment": "no environment: ", "lost": "no result: "}
 
@@ -33,7 +33,7 @@ class Reply:
 
     @property
     def why_silent(self) -> str:
-        """Why a question that others answered has no answer here."""
+        """Return why a check that ran elsewhere has no result here."""
         if self.run is None:
             return self.failure
         return self.run.no_target.message if self.run.no_target is not None else "no such target was found here"
@@ -62,7 +62,7 @@ class Merged:
 
 
 def merge(folder: ResultsFolder, jobs: Sequence[Job]) -> Merged:
-    """Return the matrix of all jobs, in the order of their plan; the same answers give the same bytes.
+    """Return the matrix of all jobs, in the order of their plan; the same results give the same bytes.
 
     Raises BadInputError if a result cannot be read.
     """
@@ -121,7 +121,7 @@ def _labels(places: Sequence[_Place], replies: Sequence[Reply]) -> tuple[str, ..
 
 
 def _matrix(name: str, replies: Mapping[str, Reply]) -> Run:
-    """Return the matrix of one subject; every question that one column answered is a row of all."""
+    """Return the matrix of one subject; every check that ran in one column is a row of all."""
     examples: dict[tuple[str, str], ProbeResult] = {}
     for reply in replies.values():
         for result in reply.run.results if reply.run is not None else ():
@@ -148,7 +148,7 @@ def _matrix(name: str, replies: Mapping[str, Reply]) -> Run:
 
 
 def _completed(reply: Reply, examples: Mapping[tuple[str, str], ProbeResult]) -> Run:
-    """Return the run of a job with every question in one order: without an answer it is an error with its reason."""
+    """Return the run of a job with every check in one order; one without a result is an error with its reason."""
     job, spec = reply.job, reply.job.environment
     run = reply.run or Run("", Environment(
         job.repository, job.revision, False, spec.python, spec.torch, job.device.value, "", spec.interpreter,
@@ -209,7 +209,7 @@ def _result_under(name: str, one: ProbeResult) -> ProbeResult:
 
 
 def exit_code(merged: Merged, fail_on: Severity) -> ExitCode:
-    """Return FINDINGS for findings at or above `fail_on`, else NOTHING_MEASURED for anything without an answer."""
+    """Return FINDINGS for findings at or above `fail_on`, else NOTHING_MEASURED for anything without a result."""
     results = [one for arm in merged.run.matrix for one in arm.run.results]
     if any(one.severity and one.severity.at_least(fail_on) for one in (*results, *merged.run.results)):
         return ExitCode.FINDINGS

@@ -120,13 +120,13 @@ def _cell(reply: Reply | None, column: str, reasons: dict[str, int]) -> Cell:
     if run is None or not any(one.outcome in _ANSWERS for one in run.results):
         has_results = run is not None and run.no_target is None and run.results
         why = run.results[0].message.partition("\n")[0] if run is not None and has_results else reply.why_silent
-        return Cell(column, "error", "!", f"no answer ({reasons.setdefault(why, len(reasons) + 1)})")
+        return Cell(column, "error", "!", f"no result ({reasons.setdefault(why, len(reasons) + 1)})")
     words = findings_in_words(run)
     return Cell(column, *(("not_reproduced", "✓") if words.startswith("0 ") else ("reproduced", "✗")), words)
 
 
 def findings_in_words(run: Run) -> str:
-    """Return `2 P1, 1 P3 of 46`: its own findings of the answered questions; `; torch 3` are those of torch."""
+    """Return `2 P1, 1 P3 of 46`: its own findings of the checks with a result; `; torch 3` are those of torch."""
     found = [one for one in run.results if one.outcome is Outcome.REPRODUCED and one.severity]
     counts = Counter(one.severity.value for one in found if one.severity and not one.owner)
     own = ", ".join(f"{count} {severity}" for severity, count in sorted(counts.items())) or "0"
@@ -136,7 +136,7 @@ def findings_in_words(run: Run) -> str:
 
 
 def _matrix_csv(merged: Merged) -> bytes:
-    """Return RFC 4180 in UTF-8: a line for each question, with the answer of every column."""
+    """Return RFC 4180 in UTF-8: a line for each check, with the result of every column."""
     heading = ("severity", "outcome", "probe", "target", "file", "line", "fingerprint", *merged.columns)
     return csv_bytes([heading, *_questions(merged)])
 

@@ -95,9 +95,9 @@ def _placed(file: YamlFile, number: int, one: Checkout, folder: Path) -> Checkou
     if bool(one.path) == bool(one.url):
         raise file.error(place, "a checkout has a path or a url, and not both", "path: ../trainer")
     if one.url and not is_url(one.url):
-        raise file.error(place, f"{one.url} is no URL of a repository", "a folder is a path:")
+        raise file.error(place, f"{one.url} is not the URL of a repository", "a folder is a path:")
     if one.name and not _NAME.fullmatch(one.name):
-        raise file.error(place, f"{one.name!r} is no name of a checkout", "letters, digits, and . _ + -")
+        raise file.error(place, f"{one.name!r} is not a name for a checkout", "letters, digits, and . _ + -")
     whole = checkout_of(one.repository, folder)
     return replace(
         whole,

@@ -53,7 +53,7 @@ def folder_of(repository: str, revision: str, cache: Path) -> Path:
         raise NoCodeError(f"no such directory: {repository}", "a plan names folders of the machine it runs on")
     found = git.find_repository(place) if revision else None
     if revision and found is None:
-        raise NoCodeError(f"{place} is no git repository any more, so it has no revision {revision[:12]}")
+        raise NoCodeError(f"{place} is no longer a git repository, so it has no revision {revision[:12]}")
     if found is not None:
         try:
             git.resolve_revision(found, revision)

@@ -31,7 +31,7 @@ class _Block:
         self._block = contextlib.ExitStack()
         self._device = ""
         name = type(self).__name__
-        self._unused = Unused(f"{name}() is no block: write `with {name}():`")
+        self._unused = Unused(f"{name}() is not a block: write `with {name}():`")
 
     def __enter__(self) -> Self:
         self._unused.use()
@@ -87,7 +87,7 @@ class no_sync(_Block):
         (counted,) = self._found
         self.count = counted.total
         if counted.total > self._at_most:
-            times = "synchronisation" if counted.total == 1 else "synchronisations"
+            times = "synchronization" if counted.total == 1 else "synchronizations"
             evidence = Evidence.MEASURED if self._device == "cuda" else Evidence.SIMULATED
             allowed = f"at most {self._at_most}" if self._at_most else "none"
             raise failure(

@@ -106,7 +106,7 @@ class Check:
 
         Without a word: `growth="constant"` in the number of tensors.
         """
-        return self._count(_SYNCS, "sync_count", "synchronisations", at_most, growth, 0.0)
+        return self._count(_SYNCS, "sync_count", "synchronizations", at_most, growth, 0.0)
 
     def launches(self, at_most: int | None = None, growth: str | None = None) -> Check:
         """It launches at most so many kernels in one call, or so that their number grows by that law."""
@@ -148,7 +148,7 @@ class Check:
             raise BadInputError(f"no probe fits {self._call} as {contract.value}", "name probes, or another contract=")
         source = [probe.id for probe in chosen if probe.scope == "source"]
         if source:
-            raise BadInputError(f"{source[0]} reads source and calls nothing", "ask it with auditkit probe run")
+            raise BadInputError(f"{source[0]} reads source and calls nothing", "run it with auditkit probe run")
         answers = self._subject.ask(chosen)
         findings = [each for each in answers if _is_finding(each.result, bound)]
         if findings:
@@ -203,7 +203,7 @@ class Check:
         kinds = {each.evidence for each in answer.measurements}
         kind = max(kinds, key=lambda kind: kind is Evidence.SIMULATED) if kinds else None
         evidence = [in_words(kind, answer.result.device), *answer.result.notes]
-        facts = (("law", law), ("line", answer.line), ("evidence", evidence), ("to mend", probe.remediation))
+        facts = (("law", law), ("line", answer.line), ("evidence", evidence), ("fix", probe.remediation))
         return failure(self._headline(head), *facts)
 
 

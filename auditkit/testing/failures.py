@@ -1,4 +1,4 @@
-"""How a guard fails, and how it says that it could not be asked."""
+"""How a guard fails, and how it reports that it could not run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class GuardFailed(AssertionError):
 
 
 class GuardUnavailable(unittest.SkipTest):
-    """A guard has no answer here, and why: neither passed nor failed."""
+    """A guard could not run here, and why: it neither passed nor failed."""
 
 
 def failure(headline: str, *facts: tuple[str, str | Sequence[str]]) -> GuardFailed:
@@ -63,7 +63,7 @@ def failure(headline: str, *facts: tuple[str, str | Sequence[str]]) -> GuardFail
 def in_words(evidence: Evidence | None, device: str) -> str:
     """Where the numbers come from."""
     if evidence is Evidence.SIMULATED:
-        behind = "CPU tensors that stand for a device's" if device == "cpu" else "a pretended CUDA device"
+        behind = "CPU tensors that stand for a device's" if device == "cpu" else "the simulated CUDA device"
         return f"simulated: counted on the CPU with {behind}; no number is a GPU's"
     if device != "cuda":
         return "measured on the CPU"

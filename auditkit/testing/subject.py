@@ -78,7 +78,7 @@ class Subject:
         planned = self._session().plan
         if planned is None or planned.plan is None:
             why = planned.failure.message if planned is not None and planned.failure is not None else "no plan"
-            needs = "give what it needs as arguments={...}, or say contract= or takes="
+            needs = "give what it needs as arguments={...}, or set contract= or takes="
             own = inspect.ismethod(self._function) and not inspect.isclass(self._function.__self__)
             unbound = f"; of {_place(self._function)[1]} itself an object is made for each call"
             raise BadInputError(why, needs + (unbound if own else ""))
@@ -181,5 +181,5 @@ def _without_worker(probes: Sequence[ProbeInfo], call: str) -> dict[str, ProbeRe
         return {}
     names = " and ".join(probe.id for probe in probes)
     raise GuardUnavailable(
-        f"{names}: asked in processes of their own, which import {call} by its name and get its arguments as JSON"
+        f"{names}: checked in separate processes, which import {call} by its name and get its arguments as JSON"
     )

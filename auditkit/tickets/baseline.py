@@ -22,9 +22,9 @@ def baseline_of(
     """`empty` with the run's findings in it, each once.
 
     A finding is known where a ticket with its fingerprint is open or accepted (deferred, wont-fix, not-a-bug,
-    duplicate). One whose ticket was closed as mended is new, and says so. Without a ticket it is new from the severity
-    `least` on; below that, and where it is somebody else's to mend, it is minor. `probes` are those that a run asked
-    about all that it found; None where it asked about a part, whose silence says nothing.
+    duplicate). One whose ticket was closed as fixed is new, with a note. Without a ticket it is new from the severity
+    `least` on; below that, or in a library's code, it is minor. `probes` are those that ran on all targets; None for a
+    run on a part of them, which cannot show that a finding is gone.
     """
     held = tickets_by_fingerprint(tickets)
     torchs = {reading.target.call for reading in run.targets if reading.target.places}
@@ -35,7 +35,7 @@ def baseline_of(
         if ticket is not None and not _returned(ticket):
             known.append(Tracked(fingerprint, ticket.id, ticket.status.value))
         elif ticket is not None:
-            why = f"{ticket.id} says {ticket.status.value}, and it reproduces again"
+            why = f"{ticket.id} is {ticket.status.value}, and its finding reproduces again"
             new.append(Tracked(fingerprint, ticket.id, why))
         elif result.owner or result.target in torchs or not (result.severity and result.severity.at_least(least)):
             minor += 1
@@ -101,7 +101,7 @@ def _absence(
     probe = probes.get(probe_id) if probes is not None else None
     # What reads the source says only what it finds; what runs the code answers for every collector that is there.
     if probe is not None and probe.scope == "source":
-        return "not found in the source any more", True
+        return "no longer found in the source", True
     if probe is not None and run.candidates and candidate is None:
-        return "no such collector any more", True
-    return "not asked", False
+        return "the collector no longer exists", True
+    return "not checked", False

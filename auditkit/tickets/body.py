@@ -272,7 +272,7 @@ def _beside(fix: Fix, ticket_id: str) -> list[str]:
     told = []
     if fix.unnecessary_with:
         named = ", ".join(map(markdown.code, fix.unnecessary_with))
-        told.append(_paragraph(f"The larger fix of {named} ends this, too: with it this diff is not necessary."))
+        told.append(_paragraph(f"The larger fix of {named} also removes this finding; then this diff is not needed."))
     if fix.overlaps:
         named, again = ", ".join(map(markdown.code, fix.overlaps)), markdown.code(f"auditkit ticket fix {ticket_id}")
         told.append(_paragraph(f"The fix of {named} changes the same lines: after it {again} looks for another diff."))

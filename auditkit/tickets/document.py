@@ -343,7 +343,7 @@ class _BodyReader:
 
 
 def nearest_review(line: str) -> str:
-    """Return the review line that somebody who wrote `line` may have meant, with names for what is missing."""
+    """Return the valid review line nearest to `line`, with names for what is missing."""
     words = re.findall(r"[A-Za-z]+", line)
     verdicts = (nearest_names(word.upper(), list(Verdict.__members__), 1) for word in words[:3])
     verdict = next((near[0] for near in verdicts if near), "ENDORSE")

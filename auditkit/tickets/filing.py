@@ -286,7 +286,7 @@ def record_fix(folder: TicketFolder, ticket_id: str, fix: Fix) -> None:
 
 
 def _with_fixes(folder: TicketFolder, document: Document, evidence: Evidence, fixes: Sequence[Fix]) -> Document:
-    """Save the fixes; return the document that shows them, unless somebody has written a section Fix by hand."""
+    """Save the fixes; return the document that shows them, unless its section Fix was written by hand."""
     ticket_id, old = document.ticket.id, [Fix.from_json(one) for one in evidence.fixes]
     ended = {name for fix in fixes for name in fix.mends}
     left = {name: why for name, why in evidence.no_fix.items() if name not in ended}
@@ -315,7 +315,7 @@ def _with_place(document: Document, findings: Sequence[Finding]) -> Document:
 
 
 def _severity(ticket: Ticket, old: Mapping[str, Any], new: Mapping[str, Any]) -> Severity:
-    """Return the severity of the results, unless somebody set another one by hand."""
+    """Return the severity of the results, unless another one was set by hand."""
 
     def worst(results: Iterable[Mapping[str, Any]]) -> str:
         return min((str(one["severity"]) for one in results if one.get("severity")), default=ticket.severity.value)
@@ -371,5 +371,5 @@ def _note_absent(
         evidence = msgspec.structs.replace(evidence, gone={**evidence.gone, **dict.fromkeys(fresh, revision)})
         folder.save_evidence(evidence)
         folder.change(ticket_id, functools.partial(body.with_evidence, results=evidence.results, gone=evidence.gone))
-        notes += [f"{ticket_id}: {fingerprint} is not reproduced any more" for fingerprint in fresh]
+        notes += [f"{ticket_id}: {fingerprint} no longer reproduces" for fingerprint in fresh]
     return notes

@@ -281,7 +281,7 @@ def missing_for_fixed(ticket: Ticket, evidence: Evidence | None, commit: str, pl
         if review.verdict is not Verdict.OBJECT and authors.isdisjoint(review.reviewer.casefold().split(" via "))
     ]
     if not independent:
-        told = f"no review by somebody other than the author of the commit ({', '.join(place.authors(full))})"
+        told = f"no review by someone other than the author of the commit ({', '.join(place.authors(full))})"
         missing.append((told, f"auditkit ticket review {ticket.id} ENDORSE --note TEXT"))
     return missing
 

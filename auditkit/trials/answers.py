@@ -1,4 +1,4 @@
-"""What a target answers, with a fix and without one: every probe's word, and the answers to the same gradients."""
+"""The results of a target with and without a fix: of every probe, and of its own for the same gradients."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from auditkit.trials.trade import costs_of, judge
 
 _WRONG_OF_SPARSE = (SPARSE, Outcome.REPRODUCED)
 ANSWERS = "_answers"
-"""The question that records a target's answers; it judges nothing and is in no list of probes."""
+"""The probe that records a target's results; it judges nothing and is in no list of probes."""
 
 
 def answers_probe() -> ProbeInfo:
-    """The question for the target's answers."""
+    """Return the probe that records the target's results."""
     return read_probe(bundled_dir("probes") / f"{ANSWERS}.py")
 
 
@@ -33,7 +33,7 @@ def without_answers(run: Run) -> Run:
 
 @dataclass(frozen=True)
 class Answers:
-    """What `target` was asked: each probe's result, its answers, the field of each role, the ids of all questions."""
+    """What ran on `target`: each probe's result, its own results, the field of each role, the ids of all probes."""
 
     target: Target
     results: tuple[ProbeResult, ...] = ()
@@ -58,14 +58,14 @@ class Answers:
         )
 
     def and_(self, other: Answers) -> Answers:
-        """These with what `other` was asked besides."""
+        """Return these with the further results of `other`."""
         results = (*self.results, *(one for one in other.results if one.probe not in self.asked))
         recorded = self.recorded or other.recorded
         return replace(self, results=results, recorded=recorded, asked=self.asked | other.asked)
 
     @property
     def are_comparable(self) -> bool:
-        """Whether there are answers to compare: a contract without numbers has none."""
+        """Whether there are results to compare: a contract without numbers has none."""
         return any(one.name in ("answer", "left_norm") for one in self.recorded)
 
     def gone(self, probes: Collection[str]) -> frozenset[str]:
@@ -75,26 +75,26 @@ class Answers:
 
 
 def judged(findings: Sequence[str], base: Answers, arm: Answers) -> Judgement:
-    """The verdict on what `arm` answers in the place of `base`; `findings` are the probes that it is to mend."""
+    """Judge the results of `arm` against those of `base`; `findings` are the probes that the change has to fix."""
     return judge(findings, base.results, arm.results, _lost(base, arm), _changed(findings, base, arm.recorded))
 
 
 def costs(base: Answers, arm: Answers) -> list[str]:
-    """What got worse for a target that the change was not made for; what it mends there as well was not right."""
+    """Return what got worse for a target that the change was not made for."""
     reproduced = {one.probe for one in base.results if one.outcome is Outcome.REPRODUCED}
     mended = sorted(arm.gone(reproduced))
     return costs_of(base.results, arm.results, _lost(base, arm), _changed(mended, base, arm.recorded))
 
 
 def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> str:
-    """What is wrong with one answer in the place of the base's, "" where nothing is: then the others decide.
+    """Return what is wrong with one result compared with the base's, "" if nothing.
 
-    `findings` are the probes that the change is to mend.
+    `findings` are the probes that the change has to fix.
     """
     if result.probe in findings:
         if result.outcome is Outcome.NOT_REPRODUCED:
             return ""
-        silent = "" if result.outcome is Outcome.REPRODUCED else f", which had no answer: {result.message}"
+        silent = "" if result.outcome is Outcome.REPRODUCED else f", which had no result: {result.message}"
         return f"left {result.probe}{silent}"
     if result.probe == ANSWERS:
         return _changed_for(findings, base, result.measurements)
@@ -102,7 +102,7 @@ def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> st
 
 
 def first_problem(findings: Collection[str], base: Answers, arm: Answers) -> str:
-    """The first that is wrong with what was asked in the place of the base, "" where nothing is."""
+    """Return the first problem of the arm compared with the base, "" if there is none."""
     found = filter(None, (problem(findings, base, result) for result in arm.results))
     return next(found, _changed_for(findings, base, arm.recorded) if ANSWERS in arm.asked else "")
 
@@ -111,7 +111,7 @@ def _changed_for(findings: Collection[str], base: Answers, recorded: Sequence[Me
     # What another target gets wrong may change, although the change was not made for it.
     wrong = findings or [one.probe for one in base.results if one.outcome is Outcome.REPRODUCED]
     changed = _changed(wrong, base, recorded)
-    return f"changed a right answer: {changed[0]}" if changed else ""
+    return f"changed a correct result: {changed[0]}" if changed else ""
 
 
 def _lost(base: Answers, arm: Answers) -> list[str]:

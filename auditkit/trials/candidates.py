@@ -38,7 +38,7 @@ class RewriteSets:
         self._vain: list[tuple[str, frozenset[Rewrite]]] = []
 
     def __iter__(self) -> Iterator[tuple[Rewrite, ...]]:
-        """One after the other; what `left` is told of one decides on those that follow."""
+        """Yield one after the other; what `left` gets of one decides on those that follow."""
         sizes = range(1, len(self._rewrites) + 1)
         sets = (chosen for size in sizes for chosen in itertools.combinations(self._rewrites, size))
         may_end = [one for one in itertools.islice(sets, _MOST_LOOKED_AT) if self._wanted <= _claims(one)]

@@ -39,7 +39,7 @@ from auditkit.trials.comparison import contrast, contrast_added, contrast_source
 from auditkit.trials.target_pairs import Side, TargetPair, names_of, pair_found, pair_named
 
 ANSWERS = "_answers"
-"""The question that records a target's answers; it judges nothing and is in no list of probes."""
+"""The probe that records a target's results; it judges nothing and is in no list of probes."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class CompareRequest:
 
 
 def compare(request: CompareRequest, progress: Progress | None = None) -> Comparison:
-    """Ask every probe at both revisions and set the answers side by side. Nothing of the repository is written.
+    """Run every probe at both revisions and compare the results. Nothing of the repository is written.
 
     Raises BadInputError for a revision, probe or interpreter that is not there, NothingMeasuredError or
     TargetNotLoadedError where neither revision has a target.
@@ -278,7 +278,7 @@ def compare_runs(base: Run, head: Run) -> Comparison:
 
 
 def _of_saved(prints: Sequence[str], before: dict[str, ProbeResult], after: dict[str, ProbeResult]) -> TargetComparison:
-    """One target of two saved runs. A probe that only one of them asked cannot be compared."""
+    """One target of two saved runs. A probe that only one of them ran cannot be compared."""
     ours, theirs = ([side[one] for one in prints if one in side] for side in (before, after))
     if not theirs:
         return TargetComparison(TargetMatch(ours[0].target, "", MatchState.REMOVED))

@@ -42,7 +42,7 @@ def contrast(base: ProbeResult, head: ProbeResult) -> Contrast:
     trend = overall(figures, base.severity, head.severity)
     if head.is_of_source and trend in (Trend.SAME, Trend.MOVED):
         trend = _by_places(base, head)
-    why = "the question did not arise at the base" if base.outcome is Outcome.NOT_APPLICABLE else ""
+    why = "the check did not apply at the base" if base.outcome is Outcome.NOT_APPLICABLE else ""
     return Contrast(head.probe, before, after, change, trend, why, figures)
 
 
@@ -93,14 +93,14 @@ def _why_no_answer(base: ProbeResult, head: ProbeResult) -> str:
 
 def _why_not_comparable(base: ProbeResult, head: ProbeResult) -> str:
     if base.probe_version != head.probe_version:
-        return f"another probe: version {base.probe_version} at the base, {head.probe_version} at the head"
+        return f"the probes differ: version {base.probe_version} at the base, {head.probe_version} at the head"
     if base.outcome is Outcome.NOT_APPLICABLE:
         return ""
     if base.device != head.device:
-        return f"another device: {base.device} at the base, {head.device} at the head"
+        return f"the devices differ: {base.device} at the base, {head.device} at the head"
     if base.evidence is not head.evidence:
         kinds = [result.evidence.value if result.evidence else "none" for result in (base, head)]
-        return f"other evidence: {kinds[0]} at the base, {kinds[1]} at the head"
+        return f"the evidence differs: {kinds[0]} at the base, {kinds[1]} at the head"
     gone = sorted(_dtypes(base) - _dtypes(head))
     if gone and (base.outcome is Outcome.REPRODUCED or not _dtypes(head)):
         return f"other dtypes: {', '.join(gone)} measured at the base alone"
@@ -165,7 +165,7 @@ def _why_one_sided(side: str, others: Sequence[ProbeResult], ours: Sequence[Prob
     if errors:
         return "; ".join(f"{side}: {result.message}" for result in errors)
     if not any(result.outcome in _ANSWERS or result.outcome is Outcome.NOT_APPLICABLE for result in others):
-        return f"{side}: not asked"
+        return f"{side}: not run"
     return ""
 
 

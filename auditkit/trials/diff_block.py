@@ -41,7 +41,7 @@ def changes_of(diff: str, checkout: Path, prefix: str = "") -> list[FileChange]:
     """
     changes = [_changed(file, hunks, checkout) for file, hunks in _hunks_by_file(diff, prefix).items()]
     if not changes:
-        raise CannotComplete("is no unified diff")
+        raise CannotComplete("is not a unified diff")
     return changes
 
 
@@ -88,7 +88,7 @@ def _changed(file: str, hunks: Sequence[_Hunk], checkout: Path) -> FileChange:
             hunk = hunk.without_context()
             place = _place(hunk, bare, max(hunk.first - 1 + moved, 0)) if _is_only(hunk.old, bare) else None
         if place is None:
-            raise CannotComplete(f"does not apply any more: {file} has other lines at {hunk.first}")
+            raise CannotComplete(f"no longer applies: {file} has other lines at {hunk.first}")
         new, there = [], iter(lines[place : place + len(hunk.old)])
         for line in hunk.lines:
             own = next(there) if line[0] != "+" else line[1:] + end.removesuffix("\n")

@@ -1,4 +1,4 @@
-"""The table of a fix: what each of its probes answered without it and with it."""
+"""The table of a fix: the result of each of its probes without it and with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from auditkit.trials.answers import Answers
 
 
 def rows_of(tried: Sequence[tuple[Answers, Answers, Judgement]]) -> tuple[FixRow, ...]:
-    """A row for each probe that a fix mends or betters, the ticket's own first; of several targets the first one's."""
+    """Return a row for each probe whose result a fix improves, the ticket's own first, once for all targets."""
     rows: dict[str, FixRow] = {}
     for is_finding in (True, False):
         for base, arm, verdict in tried:
@@ -26,7 +26,7 @@ def rows_of(tried: Sequence[tuple[Answers, Answers, Judgement]]) -> tuple[FixRow
 
 def row_of_read(finding: ProbeResult) -> FixRow:
     """The row of what reading had found and does not find any more."""
-    return FixRow(finding.probe, in_short(finding), "is not read there any more")
+    return FixRow(finding.probe, in_short(finding), "is no longer read there")
 
 
 def in_short(result: ProbeResult) -> str:
@@ -36,4 +36,4 @@ def in_short(result: ProbeResult) -> str:
         return f"{severity}, {result.law or result.message}"
     law = f" ({result.law})" if result.law else ""
     quiet = {Outcome.NOT_REPRODUCED: "does not reproduce", Outcome.NOT_APPLICABLE: "does not apply"}
-    return quiet[result.outcome] + law if result.outcome in quiet else f"no answer: {result.message}"
+    return quiet[result.outcome] + law if result.outcome in quiet else f"no result: {result.message}"

@@ -1,7 +1,7 @@
-"""A fix for each ticket of an audit: changes of the code with the cause, run in its place until one suffices.
+"""A fix for each ticket of an audit: changes of the code with the cause, run in a copy until one is sufficient.
 
-Nothing is taken for a fix that was not run: its findings are gone through every target that showed them, no answer that
-was right is another, and nothing got worse, neither for them nor for another target that calls the changed function.
+A fix was run: its findings are gone for every target that showed them, no correct result changed, and nothing got
+worse, neither for them nor for another target that calls the changed function.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from auditkit.trials.shared_diffs import Effect, shared
 
 _MOST_READERS = 2
 _MOST_FULL_RUNS = 3
-"""Candidates of one ticket that mend it and are no fix; what the third trades, a fourth rarely does not."""
+"""Candidates of one ticket that remove its finding at a price; a fourth one is rarely better than the third."""
 _AT_A_TIME = 2
-"""Tickets: each asks one worker, which computes with one thread."""
+"""Tickets at a time: each has one worker, which computes with one thread."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Found:
 class Search:
     """The fixes of one run, searched for until `limit_s` seconds are over, then with what was found by then.
 
-    `rewrites` are the changes that may mend some findings of a function.
+    `rewrites` are the changes that may fix some findings of a function.
     """
 
     scene: Scene
@@ -159,7 +159,7 @@ class Search:
         return tuple(other_targets(self._files, self.run, cause, place, lines)[:_MOST_READERS])
 
     def _tried(self, cause: Cause, candidate: Candidate) -> Fix | Failed:
-        """The fix, where every probe and every right answer says that it suffices; else what is wrong with it."""
+        """Return the fix if every probe and every correct result agrees; else what is wrong with it."""
         tried = []
         for target in cause.targets:
             findings = tuple(cause.asked_of(target))
@@ -168,7 +168,7 @@ class Search:
                 left = next((probe for probe in findings if wrong.partition(",")[0] == f"left {probe}"), "")
                 return Failed(LEAVES if left else TRADES, wrong, left)
             if self._ends.is_set():
-                return Failed(LEAVES, "was not run to its end")
+                return Failed(LEAVES, "was not run to the end")
             base = self._trials.base(cause.arm, target)
             if not findings:
                 if lost := costs(base, arm):
@@ -184,7 +184,7 @@ class Search:
             arm, wrong = self._trials.with_change(candidate.change, cause, target, ())
             lost = [wrong] if wrong else costs(self._trials.base(cause.arm, target), arm)
             if lost or self._ends.is_set():
-                return Failed(COSTS_OTHERS, f"is worse for {target.call}: {lost[0] if lost else 'no answer'}")
+                return Failed(COSTS_OTHERS, f"is worse for {target.call}: {lost[0] if lost else 'no result'}")
         return self._fix(cause, candidate, tried)
 
     def _fix(self, cause: Cause, candidate: Candidate, tried: Sequence[tuple[Answers, Answers, Judgement]]) -> Fix:

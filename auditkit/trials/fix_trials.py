@@ -1,4 +1,4 @@
-"""What targets answer without a change and with one: each question once, and none after the first wrong answer."""
+"""Results of targets without a change and with one: each probe runs once, and none after the first problem."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SILENT = (Outcome.UNAVAILABLE, Outcome.ERROR)
 
 @dataclass(frozen=True)
 class Scene:
-    """What was audited: the open checkout, the options of each arm by its label, and every probe that is asked.
+    """What was audited: the open checkout, the options of each arm by its label, and every probe that runs.
 
     `prefix` is the way from the top of the repository to the checkout ("sub/"), which the paths of a diff begin with.
     """
@@ -51,7 +51,7 @@ class Scene:
 
 
 class _EnoughError(Exception):
-    """An answer after which no other matters."""
+    """A result after which no other matters."""
 
 
 class _Cancelled(threading.Event):
@@ -67,9 +67,9 @@ class _Cancelled(threading.Event):
 
 @dataclass
 class Trials:
-    """The questions of one search, whose threads share what is known; each has one of the `benches` at a time.
+    """The probe runs of one search, whose threads share the results; each has one of the `benches` at a time.
 
-    Once `ends` is set nothing is asked any more, and what is being asked has no answer.
+    Once `ends` is set no probe starts, and those that run have no result.
     """
 
     scene: Scene
@@ -87,7 +87,7 @@ class Trials:
         self._locks: defaultdict[object, threading.Lock] = defaultdict(threading.Lock)
 
     def base(self, arm: str, target: Target) -> Answers:
-        """What the run knows of the target already, and what it did not ask: that alone is measured."""
+        """Return the results of the target in the run, and measure only those that it lacks."""
         key = arm, target.call
         with self._locks[key]:
             if key not in self._base:
@@ -112,9 +112,9 @@ class Trials:
     def with_change(
         self, change: FileChange, cause: Cause, target: Target, findings: Collection[str]
     ) -> tuple[Answers, str]:
-        """What the target answers with the change, and what is wrong with that: "" where nothing is.
+        """Return the results of the target with the change, and what is wrong with them, "" if nothing.
 
-        `findings` are asked first, then what is quickest; after a wrong answer nothing is.
+        The probes of `findings` run first, then the fastest; none runs after a problem.
         """
         base, key = self.base(cause.arm, target), (cause.arm, target.call, change.after)
         with self._locks[key]:
@@ -133,10 +133,10 @@ class Trials:
             return known, first_problem(findings, base, known)
 
     def _in_turn(self, base: Answers, findings: Collection[str], minor: Collection[str]) -> list[ProbeInfo]:
-        """The probes whose answer may matter, in the order in which they are asked.
+        """Return the probes whose result may matter, in the order in which they run.
 
-        Where the base has no answer there is nothing to compare. What breaks a graph already may go on to, and
-        compiling it takes longer than all other questions.
+        Where the base has no result there is nothing to compare. A target that already breaks a graph may go on to do
+        so: compiling it takes longer than all other probes.
         """
         before = {one.probe: one for one in base.results}
 
@@ -177,7 +177,7 @@ class Trials:
     def _ask(
         self, setting: Setting, target: Target, probes: Sequence[ProbeInfo], is_enough: Callable[[ProbeResult], bool]
     ) -> Answers:
-        """The answers of one worker, until one is enough."""
+        """Yield the results of one worker, until one is enough."""
         stop = _Cancelled(self.ends)
         results: list[ProbeResult] = []
 

@@ -9,7 +9,7 @@ from auditkit.model.text import counted
 
 LEAVES, TRADES, COSTS_OTHERS = range(3)
 """How near a change comes: a finding is left, or none and something got worse, for its own target or another."""
-_IN_SHORT = ("no change mended it", "the change trades", "another target would pay for the change")
+_IN_SHORT = ("no change fixed it", "the change trades", "another target would pay for the change")
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class NoFix:
     told: str
 
 
-NOT_ASKED = NoFix("not tried: --no-fixes", "not tried: --no-fixes")
+NOT_ASKED = NoFix("not tried: --fix-time 0", "not tried: --fix-time 0")
 INTERRUPTED = NoFix("not tried: interrupted", "not tried: the search for fixes was interrupted")
 NO_LIBCST = NoFix("not tried: no libcst", "not tried: libcst is not installed (the extra audit has it)")
-NO_REWRITE = NoFix("no change is known that might mend it", "no rewrite fits these statements")
+NO_REWRITE = NoFix("no known change fits it", "no rewrite fits these statements")
 NO_TARGET = NoFix("no target runs its code", "not tried: nothing that was called runs these statements")
-NO_ANSWERS = NoFix("its answers cannot be compared", "not tried: it gives no answers to compare")
+NO_ANSWERS = NoFix("its results cannot be compared", "not tried: it returns nothing to compare")
 
 
 def time_was_over(limit_s: float) -> NoFix:
@@ -34,7 +34,7 @@ def time_was_over(limit_s: float) -> NoFix:
 
 
 def was_not_searched(told: str) -> bool:
-    """Return whether the reason is that nobody has looked for a fix yet."""
+    """Return whether auditkit has not searched for a fix yet."""
     return told in (NOT_ASKED.told, INTERRUPTED.told, NO_LIBCST.told) or told.startswith(
         "not tried: the time for fixes ("
     )
@@ -54,7 +54,7 @@ def reason_of(tried: Collection[Failed], refused: str) -> NoFix:
     if not tried:
         return NoFix(NO_REWRITE.short, f"not tried: the change {refused}" if refused else NO_REWRITE.told)
     best = max(tried, key=lambda one: one.near)
-    told = f"{counted(len(tried), 'change')} were tried: none sufficed; the best one {best.told}"
+    told = f"{counted(len(tried), 'change')} were tried, none is sufficient; the best one {best.told}"
     if len(tried) == 1:
-        told = f"1 change was tried, and does not suffice: it {best.told}"
+        told = f"1 change was tried and is not sufficient: it {best.told}"
     return NoFix(_IN_SHORT[best.near], told)

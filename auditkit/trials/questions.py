@@ -209,7 +209,7 @@ def _of_subject(question: Question, results: Sequence[ProbeResult], modules: fro
         if result.outcome is Outcome.ERROR and is_about:
             return replace(result, fingerprint=question.fingerprint, target=question.target.call)
     if not any(name == module or name.startswith(f"{module}.") for name in modules):
-        return _no_result(question, Outcome.NOT_APPLICABLE, f"there is no module {module} any more")
+        return _no_result(question, Outcome.NOT_APPLICABLE, f"the module {module} no longer exists")
     read = next((one for one in own if one.outcome is not Outcome.ERROR), None)
     if read is None:
         return _no_result(question, Outcome.ERROR, own[0].message if own else "the probe reported nothing")

@@ -1,4 +1,4 @@
-"""Which answers that were right a change of the code has changed. Pure functions over recorded answers."""
+"""Which correct results a change of the code has changed. Pure functions over recorded results."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SMALLEST, _LARGEST = 1e-12, 1e12
 def changed_answers(
     base: Sequence[Measurement], head: Sequence[Measurement], roles: Mapping[str, str], findings: Collection[str]
 ) -> list[AnswerContrast]:
-    """The answers to the same gradients that were right at the base, and are others at the head.
+    """Return the results for the same gradients that were correct at the base and differ at the head.
 
-    `roles` says which field is the norm and which count something; `findings` are the probes that the change is to
-    mend: what they call wrong may change.
+    `roles` names the field of the norm and those of counts; `findings` are the probes that the change has to fix:
+    what they call wrong may change.
     """
     return [one for one in compare_answers(base, head) if not one.agrees and _was_right(one, roles, findings)]
 
@@ -37,11 +37,11 @@ def told(change: AnswerContrast) -> str:
     """`norm of float32, seed 1: 3.2 -> 4.1`."""
     case = ", ".join(f"{key} {format_value(value)}" for key, value in change.case.items() if key != "family")
     before, after = ("nothing" if value is ABSENT else format_value(value) for value in (change.base, change.head))
-    return f"{change.field or 'the answer'} of {case}: {before} -> {after}"
+    return f"{change.field or 'the result'} of {case}: {before} -> {after}"
 
 
 def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collection[str]) -> bool:
-    """Whether the base's answer counts as right although the head's is another one, which is no nearer."""
+    """Whether the base's result counts as correct although the head's differs and is no nearer."""
     if one.field == RAISES:
         return one.agreement is Agreement.ONLY_HEAD
     if one.field.startswith(TYPE):
@@ -66,7 +66,7 @@ def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collecti
 
 
 def _was_right_type(one: AnswerContrast, findings: Collection[str]) -> bool:
-    """Whether a type has to stay: not that of an empty input's answer that a finding calls wrong.
+    """Whether a type has to stay: not that of an empty input's result that a finding calls wrong.
 
     Neither that of a tensor of 16 bits where a finding says that the norm does not fit into it.
     """

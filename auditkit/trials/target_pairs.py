@@ -27,7 +27,7 @@ class Side:
 
 @dataclass(frozen=True)
 class TargetPair:
-    """A target as it is asked at each revision; None where it is not there."""
+    """A target at each revision; None where it does not exist."""
 
     match: TargetMatch
     base: Target | None
@@ -35,7 +35,7 @@ class TargetPair:
 
 
 def pair_named(targets: Sequence[Target], base: Side, head: Side) -> list[TargetPair]:
-    """Targets that somebody named, by their name at either revision, found again at the other one."""
+    """Match the named targets, by their name at either revision, with the other revision."""
     return [_pair_named(target, base, head) for target in targets]
 
 
@@ -50,8 +50,8 @@ def pair_found(
 
     Nothing that `only` rejects is found.
 
-    A target of one revision whose function the other one has, although it was not found there, is asked
-    there all the same. Raises what discovery raised at the head where neither revision has a target.
+    A target of one revision whose function the other one has, although it was not found there, is checked
+    at both. Raises what discovery raised at the head where neither revision has a target.
     """
     older, newer = (_found(side, config, trying, only) for side in (base, head))
     ours, theirs, our_notes, their_notes = older.found, newer.found, older.notes, newer.notes

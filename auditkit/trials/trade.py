@@ -26,7 +26,7 @@ class _Quantity:
     more: float
 
 
-# Synchronisations and launches per tensor are counted, so any growth is real. A peak is a ratio to the gradients'
+# Synchronizations and launches per tensor are counted, so any growth is real. A peak is a ratio to the gradients'
 # bytes: 0.05 of them is less than what a handful of scalars adds on small models.
 _QUANTITIES: Mapping[str, _Quantity] = {
     "syncs_grow_with_tensors": _Quantity("sync_count", 1.0, 0.0),
@@ -37,7 +37,7 @@ _ANSWERED = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
 
 
 ANSWER = "answer"
-"""Stands for a probe's id where the answer itself has lost a field, or a right answer is another."""
+"""In place of a probe's id: the result itself lost a field, or a correct result changed."""
 
 
 def judge(
@@ -49,10 +49,10 @@ def judge(
 ) -> Judgement:
     """The verdict on one arm; `findings` are the ids of the probes that the ticket is about.
 
-    `lost` are roles (`nan_count`) that the base's answer has and the arm's has not, `changed` says which right answers
-    are others: costs as any other.
+    `lost` are roles (`nan_count`) that the base's result has and the arm's lacks; `changed` are the correct results
+    that differ. Both are costs.
 
-    An error or an absence is never a pass: where a finding's probe has no answer the fix does not run.
+    An error or an absence is never a pass: if a finding's probe has no result, the fix does not run.
     """
     changes = _changes(findings, base, arm, lost, changed)
     silent = [change for change in changes if change.is_finding and change.kind is ChangeKind.LOST]
@@ -89,14 +89,14 @@ def _changes(
     at_arm = {result.probe: result for result in arm}
     pairs = [(before, at_arm[before.probe]) for before in base if before.probe in at_arm]
     changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=_order))
-    costs = [(f"it no longer says {', '.join(lost)}", f"the answer's {', '.join(lost)}")] if lost else []
-    costs += [(f"right answers are others, such as {changed[0]}", "right answers")] if changed else []
+    costs = [(f"it no longer returns {', '.join(lost)}", f"the result's {', '.join(lost)}")] if lost else []
+    costs += [(f"correct results differ, such as {changed[0]}", "correct results")] if changed else []
     outcomes = Outcome.NOT_REPRODUCED, Outcome.ERROR
     return changes + tuple(ProbeChange(ANSWER, *outcomes, ChangeKind.LOST, told, noun) for told, noun in costs)
 
 
 def does_not_run(reason: str, changes: tuple[ProbeChange, ...] = ()) -> Judgement:
-    """The verdict on code that cannot be completed or loaded, or that gives no answer."""
+    """The verdict on code that cannot be completed or loaded, or that returns nothing."""
     return Judgement(FixVerdict.DOES_NOT_RUN, FixVerdict.DOES_NOT_RUN.value, reason, changes)
 
 
@@ -193,12 +193,12 @@ def _told_of(
     others = [change for change in changes if not change.is_finding]
     parts += [f"{change.probe} no longer reproduces either" for change in others if change.kind is ChangeKind.GONE]
     before = [change.probe for change in others if change.kind is ChangeKind.STILL]
-    parts += [f"as before reproduce {', '.join(before)}"] if before else []
+    parts += [f"still reproduce as before: {', '.join(before)}"] if before else []
     return "; ".join(parts)
 
 
 def _cost(change: ProbeChange) -> str:
     if change.probe == ANSWER:
-        return f"the answer is another: {change.told}"
-    verb = {ChangeKind.INTRODUCED: "began to reproduce", ChangeKind.LOST: "has no answer any more"}
+        return f"the result differs: {change.told}"
+    verb = {ChangeKind.INTRODUCED: "began to reproduce", ChangeKind.LOST: "no longer has a result"}
     return f"{change.probe} {verb.get(change.kind, 'is worse')}: {change.told}"

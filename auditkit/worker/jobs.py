@@ -97,7 +97,7 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
     plan = Plan.from_json(job["plan"])
     device = _device(job, plan, request["auto_device"])
     if device == "cpu" and plan.device != "cpu":
-        elsewhere = "ask with --device auto" if "simulated" in job["devices"] else "this probe needs a GPU for it"
+        elsewhere = "use --device auto" if "simulated" in job["devices"] else "this probe needs a GPU for it"
         text = "the target runs with CUDA alone: {}".format(elsewhere)
         results.send({"type": "unavailable", "reason": "no_device", "message": text})
         return

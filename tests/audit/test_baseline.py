@@ -42,7 +42,7 @@ def project(base: Path, tmp_path: Path) -> Path:
 
 
 def ask(project: Path, *words: object, new_only: bool = True) -> Ended:
-    mode = ["--new-only"] if new_only else ["--no-fixes"]
+    mode = ["--new-only"] if new_only else ["--fix-time=0"]
     return auditkit("audit", "code", "--probe", LOOP, *mode, *words, cwd=project)
 
 
@@ -80,7 +80,7 @@ def test_a_finding_that_a_change_removes_is_gone(project: Path) -> None:
     assert ended.code == 0
     head, gone = last(ended)
     assert head.startswith("0 known, 0 new, 1 gone, ")
-    assert gone == f"    gone: {LOOP_PRINT}: not found in the source any more, B1-PT-01 is open"
+    assert gone == f"    gone: {LOOP_PRINT}: no longer found in the source, B1-PT-01 is open"
 
 
 def test_a_fixed_one_that_comes_back_is_new_and_says_so(project: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_fixed_one_that_comes_back_is_new_and_says_so(project: Path) -> None:
     ticket.write_text(ticket.read_text("utf-8").replace("status: open", "status: fixed", 1), encoding="utf-8")
     ended = ask(project)
     assert ended.code == 1
-    assert f"    again: {LOOP_PRINT}: B1-PT-01 says fixed, and it reproduces again" in ended.stdout
+    assert f"    again: {LOOP_PRINT}: B1-PT-01 says fixed, and its finding reproduces again" in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_change_cannot_hide_its_finding(project: Path, file: str, text: str) -
     ("words", "told"),
     [
         (["--new-only", "--no-tickets"], "--new-only compares with tickets"),
-        (["--against", "HEAD"], "--against says what --new-only and --changed compare with"),
+        (["--against", "HEAD"], "--against is for --new-only and --changed"),
         (["--new-only", "--against", "nothing"], "has no revision 'nothing'"),
         (["--new-only", "--against=--help"], "has no revision '--help'"),
         (["--new-only", "--sarif", "."], ". is a folder"),

@@ -44,7 +44,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_nothing_of_them_is_alive_in_a_ticket_or_on_a_terminal(checkout: Path) -> None:
     place = checkout.parent
-    words = ("--no-fixes", f"--probe={SYNCS}", "-v")
+    words = ("--fix-time=0", f"--probe={SYNCS}", "-v")
     told = run(place, "audit", "checkout", "--tickets", "tickets", *words)
     told += run(place, "probe", "run", OVERFLOW, "--checkout=checkout", "--target=forger:raising_norm",
                 "--contract=grad_norm", "--takes=parameters")  # fmt: skip

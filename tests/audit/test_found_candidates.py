@@ -27,7 +27,7 @@ MANY = [
     found("torch.nn.utils:get_total_norm", fed=True, rung="package", places=("b.py:3 in f", "b.py:9", "c.py:1")),
     found("old:norm", excluded="archive/"),
     *(found(f"c:f{number}", **UNFED) for number in range(40)),
-    found("d:g", reason=Reason.TIMEOUT, why_not="no answer within 30 s"),
+    found("d:g", reason=Reason.TIMEOUT, why_not="no result within 30 s"),
 ]
 
 
@@ -35,8 +35,8 @@ def test_forty_candidates_are_a_few_lines() -> None:
     assert list(summary_lines(MANY)) == [
         "44 collectors found, 3 asked (1 with placeholders for apex, tqdm)",
         "    torch.nn.utils.get_total_norm: called at 3 places (b.py:3, b.py:9, ...)",
-        "    40 not asked, nothing is known to fit what they take: c:f0, c:f1, c:f2 and 37 more",
-        "    1 not asked: d:g: no answer within 30 s",
+        "    40 not checked, nothing is known to fit what they take: c:f0, c:f1, c:f2 and 37 more",
+        "    1 not checked: d:g: no result within 30 s",
         "    1 left out (-v names each): 1: archive/",
     ]
     assert list(summary_lines([])) == []
@@ -55,4 +55,4 @@ def test_a_helper_says_through_whom_it_is_asked(tmp_path: Path) -> None:
         found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
     assert [target.call for target in found.targets] == ["stats:norm"]
     told = {each.call: each.why_not for each in found.candidates}
-    assert told == {"stats:norm": "", "stats:_total": "asked through stats:norm, which calls it"}
+    assert told == {"stats:norm": "", "stats:_total": "checked through stats:norm, which calls it"}

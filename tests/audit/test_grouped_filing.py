@@ -202,7 +202,7 @@ def test_a_fixed_finding_of_a_joined_ticket_says_so_once(audited: Run, folder: P
     fixed = without(audited, [(SYNCS, PER_LAYER)])
     noted = file(fixed, folder)
     fingerprint = f"{SYNCS}/1/gradmon.defective:{PER_LAYER}"
-    assert noted.notes == (*audited.notes, f"{ticket}: {fingerprint} is not reproduced any more")
+    assert noted.notes == (*audited.notes, f"{ticket}: {fingerprint} no longer reproduces")
     after = contents(folder)
     assert [name for name in after if after[name] != before[name]] == [ticket]
     assert f"| {SYNCS} | not reproduced at " in after[ticket]

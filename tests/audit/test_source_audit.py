@@ -117,7 +117,7 @@ def test_a_probe_of_somebody_else_may_misbehave(body: str, reason: str, message:
         head.replace('"id": "sync_in_loop"', '"id": "mine_is_broken"') + f"def measure(ctx):\n    {body}\n\n\n{judge}"
     )
     write(tmp_path, {"mine_is_broken.py": text, "code/norms.py": NORMS})
-    words = ("--checkout", tmp_path / "code", "--time-limit", "3")
+    words = ("--checkout", tmp_path / "code")
     code, document = run_json("probe", "run", tmp_path / "mine_is_broken.py", LOOP, *words)
     assert code == FINDINGS
     (broken,) = (each for each in document["results"] if each["probe"] == "mine_is_broken")

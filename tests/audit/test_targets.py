@@ -73,7 +73,7 @@ def test_missing_modules_are_named_once_for_the_whole_checkout(tmp_path: Path):
     assert first == "no gradient collector could be fed:"
     assert needed == f"  this checkout needs: {names.replace(' ', ', ')} ({sys.executable} -m pip install {names})"
     names = "one:grad_norm, one:total_norm, two:norm_of"
-    assert stopped == [f"  3 not asked, they use modules that are not installed: {names}"]
+    assert stopped == [f"  3 not checked, they use modules that are not installed: {names}"]
     assert found.failure.hint == (
         "install what is missing, or name the interpreter that has it: --python VENV/bin/python"
     )
@@ -95,7 +95,7 @@ def test_the_likeliest_collector_is_one_that_needs_no_module(tmp_path: Path):
         found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
     assert [trial.target.call for trial in found.trials] == ["a:total_norm", "b:grad_norm"]
     assert found.failure is not None
-    assert found.failure.hint == "say how one is called: --target b:grad_norm --argument NAME=VALUE"
+    assert found.failure.hint == "give its arguments: --target b:grad_norm --argument NAME=VALUE"
     assert [target.call for target in found.asked] == ["b:grad_norm"]
 
 

@@ -65,7 +65,7 @@ def test_a_checkouts_configuration_starts_no_program(place: Path) -> None:
     (place / "checkout" / "auditkit.yaml").write_text("python: ./evil\n")
     refused = probe(place)
     assert (refused.returncode, mark.exists()) == (2, False)
-    assert "may not say python" in refused.stderr
+    assert "may not set python" in refused.stderr
     probe(place, "--config", place / "checkout" / "auditkit.yaml")
     assert mark.exists(), "control"
 

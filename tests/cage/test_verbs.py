@@ -173,7 +173,7 @@ def test_without_the_sandbox_an_audit_changes_only_its_outputs(tmp_path: Path) -
     (checkout / "link").symlink_to(home)
     (home / "kept").write_text("kept")
     before = files_below(*folders)
-    words = ("--target", "stats:norm", "--probe", OVERFLOW, "--device", "cpu", "--no-fixes")
+    words = ("--target", "stats:norm", "--probe", OVERFLOW, "--device", "cpu", "--fix-time=0")
     done = auditkit(
         "audit", "checkout", *words, "--tickets", "tickets", "--save", "run.json",
         cwd=tmp_path, home=home, TMPDIR=str(temporary),

@@ -24,13 +24,13 @@ pytestmark = pytest.mark.process
 
 WITHOUT = {
     "ticket list", "ticket show", "ticket next", "ticket lint",
-    "probe list", "probe show", "probe new", "doctor", "mcp", "run", "schema", "compare", "report", "export", "init",
+    "probe list", "probe show", "probe new", "probe run", "doctor", "mcp", "run", "schema",
+    "compare", "report", "export", "init",
     "sweep plan", "sweep run", "sweep merge",
 }  # fmt: skip
 ASK = f"--checkout . --probe {LOOP}"
 WRITES = {
     "audit": (f". --probe {LOOP} --tickets tickets", "create tickets/B1-PT-01.md"),
-    "probe run": (f"{LOOP} --checkout . --tickets tickets", "create tickets/B1-PT-01.md"),
     "ticket new": ("--title x --agent pytorch --batch 7", "create tickets/B7-PT-03.md"),
     "ticket edit": ("B7-PT-01 severity=P0", "+severity: P0"),
     "ticket status": ("B7-PT-01 investigating", "+status: investigating"),
@@ -100,7 +100,7 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(folder: Path, nam
     assert result.exit_code in (0, 1), result.output
     assert shown in result.stdout, result.output
     assert digest(folder) == before
-    assert result.stderr.startswith("dry run: nothing is written; what follows is said as if it were\n")
+    assert result.stderr.startswith("dry run: nothing is written; the output shows what would happen\n")
 
 
 def test_what_is_shown_is_what_is_written(folder: Path) -> None:

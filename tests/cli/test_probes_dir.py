@@ -88,7 +88,7 @@ def test_list_and_show_know_the_folder_and_the_lifecycle(trainer: Path, tmp_path
     (line,) = (line for line in listed.splitlines() if CLAIM in line)
     assert line.endswith("Norm is cut off (experimental: runs only when named)")
     assert listed.count("experimental") == 1
-    assert listed.count("(style: an audit asks with --style)") == 5
+    assert listed.count("(style: an audit runs it with --style)") == 5
     assert CLAIM not in auditkit("probe", "list", cwd=tmp_path).stdout
     words = ["--config", trainer / "auditkit.yaml"]
     shown = auditkit("probe", "show", CLAIM, *words, cwd=tmp_path)

@@ -41,7 +41,7 @@ def test_one_file_has_its_findings_alone(saved: Path) -> None:
     assert done.stdout.startswith("# stats.py: The norm overflows on finite gradients and 1 more finding\n")
     wrong = run(saved, "--file", "stat.py")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
-    assert "the run says nothing of stat.py\nhint: did you mean stats.py?" in wrong.stderr
+    assert "the run has no result for stat.py\nhint: did you mean stats.py?" in wrong.stderr
 
 
 def test_the_tickets_of_a_run_have_their_status(saved: Path, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_run_of_hostile_words_is_written(tmp_path: Path) -> None:
     [
         (("none.json",), "error: none.json: No such file or directory\n"),
         (("no.json",), "error: no.json:1:1: not JSON: Expecting value\n"),
-        (("part.json",), "error: part.json is no saved run: "),
+        (("part.json",), "error: part.json is not a saved run: "),
         (("run.json", "--tickets", "none"), "error: no tickets folder: none\n"),
         (("run.json", "--format", "pdf"), "error: no such format: 'pdf'\nhint: one of markdown, html\n"),
         (("--tickets", "none"), "error: there is no tickets folder none\n"),

@@ -113,7 +113,7 @@ def _outcomes(target: Target, probes: Sequence[str], device: DeviceChoice) -> di
 @pytest.mark.acceptance
 def test_our_own_tickets_folder_is_empty_because_the_audit_finds_nothing_above_p4(tmp_path: Path):
     """The audit of `auditkit/collectors` files no ticket; that of a copy with one defective collector files one."""
-    command = ["audit", "--tickets", str(tmp_path / "tickets"), "--no-fixes", "--fail-on", "P3", "--json"]
+    command = ["audit", "--tickets", str(tmp_path / "tickets"), "--fix-time=0", "--fail-on", "P3", "--json"]
     own = _document(command, ROOT / "auditkit" / "collectors")
     assert {one["severity"] for one in own["results"] if one["outcome"] == "reproduced"} <= {"P4"}
     assert own["summary"]["not_reproduced"] >= 90

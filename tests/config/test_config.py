@@ -221,10 +221,10 @@ def test_a_file_of_more_than_a_megabyte_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("python: ./evil\n", "may not say python"),
-        ("checkout: .\n", "may not say checkout"),
-        ("probes_dir: probes\n", "may not say probes_dir"),
-        ("cage: false\n", "may not say cage"),
+        ("python: ./evil\n", "may not set python"),
+        ("checkout: .\n", "may not set checkout"),
+        ("probes_dir: probes\n", "may not set probes_dir"),
+        ("cage: false\n", "may not set cage"),
         ("tickets: ../tickets\n", "is not below"),
         ("tickets: /tmp/tickets\n", "is not below"),
         ("tickets: linked/tickets\n", "is not below"),

@@ -48,5 +48,5 @@ def test_a_blocks_memory_is_the_devices() -> None:
 
 
 def test_a_collector_is_asked_on_the_device() -> None:
-    with pytest.raises(GuardFailed, match=r"(?s)256 synchronisations at 256 tensors.*measured on NVIDIA"):
+    with pytest.raises(GuardFailed, match=r"(?s)256 synchronizations at 256 tensors.*measured on NVIDIA"):
         check(layer_norms, root=HERE).syncs(at_most=1)

@@ -55,10 +55,10 @@ SAME_KINDS = "the result without gradients has the fields and kinds of the usual
 ONE_PARAMETER = "its result depends on a single gradient by position: it is about that parameter alone"
 # Probe, severity and how the message begins of each defective target, whose line `# here` marks.
 DEFECTS = {
-    "none_when_empty": (EMPTY, "P3", f"the answer is None instead of a mapping {EMPTIES}"),
+    "none_when_empty": (EMPTY, "P3", f"the result is None instead of a mapping {EMPTIES}"),
     "largest_of_nothing": (EMPTY, "P3", "raises ValueError: max() "),
     "refuses_without_saying": (EMPTY, "P3", f"raises RuntimeError: invalid state {EMPTIES}"),
-    "forgets_a_group": (EMPTY, "P4", "the answer lacks seed (no tensors in the second group, no tensors and 2 more)"),
+    "forgets_a_group": (EMPTY, "P4", "the result lacks seed (no tensors in the second group, no tensors and 2 more)"),
     "layer_report": (EMPTY, "P3", f"raises ZeroDivisionError: division by zero (on access to mean) {EMPTIES}"),
     "asks_for_the_length": (GENERATOR, "P3", "a generator of parameters raises TypeError: object of type 'generator' "),
     "finds_no_largest": (GENERATOR, "P1", "largest 0 for a generator, 2.567 for a list"),
@@ -185,11 +185,11 @@ def test_sparse_gradients_count_where_the_checkout_has_them(further: str, severi
 
 # A target that catches its own exceptions and answers nothing for some gradients.
 LOST = {
-    "none_for_sparse": (SPARSE, "sparse gradients: the answer is empty"),
+    "none_for_sparse": (SPARSE, "sparse gradients: the result is empty"),
     "empty_for_mixed_dtypes": (MIXED_DTYPES, "the count of its numbers is 0 instead of 2, the result in float32"),
     "text_for_two_devices": (TWO_DEVICES, "the count of its numbers is 0 instead of 2"),
-    "none_without_elements": (NO_ELEMENTS, "the answer is empty"),
-    "half_without_elements": (NO_ELEMENTS, "the answer lacks mean"),
+    "none_without_elements": (NO_ELEMENTS, "the result is empty"),
+    "half_without_elements": (NO_ELEMENTS, "the result lacks mean"),
     "none_for_strides": (NONCONTIGUOUS, "mean missing instead of "),
     "none_for_missing": (MISSING, "change mean from "),
     "empty_for_a_generator": (GENERATOR, "mean missing for a generator"),

@@ -201,7 +201,7 @@ CASES: list[tuple[str, Callable, str, str]] = [
     # A mean over tensors depends on the split, rightly; rounding an accurate total once gives one answer.
     *((GROUPING, function, "not_reproduced", "") for function in (
         exact, mean_norm, squared_norm, spread_of_layers, rounded_total, only_float32)),
-    (GROUPING, per_layer_norms, "not_applicable", "its answer has no norm; fields: 0, 1, 2"),
+    (GROUPING, per_layer_norms, "not_applicable", "its result has no norm; fields: 0, 1, 2"),
     # 258 ones have the norm 16.062, stored as 16 in bfloat16: 0.39 %; a second rounding brings 0.69 %.
     (GROUPING, torch_norm, "reproduced P4", "other tensors changes the norm by 0.69 % in bfloat16, 0.08 % in float16"),
     (GROUPING, sum_in_own_type, "reproduced P2", "; listing them in another order changes the norm by "),

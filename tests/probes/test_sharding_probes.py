@@ -193,7 +193,7 @@ def test_a_hang_is_an_error_within_its_limit_and_every_rank_is_gone(tmp_path: Pa
     run = run_probes(TARGETS / "ranks", Target("norms:waits_for_rank_zero"), [SHARDING], options=options)
     (result,) = run.results
     assert (result.outcome.value, result.reason and result.reason.value) == ("error", "timeout")
-    assert "did not answer within 4 s" in result.message
+    assert "did not respond within 4 s" in result.message
     assert "every rank was ended" in result.message
     assert time.monotonic() - started < 110, "the worker's own limit ended it"
 
@@ -212,7 +212,7 @@ def test_ranks_are_ended_whether_they_hang_end_or_raise(tmp_path: Path) -> None:
             raise ValueError("no such shard")
         time.sleep(600)
 
-    with pytest.raises(RanksFailed, match=r"rank 0 of 2 did not answer within 3 s \(after 1 answers of others\)"):
+    with pytest.raises(RanksFailed, match=r"rank 0 of 2 did not respond within 3 s \(after 1 results of others\)"):
         ranks(lambda rank: rank or time.sleep(600), 3)
     with pytest.raises(RanksFailed, match="the process of rank 1 of 2 ended itself"):
         ranks(lambda rank: rank and os._exit(0))

@@ -139,7 +139,7 @@ def test_nothing_is_found_in_the_sound_specimens_of_the_other_probes() -> None:
 def test_an_empty_checkout_has_one_answer(probe_id: str, tmp_path: Path) -> None:
     (result,) = read(tmp_path, probe_id)
     assert (result.outcome, result.target) == (Outcome.NOT_APPLICABLE, "source")
-    assert result.message == "the checkout has no module that it asks about"
+    assert result.message == "the checkout has no module that it checks"
 
 
 def test_a_checkout_without_tests_has_no_finding_for_each_module(tmp_path: Path) -> None:

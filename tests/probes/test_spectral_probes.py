@@ -134,7 +134,7 @@ def test_echoes_of_factors_are_asked_with_aligned_ones() -> None:
 
 
 def test_what_is_no_decomposition_is_refused_with_what_was_tried() -> None:
-    with pytest.raises(CannotFeedError, match="batch: CannotReadError: its answer \\(tensor\\) holds no singular"):
+    with pytest.raises(CannotFeedError, match="batch: CannotReadError: its result \\(tensor\\) holds no singular"):
         find_plan(Caller(lambda grads: grads * 2, None, "", {}), {"contract": Contract.ALIGNED_SVD.value})
     with pytest.raises(CannotFeedError, match="nothing is known to fit its arguments alpha, beta"):
         find_plan(Caller(lambda alpha, beta: None, None, "", {}), {"contract": "spectral_echo"})

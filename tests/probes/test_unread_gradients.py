@@ -36,7 +36,7 @@ def of_dimensions(*dimensions: int) -> Callable[[Any], float]:
     return part_of_norm
 
 
-TOLD = "its answer does not follow float32 gradients of two dimensions"
+TOLD = "its result does not follow float32 gradients of two dimensions"
 
 
 @pytest.mark.parametrize("probe", [SYNCS, LAUNCHES, RETAINED])

@@ -49,7 +49,7 @@ def silent(outcome: Outcome, reason: Reason, message: str, target: str = "stats:
 PASS = result("norm_depends_on_grouping", outcome=Outcome.NOT_REPRODUCED, severity=None)
 NOT_ASKED = result("clip_misses_the_step", outcome=Outcome.NOT_APPLICABLE, severity=None)
 UNAVAILABLE = silent(Outcome.UNAVAILABLE, Reason.NO_DEVICE, "there is no CUDA device on this machine")
-ERROR = silent(Outcome.ERROR, Reason.TIMEOUT, "no answer in 120 s", "stats:slow")
+ERROR = silent(Outcome.ERROR, Reason.TIMEOUT, "no result in 120 s", "stats:slow")
 WORST = result("norm_overflows_on_finite_grads", severity=Severity.P1, location=Location("stats.py", 9))
 MINOR = result("launches_grow_with_tensors", severity=Severity.P4, ticket="B1-PT-01")
 
@@ -64,7 +64,7 @@ def hostile(text: str) -> ProbeResult:
 def many(count: int = 10_000) -> Run:
     """So many findings, each of a target of its own."""
     places = (Location(f"pkg/module_{number % 97}.py", number + 1, f"f{number}") for number in range(count))
-    texts = "synchronisations per call: n for n tensors (256 at 256)"
+    texts = "synchronizations per call: n for n tensors (256 at 256)"
     return run_of(
         *(
             result(target=f"pkg.module:f{number}", location=place, message=texts, statement=None)
@@ -82,8 +82,8 @@ KNOWN = run_of(
         "tickets",
         "b" * 40,
         known=(Tracked(result().fingerprint, "B1-PT-01", "open"),),
-        new=(Tracked(WORST.fingerprint, "B1-PT-02", "B1-PT-02 says fixed, and it reproduces again"),),
-        gone=(Tracked("sync_in_loop/1/stats:old", "B1-PT-03", "no such collector any more"),),
+        new=(Tracked(WORST.fingerprint, "B1-PT-02", "B1-PT-02 says fixed, and its finding reproduces again"),),
+        gone=(Tracked("sync_in_loop/1/stats:old", "B1-PT-03", "the collector no longer exists"),),
         minor=1,
     ),
 )

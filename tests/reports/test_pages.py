@@ -72,7 +72,7 @@ def test_the_blamed_line_is_marked_and_a_fix_that_was_run_takes_its_place() -> N
 def test_what_nobody_checked_is_no_pass() -> None:
     assert "Nothing reproduced.\n" in markdown_of(RUNS["none"])
     text = markdown_of(RUNS["errors"])
-    assert "- **error** (1 check by norm_loses_accuracy): no answer in 120 s\n" in text
+    assert "- **error** (1 check by norm_loses_accuracy): no result in 120 s\n" in text
     assert "which is not a pass" in text
     assert "No probe returned a result" in markdown_of(RUNS["unavailable"])
 

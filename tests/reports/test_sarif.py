@@ -178,7 +178,7 @@ def test_what_got_no_answer_is_told_and_is_no_result() -> None:
     assert invocation["executionSuccessful"] is False
     told = invocation["toolExecutionNotifications"]
     assert [(each["level"], each["message"]["text"]) for each in told] == [
-        ("error", "error: stats:slow: no answer in 120 s."),
+        ("error", "error: stats:slow: no result in 120 s."),
         ("note", "unavailable: stats:other: there is no CUDA device on this machine."),
     ]
     assert log(run_of(UNAVAILABLE))["runs"][0]["invocations"][0]["executionSuccessful"] is True

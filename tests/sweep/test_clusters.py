@@ -97,9 +97,9 @@ def test_how_commands_end(nodes: RayNodes | SlurmNodes, tmp_path: Path) -> None:
     }  # fmt: skip
     assert {key for key, one in found.items() if not one.again} == {"large", "cards"}
     assert found["failed"].reason == "exit code 3: no such weight"
-    assert found["killed"].reason == "killed by SIGKILL, perhaps for want of memory"
+    assert found["killed"].reason == "killed by SIGKILL, perhaps because memory ran out"
     assert found["missing"].reason == "it could not be started: No such file or directory"
-    refused = ("no node of the Ray cluster has ", "Slurm refuses it: ")
+    refused = ("no node of the Ray cluster has ", "Slurm rejects it: ")
     assert all(found[key].reason.startswith(refused) for key in ("large", "cards"))
     assert all(found[key].node for key in ("well", "failed", "killed"))
     assert not (tmp_path / "logs" / "well.log").exists()
@@ -281,7 +281,7 @@ def test_what_slurm_ends(nodes: SlurmNodes, tmp_path: Path) -> None:
         found |= ends(engine, 2)
     assert "memory limit" in found.pop("grew").reason
     assert {key: one.reason for key, one in found.items()} == {
-        "cancelled": "somebody cancelled it in Slurm",
+        "cancelled": "it was cancelled in Slurm",
         "preempted": "Slurm gave its node to another job",
     }
 

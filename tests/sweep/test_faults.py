@@ -56,7 +56,7 @@ def test_a_killed_job_is_asked_again_at_most_so_often(tmp_path: Path, code: Path
 
     swept = run_sweep(SweepRequest([one], folder, tmp_path / "cache", attempts=2), tell)
     again = [event.reason for event in seen if event.event == "again"]
-    assert again == ["killed by SIGKILL, perhaps for want of memory"]
+    assert again == ["killed by SIGKILL, perhaps because memory ran out"]
     if kills == 1:
         assert (swept.answered, swept.failed) == (1, ())
         assert results(folder)[one.key]["run"]["summary"]["reproduced"] == 1
@@ -65,7 +65,7 @@ def test_a_killed_job_is_asked_again_at_most_so_often(tmp_path: Path, code: Path
         assert failure is not None
         assert swept.failed == (one.key,)
         assert (failure.kind, failure.attempts) == ("lost", 2)
-        assert failure.reason == "killed by SIGKILL, perhaps for want of memory (the last of 2 attempts)"
+        assert failure.reason == "killed by SIGKILL, perhaps because memory ran out (the last of 2 attempts)"
         # It was given up: only who says so has it asked again.
         request = SweepRequest([one], folder, tmp_path / "cache", attempts=2)
         assert run_sweep(request).failed == (one.key,)
@@ -214,12 +214,12 @@ def test_a_job_that_takes_too_long_says_so(tmp_path: Path, code: Path) -> None:
     run_sweep(SweepRequest([one], tmp_path / "swept", tmp_path / "cache"))
     failure = ResultsFolder(tmp_path / "swept").read_failure(one.key)
     assert failure is not None
-    assert (failure.kind, failure.reason) == ("time", "no answer within 0.05 s")
+    assert (failure.kind, failure.reason) == ("time", "no result within 0.05 s")
 
 
 def test_a_reason_is_one_line_without_the_folder_of_an_environment() -> None:
     text = (
-        "nothing was fed:\n  needs: x (/home/c/environments/py3.12-torch2.9/bin/python -m pip install x)\n  1 not asked"
+        "nothing was fed:\n  needs: x (/home/c/environments/py3.12-torch2.9/bin/python -m pip install x)\n  1 skipped"
     )
-    assert in_one_line(text) == "nothing was fed: needs: x (python -m pip install x); 1 not asked"
+    assert in_one_line(text) == "nothing was fed: needs: x (python -m pip install x); 1 skipped"
     assert in_one_line("word " * 100) == " ".join(["word"] * 79) + " ..."

@@ -90,7 +90,7 @@ def test_why_a_job_ended_is_said(folder: Path) -> None:
     engine.submit(Task("absent", ("/nowhere/python",), Resources(1)))
     said = {one.key: one.reason for one in ends(engine, 3)}
     assert said == {
-        "killed": "killed by SIGKILL, perhaps for want of memory",
+        "killed": "killed by SIGKILL, perhaps because memory ran out",
         "raised": "exit code 1: ValueError: no such thing",
         "absent": "it could not be started: No such file or directory",
     }

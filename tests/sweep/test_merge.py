@@ -120,7 +120,7 @@ def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(
         assert (never.outcome, never.message) == (Outcome.ERROR, "not run: it is planned, and no job ran it")
         assert one.arms_differ
     table = markdown_table(merged).decode()
-    assert "| no answer (1) | no answer (2) |" in table
+    assert "| no result (1) | no result (2) |" in table
     assert "\n1. no environment: torch==2.10." in table
 
 

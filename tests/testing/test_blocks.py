@@ -59,7 +59,7 @@ def test_a_step_that_waits_is_named_with_its_line() -> None:
 
     line = log.__code__.co_firstlineno + 3
     assert refused(no_sync(root=HERE), log) == [
-        "3 synchronisations in the block; none allowed",
+        "3 synchronizations in the block; none allowed",
         f"  line      test_blocks.py:{line} in test_a_step_that_waits_is_named_with_its_line.<locals>.log: 2 of 3",
         "              print(loss.item(), loss.tolist())",
         f"            test_blocks.py:{line + 1} in test_a_step_that_waits_is_named_with_its_line.<locals>.log: 1 of 3",

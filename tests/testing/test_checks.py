@@ -111,10 +111,10 @@ def test_a_sound_collector_keeps_to_every_law() -> None:
             waiting,
             lambda guard: guard.syncs(at_most=1),
             [
-                "256 synchronisations at 256 tensors; at most 1 allowed",
-                "law       n synchronisations for n tensors: 4 at 4, 16 at 16, 64 at 64, 256 at 256",
+                "256 synchronizations at 256 tensors; at most 1 allowed",
+                "law       n synchronizations for n tensors: 4 at 4, 16 at 16, 64 at 64, 256 at 256",
                 place(waiting),
-                "simulated: counted on the CPU with a pretended CUDA device",
+                "simulated: counted on the CPU with the simulated CUDA device",
             ],
         ),
         (

@@ -232,12 +232,12 @@ def test_each_outcome_is_pytests_own(project: Path, processes: tuple[str, ...]) 
     assert {name for name, why in outcomes.items() if why} == failed
     for said in (
         '>       auditkit.check(named("waiting")).syncs(at_most=1)',
-        "256 synchronisations at 256 tensors; at most 1 allowed",
-        "P2        syncs_grow_with_tensors: synchronisations per call: n for n tensors (256 at 256)",
+        "256 synchronizations at 256 tensors; at most 1 allowed",
+        "P2        syncs_grow_with_tensors: synchronizations per call: n for n tensors (256 at 256)",
         "trainer.py:11 in waiting",
         "the marker auditkit knows no 'probe': probes, fail_on, contract",
         "hint: did you mean syncs_grow_with_tensors",
-        "a test marked with auditkit returns the collector that is asked",
+        "a test marked with auditkit returns the collector to check",
     ):
         assert said in ended.stdout, ended.stdout
     skipped = re.findall(r"^SKIPPED \[\d\] (\S+): (.*)$", ended.stdout, re.MULTILINE)

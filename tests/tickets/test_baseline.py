@@ -50,7 +50,7 @@ def test_a_finding_with_an_open_or_accepted_ticket_is_known(status: str) -> None
 @pytest.mark.parametrize("status", ["fixed", "closed", "already-fixed"])
 def test_a_finding_that_was_mended_and_reproduces_is_new_and_says_so(status: str) -> None:
     (new,) = compared(run_of(FOUND), ticket(status)).new
-    assert new.why == f"B7-PT-01 says {status}, and it reproduces again"
+    assert new.why == f"B7-PT-01 is {status}, and its finding reproduces again"
 
 
 def test_of_two_tickets_the_one_that_makes_it_known_counts() -> None:
@@ -92,9 +92,9 @@ def test_without_an_answer_gone_means_that_the_code_is() -> None:
     tickets = (of_source, of_target, of_unknown)
     found = compared(run_of(candidates=(other,)), *tickets)
     assert [(one.ticket, one.why) for one in found.gone] == [
-        ("B7-PT-01", "not found in the source any more"), ("B7-PT-02", "no such collector any more"),
+        ("B7-PT-01", "no longer found in the source"), ("B7-PT-02", "the collector no longer exists"),
     ]  # fmt: skip
-    assert [(one.ticket, one.why) for one in found.unasked] == [("B7-PT-03", "not asked")]
+    assert [(one.ticket, one.why) for one in found.unasked] == [("B7-PT-03", "not checked")]
     hidden = compared(run_of(candidates=(other, left_out)), *tickets)
     assert [(one.ticket, one.why) for one in hidden.unasked] == [("B7-PT-02", "excluded"), ("B7-PT-03", "excluded")]
     assert compared(run_of(candidates=(other,)), *tickets, whole=False).gone == ()
@@ -120,7 +120,7 @@ def test_the_words_leave_out_what_there_is_none_of() -> None:
     assert EMPTY.in_words() == "0 known, 0 new, 0 gone"
     one = (Tracked("p/1/m:f"),)
     assert replace(EMPTY, unasked=one, minor=2).in_words() == (
-        "0 known, 0 new, 0 gone, 1 not asked; 2 minor without a ticket"
+        "0 known, 0 new, 0 gone, 1 not checked; 2 minor without a ticket"
     )
 
 

@@ -84,7 +84,7 @@ def test_a_list_shows_the_open_tickets_worst_first(place: Path) -> None:
     lines = done("list").splitlines()
     assert [line.split()[0] for line in lines] == ["id", "B7-PT-02", "B7-PT-03"]
     assert [line.split()[0] for line in done("list", "--all").splitlines()[1:]] == ["B7-PT-02", "B7-PT-03", "B7-PT-01"]
-    assert done("list", "--label", "slow", "--format", "csv").splitlines()[1].startswith("B7-PT-03,P3,open,ada,")
+    assert done("list", "--where", "labels=slow", "--format", "csv").splitlines()[1].startswith("B7-PT-03,P3,open,ada,")
     assert [one["id"] for one in document("list", "--where", "severity!=P1")["tickets"]] == ["B7-PT-03"]
     assert done("list", "--severity", "P1", "--count-by", "assignee", "--format", "markdown").splitlines() == [
         "| count | assignee |", "|---|---|", "| 1 | (none) |",
@@ -94,7 +94,7 @@ def test_a_list_shows_the_open_tickets_worst_first(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("list", "--status", "opne"), "did you mean open?"),
+        (("list", "--where", "status=opne"), "did you mean open?"),
         (("list", "--where", "sevrity=P1"), "did you mean severity?"),
         (("list", "--count-by", "color"), "did you mean categories?"),
         (("list", "--format", "xml"), "one of table, markdown, csv, json"),
@@ -188,14 +188,14 @@ def test_fixed_needs_a_proof_and_another_persons_review(place: Path) -> None:
     refused = run(*words)
     assert refused.exit_code == 2
     assert "- no red-then-green verification: auditkit ticket verify B7-PT-01 " in refused.stderr
-    assert "- no review by somebody other than the author of the commit (kim): auditkit ticket review" in refused.stderr
+    assert "- no review by someone other than the author of the commit (kim): auditkit ticket review" in refused.stderr
     done("review", "B7-PT-01", "ENDORSE")
     prove(place)
-    assert "no review by somebody other" in run(*words).stderr
+    assert "no review by someone other" in run(*words).stderr
     assert "red-then-green" not in run(*words).stderr
     git(place, "config", "user.name", "lin")
     done("review", "B7-PT-01", "OBJECT")
-    assert "no review by somebody other" in run(*words).stderr
+    assert "no review by someone other" in run(*words).stderr
     done("review", "B7-PT-01", "ENDORSE")
     done(*words)
     assert "status: fixed" in text(place)

@@ -44,9 +44,9 @@ NAN = float("nan")
     [
         (answers(2.0, 2, STILL), []),
         (answers(NAN, 2, GONE), []),  # a norm that hid them was not right: what mends it may change it
-        (answers(2.0, 0, GONE), ["right answers are others, such as nans of"]),
+        (answers(2.0, 0, GONE), ["correct results differ, such as nans of"]),
         (answers(2.0, 2, STILL, STILL), ["fails_on_mixed_dtypes began to reproduce"]),
-        (answers(2.0, 2, STILL, lost=("nan_count",)), ["it no longer says nan_count"]),
+        (answers(2.0, 2, STILL, lost=("nan_count",)), ["it no longer returns nan_count"]),
     ],
     ids=["nothing", "what was wrong", "a right answer", "a finding", "a field"],
 )

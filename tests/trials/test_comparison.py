@@ -58,9 +58,9 @@ def test_two_outcomes_are_one_change(before: Outcome, after: Outcome, change: Ch
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"probe_version": 2}, "another probe: version 1 at the base, 2 at the head"),
-        ({"device": "simulated"}, "another device: cpu at the base, simulated at the head"),
-        ({"evidence": Evidence.SIMULATED}, "other evidence: measured at the base, simulated at the head"),
+        ({"probe_version": 2}, "the probes differ: version 1 at the base, 2 at the head"),
+        ({"device": "simulated"}, "the devices differ: cpu at the base, simulated at the head"),
+        ({"evidence": Evidence.SIMULATED}, "the evidence differs: measured at the base, simulated at the head"),
         (
             {"measurements": (figure("norm", 1.0, dtype="float32"),)},
             "other dtypes: bfloat16 measured at the base alone",

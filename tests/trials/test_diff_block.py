@@ -53,17 +53,17 @@ def test_the_diffs_of_one_function_build_on_one_another(tmp_path: Path) -> None:
             (tmp_path / "f.py").write_bytes(changes_of(one, tmp_path)[0].after)
         assert (tmp_path / "f.py").read_bytes() == before.replace(b"a + 1", b"a + 2").replace(b"view", b"reshape")
     (tmp_path / "f.py").write_bytes(before.replace(b"a + 1", b"a + 2") + b"    c = b.view(-1)\n")
-    with pytest.raises(CannotComplete, match="does not apply any more"):
+    with pytest.raises(CannotComplete, match="no longer applies"):
         changes_of(diffs[1], tmp_path)
 
 
 @pytest.mark.parametrize(
     ("diff", "said"),
     [
-        ("x = 1\n", "is no unified diff"),
+        ("x = 1\n", "is not a unified diff"),
         ("--- a/gone.py\n+++ b/gone.py\n@@ -1 +1 @@\n-a\n+b\n", "changes gone.py, which is not there"),
         ("--- a/../norms.py\n+++ b/../norms.py\n@@ -1 +1 @@\n-a\n+b\n", "which is not there"),
-        ("--- a/norms.py\n+++ b/norms.py\n@@ -5 +5 @@\n-    return 1\n+    return 2\n", "does not apply any more"),
+        ("--- a/norms.py\n+++ b/norms.py\n@@ -5 +5 @@\n-    return 1\n+    return 2\n", "no longer applies"),
     ],
 )
 def test_what_does_not_apply_says_so(tmp_path: Path, diff: str, said: str) -> None:

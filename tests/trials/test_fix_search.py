@@ -138,11 +138,11 @@ def test_a_rewrite_that_suffices_is_a_diff_that_git_applies(searched: Searched) 
 @pytest.mark.parametrize(
     ("rewrites", "reason", "told"),
     [
-        ([FLAT], "the change trades", "1 change was tried, and does not suffice: it changed a right answer"),
-        ([ANOTHER_COUNT], "the change trades", "changed a right answer: count of dtype float32, seed 0"),
+        ([FLAT], "the change trades", "1 change was tried and is not sufficient: it changed a correct result"),
+        ([ANOTHER_COUNT], "the change trades", "changed a correct result: count of dtype float32, seed 0"),
         ([LOSES], "the change trades", "count of dtype float32, seed 0, device cpu: 3 -> nothing"),
-        ([BROKEN, NOTHING], "no change mended it", "2 changes were tried: none sufficed; the best one left"),
-        ([], "no change is known that might mend it", "no rewrite fits these statements"),
+        ([BROKEN, NOTHING], "no change fixed it", "2 changes were tried, none is sufficient; the best one left"),
+        ([], "no known change fits it", "no rewrite fits these statements"),
     ],
     ids=["memory", "a right answer", "a field", "does not run", "none"],
 )
@@ -238,10 +238,10 @@ def test_a_minor_finding_may_stay_and_the_next_audit_searches_where_none_had_tim
     arms, probes = (RunOptions(Config(), sys.executable),), (SYNCS, LAUNCHES)
     request = AuditRequest(str(tmp_path / "trainer"), arms, (), probes, tickets=tmp_path / "tickets")
     untried = audit(request)
-    assert set(untried.no_fix.values()) == {"not tried: --no-fixes"}
+    assert set(untried.no_fix.values()) == {"not tried: --fix-time 0"}
     assert untried.no_fix.keys() == {one.fingerprint for one in untried.results}
     folder = TicketFolder(tmp_path / "tickets")
-    assert "No fix was run: not tried: --no-fixes." in str(folder.read("B1-PT-01").section("Fix"))
+    assert "No fix was run: not tried: --fix-time 0." in str(folder.read("B1-PT-01").section("Fix"))
     run = audit(replace(request, fix_time_s=120.0))
     severity = {one.probe: one.severity for one in run.results}
     assert (severity[SYNCS], severity[LAUNCHES]) == (Severity.P2, Severity.P4)

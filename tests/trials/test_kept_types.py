@@ -84,7 +84,7 @@ def test_a_change_of_the_returned_dtype_is_no_fix(reduced: Reduced) -> None:
     found = reduced.search(WIDENS)
     assert found.fixes == ()
     (why,) = found.no_fix.values()
-    assert why.endswith("type of the answer of dtype float32, seed 0, device cpu: "
+    assert why.endswith("type of the result of dtype float32, seed 0, device cpu: "
                         "float32 tensor on cpu -> float64 tensor on cpu")  # fmt: skip
 
 

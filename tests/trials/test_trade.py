@@ -103,5 +103,5 @@ def test_code_that_does_not_run_says_why() -> None:
 
 def test_a_field_that_the_answer_lost_is_a_cost() -> None:
     judged = judge((OVERFLOW,), [result(OVERFLOW, "bad")], [result(OVERFLOW, "good")], ["nan_count"])
-    assert judged.text == f"trades {OVERFLOW} for the answer's nan_count"
-    assert judged.reason.endswith("the answer is another: it no longer says nan_count")
+    assert judged.text == f"trades {OVERFLOW} for the result's nan_count"
+    assert judged.reason.endswith("the result differs: it no longer returns nan_count")

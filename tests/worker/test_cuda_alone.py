@@ -74,7 +74,7 @@ def test_its_probes_ask_on_the_pretended_device_and_say_what_they_cannot() -> No
 def test_asked_on_the_cpu_it_says_that_it_runs_with_cuda_alone() -> None:
     result = run_probes(DEVICES, "cuda_alone:builds_on_cuda", [SYNCS], device=DeviceChoice.CPU).results[0]
     assert result.outcome is Outcome.UNAVAILABLE
-    assert result.message == "the target runs with CUDA alone: ask with --device auto"
+    assert result.message == "the target runs with CUDA alone: use --device auto"
 
 
 @pytest.mark.process
@@ -83,4 +83,4 @@ def test_a_case_that_asks_for_cuda_is_no_finding_where_there_is_none() -> None:
     """On a machine with CUDA the same call answers."""
     (result,) = run_probes(DEVICES, "cuda_alone:zero_on_cuda", [EMPTY]).results
     assert (result.outcome, result.reason) == (Outcome.UNAVAILABLE, Reason.NO_DEVICE)
-    assert result.message == "the target asks for CUDA: Torch not compiled with CUDA enabled"
+    assert result.message == "the target needs CUDA: Torch not compiled with CUDA enabled"

@@ -17,7 +17,7 @@ from tests.worker.test_plan import plan_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "design" / "effects.md"
 LIMITS, DROPS = "it limits them", "it drops the small ones"
-ARGUMENT, NO_STATISTIC = "it scales them by what an argument says", "its answer is no statistic of them"
+ARGUMENT, NO_STATISTIC = "it scales them by an argument", "its result is no statistic of them"
 FINDING = "a finding"
 
 
@@ -176,7 +176,7 @@ TABLE = {
     sparsify: DROPS,
     sanitize: NO_STATISTIC,
     drop_nonfinite: NO_STATISTIC,
-    tidy: 'its docstring says "in place"',
+    tidy: 'its docstring has "in place"',
     repaired: "it changes only what is not finite, and is not called a statistic",
     centralize_: "its name ends in an underscore",
     mean_magnitude: FINDING,

@@ -134,7 +134,7 @@ def test_a_module_that_never_ends_its_import_is_cut_out_in_time(tmp_path: Path) 
     write(tmp_path, {"target.py": f"import time, torch\nwhile True:\n    time.sleep(1)\n{NORM}"})
     run = run_probes(tmp_path, "target:norm", [HEALTH], time_limit_s=4.0)
     assert (run.loaded_by.rung, run.results[0].outcome) == ("cut_out", Outcome.NOT_REPRODUCED)
-    assert "no answer within 4 s" in run.notes[0]
+    assert "no result within 4 s" in run.notes[0]
 
 
 def test_a_copy_that_the_module_forks_is_not_the_target(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_where_nothing_loads_each_way_says_why_once(tmp_path: Path) -> None:
     result = run.results[0]
     assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.IMPORT_ERROR)
     assert result.message.startswith(f"importing target needs the module '{ABSENT}', which {sys.executable} does not")
-    assert "; with stand-ins for absent modules: importing target raises ImportError: cannot import" in result.message
+    assert "; with stubs for absent modules: importing target raises ImportError: cannot import" in result.message
     assert result.message.endswith(f"(install it there: {sys.executable} -m pip install {ABSENT})")
 
 
@@ -244,5 +244,5 @@ def test_a_method_is_asked_whose_class_derives_from_what_is_absent(tmp_path: Pat
 
 def test_what_is_stood_in_for_and_not_used_is_a_note(tmp_path: Path) -> None:
     run = ask(tmp_path, f"import {ABSENT}\n{NORM}")
-    assert run.results[0].notes == (f"empty stand-ins were imported for what is not there: {ABSENT}",)
+    assert run.results[0].notes == (f"empty stubs were imported for missing modules: {ABSENT}",)
     assert (run.loaded_by.rung, run.loaded_by.placeholders) == ("placeholders", (ABSENT,))

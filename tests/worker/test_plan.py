@@ -206,7 +206,7 @@ def test_the_norm_is_found_in_any_answer(wrap: Callable, path: str, kind: str) -
 def test_an_answer_without_a_norm_says_so() -> None:
     plan = plan_of(lambda grads: {"zeros": sum(int((grad == 0).sum()) for grad in grads)})
     assert "norm" not in plan.roles
-    assert plan.notes == ["no field of the answer scales with the gradients: no norm to judge"]
+    assert plan.notes == ["no field of the result scales with the gradients: no norm to judge"]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_what_is_not_the_norm_of_all_gradients_is_not_judged_as_one(value_of: Ca
 
 def test_an_answer_that_ignores_the_gradients_is_none() -> None:
     """A health check that changes for gradients which are not finite is one that looks."""
-    with pytest.raises(CannotFeedError, match="its answer is the same for other gradients"):
+    with pytest.raises(CannotFeedError, match="its result is the same for other gradients"):
         plan_of(lambda grads: {"grad_norm": 1.0, "layers": len(grads)})
     assert plan_of(lambda grads: all(bool(torch.isfinite(grad).all()) for grad in grads)).answer_kind == "number"
 

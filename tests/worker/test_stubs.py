@@ -166,7 +166,7 @@ def test_an_object_is_made_without_its_constructor_where_that_needs_too_much() -
     }
     assert (plan.clips, plan.others) == (True, {"self.max_norm": 0.5})
     assert made(Trainer, "powers").filled["self.power"] == 2
-    with pytest.raises(CannotFeedError, match="its answer is the same for other gradients"):
+    with pytest.raises(CannotFeedError, match="its result is the same for other gradients"):
         method_plan(Trainer, "count")
 
 

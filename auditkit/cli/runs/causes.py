@@ -1,4 +1,4 @@
-"""The findings of a run as people mend them: one entry for each statement that causes some, the worst first."""
+"""The findings of a run by cause: one entry for each statement that causes some, the worst first."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def counts(run: Run, verbose: bool) -> str:
     checked = [counted(functions, "function")] if functions else []
     checked += ["the source"] if any(result.is_of_source for result in run.results) else []
     arms = f" in {len(run.matrix)} environments" if run.matrix else ""
-    # What a probe asks of another kind of collector says nothing about this one.
+    # A probe of another kind of collector does not apply to this one.
     outcomes = {name: count for name, count in run.summary.items() if count and (verbose or name != "not_applicable")}
     ignored = f", {len(run.ignored)} ignored in the source" if run.ignored else ""
     if checked and outcomes:
@@ -148,11 +148,11 @@ def beside_tickets(run: Run) -> Iterator[str]:
     yield f"{found.in_words()}, by the tickets in {found.tickets}{at}"
     yield from (f"    again: {one.fingerprint}: {one.why}" for one in found.new if one.ticket)
     yield from (f"    gone: {one.fingerprint}: {one.why}, {one.ticket} is open" for one in found.gone)
-    yield from (f"    not asked: {one.fingerprint}: {one.why}, {one.ticket} is open" for one in found.unasked)
+    yield from (f"    not checked: {one.fingerprint}: {one.why}, {one.ticket} is open" for one in found.unasked)
 
 
 def nothing_audited(run: Run) -> list[str]:
-    """That no collector gave any answer, in plain words, and why; nothing where one did."""
+    """Return that no collector has a result, and why; nothing if one has."""
     from auditkit.audit.audit import load_failures
 
     failures = [] if run.matrix else load_failures(run)
@@ -162,13 +162,13 @@ def nothing_audited(run: Run) -> list[str]:
     said = [f"Nothing was audited: {why}."]
     read = [result for result in run.results if result.is_of_source]
     if read and (run.no_target is not None or len(read) < len(run.results)):
-        shows = "what stands above was read there" if any(result.severity for result in read) else "it shows nothing"
-        said.append(f"Only its source was read, and nothing of it measured: {shows}.")
+        shows = "the findings above come from it" if any(result.severity for result in read) else "it found nothing"
+        said.append(f"auditkit only read its source and measured nothing: {shows}.")
     return said
 
 
 def next_step(run: Run, request: AuditRequest, wants_tickets: bool) -> Step | None:
-    """The command that a reader of the report needs next; None where everything is answered."""
+    """Return the command that a reader of the report needs next, or None."""
     if run.no_target is not None:
         return _way_to_a_target(run, request)
     own = _own_causes(run)
@@ -205,7 +205,7 @@ def _way_to_a_target(run: Run, request: AuditRequest) -> Step:
         title = "Next, install what is missing, or name the interpreter that has it:"
         return Step(title, _typed(request, "--python", "VENV/bin/python"))
     if asked:
-        title = "Next, say what the likeliest collector is called with (one --argument each):"
+        title = "Next, give the arguments of the likeliest collector (one --argument each):"
         return Step(title, _typed(request, "--target", asked[0].target, "--argument", "NAME=VALUE"))
     title = "Next, name a function that measures, clips or logs gradients:"
     return Step(title, _typed(request, "--target", "module:function", "--contract", "grad_norm"))

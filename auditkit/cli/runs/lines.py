@@ -28,13 +28,13 @@ def without_answer(results: Sequence[ProbeResult]) -> list[str]:
 
 
 def how_it_is_read(reading: TargetReading) -> str:
-    """What trying the target showed, by the options that say otherwise: what it is fed, and what it answers."""
+    """Return how auditkit called the target and read its result, with the options that change it."""
     target = reading.target
-    parts = [f"called with {target.takes.value} (--takes)" if target.takes else "no way to call it is known"]
+    parts = [f"called with {target.takes.value} (--takes)" if target.takes else "auditkit knows no way to call it"]
     parts += [f"{name}={value}" for name, value in target.arguments.items()]
     parts += [f"after {target.setup}()"] if target.setup else []
     parts += [f"then {target.finish} (--finish)"] if target.finish else []
-    roles = ", ".join(f"{path or 'the answer'} is {role}" for role, path in reading.roles.items())
-    parts.append(f"answers with {reading.answer or 'nothing'}" + (f": {roles} (--returns)" if roles else ""))
-    parts += [f"held to {target.contract.value} (--contract)"] if target.contract else []
+    roles = ", ".join(f"{path or 'the result'} is {role}" for role, path in reading.roles.items())
+    parts.append(f"returns {reading.answer or 'nothing'}" + (f": {roles} (--returns)" if roles else ""))
+    parts += [f"checked as {target.contract.value} (--contract)"] if target.contract else []
     return ", ".join(parts)

@@ -41,7 +41,7 @@ _DETAILS = re.compile(r"; other values: --argument NAME=VALUE$|\] suppresses not
 
 @dataclass(frozen=True)
 class View:
-    """How much of a run is shown, and how wide: `named` questions are answered one by one, `width` None is a pipe."""
+    """How much of a run to show, and how wide: `named` probes have a line each, `width` None is a pipe."""
 
     verbose: bool = False
     named: bool = False
@@ -222,7 +222,7 @@ def _foreign_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
 
 
 def _minor_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
-    """One line: nobody reads thirty findings that break nothing."""
+    """Yield one line for all findings that break nothing."""
     from auditkit.model.text import counted
 
     probes = sorted({result.probe for result in results})
@@ -241,7 +241,7 @@ def _more_lines(causes: Sequence[Cause]) -> Iterator[str]:
 
 
 def _style_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
-    """What was asked for with --style or by name, a line for each finding."""
+    """Yield a line for each finding of --style or of a named style probe."""
     if results:
         yield "Style:"
     for cause in causes_of(results):

@@ -47,9 +47,9 @@ def aligned_svds(
     N x M tensor of your own, which must not depend on the replicas if echoes are to be estimated.
     `chunk` replicas are worked on at once: by default as many as half a GiB holds, 1 to 8.
     `device` is by default that of the gradients, or CUDA where there is one. The results lie on the gradients'
-    device, or on the CPU when asked: each chunk then leaves the device before the next one is worked on.
+    device, or on the CPU on request: each chunk then leaves the device before the next one is worked on.
 
-    A ValueError names a replica that is no finite matrix like the others, and says so when there is only one.
+    A ValueError names a replica that is no finite matrix like the others, or reports that there is only one.
     """
     replicas = checked_replicas(grads_RNM)
     compute = _compute_device(replicas[0], device)
@@ -79,7 +79,7 @@ def replica_bytes(rows_N: int, columns_M: int, dtype: torch.dtype) -> int:
 def _chunks(replicas: Sequence[Tensor], chunk: int, device: torch.device, dtype: torch.dtype) -> Iterator[Tensor]:
     """Yield the replicas in order as `dtype` on `device`, shape (C, N, M) with C at most `chunk`.
 
-    What is yielded is a buffer, overwritten when the next one is asked for.
+    Each result is a buffer that the next one overwrites.
     """
     buffer_CNM = torch.empty((min(chunk, len(replicas)), *replicas[0].shape), dtype=dtype, device=device)
     for start in range(0, len(replicas), chunk):

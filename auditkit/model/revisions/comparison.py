@@ -1,4 +1,4 @@
-"""Two revisions compared: which target became which, what each probe said of both, and their answers side by side."""
+"""Two revisions compared: which target became which, and the results of both side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from auditkit.model.runs.run import Environment, ProbeResult
 
 
 class Change(StrEnum):
-    """What became of one probe's answer about one target from base to head."""
+    """How one probe's result on one target changed from base to head."""
 
     FIXED = "fixed"
     INTRODUCED = "introduced"
@@ -50,7 +50,7 @@ class MatchState(StrEnum):
 
 
 class Agreement(StrEnum):
-    """How two answers to the same gradients compare: `within` is inside the case's allowed difference."""
+    """How two results for the same gradients compare: `within` is inside the case's allowed difference."""
 
     IDENTICAL = "identical"
     WITHIN = "within"
@@ -94,7 +94,7 @@ class Said(Record):
 
 @dataclass(frozen=True)
 class Contrast(Record, keys="probe change trend reason severity base head figures"):
-    """One probe about one target, at base and head; None where it was not asked or has nothing to say there.
+    """One probe on one target, at base and head; None if it did not run there.
 
     `reason` says why the two cannot be compared, or why the change is what it is.
     """
@@ -135,10 +135,10 @@ class Contrast(Record, keys="probe change trend reason severity base head figure
 
 @dataclass(frozen=True)
 class AnswerContrast(Record, keys="case field exact allowed agreement nearer base? head?"):
-    """One number of the answer to the same gradients at both revisions.
+    """One number of the result for the same gradients at both revisions.
 
-    `exact` is the exact norm of those gradients, `allowed` the relative difference that two careful answers
-    may have. `field` "" is the answer itself, `ABSENT` stands for a field that only the other side has.
+    `exact` is the exact norm of those gradients, `allowed` the relative difference that two careful results
+    may have. `field` "" is the result itself, `ABSENT` stands for a field that only the other side has.
     """
 
     case: Mapping[str, Any]
@@ -153,7 +153,7 @@ class AnswerContrast(Record, keys="case field exact allowed agreement nearer bas
 
     @property
     def agrees(self) -> bool:
-        """Whether two careful answers could be so."""
+        """Whether two careful implementations could differ so."""
         return self.agreement in (Agreement.IDENTICAL, Agreement.WITHIN)
 
     @property
@@ -205,7 +205,7 @@ class TargetMatch(Record):
 
 @dataclass(frozen=True)
 class TargetComparison(Record, keys="**match contrasts answers agreement"):
-    """One target with what every probe said of it, and its answers."""
+    """One target with the result of every probe, and its own results."""
 
     match: TargetMatch
     contrasts: tuple[Contrast, ...] = ()
@@ -253,7 +253,7 @@ def count_changes(contrasts: Iterable[Contrast]) -> dict[str, int]:
 
 
 def count_agreements(answers: Iterable[AnswerContrast]) -> dict[str, int]:
-    """How many answers agree in each way."""
+    """Count the results by agreement."""
     counts = Counter(answer.agreement for answer in answers)
     return {agreement.value: counts[agreement] for agreement in Agreement}
 

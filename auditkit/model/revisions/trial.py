@@ -19,14 +19,14 @@ class FixVerdict(StrEnum):
 
 
 class ChangeKind(StrEnum):
-    """What a fix did to one probe's answer."""
+    """What a fix did to one probe's result."""
 
     GONE = "gone"
     STILL = "still reproduces"
     INTRODUCED = "introduced"
     WORSE = "worse"
     BETTER = "better"
-    LOST = "no answer"
+    LOST = "no result"
     SAME = "same"
 
 

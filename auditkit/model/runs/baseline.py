@@ -18,10 +18,10 @@ class Tracked(Record, keys="fingerprint ticket why"):
 
 @dataclass(frozen=True)
 class Baseline(Record):
-    """Findings by what the tickets say: `known` have an open or an accepted one, `new` have none, or a closed one.
+    """Findings by their tickets: `known` have an open or an accepted one, `new` have none, or a closed one.
 
-    `gone` are findings of open tickets that were asked about and do not reproduce, `unasked` those that have no answer
-    in this run. `minor` counts findings without a ticket that are not worth one. `tickets` is their folder,
+    `gone` are findings of open tickets that were checked and do not reproduce, `unasked` those that this run did not
+    check. `minor` counts findings without a ticket that are not worth one. `tickets` is their folder,
     `against` the commit that they were read at, "" for the files as they lie.
     """
 
@@ -35,6 +35,6 @@ class Baseline(Record):
 
     def in_words(self) -> str:
         """`3 known, 1 new, 0 gone`, and what else there is."""
-        more = f", {len(self.unasked)} not asked" if self.unasked else ""
+        more = f", {len(self.unasked)} not checked" if self.unasked else ""
         more += f"; {self.minor} minor without a ticket" if self.minor else ""
         return f"{len(self.known)} known, {len(self.new)} new, {len(self.gone)} gone{more}"

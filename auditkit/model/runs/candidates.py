@@ -1,4 +1,4 @@
-"""What reading a checkout found: each place that deals with gradients, how it was fed, or why nothing was asked."""
+"""What reading a checkout found: each place that deals with gradients, and how it was called or why not."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class FoundCandidate(
 ):
     """One collector, or function of a library that the checkout calls, that reading the source found.
 
-    `rung` is how its module was loaded, `placeholders` the absent modules that something stands in for, `filled` what
-    was made up to call it. `why_not` says why it could not be fed, with its `reason`, or through whom it is asked;
-    `places` call a library's function; `excluded` is what it is left out for.
+    `rung` is how its module was loaded, `placeholders` the absent modules that have a stub, `filled` the values that
+    auditkit chose to call it. `why_not` is why auditkit could not call it, with its `reason`, or its caller that is
+    checked; `places` call a library's function; `excluded` is why it is left out.
     """
 
     call: str
@@ -57,7 +57,7 @@ def unchecked_steps(candidates: Iterable[FoundCandidate]) -> str:
 
 
 def by_reason(candidates: Iterable[FoundCandidate]) -> dict[str, list[FoundCandidate]]:
-    """Those that were not asked, by what stopped them; those that are left out on purpose are none of them."""
+    """Return the candidates that were not checked, by reason, without those that are left out on purpose."""
     groups: dict[str, list[FoundCandidate]] = {}
     for each in candidates:
         if not (each.fed or each.excluded):
@@ -72,7 +72,7 @@ _STOPPED: dict[Reason | None, str] = {
     Reason.NO_INTERPRETER: "there is no interpreter",
     Reason.CANNOT_FEED: "nothing is known to fit what they take",
     Reason.PLACEHOLDER: "they use modules that are not installed",
-    Reason.CANNOT_READ: "their answer has nothing that a probe can judge",
+    Reason.CANNOT_READ: "they return nothing that a probe can judge",
     Reason.NOT_PARSED: "their files cannot be parsed",
     Reason.TIMEOUT: "trying them did not end in time",
     Reason.CRASH: "trying them ended the process",

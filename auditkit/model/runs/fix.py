@@ -9,7 +9,7 @@ from auditkit.model.codec import Record
 
 @dataclass(frozen=True)
 class FixRow(Record):
-    """One probe's answer without the fix and with it, as the cells of a table: `P2 reproduced (3n+1)`."""
+    """One probe's result without the fix and with it, as the cells of a table: `P2 reproduced (3n+1)`."""
 
     probe: str
     base: str
@@ -18,11 +18,11 @@ class FixRow(Record):
 
 @dataclass(frozen=True)
 class Fix(Record, keys="target file function difference changes mends rows device torch unnecessary_with? overlaps?"):
-    """A change of one function that was run in its place, and sufficed for every finding that it mends.
+    """A change of one function that was run in its place, and is sufficient for every finding that it fixes.
 
     `target` was called, `function` in `file` was changed; `difference` is the unified diff that `git apply` takes at
     the audited revision, `changes` says of each change what it does. `mends` are fingerprints of findings; `rows` are
-    these findings' probes and every other that answered with another law or outcome. `device` and `torch` are those
+    these findings' probes and every other probe whose law or outcome changed. `device` and `torch` are those
     that it ran on. `unnecessary_with` names the probes of other tickets whose larger diffs end these findings, too,
     `overlaps` those of tickets whose diffs change the same lines.
     """

@@ -31,7 +31,7 @@ CATEGORIES = (
 
 
 DEVICES = ("cuda", "simulated", "cpu")
-"""Where a question can be asked: a real device, a pretended one, plain CPU tensors."""
+"""Where a probe can run: a real device, the simulated device, plain CPU tensors."""
 
 SCOPES = ("target", "source")
 """What a probe is about: one collector that it calls, or the checkout's source, of which it runs nothing."""
@@ -43,13 +43,13 @@ class ProbeInfo(
     keys="id version title scope style? contracts categories agent severity lifecycle statement_does? "
     "instrument motivation method limits remediation remediation_code measurements=units policy",
 ):
-    """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces.
+    """What a probe checks, for which contracts, on which devices, and the texts of its tickets.
 
-    `severity` is that of a finding whose `judge` says nothing else. It follows from `breaks` and `occurs` (see
+    `severity` is that of a finding for which `judge` returns no other. It follows from `breaks` and `occurs` (see
     model/runs/severity.py), where the probe has them.
     `statement_does` are the words of a ticket for the statement that the probe blames: `line 7 waits for the device`.
-    `style` marks questions of upkeep, which an audit asks only where it is told to. `memory_mb` is the most that a
-    worker holds while it asks, torch included.
+    `style` marks probes of maintainability, which an audit runs only with --style. `memory_mb` is the most memory of a
+    worker that runs it, torch included.
     """
 
     id: str

@@ -102,17 +102,17 @@ class ProbeResult(
     "ticket_action location measurements notes duration_s siblings? excerpt? statement? arm? arms? breaks? occurs? "
     "owner? style? remembered? ignored? met_by? lowered? copy_of?",
 ):
-    """What one probe said of one target.
+    """The result of one probe on one target.
 
     `device` is where this probe's numbers come from (`cpu`, `cuda`, `simulated`, `source`); `law` the fitted
-    growth law ("3n+1"), where the probe fits one; `reason` why there is no answer, where there is none;
+    growth law ("3n+1"), where the probe fits one; `reason` why there is no result, where there is none;
     `loaded` whether the target's interpreter, torch and module could be loaded at all. `arms` holds
-    every arm's outcome where several interpreters or devices were asked; the other fields are then those
+    every arm's outcome if there are several interpreters or devices; the other fields are then those
     of the arm that `arm` names. `statement` is what a finding's line belongs to, None where that line only
     defines a function; `siblings` are places like it, None where none were looked for. `breaks` and `occurs` are
     what a finding's severity follows from, where its probe says so; `owner` is whose defect it is where it is not
     the checkout's, such as `torch 2.13.0: torch.nn.utils.clip_grad_norm_`. `style` is its probe's. `remembered`
-    says that an earlier command asked, of the same bytes; `evidence` and `duration_s` are of that time. `ignored` is
+    marks a cached result of the same bytes; `evidence` and `duration_s` are of that time. `ignored` is
     the reason in the source's own `# auditkit: ignore[PROBE] reason`. `met_by` says who calls the target in a
     recorded run, or in the source.
     """
@@ -192,13 +192,13 @@ class ProbeResult(
 
 @dataclass(frozen=True)
 class Finding:
-    """A reproduced result with everything a ticket says about it.
+    """A reproduced result with everything a ticket contains about it.
 
     `source` is the checkout's directory without a revision, from the top of its repository ("" for that itself):
-    where the question can be asked again.
+    where the probe can run again.
     `asked_as` is what names the probe on the command line where its id does not (a file); `options` are
-    further words of that command, such as `--config FILE`. `fix` mends it, None where none was run that suffices:
-    then `no_fix` says why, "" where nobody looked for one. `reproduction` is the text of the ticket's section
+    further words of that command, such as `--config FILE`. `fix` is the fix that was run, or None: then `no_fix` is
+    the reason, "" before any search. `reproduction` is the text of the ticket's section
     Reproduce: a script that was run, with its output; `no_reproduction` the reason for none.
     """
 
@@ -230,7 +230,7 @@ class Finding:
 class TargetReading(Record, keys="name=target.name **target answer roles found rung placeholders"):
     """A target as it was fed and read: what was configured, and what trying it showed.
 
-    `roles` maps `norm`, `zero`, `nan`, `inf` to the field of the answer that behaves so; `found` says
+    `roles` maps `norm`, `zero`, `nan`, `inf` to the field of the result that behaves so; `found` says
     that reading the checkout's source found the target. `rung` is how it was loaded: its `package` as it is, its `file`
     without the package, with `placeholders` for what is absent, or `cut_out` of its file; "" where it was not.
     `plan` is the worker's plan for calling the target; no document has it.
@@ -247,9 +247,9 @@ class TargetReading(Record, keys="name=target.name **target answer roles found r
 
 @dataclass(frozen=True)
 class NoTarget:
-    """Why no target answered although targets were asked about: none was found, or none of those could be used.
+    """Why no target has a result: none was found, or none of them could be used.
 
-    `hint` says what to do next; `is_import` that none could even be imported.
+    `hint` is what to do next; `is_import` is true if none could be imported.
     """
 
     message: str
@@ -268,8 +268,8 @@ class Run(
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
     probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's. `candidates` are what reading
     the source found, where the command named no target; `discovery_off` says that auditkit.yaml has `discover: false`.
-    `fixes` are those that were run and suffice, `no_fix` says of the fingerprints without one why. `baseline` is what
-    tickets say of its findings, where that was asked. `scripts` are the texts of the section Reproduce by fingerprint,
+    `fixes` are those that were run and suffice, `no_fix` says of the fingerprints without one why. `baseline` compares
+    its findings with tickets, with --new-only. `scripts` are the texts of the section Reproduce by fingerprint,
     and `no_script` the reasons for none; only tickets have them. `ignored` are findings that a comment in the source
     suppresses; `results` lacks them. `changed` says what a run with --changed was restricted to.
     """

@@ -1,4 +1,4 @@
-"""A target: one collector of a checkout, how it is fed, and how its answer is read."""
+"""A target: one collector of a checkout, how to call it, and how to read its result."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def short_target(call: str) -> str:
 
 @dataclass(frozen=True)
 class Target(Record, keys="call contract takes finish setup arguments returns places?"):
-    """What to call (`module:qualified.name`), with what, and what its answer's fields mean.
+    """What to call (`module:qualified.name`), with what, and what its result's fields mean.
 
     `contract` or `takes` of None is found out in the worker before the first probe; only a block that trains
     (`train.py:#training_step`) says by its name what it promises. `setup` names a method that registers the modules
-    before a monitor is asked (`register(host, seed)`); None looks for one. `returns` maps a role (`norm`, `nan_count`,
-    ...) to a dotted field of the answer. `places` are where a checkout calls a function that is not its own
-    (`train.py:312 in main`), and `met_by` says who calls it in a run or in the source; neither is part of what the
+    before a monitor is checked (`register(host, seed)`); None looks for one. `returns` maps a role (`norm`,
+    `nan_count`, ...) to a dotted field of the result. `places` are where a checkout calls a function that is not its
+    own (`train.py:312 in main`), and `met_by` says who calls it in a run or in the source; neither is part of what the
     target is, nor is `met_by` in its document.
     """
 
@@ -80,7 +80,7 @@ class Target(Record, keys="call contract takes finish setup arguments returns pl
             object.__setattr__(self, "contract", Contract.TRAIN_STEP)
 
     def command_words(self) -> list[str]:
-        """The command-line options that name this target, so that anybody can ask again."""
+        """The command-line options that name this target, to run the probe again."""
         words = ["--target", self.call]
         for option, value in (("--contract", self.contract), ("--takes", self.takes)):
             words += [option, value.value] if value else []

@@ -192,7 +192,7 @@ def choose_interpreter(directory: Path, python: str | Path | None = None) -> tup
             notes.append(f"{candidate} cannot be executed, so it was passed over")
     owner = _installed_for(directory)
     if owner is not None:
-        asked = f"{directory} is installed for {owner}, which was asked"
+        asked = f"{directory} is installed for {owner}, which ran"
         return owner, (*notes, asked) if owner.parent != Path(sys.executable).parent else tuple(notes)
     return Path(sys.executable), tuple(notes)
 

@@ -77,7 +77,7 @@ def find_repository(directory: Path) -> Repository | None:
     folders = (found.directory.resolve(), *found.directory.resolve().parents)
     holder = next((folder for folder in folders if os.path.lexists(folder / ".git")), None)
     if has_work_tree and holder is not None and not found.top.is_relative_to(holder):
-        text = f"the repository in {holder} says that its files lie in {found.top}, which is outside of it"
+        text = f"the repository in {holder} names {found.top} as its folder of files, which is outside of it"
         raise BadInputError(text, f"git -C {holder} config --unset core.worktree")
     return found
 

@@ -62,5 +62,5 @@ def _state(job: Job, has_cuda: bool) -> InstrumentState:
     instrument, device = job.id.split("/")
     if device == "cuda" and not has_cuda:
         return InstrumentState(instrument, device, False, "there is no CUDA device")
-    why = job.failure.message if job.failure is not None else "it did not answer"
+    why = job.failure.message if job.failure is not None else "it did not respond"
     return InstrumentState(instrument, device, job.checked, "" if job.checked else why)

@@ -121,7 +121,7 @@ class LoadedBy(msgspec.Struct, kw_only=True):
         named = ", ".join(self.placeholders)
         return [
             *([how[self.rung]] if self.rung in how else []),
-            *([f"empty stand-ins were imported for what is not there: {named}"] if named else []),
+            *([f"empty stubs were imported for missing modules: {named}"] if named else []),
         ]
 
 

@@ -140,7 +140,7 @@ def _definition(code: str, original: FunctionNode) -> tuple[str, list[str], list
     if type(new) is not type(original):
         raise CannotComplete("one of the code and the function is asynchronous, the other is not")
     if extra := required_parameters(new.args) - parameters(original.args):
-        raise CannotComplete(f"asks for {', '.join(sorted(extra))}, which callers of {original.name} do not give")
+        raise CannotComplete(f"needs {', '.join(sorted(extra))}, which callers of {original.name} do not give")
     notes = ["the code is a whole function"]
     notes += [f"the signature, left out with ..., is the original's: ({ast.unparse(original.args)})"] * bool(is_open)
     if lost := parameters(original.args) - parameters(new.args):

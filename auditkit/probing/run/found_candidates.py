@@ -102,11 +102,11 @@ def not_asked_lines(candidates: Iterable[FoundCandidate]) -> Iterator[str]:
     """Each reason once, with some of the candidates that it stopped."""
     for reason, stopped in by_reason(candidates).items():
         if len(stopped) == 1:
-            yield f"    1 not asked: {stopped[0].call}: {stopped[0].why_not}"
+            yield f"    1 not checked: {stopped[0].call}: {stopped[0].why_not}"
             continue
         names = ", ".join(each.call for each in stopped[:_MOST_NAMED])
         more = f" and {len(stopped) - _MOST_NAMED} more" if stopped[_MOST_NAMED:] else ""
-        yield f"    {len(stopped)} not asked, {reason}: {names}{more}"
+        yield f"    {len(stopped)} not checked, {reason}: {names}{more}"
 
 
 def _loaded(asked: Sequence[FoundCandidate]) -> Iterator[str]:

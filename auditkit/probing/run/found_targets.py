@@ -188,7 +188,7 @@ def _unread(problem: SourceProblem) -> FoundCandidate:
 
 
 def _through(callers: Sequence[str] | None) -> str:
-    return f"asked through {callers[0]}, which calls it" if callers else ""
+    return f"checked through {callers[0]}, which calls it" if callers else ""
 
 
 def _richness(trial: Trial | None) -> tuple[int, int]:
@@ -231,7 +231,7 @@ def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], no
         return NothingMeasuredError("\n  ".join([text, *notes]), _next_step(opened, found))
     if {trial.reason for trial in trials} <= {Reason.NO_TORCH, Reason.NO_INTERPRETER}:
         return TargetNotLoadedError(trials[0].message)
-    hint = f"say how one is called: --target {_likeliest(trials).target.call} --argument NAME=VALUE"
+    hint = f"give its arguments: --target {_likeliest(trials).target.call} --argument NAME=VALUE"
     if all(map(_lacks_modules, trials)):
         hint = "install what is missing, or name the interpreter that has it: --python VENV/bin/python"
     if all(trial.reason and trial.reason.is_not_loaded for trial in trials):

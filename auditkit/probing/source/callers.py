@@ -28,7 +28,7 @@ from auditkit.probing.source.modules import (
 from auditkit.probing.source.walking import children, walk
 
 INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, NO_CALLER = (
-    "at an interval", "under a flag for debugging", "after an exception", "under a flag that nobody sets",
+    "at an interval", "under a flag for debugging", "after an exception", "under a flag that is never set",
     "as a fallback that warns", "for tensors on the host", "by no code of the checkout",
 )  # fmt: skip
 """The kinds of conditions under which a statement runs seldom, in words that follow "called"."""
@@ -400,7 +400,7 @@ class Callers:
         """Whether a call outside of the tests gives what is left of a list after a filter."""
         return any(_is_filtered(function, given) for function, given in self._first_arguments(use))
 
-    def _first_arguments(self, use: Use) -> list[tuple[ast.AST | None, ast.expr]]:
+    def _first_arguments(self, use: Use) -> Sequence[tuple[ast.AST | None, ast.expr]]:
         """The first argument of each call outside of the tests, and the function that calls."""
         calls = []
         for each in self.uses(use):

@@ -144,7 +144,7 @@ class LeftOut:
         more = f" and {len(told) - _MOST_NAMED} more" if told[_MOST_NAMED:] else ""
         listed = ", ".join(told[:_MOST_NAMED]) + more
         idle = [each for each, path in self._exclude.items() if not any(_matches(file, path) for file in files)]
-        lines = [f"left out: {listed}; what lies there is asked with --target"] if told else []
+        lines = [f"left out: {listed}; --target checks functions there"] if told else []
         return lines + [f"exclude {each!r}: no Python file matches" for each in idle]
 
     def _place(self, file: str) -> tuple[str, str]:

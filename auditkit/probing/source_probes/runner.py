@@ -80,7 +80,7 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy) -> list[Probe
         return [asked.unanswered(outcome, reason, message)]
 
     if not context.modules:
-        return unanswered(Outcome.NOT_APPLICABLE, None, "the checkout has no module that it asks about")
+        return unanswered(Outcome.NOT_APPLICABLE, None, "the checkout has no module that it checks")
     try:
         with stdout_is_stderr():
             subjects = _by_subject(list(load_module(probe).measure(context)))

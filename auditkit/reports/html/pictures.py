@@ -1,4 +1,4 @@
-"""What a result's numbers look like: how a figure grows, where an answer breaks, what a change did to it."""
+"""What a result's numbers look like: how a figure grows, where a result breaks, what a change did to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOUNS = {
 }
 _LAW_OF = {"break_law": "break_count", "operators_outside_law": "operators_outside_graphs"}
 _LIMITS = {
-    "breaking_magnitude": "break the answer", "destroying_magnitude": "are destroyed", "vanishing_magnitude": "vanish",
+    "breaking_magnitude": "break the result", "destroying_magnitude": "are destroyed", "vanishing_magnitude": "vanish",
 }  # fmt: skip
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.39e38, "float32": 3.403e38, "float64": 1.797e308, "mixed": 3.403e38}
 _SMALLEST = {"float16": 6.0e-8, "bfloat16": 9.2e-41, "float32": 1.4e-45, "float64": 4.9e-324, "mixed": 1.4e-45}

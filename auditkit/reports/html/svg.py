@@ -183,7 +183,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Boundaries:
-    """Where a probe's answer breaks: a row for each dtype, a column for each size, a bar for each range."""
+    """Where a target's result breaks: a row for each dtype, a column for each size, a bar for each range."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[Limit | None]]]
@@ -194,7 +194,7 @@ class Boundaries:
         return 70 + 44 * len(self.rows)
 
     def draw(self) -> Markup:
-        """A cell's bar is solid where the answer is sound, and ends at a cross-stroke where it breaks."""
+        """A cell's bar is solid where the result is right, and ends at a cross-stroke where it breaks."""
         left = 74
         width = (WIDTH - left - 6) / len(self.columns)
         parts = [text(4, 40, "dtype", "soft"), text(left, self.height - 4, self.note, "soft")]

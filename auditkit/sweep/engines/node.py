@@ -42,7 +42,7 @@ def start_command(
 def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> tuple[int | None, str, str]:
     """Run a command; return its exit code, why it ended with another than 0, and this node's name.
 
-    It is told to end when this process is interrupted or gets SIGTERM, and ends by itself when this process is killed.
+    The command gets SIGTERM if this process is interrupted or gets it, and ends by itself if this process is killed.
     It does not see the variables `unset`.
     """
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
@@ -91,7 +91,7 @@ def reason_of(exit_code: int, output: str = "") -> str:
     reason = f"exit code {exit_code}"
     if exit_code < 0:
         known = {number.value: number.name for number in signal.Signals}
-        hint = ", perhaps for want of memory" if exit_code == -signal.SIGKILL else ""
+        hint = ", perhaps because memory ran out" if exit_code == -signal.SIGKILL else ""
         reason = f"killed by {known.get(-exit_code, -exit_code)}{hint}"
     lines = [line for line in output.splitlines() if line.strip()]
     return f"{reason}: {inert_line(lines[-1])[:300]}" if lines else reason

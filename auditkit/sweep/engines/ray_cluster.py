@@ -35,7 +35,7 @@ _CANCELLED_WITHIN_S, _KILLED_WITHIN_S = 20.0, 10.0
 _IN_FLIGHT_PER_CORE = 2
 """A core that is free gets its next task at once."""
 _OF_RAY = ("OMP_NUM_THREADS",)
-"""Ray has a worker use a thread for each core that its task asks for; on other engines torch decides."""
+"""Ray makes a worker use a thread for each core that its task requests; on other engines torch decides."""
 _LOOK_S = 0.2
 
 
@@ -43,7 +43,7 @@ class RayCluster:
     """A Ray cluster: each job is a task with its processor cores, memory and GPUs, which Ray never retries.
 
     Options: `address`, `HOST:PORT` of the head node; without it RAY_ADDRESS, or the cluster of this machine. Raises
-    BadInputError if Ray is not installed, or if no cluster answers.
+    BadInputError if Ray is not installed, or if no cluster responds.
     """
 
     left_behind: Container[str] = ()  # the tasks end with their driver
@@ -86,7 +86,7 @@ class RayCluster:
                 if "error" in message:
                     raise BadInputError(message["error"], message["hint"])
                 return int(message["capacity"])
-        raise BadInputError(f"Ray's cluster did not answer within {_CONNECTED_WITHIN_S:g} s", "`ray status` says more")
+        raise BadInputError(f"Ray's cluster did not respond within {_CONNECTED_WITHIN_S:g} s", "see `ray status`")
 
     def submit(self, task: Task) -> None:
         need = {"CPU": task.resources.cpus, "memory": task.resources.memory_mb * 1_000_000, "GPU": task.resources.gpus}
@@ -129,7 +129,7 @@ class RayCluster:
     def _lost(self) -> BadInputError:
         words = self._words.read_text(encoding="utf-8", errors="replace").splitlines()
         last = next((f": {inert_line(line)[:300]}" for line in reversed(words) if line.strip()), "")
-        hint = f"{self._words} says more; the same command continues where this one ended"
+        hint = f"{self._words} shows more; run the same command again to continue"
         return BadInputError(f"the connection to Ray's cluster is lost{last}", hint)
 
 
@@ -206,7 +206,7 @@ def _reason_of(kinds: Any, error: Exception) -> tuple[str, str]:
     reasons = {
         kinds.NodeDiedError: "its node is lost",
         kinds.OutOfMemoryError: "Ray killed it: its node had no memory left",
-        kinds.WorkerCrashedError: "Ray's worker that ran it was killed, perhaps for want of memory",
+        kinds.WorkerCrashedError: "Ray's worker that ran it was killed, perhaps because memory ran out",
     }
     other = f"Ray: {type(error).__name__}: {inert_line(str(error))[:300]}"
     reason = next((words for kind, words in reasons.items() if isinstance(error, kind)), other)

@@ -44,9 +44,9 @@ _OVER = frozenset(
     ["BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]
 )
 _REASONS = {
-    "CANCELLED": "somebody cancelled it in Slurm",
+    "CANCELLED": "it was cancelled in Slurm",
     "TIMEOUT": "Slurm ended it at its time limit",
-    "OUT_OF_MEMORY": "Slurm killed it for want of memory",
+    "OUT_OF_MEMORY": "Slurm killed it: out of memory",
     "NODE_FAIL": "its node is lost",
     "BOOT_FAIL": "its node did not start",
     "PREEMPTED": "Slurm gave its node to another job",
@@ -61,8 +61,8 @@ class SlurmQueue:
     """A Slurm cluster's queue: each job has its cores, memory, graphics cards and time limit, and is never requeued.
 
     Options: `partition`, `account`, `qos`, `constraint`, `exclude`, and `poll_s`, the seconds between two looks at the
-    queue. Jobs that an earlier sweep of the same folder left there are taken over. Raises BadInputError where submitit
-    or Slurm is not installed, or where the controller does not answer.
+    queue. auditkit takes over jobs that an earlier sweep of the same folder left. Raises BadInputError where submitit
+    or Slurm is not installed, or where the controller does not respond.
     """
 
     def __init__(self, settings: EngineSettings) -> None:
@@ -145,7 +145,7 @@ class SlurmQueue:
     # Into the queue.
 
     def _submit_waiting(self) -> None:
-        """One array for all that waits and asks for the same; at most one round between two looks at the queue."""
+        """Submit one array for all waiting jobs with the same resources, once between two looks at the queue."""
         if not self._waiting or time.monotonic() - self._submitted_at < self._poll_s:
             return
         groups: dict[Resources, list[Task]] = defaultdict(list)
@@ -165,12 +165,12 @@ class SlurmQueue:
         except Exception as error:
             words = _refusal(str(error))
             if _UNREACHABLE.search(words):
-                raise BadInputError(f"Slurm takes no jobs: {words}", "the same command goes on later") from None
+                raise BadInputError(f"Slurm takes no jobs: {words}", "run the same command again later") from None
             if _FULL.search(words) and (self._running or len(tasks) > 1):
                 # The queue accepts jobs again when some have ended; a smaller array may fit now.
                 self._array = max(1, len(tasks) // 2)
                 return False
-            self._ended += [Ended(task.key, None, f"Slurm refuses it: {words}", again=False) for task in tasks]
+            self._ended += [Ended(task.key, None, f"Slurm rejects it: {words}", again=False) for task in tasks]
             return True
         for job, task in zip(jobs, tasks, strict=True):
             self._running[job.job_id] = task
@@ -261,7 +261,7 @@ class SlurmQueue:
         since = self._gone.setdefault(job, time.monotonic())
         if time.monotonic() - since < min(_SEEN_WITHIN_S, self._poll_s):
             return
-        said = f"Slurm says {state or 'nothing of it'}"
+        said = f"Slurm reports {state or 'nothing of it'}"
         lines = last_words(str(self._folder / f"{job}_0_log.out")).splitlines()
         said += f": {inert_line(lines[-1])[:300]}" if lines else ""
         self._end(job, Ended(self._running[job].key, None, _REASONS.get(state, said), node))
@@ -309,7 +309,7 @@ def _call(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         words = str(error)
     if words:
-        raise BadInputError(f"{command[0]}: {inert_line(words)[:300]}", "`sinfo` says whether Slurm answers here")
+        raise BadInputError(f"{command[0]}: {inert_line(words)[:300]}", "`sinfo` shows whether Slurm responds here")
     return done.stdout
 
 

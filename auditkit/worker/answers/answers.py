@@ -82,7 +82,7 @@ def lost_fields(usual: Dict[str, Any], answer: Dict[str, Any]) -> str:
     lost = [path or "the number" for path in usual if path not in answer]
     if not lost:
         return ""
-    return "the answer lacks " + ", ".join(lost[:3]) if answer else "the answer is empty"
+    return "the result lacks " + ", ".join(lost[:3]) if answer else "the result is empty"
 
 
 def _same(value: Any, other: Any) -> bool:

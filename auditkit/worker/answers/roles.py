@@ -37,7 +37,7 @@ def declared_roles(returns: Dict[str, str], fields: Dict[str, Any], ask: Callabl
             raise CannotReadError("no role is called '{}'; there are: {}".format(name, ", ".join(_DECLARABLE)))
         if path not in fields:
             known = ", ".join(fields) or "none"
-            raise CannotReadError("its answer has no field '{}' for {}; it has: {}".format(path, name, known))
+            raise CannotReadError("its result has no field '{}' for {}; it has: {}".format(path, name, known))
         counted, _, kind = name.rpartition("_")
         if name == "norm":
             roles[name] = Role(path, _degrees(ask).get(path, 1))

@@ -95,7 +95,7 @@ class Calls:
     def role(self, name: str) -> Any:
         """The role `name` of the result. Raises NotApplicable where the result has none."""
         if name not in self.roles:
-            raise NotApplicable("its answer has no {}; fields: {}".format(name, ", ".join(self.plan.fields) or "none"))
+            raise NotApplicable("its result has no {}; fields: {}".format(name, ", ".join(self.plan.fields) or "none"))
         return self.roles[name]
 
     def number(self, role: Optional[str], grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Any:
@@ -175,7 +175,7 @@ class Calls:
     def _if_read(self, grads: List[Any], dtype: str) -> List[Any]:
         if dtype not in self._read and grads and grads[0].dim() == 2:
             if not self._follows(lambda factor: self.cases.gradients(3, 128, dtype, factor)):
-                raise NotApplicable("its answer does not follow {} gradients of two dimensions".format(dtype))
+                raise NotApplicable("its result does not follow {} gradients of two dimensions".format(dtype))
             self._read.add(dtype)
         return grads
 
@@ -209,7 +209,7 @@ class Calls:
                 if isinstance(each, CannotFeedError):
                     raise each from error
                 if misses_cuda(each):
-                    raise Unavailable("the target asks for CUDA: {}".format(each), "no_device") from error
+                    raise Unavailable("the target needs CUDA: {}".format(each), "no_device") from error
             raise self._raised(error) from error
 
     def _raised(self, error: Exception) -> Exception:

@@ -101,7 +101,7 @@ class Measures:
             step = make_step()
             is_on_device = graph_capture.holds_device_tensor(step.collect())
             if step.finish is None and not is_on_device and not self._calls.plan.writes:
-                raise NotApplicable("its answer is on the host: a read cannot be captured")
+                raise NotApplicable("its result is on the host: a read cannot be captured")
             return graph_capture.replay_graph(make_step, grads, others)
 
     def graphs(self, grads: Sequence[Any], whole: bool = True) -> Trace:
@@ -116,7 +116,7 @@ class Measures:
     def _compilable(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
         """A call that torch.compile can take. Raises NotApplicable where its result would not be about the target."""
         if self._calls.device == "simulated":
-            hint = ": ask with --device auto or cpu" if self._calls.plan.device == "cpu" else ""
+            hint = ": use --device auto or cpu" if self._calls.plan.device == "cpu" else ""
             raise NotApplicable("torch.compile does not trace the simulated device" + hint)
         if is_declared_eager(self._calls.caller.function):
             raise NotApplicable("it is declared to run outside compiled code (torch.compiler.disable)")

@@ -47,7 +47,7 @@ class Spectra:
         """
         found = as_svd(self.factors(grads))
         if found is None:
-            raise NotApplicable("its answer has no singular vectors on both sides")
+            raise NotApplicable("its result has no singular vectors on both sides")
         batch = to_host(grads[0]).cpu().double()
         references = {
             "its first replica": Svd(*(part[0] for part in found)),

@@ -94,7 +94,7 @@ class Plan(NamedTuple):
         if instrument == "ranks" and self.feed.keeps:
             return "what it stores is a rank's own, for others to join"
         if instrument == "transfers" and FOUND_HOST in self.filled.values():
-            return "it asks its program for the device, which was the host where it was loaded"
+            return "it takes the device from its program, which was the host where it was loaded"
         if instrument in _OF_COSTS and self.feed.keeps:
             return "it returns nothing, and reading back what it stores would be counted as its own cost"
         if instrument == "graphs" and (self.feed.setup == MADE or self.feed.paths):

@@ -77,7 +77,7 @@ def writes_by_its_own_words(function: Callable) -> str:
         return "its name ends in an underscore"
     doc = inspect.getdoc(function) or ""
     found = _IN_PLACE.search(doc)
-    return "" if found is None or _is_of_another(doc, found) else 'its docstring says "{}"'.format(found[0])
+    return "" if found is None or _is_of_another(doc, found) else 'its docstring has "{}"'.format(found[0])
 
 
 def names_a_statistic(function: Callable) -> bool:

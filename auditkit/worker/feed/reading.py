@@ -174,9 +174,9 @@ def _why_it_writes(trial: Trial, answer: Any, effects: Effects) -> str:
     if effects.forms == [THINNED]:
         return "it drops the small ones"
     if effects.scales and _follows_an_argument(trial, effects):
-        return "it scales them by what an argument says"
+        return "it scales them by an argument"
     if not is_a_statistic and OTHER not in effects.forms:
-        return "its answer is no statistic of them"
+        return "its result is no statistic of them"
     if not effects.forms and not names_a_statistic(function):
         return own_words or "it changes only what is not finite, and is not called a statistic"
     return own_words
@@ -206,8 +206,8 @@ def _read_plan(
     if "norm" not in roles:
         norm = None if is_check else norm_role(ask)
         roles.update({} if norm is None else {"norm": norm})
-        no_norm = "no field of the answer scales with the gradients: no norm to judge"
-        nothing = "it returns no number: its answer is what it does to the gradients"
+        no_norm = "no field of the result scales with the gradients: no norm to judge"
+        nothing = "it returns no number: its result is what it does to the gradients"
         notes += [] if norm is not None else [no_norm if fields else nothing]
     roles.update({k: v for k, v in count_roles(ask).items() if k not in roles})
     is_lone_norm = "norm" in roles and list(fields) == [roles["norm"].path]

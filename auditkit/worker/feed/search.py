@@ -25,7 +25,7 @@ from .ways import possible_feeds
 _MOST_REMEDIES = 24
 _NAMES_A_DEVICE = re.compile(r"cuda|nvidia|device|gpu|accelerator", re.IGNORECASE)
 _SECOND_GROUP = ([None], [torch.ones(2, 3)])
-SAME = "its answer is the same for other gradients"
+SAME = "its result is the same for other gradients"
 
 
 def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) -> Plan:
@@ -216,6 +216,6 @@ class _Obstacles:
         if self._touched is not None and all(rank > 0 for rank, _ in self._said):
             return self._touched
         if self._unread:
-            return CannotReadError("its answer ({}) holds no single number".format(self._unread))
+            return CannotReadError("its result ({}) holds no single number".format(self._unread))
         best = min(self._said, key=lambda said: said[0], default=(0, "there is no way to feed it"))
         return CannotFeedError(best[1], tuple(text for _, text in self._said))

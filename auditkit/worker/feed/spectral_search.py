@@ -46,7 +46,7 @@ def find(caller: Caller, request: Dict[str, Any]) -> Plan:
             raise_if_out_of_memory(error)
             text = " ".join(str(error).split())[:160]
             failed.append("{}: {}: {}".format(",".join(feed.forms), type(error).__name__, text))
-    raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(dict.fromkeys(failed)))
+    raise CannotFeedError("no way to feed it gave a result: " + "; ".join(dict.fromkeys(failed)))
 
 
 def guess(caller: Caller, request: Dict[str, Any]) -> Optional[Plan]:
@@ -97,7 +97,7 @@ def _try(caller: Caller, feed: Feed, contract: str) -> Plan:
         roles = echo_roles(result, result_of(4 * batch), result_of(unrelated), _REPLICAS)
         promised = "part that is high for identical replicas and low for unrelated ones"
     if not roles:
-        raise CannotReadError("its answer ({}) holds no {}".format(kind_of(result), promised))
+        raise CannotReadError("its result ({}) holds no {}".format(kind_of(result), promised))
     fields = {role.path: name for name, role in roles.items()}
     plan = Plan(feed, Groups.ONE, contract, kind_of(result), fields, roles, [], [])
     return plan.with_filled(caller.around.read)
@@ -118,7 +118,7 @@ class Share(NamedTuple):
 def owned_keys(answer: Any, case: ShardCase) -> Share:
     """Return the share of `case.rank`. Raises CannotReadError if the result is no plan."""
     if not isinstance(answer, (Mapping, *_LISTS)) and not hasattr(answer, "__next__"):
-        raise CannotReadError("its answer ({}) is no collection of keys".format(type(answer).__name__))
+        raise CannotReadError("its result ({}) is no collection of keys".format(type(answer).__name__))
     items = list(answer)
     is_sequence = isinstance(answer, (list, tuple))
     if is_sequence and len(items) == case.world_size and all(_is_share(item, case) for item in items):

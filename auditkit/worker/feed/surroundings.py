@@ -23,7 +23,7 @@ from .recorded import Recorded
 from .stub import CALLED, COMMON, Recorder, Stub, is_called, no_value, raised_at
 from .uninitialized import SELF, make
 
-BY_USE = "what its use says"
+BY_USE = "how it is used"
 _STEP = re.compile(r"\w+|\[0\]|\[:\]|\(\)")
 _WRAPPED = {
     "module": ("module", "model", "orig_mod", "clip_grad_norm"),

@@ -75,7 +75,7 @@ def _collect(ranks: List["_Rank"], limit_s: float) -> None:
             raise RanksFailed("exit", text.format(rank.number, len(ranks)))
     if late and all(rank.is_well() for rank in ranks if rank not in late):
         done = max(len(rank.messages) for rank in ranks)
-        text = "rank {} of {} did not answer within {:g} s (after {} answers of others); every rank was ended"
+        text = "rank {} of {} did not respond within {:g} s (after {} results of others); every rank was ended"
         raise RanksFailed("timeout", text.format(late[0].number, len(ranks), limit_s, done))
     for rank in late:
         rank.messages.append({"rank_raised": "waited for a rank that had ended"})

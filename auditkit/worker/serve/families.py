@@ -110,7 +110,7 @@ def describe_end(status: Optional[int], limit_s: float, flooded: bool = False) -
     if flooded:
         return "protocol", "it printed more than 10 MB; the process and all it started were ended"
     if status is None:
-        return "timeout", "no answer within {:g} s; the process and all it started were ended".format(limit_s)
+        return "timeout", "no result within {:g} s; the process and all it started were ended".format(limit_s)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         name = signal.Signals(number).name if number in set(signal.Signals) else "signal {}".format(number)

@@ -17,7 +17,7 @@ _LOADED = b"loaded"
 _IN_WORDS = {
     "package": "as a package",
     "file": "without its package",
-    "placeholders": "with stand-ins for absent modules",
+    "placeholders": "with stubs for absent modules",
     "cut_out": "cut out of its file",
 }
 

@@ -52,7 +52,7 @@ def pythons(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def run(checkout: Path, *words: object) -> Ended:
     probes = [word for probe in (OVERFLOW, LAUNCHES, ASYNC) for word in ("--probe", probe)]
-    return auditkit("audit", checkout, *NORM, *probes, "--no-fixes", "--tickets", checkout.parent / "tickets", *words)
+    return auditkit("audit", checkout, *NORM, *probes, "--fix-time=0", "--tickets", checkout.parent / "tickets", *words)
 
 
 def named(pythons: tuple[Path, Path]) -> list[object]:

@@ -98,8 +98,7 @@ def test_verbose_writes_out_what_is_minor_and_what_was_quiet() -> None:
     text = page(MANY, verbose=True, targets=[reading])
     assert f"\nP4  {FILE}:40 in norm through collect\n" in text
     assert text.partition("\ntrainer.stats:norm\n")[2].splitlines()[:3] == [
-        "  called with module (--takes), answers with mapping: total is norm (--returns), "
-        "held to grad_norm (--contract)",
+        "  called with module (--takes), returns mapping: total is norm (--returns), checked as grad_norm (--contract)",
         "  not reproduced: counts_are_rounded",
         "  not applicable: clip_destroys_gradients",
     ]
@@ -208,7 +207,7 @@ def test_where_no_collector_was_found_nothing_was_audited(width: int | None) -> 
     missing = NoTarget("no gradient collector was found in 15 Python files", "what needs no collector: ...")
     text = page([READ], width, no_target=missing)
     assert "Nothing was audited: no gradient collector was found in 15 Python files." in text
-    assert "Only its source was read, and nothing of it measured: it shows nothing." in text
+    assert "auditkit only read its source and measured nothing: it found nothing." in text
     assert "not reproduced" not in text
     assert text.splitlines()[-1] == ("  auditkit audit /code/trainer --target module:function --contract grad_norm")
 

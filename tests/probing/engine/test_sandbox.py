@@ -90,8 +90,8 @@ def test_an_overflowing_target_is_reproduced() -> None:
     ("function", "reason", "message"),
     [
         ("crashes_on_large", Reason.CRASH, "the process died of SIGSEGV: a crash in native code"),
-        ("hangs_on_large", Reason.TIMEOUT, "no answer within 2 s; the process and all it started were ended"),
-        ("stops_itself", Reason.TIMEOUT, "no answer within 2 s; the process and all it started were ended"),
+        ("hangs_on_large", Reason.TIMEOUT, "no result within 2 s; the process and all it started were ended"),
+        ("stops_itself", Reason.TIMEOUT, "no result within 2 s; the process and all it started were ended"),
         ("prints_for_ever", Reason.PROTOCOL, "it printed more than 10 MB; the process and all it started were ended"),
         ("exits_on_large", Reason.EXIT, "the target ended the process itself with status 0 (sys.exit or os._exit)"),
         ("leaves_by_sys_exit", Reason.EXIT, "the target ended the process itself with status 0 (sys.exit or os._exit)"),
@@ -138,7 +138,7 @@ def test_a_target_without_an_answer_is_an_error_that_says_why(function: str, rea
         ("needs_package:norm", Reason.PLACEHOLDER, f"{sys.executable} -m pip install a_package_that_nobody_has"),
         ("exits_at_import:norm", Reason.EXIT, "(its last output: licence not found, leaving"),
         ("crashes_at_import:norm", Reason.CRASH, "importing crashes_at_import: the process died of SIGSEGV"),
-        ("hangs_at_import:norm", Reason.TIMEOUT, "importing hangs_at_import: no answer within 2 s"),
+        ("hangs_at_import:norm", Reason.TIMEOUT, "importing hangs_at_import: no result within 2 s"),
         ("norms:NotAFunction", Reason.CANNOT_FEED, "is a class: name one of its methods"),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_target_that_cannot_be_loaded_says_what_happened(call: str, reason: Re
 # What a target is told that has no plan, and why: other words for the reasons above.
 TOLD = {
     "norms:allocates_too_much": (Reason.NO_MEMORY, "can't allocate memory"),
-    "norms:returns_nothing_numeric": (Reason.CANNOT_READ, "its answer (mapping) holds no single number"),
+    "norms:returns_nothing_numeric": (Reason.CANNOT_READ, "its result (mapping) holds no single number"),
     "broken_syntax:norm": (Reason.IMPORT_ERROR, "raises SyntaxError"),
     "no_such_module:norm": (Reason.IMPORT_ERROR, "no module named 'no_such_module' under"),
     "norms:soun": (Reason.IMPORT_ERROR, "norms has no 'soun' (did you mean sound"),

@@ -71,7 +71,7 @@ def test_a_clipping_target_is_told_by_its_effect(function: Callable, takes: str,
     assert (plan.clips, plan.feed.takes, list(plan.fields), plan.contract) == (True, takes, fields, "grad_norm")
 
 
-SCALES = "it scales them by what an argument says"
+SCALES = "it scales them by an argument"
 
 
 def clip_norm_of(grads: Any) -> float:

@@ -105,7 +105,7 @@ def test_an_import_that_is_missing_is_added_and_said(checkout: Path) -> None:
         ("total_norm", "return 1.0\n", "defines no function, not total_norm"),
         ("total_norm", "def other(x):\n    return x\n", "defines other, not total_norm"),
         ("total_norm", "def total_norm(module):\n    return _helper(module)\n", "needs _helper"),
-        ("total_norm", "def total_norm(module, scale):\n    return scale\n", "asks for scale"),
+        ("total_norm", "def total_norm(module, scale):\n    return scale\n", "needs scale"),
         ("total_norm", "async def total_norm(module):\n    return 0.0\n", "asynchronous"),
         ("collect", "def collect(...):\n    # ... as before ...\n    return {}\n", "leaves code out"),
     ],

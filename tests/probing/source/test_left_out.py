@@ -53,7 +53,7 @@ def test_it_is_said_in_one_line_with_what_lies_there(tmp_path: Path) -> None:
     write(tmp_path, dict.fromkeys(names, ""))
     assert LeftOut(tmp_path, ["exampels", "examples/*"]).sentences(["train.py", "archive/a.py", "examples/d.py"]) == [
         "left out: archive/ (archived, 2 files, 1 collector), examples/* (excluded, 1 file, 1 collector), "
-        "vendor/ (vendored, 1 file); what lies there is asked with --target",
+        "vendor/ (vendored, 1 file); --target checks functions there",
         "exclude 'exampels': no Python file matches",
     ]
     assert LeftOut(tmp_path / "archive").sentences() == []

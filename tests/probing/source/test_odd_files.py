@@ -53,7 +53,7 @@ def test_a_checkout_of_them_is_audited(tmp_path: Path, make: Callable[[Path], No
 
 def audit(checkout: Path) -> str:
     """What an audit with little memory prints; 60 s are a pipe's that is waited for."""
-    words = ("audit", str(checkout), "--probe=sync_in_loop", "--no-tickets", "--no-fixes", "--in-place")
+    words = ("audit", str(checkout), "--probe=sync_in_loop", "--no-tickets", "--fix-time=0", "--in-place")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "auditkit", *words],
         capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)},

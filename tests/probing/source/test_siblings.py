@@ -94,7 +94,7 @@ def test_a_statement_that_says_little_is_not_looked_for(tmp_path: Path, body: st
     """`total.sqrt()` stands everywhere; what was done is said."""
     found = swept(tmp_path, function(body), {"other.py": function(body)})
     assert (found.places, found.pattern) == ((), "")
-    assert found.reason == "the statement holds too few tensor operations to be told from other code"
+    assert found.reason == "the statement holds too few tensor operations to distinguish it from other code"
 
 
 def test_a_part_is_looked_for_where_the_whole_stands_nowhere_else(tmp_path: Path) -> None:

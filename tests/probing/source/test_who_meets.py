@@ -59,7 +59,7 @@ def met(folder: Path, call: str, occurs: dict[str, str], breaks: Breaks, more: s
         ("norm(model.parameters())", "ordinary", ()),
         ("if step % log_every == 0:\n    norm(model.parameters())", "extreme", ("called at an interval",)),
         ("if step % accumulation == 0:\n    norm(model.parameters())", "ordinary", ()),
-        ("if False:\n    norm(model.parameters())", "extreme", ("called under a flag that nobody sets",)),
+        ("if False:\n    norm(model.parameters())", "extreme", ("called under a flag that is never set",)),
         ("if model.debug:\n    norm(model.parameters())", "extreme", ("called under a flag for debugging",)),
         ("try:\n    pass\nexcept FloatingPointError:\n    norm([])", "extreme", ("called after an exception",)),
         ("try:\n    import apex\nexcept ImportError:\n    warnings.warn('slow')\n    norm([])", "common",

@@ -169,7 +169,7 @@ def test_a_picture_says_the_finding_and_has_its_numbers_beside_it() -> None:
     assert pictures_of(waiting(3, 1))[0].title == "3 waits per tensor and 1 more: 769 waits at 256 tensors"
     assert pictures_of(waiting(0, 2))[0].title == "2 waits however many tensors: 2 waits at 256 tensors"
     assert (
-        limits.title == "gradients of 4 and more break the answer in float16 (4,096 elements); 2 of 3 dtypes affected"
+        limits.title == "gradients of 4 and more break the result in float16 (4,096 elements); 2 of 3 dtypes affected"
     )
     assert [row[2] for row in limits.rows] == ["2.88e+17", "1.8e+16", "4", "does not break"]
     drawn = ET.fromstring(growth.svg("p1"))

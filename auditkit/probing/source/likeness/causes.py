@@ -203,7 +203,7 @@ def _siblings(
     own: Statement, keys: Sequence[str], places: dict[str, list[Sibling]], probed_too: Sequence[Statement]
 ) -> Siblings:
     if not keys:
-        return Siblings(reason="the statement holds too few tensor operations to be told from other code")
+        return Siblings(reason="the statement holds too few tensor operations to distinguish it from other code")
     for key in keys:
         others = [place for place in places[key] if not _holds(own, place.location)]
         if not others:

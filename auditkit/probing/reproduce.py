@@ -21,13 +21,15 @@ from auditkit.model.runs.target import split_call
 from auditkit.model.text import inert, shortened
 from auditkit.probing.engine.fork_servers import server_for
 from auditkit.probing.engine.sandbox import Setting, worker_environment
+from auditkit.probing.reproduce_steps import MOST_LINES as MOST_STEP_LINES
+from auditkit.probing.reproduce_steps import NoScriptError, step_script, too_long
 from auditkit.worker.feed import guesses
 
 MOST_LINES = 12
 _LONGEST_LINE = 100
 _MOST_OUTPUT_BYTES = 1 << 16
 _TOLERANCE = 1e-4
-_MODULES = ("builtins", "itertools", "runpy", "unittest.mock")
+_MODULES = ("builtins", "contextlib", "itertools", "logging", "runpy", "types", "unittest.mock")
 _SOUND = "[torch.ones(5, 3), torch.ones(7), torch.ones(2, 3, 4)]"
 _BLOCK = re.compile(r" *(?:for|with|if|def|class)\b|.*[:(]$")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?![\w])", re.IGNORECASE)
@@ -52,10 +54,6 @@ _ARGUMENTS = {
 }
 
 
-class NoScriptError(Exception):
-    """No script can be written; the message is the reason."""
-
-
 @dataclass(frozen=True)
 class Reproduction:
     """A script that was run and shows the defect, with its output."""
@@ -64,8 +62,17 @@ class Reproduction:
     output: str
 
     def markdown(self) -> str:
-        """Return the text of a ticket's section: the script, and below it the output."""
-        return f"```python\n{self.script}\n```\n\nOutput:\n\n```text\n{self.output}\n```"
+        """Return the text of a ticket's section: the script, and below it the output.
+
+        Of a step's script, lines are left out that the checkout printed before the script's own.
+        """
+        lines = self.output.split("\n")
+        below = self.script.partition("def train_small(")[2]
+        texts = re.findall(r'print\([^"\n]*"([^"]+)"', below)
+        first = next((at for at, line in enumerate(lines) if any(text in line for text in texts)), 0)
+        head = f"Output, after {first} of the checkout's own:" if first else "Output:"
+        output = "\n".join(lines[first:])
+        return f"```python\n{self.script}\n```\n\n{head}\n\n```text\n{output}\n```"
 
 
 @dataclass(frozen=True)
@@ -124,12 +131,18 @@ def reproduction(result: ProbeResult, reading: TargetReading | None, setting: Se
         place, name = _importable(reading.target.call if reading else result.target)
         if reading is None or result.is_of_source:
             source = _source_of(place, setting) if result.probe == "sync_in_loop" else ""
-            write = functools.partial(_of_source, name, source)
+            most, write = MOST_LINES, functools.partial(_of_source, name, source)
+        elif reading.plan.get("step"):
+            source = _source_of(place, setting)
+            most, write = MOST_STEP_LINES, functools.partial(_step, result, reading, name, source)
         elif result.probe in _EVIDENCE:
-            write = functools.partial(_script, _EVIDENCE[result.probe](result, reading), reading, place)
+            most, write = (
+                MOST_LINES,
+                functools.partial(_script, _EVIDENCE[result.probe](result, reading), reading, place),
+            )
         else:
             raise NoScriptError(f"No script of {MOST_LINES} lines shows what {result.probe} measures.")
-        return _first_shown(result, reading, place, name, write, setting)
+        return _first_shown(result, reading, place, name, most, write, setting)
     except NoScriptError as error:
         return NoReproduction(str(error))
 
@@ -139,21 +152,31 @@ _Writer = Callable[[str], tuple[list[str], _Shows]]
 
 
 def _first_shown(
-    result: ProbeResult, reading: TargetReading | None, place: str, name: str, write: _Writer, setting: Setting
+    result: ProbeResult,
+    reading: TargetReading | None,
+    place: str,
+    name: str,
+    most: int,
+    write: _Writer,
+    setting: Setting,
 ) -> Reproduction:
     """Run the script with each way to import its target, and with a mock object for each module that it misses."""
     reasons = []
     for line in _import_lines(place, name.partition(".")[0], reading.rung if reading else "", setting):
         try:
             body, shows = write(line)
-            absent = list(reading.placeholders if reading else ())
+            absent, undefined = list(reading.placeholders if reading else ()), list[str]()
             while True:
-                script = _whole(body, absent, name)
+                script = _whole(body, absent, undefined, name, most)
                 output, lines = _run(script, setting)
-                missing = _missing_module(lines.error, absent, setting)
-                if not missing:
+                if missing := _missing_module(lines.error, absent, setting):
+                    absent.append(missing)
+                elif (found := re.match(r"NameError: name '(\w+)' is not defined", lines.error)) and (
+                    found[1] not in undefined
+                ):
+                    undefined.append(found[1])
+                else:
                     return _shown(result, script, output, lines, shows)
-                absent.append(missing)
         except NoScriptError as error:
             reasons.append(str(error))
     raise NoScriptError(reasons[0])
@@ -168,26 +191,29 @@ def _missing_module(error: str, absent: Sequence[str], setting: Setting) -> str:
     return "" if any(place.exists() for place in places) else found[1]
 
 
-def _whole(body: Sequence[str], absent: Iterable[str], name: str) -> str:
-    """Return the script: its imports, mock objects for the packages `absent`, and its lines.
+def _whole(body: Sequence[str], absent: Iterable[str], undefined: Sequence[str], name: str, most: int) -> str:
+    """Return the script: its imports, mock objects for what is not here, and its lines; NoScriptError if too long.
 
-    Raises NoScriptError for a script that is too long.
+    `absent` are packages, `undefined` the globals that only the program's last lines set.
     """
     lines = list(body)
     if absent:
         mock, names = 'unittest.mock.MagicMock(__version__="99")', f'"{" ".join(sorted(absent))}".split()'
+        if most > MOST_LINES:  # training steps format what these packages return
+            mock = 'type("", (unittest.mock.MagicMock,), {"__format__": lambda *_: "", "__version__": "99"})()'
         one = f"absent, mock = {names}, {mock}"
         lines[:0] = [
             *([one] if len(one) <= _LONGEST_LINE else [f"absent = {names}  # not installed here", f"mock = {mock}"]),
             'builtins.__import__ = lambda n, *a, f=__import__: mock if n.split(".")[0] in absent else f(n, *a)',
         ]
+    at = lines.index(next(line for line in body if "import" in line or "runpy" in line)) + 1
+    mock = "unittest.mock.MagicMock()  # the program sets it"
+    lines[at:at] = [f'{name}.__globals__["{each}"] = {mock}' for each in undefined]
     modules = [module for module in _MODULES if any(f"{module}." in line for line in lines)]
     lines.insert(0, f"import {', '.join([*modules, 'torch'])}")
-    lines = lines if len(lines) <= MOST_LINES else _joined(lines)
-    if len(lines) > MOST_LINES:
-        raise NoScriptError(
-            f"A script that calls {name} needs {len(lines)} lines, and a ticket shows at most {MOST_LINES}."
-        )
+    lines = lines if len(lines) <= most else _joined(lines)
+    if len(lines) > most:
+        raise NoScriptError(too_long(name, len(lines), most))
     return "\n".join(lines)
 
 
@@ -223,6 +249,13 @@ def _shown(result: ProbeResult, script: str, output: str, lines: _Lines, shows: 
 
 
 # --- the script ----------------------------------------------------------------------------------------
+
+
+def _step(
+    result: ProbeResult, reading: TargetReading, name: str, source: str, import_line: str
+) -> tuple[list[str], _Shows]:
+    lines, shows = step_script(result, reading, name, source, import_line)
+    return lines, lambda printed: shows(printed.cases, printed.error)
 
 
 def _of_source(name: str, source: str, import_line: str) -> tuple[list[str], _Shows]:

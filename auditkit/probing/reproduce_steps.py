@@ -1,0 +1,340 @@
+"""The script of a training step: a small model, three batches and what reaches the optimizer, in plain torch."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from auditkit.model.runs.run import ProbeResult, TargetReading
+from auditkit.worker.feed import guesses
+from auditkit.worker.steps import roles
+
+MOST_LINES = 30
+_LONGEST_CALL, _LONGEST_LINE = 92, 100
+_SCALE = 1024.0
+_LIMIT = 0.01
+_WORDS = {
+    guesses.MODULE: "model",
+    guesses.MODULES: "[model]",
+    guesses.PARAMETERS: "list(model.parameters())",
+    guesses.NAMED_PARAMETERS: "list(model.named_parameters())",
+    guesses.OPTIMIZER: "optimizer",
+    guesses.OPTIMIZERS: "[optimizer]",
+    guesses.SCALER: 'torch.amp.GradScaler("cpu", init_scale=scale, enabled=scale > 1)',
+    guesses.DEVICE: 'torch.device("cpu")',
+    guesses.DEVICE_NAME: '"cpu"',
+    guesses.LOGGER: "logging.getLogger()",
+    roles.BATCHES: "batches",
+    roles.BATCH: "batch",
+    roles.INPUTS: "batch[0]",
+    roles.TARGETS: "batch[1]",
+    roles.CRITERION: "torch.nn.CrossEntropyLoss()",
+    roles.SCHEDULER: "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)",
+    roles.ACCUMULATION: "len(batches)",
+    roles.LIMIT: "limit",
+    roles.STEPS: "len(batches)",
+    roles.SAMPLES: "3",
+    roles.RARELY: "10**9",
+    roles.EPOCHS: "1",
+    roles.NOTHING: "None",
+    roles.MIXED: "scale > 1",
+    roles.SILENT: "unittest.mock.MagicMock()",
+    roles.NO_CONTEXT: "contextlib.nullcontext()",
+}
+"""The expression for each word by which the worker made an argument of a step."""
+_RESULTS = {
+    "loss": "loss",
+    "scores, loss": "(scores, loss)",
+    "loss, scores": "(loss, scores)",
+    "loss, scores, scores": "(loss, scores, scores)",
+    "answer": "types.SimpleNamespace(loss=loss, logits=scores)",
+    "losses": '{"loss": loss}',
+}
+_WITHOUT_CUDA = "torch.Tensor.cuda = torch.nn.Module.cuda = torch.cuda.synchronize = lambda *a, **_: a and a[0]"
+_OTHER_SCHEDULE = re.compile(r"sched\w*\.(?!step\(|get_last_lr|optimizer|state_dict)")
+"""A method of a schedule that those of torch lack."""
+_BATCH = {"tuple": "(x, y)", "list": "[x, y]", "mapping": '{"input_ids": x, "labels": y}', "inputs": "x"}
+
+
+class NoScriptError(Exception):
+    """No script can be written; the message is the reason."""
+
+
+def too_long(name: str, count: int, most: int) -> str:
+    """Return the reason why a ticket does not show a script of `count` lines."""
+    return f"A script that calls {name} needs {count} lines, and a ticket shows at most {most}."
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """The lines below `train_small`, whether what they print shows the defect, and what they raise."""
+
+    lines: tuple[str, ...]
+    shows: Callable[[Sequence[str]], bool]
+    error: str = ""
+    kept: str = "model.weight.grad.norm()"
+    """What the script keeps of each step."""
+
+
+def step_script(
+    result: ProbeResult, reading: TargetReading, name: str, source: str, import_line: str
+) -> tuple[list[str], Callable[[Sequence[str], str], bool]]:
+    """Return the lines below `import torch` for a finding about a step, and whether what they print and raise shows it.
+
+    `name` is the step's function as `import_line` imports it, `source` its file.
+
+    Raises NoScriptError if a few lines cannot call the step.
+    """
+    if result.probe not in _EVIDENCE:
+        raise NoScriptError(f"No script of {MOST_LINES} lines shows what {result.probe} measures.")
+    step: Mapping[str, Any] = reading.plan["step"]
+    is_known = step["task"] == "samples" or (step["task"] == "tokens" and step["form"] == "inputs")
+    if not is_known or step["form"] not in _BATCH:
+        raise NoScriptError(f"No template builds the batches of this step ({step['task']}, {step['form']}).")
+    evidence = _EVIDENCE[result.probe](result, step)
+    parameters, code = _read_function(source, name)
+    call, words = _call(reading, name, step, parameters)
+    scheduler = _WORDS[roles.SCHEDULER]
+    if _OTHER_SCHEDULE.search(code):
+        call = [line.replace(scheduler, _WORDS[roles.SILENT]) for line in call]
+    has_optimizer = bool(words & {guesses.OPTIMIZER, guesses.OPTIMIZERS})
+    if "limit" in "".join(evidence.lines) and roles.LIMIT not in words:
+        raise NoScriptError("The step takes no limit of gradients as an argument.")
+    watch = f"lambda *_: seen.append({evidence.kept})"
+    bias = "" if result.probe == "optimizer_misses_parameters" else ", bias=False"
+    body = [
+        *(["torch.manual_seed(0)"] if result.probe != "step_waits_for_the_device" else ()),  # it compares no values
+        f"model = {'torch.nn.Linear' if step['returns'] == 'scores' else 'Model'}(11, 11{bias})",
+        "optimizer, seen = torch.optim.SGD(model.parameters(), lr=1e-3), []",
+        f"{'optimizer.register' if has_optimizer else 'register_optimizer'}_step_pre_hook({watch})",
+        *call,
+        "return seen, model",
+    ]
+    lines = [
+        *([] if has_optimizer else ["from torch.optim.optimizer import register_optimizer_step_pre_hook"]),
+        import_line,
+        *([_WITHOUT_CUDA] if ".cuda" in code else ()),
+        *_model_class(step),
+        "def train_small(batches, limit=1e9, scale=1.0):",
+        *(f"    {line}" for line in body),
+        "data = [(torch.arange(33.0).view(3, 11).add(n).sin(), torch.arange(3) + n) for n in range(3)]",
+        f"batches = [{_BATCH[step['form']]} for x, y in data]",
+        *evidence.lines,
+    ]
+
+    # The target may print lines of its own.
+    texts = re.findall(r'print\([^"]*"([^"]+)"', "\n".join(evidence.lines))
+
+    def shows(printed: Sequence[str], error: str) -> bool:
+        own = [line for line in printed if any(text in line for text in texts)]
+        return bool(error) == bool(evidence.error) and evidence.error in error and evidence.shows(own)
+
+    return lines, shows
+
+
+def _model_class(step: Mapping[str, Any]) -> list[str]:
+    if step["returns"] == "scores":
+        return []
+    has_labels = step["form"] != "inputs"
+    loss = "torch.nn.functional.cross_entropy(scores, labels)" if has_labels else "scores.square().mean()"
+    head = [
+        "class Model(torch.nn.Linear):",
+        f"    def forward(self, input_ids, {'labels, **_' if has_labels else '*_, **__'}):",
+    ]
+    if step["returns"] == "loss":
+        result = f"return {loss.replace('scores', 'super().forward(input_ids)')}"
+        short = f"{head[1]} {result}"
+        return [head[0], short] if len(short) <= _LONGEST_LINE else [*head, f"        {result}"]
+    return [
+        *head,
+        "        scores = super().forward(input_ids)",
+        f"        loss = {loss}",
+        f"        return {_RESULTS[step['returns']]}",
+    ]
+
+
+def _read_function(source: str, name: str) -> tuple[set[str], str]:
+    """Return the parameters of a function, with `self`, and its code."""
+    *_, last = name.split(".")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name == last:
+            spec = node.args
+            parameters = {each.arg for each in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.kwarg) if each}
+            return parameters | {"self"}, ast.unparse(node)
+    raise NoScriptError(f"The file has no function {name}.")
+
+
+def _call(
+    reading: TargetReading, name: str, step: Mapping[str, Any], parameters: set[str]
+) -> tuple[list[str], set[str]]:
+    """Return the lines that call the step, and the words of what it is passed."""
+    made = {**reading.plan.get("filled", {}), **reading.target.arguments}
+    made = {path: value for path, value in made.items() if path.partition(".")[0] in parameters}
+    words = {value for value in made.values() if isinstance(value, str)}
+    tree: dict[str, Any] = {}
+    for path, value in made.items():
+        is_word = isinstance(value, str) and path not in reading.target.arguments
+        if is_word and value in (guesses.CONFIG, guesses.OBJECT):
+            continue
+        if is_word and value not in _WORDS:
+            raise NoScriptError(f"The step needs {path}: {value}, which only its program builds.")
+        node = tree
+        *above, last = path.split(".")
+        for part in above:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise NoScriptError(f"The step reads {path}, which only its program builds.")
+        node[last] = _WORDS[value] if is_word else repr(value)
+    own = tree.pop("self", {})
+    owner, _, method = name.rpartition(".")
+    if bool(owner) != bool(step["is_made"]) or "." in owner:
+        raise NoScriptError("The step belongs to an object that only its program builds.")
+    arguments = [f"{key}={_expression(value)}" for key, value in tree.items()]
+    head = f"made.{method}(" if owner else f"{name}("
+    called = [f"{head}{', '.join(arguments)})"]
+    if len(called[0]) > _LONGEST_CALL:
+        called = [head, *(f"    {line}" for line in _packed(arguments)), ")"]
+    lines = [f"made = {owner}.__new__({owner})"] if owner else []
+    lines += [f"made.{key} = {_expression(value)}" for key, value in own.items()]
+    if words & {roles.BATCH, roles.INPUTS, roles.TARGETS}:
+        return [*lines, "for batch in batches:", *(f"    {line}" for line in called)], words
+    return [*lines, *called], words
+
+
+def _packed(arguments: Sequence[str]) -> list[str]:
+    """Return lines of whole arguments; a longer one is cut between words, unless it has a text in quotes."""
+    parts: list[str] = []
+    for argument in arguments:
+        is_long = len(argument) > _LONGEST_CALL - 4 and not {'"', "'"} & set(argument)
+        parts += f"{argument},".split() if is_long else [f"{argument},"]
+    lines = [""]
+    for part in parts:
+        if lines[-1] and len(lines[-1]) + len(part) > _LONGEST_CALL - 4:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {part}".strip()
+    return lines
+
+
+def _expression(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    fields = ", ".join(f"{key}={_expression(each)}" for key, each in value.items())
+    return f"types.SimpleNamespace({fields})"
+
+
+def _norms(line: str) -> list[float]:
+    """Return the numbers of the list of tensors that a line ends with."""
+    return [float(number) for number in re.findall(r"tensor\(([^),]+)", line.rpartition(": ")[2])]
+
+
+def _limits(scale: float) -> tuple[str, ...]:
+    options = f", {scale}" * (scale != 1)
+    run = f"train_small(batches, limit{options})[0]"
+    return (f'for limit in (1e9, {_LIMIT}): print("limit", limit, "norms:", {run})',)
+
+
+def _misses(result: ProbeResult, _: object) -> _Evidence:
+    """Compare the norm with the limit, or the clipped gradient's direction with that of the one not clipped."""
+    if "direction" not in result.message:
+        return _Evidence(_limits(1), lambda lines: max(_norms(lines[1])) > 1.01 * _LIMIT)
+    lines = (
+        f"whole, clipped = (train_small(batches, limit)[0][0].flatten() for limit in (1e9, {_LIMIT}))",
+        "cosine = torch.cosine_similarity(whole, clipped, 0).item()",
+        'print("cosine of the gradients at the step, clipped and not clipped:", round(cosine, 4))',
+    )
+
+    def shows(printed: Sequence[str]) -> bool:
+        return float(printed[0].rpartition(": ")[2]) < 0.99
+
+    return _Evidence(lines, shows, kept="model.weight.grad.clone()")
+
+
+def _scaled(result: ProbeResult, _: object) -> _Evidence:
+    """Compare the norm with the limit at a scale, or call a scaler that refuses the second batch of a step."""
+    refused = next((one.case["message"] for one in result.measurements if one.name == "refused"), "")
+    if refused:
+        run = f"train_small(batches[:n], 1.0, {_SCALE})[0]"
+        line = f'for n in (1, 3): print(n, "batches, norm at the step:", {run})'
+        return _Evidence((line,), lambda printed: len(printed) == 1, str(refused))
+
+    def shows(lines: Sequence[str]) -> bool:
+        whole, clipped = _norms(lines[0]), _norms(lines[1])
+        return min(whole) > _LIMIT and max(clipped) < 0.5 * _LIMIT
+
+    return _Evidence(_limits(_SCALE), shows)
+
+
+def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
+    """Compare the step of one batch of all samples with that of three micro-batches."""
+    if not step["accumulates"]:
+        return _stale()
+    x, y = "torch.cat([x for x, y in data])", "torch.cat([y for x, y in data])"
+    lines = (
+        f"x, y = {x}, {y}",
+        f'print("one batch of 9, norm at the step:", train_small([{_BATCH[step["form"]]}])[0])',
+        'print("three batches of 3, norm at the step:", train_small(batches)[0])',
+    )
+
+    def shows(printed: Sequence[str]) -> bool:
+        one, three = _norms(printed[0]), _norms(printed[1])
+        return len(one) == len(three) == 1 and abs(three[0] / one[0] - 1) > 0.01
+
+    return _Evidence(lines, shows)
+
+
+def _stale() -> _Evidence:
+    """Train on one batch three times: the norm must not grow."""
+    lines = ('print("the same batch three times, norm at each step:", train_small(batches[:1] * 3)[0])',)
+
+    def shows(printed: Sequence[str]) -> bool:
+        norms = _norms(printed[0])
+        return len(norms) > 1 and norms[-1] > 1.5 * norms[0]
+
+    return _Evidence(lines, shows)
+
+
+def _after_nan(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
+    lines = (
+        "data[1] = (data[1][0] * float('nan'), data[1][1])",
+        f"model = train_small([{_BATCH[step['form']]} for x, y in data])[1]",
+        'print("parameters that are NaN:", sum(p.isnan().any().item() for p in model.parameters()))',
+    )
+    return _Evidence(lines, lambda printed: int(printed[0].rpartition(":")[2]) > 0)
+
+
+def _waits(*_: object) -> _Evidence:
+    lines = (
+        "for times in (1, 4):",
+        "    with torch.profiler.profile() as profile: train_small(batches * times)",
+        '    reads = sum(e.count for e in profile.key_averages() if e.key == "aten::_local_scalar_dense")',
+        '    print(3 * times, "batches, device values read:", reads)',
+    )
+
+    def shows(printed: Sequence[str]) -> bool:
+        few, many = (int(line.rpartition(":")[2]) for line in printed)
+        return many - few >= 9
+
+    return _Evidence(lines, shows)
+
+
+def _missed(*_: object) -> _Evidence:
+    lines = (
+        "model, start = train_small(batches)[1], train_small([])[1].state_dict()",
+        "still = [n for n, p in model.named_parameters() if torch.equal(p, start[n]) and p.grad is not None]",
+        'print("parameters with a gradient that did not move:", still)',
+    )
+    return _Evidence(lines, lambda printed: not printed[0].endswith("[]"))
+
+
+_EVIDENCE: Mapping[str, Callable[[ProbeResult, Mapping[str, Any]], _Evidence]] = {
+    "accumulation_differs_from_full_batch": _accumulated,
+    "clip_misses_the_step": _misses,
+    "clip_on_scaled_gradients": _scaled,
+    "gradients_lost_or_stale": _accumulated,
+    "nonfinite_step_is_applied": _after_nan,
+    "optimizer_misses_parameters": _missed,
+    "step_waits_for_the_device": _waits,
+}

@@ -110,13 +110,15 @@ class _Evidence:
     """The cases of a script as expressions, the lines that print what each gives, and whether the output shows it.
 
     In the lines `{call}` stands for the call and `{collect}` for its first step. `loop` replaces the loop over the
-    cases.
+    cases. `forms` says that the loop sets `form`, which makes of the parameters what is passed.
     """
 
     cases: Mapping[str, str]
     shows: _Shows
     lines: tuple[str, ...] = ("print(name, {call})",)
     loop: tuple[str, ...] = ()
+    forms: bool = False
+    swaps_groups: bool = False
 
 
 def reproduction(result: ProbeResult, reading: TargetReading | None, setting: Setting) -> Reproduction | NoReproduction:
@@ -288,7 +290,7 @@ def _of_source(name: str, source: str, import_line: str) -> tuple[list[str], _Sh
 
 def _script(evidence: _Evidence, reading: TargetReading, place: str, import_line: str) -> tuple[list[str], _Shows]:
     call = _Call(reading, place, import_line)
-    whole, first = (call.text(is_whole) for is_whole in (True, False))
+    whole, first = (call.text(evidence, is_whole) for is_whole in (True, False))
     body = [line.replace("{call}", whole).replace("{collect}", first) for line in evidence.lines]
     has_group = any("distributed.group" in line for line in (whole, *call.setup))
     lines = [*call.import_lines, *([_MAKE_GROUP] if has_group else ()), *_loop(evidence)]
@@ -385,18 +387,21 @@ class _Call:
         if setup and setup != "__init__":
             self.setup.append(f"made.{setup}({given})")
 
-    def _arguments(self, slots: Sequence[str], are_named: bool) -> list[str]:
+    def _arguments(self, slots: Sequence[str], are_named: bool, forms: bool = False, swaps: bool = False) -> list[str]:
         takes, container = self.feed["takes"], self.feed["container"]
         first = _ARGUMENTS[takes]
-        if takes in ("parameters", "named_parameters"):
+        if forms:
+            first = f"form({first})"
+        elif takes in ("parameters", "named_parameters"):
             first = f"iter({first})" if container == "iterator" else f"list({first})"
         texts = [first, first.replace("model", "other").replace("grads", "[other[0].grad]")]
-        return [f"{slot}={text}" if are_named else text for slot, text in zip(slots, texts, strict=False)]
+        passed = zip(slots, texts[::-1] if swaps else texts, strict=False)
+        return [f"{slot}={text}" if are_named else text for slot, text in passed]
 
-    def text(self, is_whole: bool) -> str:
+    def text(self, evidence: _Evidence, is_whole: bool) -> str:
         """Return the call as an expression, if whole with the step that finishes an asynchronous result."""
         words, slots = self._keywords(), self.feed["slots"]
-        arguments = self._arguments(slots, bool(words) and len(slots) == 1)
+        arguments = self._arguments(slots, bool(words) and len(slots) == 1, evidence.forms, evidence.swaps_groups)
         whole = ", ".join([*arguments, *words])
         called = f"made.{self._method}({whole})" if self._owner else f"{self._method}({whole})"
         return f"{self._finish}({called})" if self._finish and is_whole else called
@@ -643,6 +648,30 @@ def _is_broken(lines: _Lines) -> bool:
     return len(lines.cases) == 1 if lines.error else len(lines.cases) == 2 and bool(bad)
 
 
+def _empty(result: ProbeResult, _: TargetReading) -> _Evidence:
+    names = ("missing_fields", "changed_kinds", "raises")
+    case = next(case for name in names for value, case in _rows(result, name) if value)
+    if "group" in case["input"]:
+        raise NoScriptError("The defect needs two groups of which one is empty.")
+    grads = "[]" if case["input"] == "no tensors" else "[None, None, None]"
+
+    def shows(lines: _Lines) -> bool:
+        texts = [_NUMBER.sub("#", line.partition(": ")[2]) for line in lines.cases]
+        return bool(lines.error) or (len(texts) == 2 and texts[0] != texts[1])
+
+    return _Evidence({"three gradients": _SOUND, case["input"]: grads}, shows, _COMPARE)
+
+
+def _zero_ratio(result: ProbeResult, _: TargetReading) -> _Evidence:
+    rows = [case for name in ("nonfinite_fields", "raises") for value, case in _rows(result, name) if value]
+    case = next(iter(rows))["input"]
+    zeros = "[torch.zeros(5, 3), torch.zeros(7), torch.zeros(2, 3, 4)]"
+    made = {"one tensor zero": "[torch.zeros(5, 3), torch.ones(7), torch.ones(2, 3, 4)]", "without gradients": "[]"}
+    grads = made.get(case, "[torch.zeros(0)]" if "without elements" in case else "[]" if "without" in case else zeros)
+    swaps = case.startswith("second")
+    return _Evidence({"ordinary": _SOUND, case: grads}, _is_broken, _COMPARE, swaps_groups=swaps)
+
+
 _READS = (' == "aten::_local_scalar_dense"', "device values read")
 _OPERATORS = ('.startswith("aten::")', "operators")
 
@@ -692,6 +721,11 @@ def _peak(*_: object) -> _Evidence:
     return _Evidence(cases, shows, lines)
 
 
+def _generator(*_: object) -> _Evidence:
+    loop = ('for name, form in {"a list": list, "a generator": iter}.items():', f"    grads = {_SOUND}")
+    return _Evidence({}, _raises_or_differs, _COMPARE, loop=loop, forms=True)
+
+
 def _clipped(result: ProbeResult, _: TargetReading) -> _Evidence:
     (norm, case) = next(_rows(result, "norm_after"))
     limit = next(value for value, _case in _rows(result, "expected_norm_after"))
@@ -714,8 +748,31 @@ def _clipped(result: ProbeResult, _: TargetReading) -> _Evidence:
     return _Evidence({}, shows, lines, loop=_sizes(magnitude, tensors, elements, dtype))
 
 
+def _grouping(result: ProbeResult, reading: TargetReading) -> _Evidence:
+    path = reading.roles.get("norm", "")
+    allowed = {
+        case["dtype"]: value for value, case in _rows(result, "allowed_difference") if case["of"] == "split_difference"
+    }
+    found = [case["dtype"] for value, case in _rows(result, "split_difference") if value > allowed[case["dtype"]]]
+    if not found:
+        raise NoScriptError("The norm depends only on the order of the tensors.")
+    loop = (
+        "for tensors, elements in ((1, 774), (3, 258), (1, 10_250), (10, 1_025)):",
+        f"    grads = [torch.ones(elements, dtype=torch.{found[0]}) for _ in range(tensors)]",
+    )
+
+    def shows(lines: _Lines) -> bool:
+        norms = [lines.field(number, path) for number in range(4)]
+        pairs = ((norms[0], norms[1]), (norms[2], norms[3]))
+        return any(abs(many / one - 1) > allowed[found[0]] for one, many in pairs if one > 0)
+
+    return _Evidence({}, shows, ('print(f"{tensors} of {elements}:", {call})',), loop=loop)
+
+
 _EVIDENCE: Mapping[str, Callable[[ProbeResult, TargetReading], _Evidence]] = {
     "clip_destroys_gradients": _clipped,
+    "empty_input_changes_result_type": _empty,
+    "fails_on_generator_input": _generator,
     "fails_on_missing_grads": _missing,
     "fails_on_mixed_dtypes": _mixed,
     "fails_on_noncontiguous_grads": _layouts,
@@ -723,9 +780,11 @@ _EVIDENCE: Mapping[str, Callable[[ProbeResult, TargetReading], _Evidence]] = {
     "fails_on_zero_element_grads": _zero_elements,
     "launches_grow_with_tensors": _counted(*_OPERATORS),
     "nonfinite_grads_look_healthy": _nonfinite,
+    "norm_depends_on_grouping": _grouping,
     "norm_overflows_on_finite_grads": lambda result, reading: _scaled(result, reading, "breaking_magnitude"),
     "norm_underflows_to_zero": lambda result, reading: _scaled(result, reading, "vanishing_magnitude"),
     "peak_memory_grows_with_params": _peak,
+    "ratio_divides_by_zero": _zero_ratio,
     "syncs_grow_with_tensors": _counted(*_READS),
     "async_collect_synchronizes": _collecting,
 }

@@ -130,8 +130,9 @@ def test_a_script_that_is_too_long_says_how_many_lines_it_needs(found: Found) ->
 
 def test_a_script_that_fails_to_import_its_function_shows_no_defect() -> None:
     feed = {"takes": "parameters", "container": "list", "slots": ["parameters"], "setup": None, "setup_slots": []}
+    measured = (Measurement("raises", True, "truth", {"input": "no tensors"}),)
     call = f"{MODULE}:no_such_function"
-    result = ProbeResult("fails_on_missing_grads", 1, call, Outcome.REPRODUCED, "", "f")
+    result = ProbeResult("empty_input_changes_result_type", 1, call, Outcome.REPRODUCED, "", "f", measurements=measured)
     reading = TargetReading(Target(call), rung="package", plan={"feed": feed})
 
     made = reproduction(result, reading, setting_of(specimen_dir()))

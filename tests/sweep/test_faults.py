@@ -165,7 +165,7 @@ def test_a_full_disk_ends_the_sweep_and_the_same_command_goes_on(tmp_path: Path,
     assert ended.stdout.startswith("first 4\n"), ended.stderr
     assert "second 0\n" in ended.stdout, ended.stderr
     assert "No space left on device" in ended.stderr
-    assert "hint: free some space, then the same command continues" in ended.stderr
+    assert "hint: free some space, then run the same command again" in ended.stderr
     for one in jobs:
         assert f"{one.key}.json" in ended.stdout
         assert f"{one.key}.2" not in ended.stdout
@@ -176,7 +176,7 @@ def test_a_full_disk_ends_the_sweep_and_the_same_command_goes_on(tmp_path: Path,
     [
         ({"sweep": 7, "auditkit": "9.9"}, "has another format, and this auditkit reads format 1"),
         ({"sweep": 1, "auditkit": "0.0.1"}, "was made by auditkit 0.0.1, and this is"),
-        (None, "is no sweep's folder, and it is not empty"),
+        (None, "is not the folder of a sweep, and it is not empty"),
     ],
 )
 def test_a_folder_of_another_version_or_of_something_else(

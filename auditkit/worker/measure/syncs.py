@@ -192,7 +192,7 @@ def runtime_calls() -> Iterator[List[str]]:
     from torch.profiler import ProfilerActivity, profile, record_function
 
     names: List[str] = []
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
         with record_function(_RANGE):
             yield names
         torch.cuda.synchronize()

@@ -31,7 +31,7 @@ def test_events_are_lines_of_json_and_a_log_is_for_pipes(tmp_path: Path) -> None
     assert (events[-1]["done"], events[-1]["failed"], events[-1]["planned"]) == (1, 1, 2)
     ended = auditkit("sweep", "run", path, "--results", tmp_path / "two", "--jobs", 1)
     first, second, last = ended.stderr.splitlines()
-    assert first.startswith(f"[1/2] answered  {jobs[0].key}")
+    assert first.startswith(f"[1/2] done  {jobs[0].key}")
     assert second.startswith(f"[2/2] failed  {jobs[1].key}: ")
     assert last == f"2 jobs: 1 done, 1 without a result; auditkit sweep merge {tmp_path / 'two'}"
     assert ended.stdout == ""

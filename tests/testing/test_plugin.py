@@ -259,8 +259,8 @@ def test_a_guard_that_checks_nothing_fails_its_test(project: Path) -> None:
     assert ended.stdout.splitlines()[-1] == "loaded: torch numpy auditkit.testing"
     law = "a guard checks nothing: check(trainer:sound) names no law: add .syncs(at_most=0)"
     assert ended.stdout.count(law) == 2
-    assert ended.stdout.count("a guard checks nothing: no_sync() is no block") == 1
-    assert ended.stdout.count("a guard checks nothing: no_allocation() is no block") == 1
+    assert ended.stdout.count("a guard checks nothing: no_sync() is not a block") == 1
+    assert ended.stdout.count("a guard checks nothing: no_allocation() is not a block") == 1
     assert "RuntimeError: of its own" in ended.stdout
 
 

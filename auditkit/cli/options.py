@@ -202,6 +202,7 @@ class MatrixOptions:
         ),
     ] = None
     config: _RunConfigOption = None
+    time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
     fresh: FreshOption = False
 
@@ -209,7 +210,7 @@ class MatrixOptions:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
         from auditkit.probing.run.run_options import RunOptions
 
-        options = with_cache(RunOptions(config, in_place=self.in_place), self.fresh)
+        options = with_cache(RunOptions(config, time_limit_s=self.time_limit, in_place=self.in_place), self.fresh)
         return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
 
 

@@ -38,12 +38,12 @@ def new(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a ticket by hand. `probe run ID --target T --tickets DIR` files what a probe reproduces."""
+    """Create a ticket by hand. `audit --probe ID --target T --tickets DIR` files what a probe reproduces."""
     from auditkit.errors import BadInputError
 
     folder = ticket_folder(tickets, must_exist=False)
     if not title.strip():
-        raise BadInputError("a ticket needs a title", "--title TEXT, or: auditkit probe run ID --tickets DIR")
+        raise BadInputError("a ticket needs a title", "--title TEXT, or: auditkit audit --probe ID --tickets DIR")
     document = _by_hand(folder, title, severity, location, batch, agent)
     say_written([document], [True], as_json)
 

@@ -53,7 +53,7 @@ def place(tmp_path: Path) -> Path:
 def probe(place: Path, *words: object, before: tuple[str, ...] = (), **more: str) -> subprocess.CompletedProcess[str]:
     """One probe of that collector."""
     target = ("--target", "stats:norm", "--contract", "grad_norm", "--takes", "parameters", "--device", "cpu")
-    named = ("probe", "run", OVERFLOW, "--checkout", "checkout", *target, *words)
+    named = ("audit", "checkout", "--probe", OVERFLOW, *target, *words)
     return auditkit(*before, *named, cwd=place, home=place / "home", **more)
 
 

@@ -37,6 +37,10 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", h
 _RunConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.", rich_help_panel=_RUN)
 ]
+TimeLimitOption = Annotated[
+    float,
+    typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.", rich_help_panel=_RUN),
+]
 ProbesOption = Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")]
 StyleOption = Annotated[
     bool, typer.Option("--style", help="Also check style: repeated defaults, unused or untested functions, ...")

@@ -33,7 +33,7 @@ def measure(ctx):
     if ctx.reads(0) and not ctx.reads(0, first=1):
         raise ctx.NotApplicable("its result depends on a single gradient by position: it is about that parameter alone")
     # The collecting step first: if that raises, the whole call does.
-    steps = ([("pending answer", False)] if ctx.has_finish else []) + [("answer", True)]
+    steps = ([("pending result", False)] if ctx.has_finish else []) + [("result", True)]
     usual = {step: _usual_structure(ctx, whole) for step, whole in steps}
     sites, refusals = [], []
 
@@ -107,7 +107,7 @@ def judge(measurements, policy):
             refusals.append(m.case["error"])
         elif is_raised or m.value:
             inputs.setdefault(_clause(m), []).append(m.case["input"])
-            reaches_caller |= is_raised or (m.case["step"] == "answer" and m.name != "missing_fields")
+            reaches_caller |= is_raised or (m.case["step"] == "result" and m.name != "missing_fields")
     if inputs:
         texts = [
             "{} ({})".format(text, joined(list(dict.fromkeys(given)), _MOST_INPUTS)) for text, given in inputs.items()

@@ -28,7 +28,6 @@ ALLOWED = {
     "Not told apart": "plain English",
     "told from copies": "plain English",
     "{answer}": "the name of a measurement",
-    "pending answer": "the name of a step in a measurement",
     "answers: same": "a form of a requirement in a plan",
 }
 """Phrases with such a word that stay, and why."""

@@ -7,7 +7,6 @@ import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .base.frames import SourceRoots
-from .feed import recorded
 from .serve import blocks, ladder, loading, rungs
 from .serve.loading import LoadError
 from .serve.messages import Writer
@@ -83,6 +82,8 @@ def load_target(results: Writer, target: Dict[str, Any], request: Dict[str, Any]
         send_load_error(results, error)
         return None
     caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, finish_method)
+    from .feed import recorded  # it imports torch, which this interpreter may lack until a target is loaded
+
     calls = request.get("recorded", {}).get(target["call"], {})
     caller.recorded = recorded.accepted(function, calls, roots) if calls else {}
     top = sys.modules[rungs.module_of(place, roots)[0].split(".")[0]]

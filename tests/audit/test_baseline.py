@@ -88,7 +88,8 @@ def test_a_fixed_one_that_comes_back_is_new_and_says_so(project: Path) -> None:
     ticket.write_text(ticket.read_text("utf-8").replace("status: open", "status: fixed", 1), encoding="utf-8")
     ended = ask(project)
     assert ended.code == 1
-    assert f"    again: {LOOP_PRINT}: B1-PT-01 says fixed, and its finding reproduces again" in ended.stdout
+    assert f"    again: {LOOP_PRINT}: B1-PT-01 is fixed, and its finding reproduces again" in ended.stdout
+    assert "auditkit ticket show B1-PT-01 --tickets tickets" in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_a_comment_with_a_reason_suppresses_a_finding(project: Path) -> None:
         suppressed = [{"kind": "inSource", "justification": "logged once a day"}]
         assert (ended.code, result.get("suppressions")) == (code, None if code else suppressed)
         assert ("1 ignored in the source" in ended.stdout) == (not code)
-        assert ("so it is not used" in ended.stderr) == bool(code)
+        assert ("ignores it" in ended.stderr) == bool(code)
     file.write_text(RIGHT + f"\n# auditkit: ignore[{LOOP}] it was here\n", encoding="utf-8")
     for words, is_told in (((), False), (("-v",), True)):
         assert ("suppresses nothing" in ask(project, *words, new_only=False).stderr) == is_told

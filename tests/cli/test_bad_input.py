@@ -184,6 +184,8 @@ def test_it_is_refused_before_anything_is_measured(
 ) -> None:
     """One error on stderr and the same exit code; on stdout nothing, or with --json the error as one document."""
     line, code, *sentences = case
+    if as_json and line.startswith("init"):
+        pytest.skip("init writes a file and has no --json")
     ended = run_here(monkeypatch, capsys, untouched, f"{line} --json" if as_json else line)
     assert ended.code == code, ended.stderr
     assert ended.stderr.startswith("error: ")

@@ -252,7 +252,11 @@ places = st.builds("{}.{}".format, words, words) | st.builds("my-{}/{}-2.py".for
 blocks = st.builds("{}.py:{}#{}.2".format, words, words, words) | st.builds("{}.py:#{}".format, words, words)
 calls = blocks | st.builds("{}:{}".format, places, words) | st.builds("{}:{}.<locals>.{}".format, places, words, words)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_characters="\0"), max_size=12),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=6,
 )

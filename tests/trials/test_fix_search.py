@@ -215,7 +215,7 @@ def test_the_smallest_diff_comes_first_and_says_which_other_one_makes_it_unneces
     assert view.unnecessary_with == (MEMORY,)
     assert (memory.unnecessary_with, memory.overlaps) == ((), ())
     shown = body_of([replace(found[VIEW], fix=view), found[SPARSE]], "B1-PT-01").sections[-1][1].replace("\n", " ")
-    assert f"The larger fix of `{MEMORY}` ends this, too: with it this diff is not necessary." in shown
+    assert f"The larger fix of `{MEMORY}` also removes this finding; then this diff is not needed." in shown
 
 
 READS = '''import torch

@@ -175,7 +175,8 @@ def next_step(run: Run, request: AuditRequest, wants_tickets: bool) -> Step | No
     filed = next(iter(tickets_of(result for cause in own for result in cause.findings)), "")
     if filed:
         title = f"Next, the evidence of {filed} and its fix:"
-        return Step(title, ("ticket", "show", filed, "--tickets", str(request.tickets)))
+        folder = request.tickets or (run.baseline.tickets if run.baseline else "tickets")
+        return Step(title, ("ticket", "show", filed, "--tickets", str(folder)))
     if request.tickets is None and wants_tickets and any(map(_is_tracked, own)):
         folder = run.baseline.tickets if run.baseline else "tickets"
         return Step("Next, a ticket for each, with its evidence and its fix:", _typed(request, "--tickets", folder))

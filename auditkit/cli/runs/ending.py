@@ -114,7 +114,7 @@ def _in_words(outcome: str, count: int, run: Run) -> str:
     from auditkit.model.text import counted
 
     if outcome == "reproduced":
-        return _found(run) or f"{count} {'known' if run.baseline else 'ignored'}"
+        return _found(run) or (f"{count} known" if run.baseline else "0 findings")
     if outcome == "error":
         return counted(count, "error")
     if outcome == "unavailable":

@@ -51,8 +51,9 @@ class Cause:
             yield from self._probe_lines([each for each in self.findings if each.probe == probe], in_full)
         if probes[1:] and not in_full:
             yield f"    also {', '.join(probes[1:])} (-v)"
-        if self.worst.met_by is not None and not _is_of_module(self.worst):
-            yield f"    Met by: {self.worst.met_by.sentence()}"
+        met_by = self.worst.met_by
+        if met_by is not None and met_by.callers and not _is_of_module(self.worst):
+            yield f"    Met by: {met_by.sentence()}"
 
     def _probe_lines(self, found: list[ProbeResult], in_full: bool) -> Iterator[str]:
         first = found[0]

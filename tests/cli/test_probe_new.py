@@ -49,7 +49,7 @@ def test_it_runs_alone(place: Path) -> None:
     ended = run_program([sys.executable, f"probes/{CLAIM}.py", *words], cwd=place)
     notes = ended.stderr.splitlines()
     assert (ended.code, [line for line in notes if "auditkit ran the code of" not in line]) == (FINDINGS, [])
-    assert "P2  defective.py:6\n" in ended.stdout
+    assert "P2  defective.py:6 in grad_norm\n" in ended.stdout
     assert f"{CLAIM}: gradients of 16 have the norm 1000, not 1024" in ended.stdout
 
 

@@ -285,7 +285,7 @@ def test_lines_are_those_that_lose() -> None:
 def test_notes_say_what_was_not_judged() -> None:
     for probe in (ACCURACY, GROUPING):
         assert "float16 gradients were not judged: TypeError: only float32" in answer_of(probe, only_float32).notes
-    compared = "its norm is not the total 2-norm: compared with its own answer to the same values as float64"
+    compared = "its norm is not the total 2-norm: compared with its own result for the same values as float64"
     assert answer_of(ACCURACY, mean_norm).notes == [compared]
     by_split = "its formula depends on the split (82.9 % in float32): only the order was judged"
     assert answer_of(GROUPING, mean_norm).notes == [by_split]

@@ -59,7 +59,7 @@ def test_what_each_mesh_reads_is_told() -> None:
 
 def test_a_target_without_collectives_gathers_nothing() -> None:
     answer = ask_all(Target("specan.sound:spectral_echoes"), [GATHER], SPECIMEN)[GATHER]
-    told = "it calls no collective: it answers about the replicas that it is given"
+    told = "it calls no collective: its result is about the replicas that it is given"
     assert (answer.outcome, answer.message) == ("not_applicable", told)
 
 
@@ -140,7 +140,7 @@ def test_plain_tensors_are_judged_by_the_better_of_their_two_meanings() -> None:
 def test_an_error_stops_training_and_a_refusal_is_none() -> None:
     case = {"placement": "fsdp2_root", "ranks": 2, "rank": 0}
     raised = judged(row("raised", True, how="RuntimeError: mixed", **case))
-    assert (raised["outcome"], raised["breaks"], raised["occurs"]) == ("reproduced", "stops", "ordinary")
+    assert (raised["outcome"], raised["breaks"], raised["occurs"]) == ("reproduced", "stops", {"dtensor": "ordinary"})
     refused = judged(row("refused", True, how="refuses: TypeError: no shards", **case))
     assert refused["outcome"] == "not_reproduced"
     assert refused["message"].endswith("it refuses with a clear error: fsdp2_root")
@@ -155,7 +155,7 @@ def test_a_plain_loop_is_not_judged_and_its_figure_is_told() -> None:
     target = Target("trainsteps.sound:train_by_token", contract=Contract.TRAIN_STEP)
     answer = ask_all(target, [PER_RANK], folder)[PER_RANK]
     assert answer.outcome == "not_applicable"
-    assert answer.message.startswith("its code does not say that ranks have different numbers of targets")
+    assert answer.message.startswith("its code does not handle ranks with different numbers of targets")
     assert "times the norm of the mean over all targets" in answer.message
 
 

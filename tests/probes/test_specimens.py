@@ -262,7 +262,7 @@ def test_what_was_not_measured_is_called_extrapolated() -> None:
         ("gradmon.sound_devices:one_device_norm", TWO_DEVICES,
          "refuses clearly: ValueError: gradients lie on several devices: cpu, cuda:0"),
         ("gradmon.defective_devices:main_dtype_norm", MIXED_DTYPES,
-         "float32+bfloat16+float16+float64 (float32 first): norm is 8 instead of 73.7564, the answer in float32"),
+         "float32+bfloat16+float16+float64 (float32 first): norm is 8 instead of 73.7564, the result in float32"),
     ],
 )  # fmt: skip
 def test_a_message_says_what_was_read_and_what_is_right(call: str, probe: str, message: str) -> None:

@@ -40,6 +40,7 @@ NORM = ("--target", "stats:grad_norm", "--contract", "grad_norm", "--takes", "pa
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkout")
     (folder / "stats.py").write_text(COLLECTORS, encoding="utf-8")
+    (folder / "train.py").write_text("def train(model):\n    model.half()\n", encoding="utf-8")
     return folder
 
 
@@ -80,15 +81,15 @@ def test_one_table_shows_what_differs(for_people: Ended, pythons: tuple[Path, Pa
     assert (older.endswith(str(pythons[0])), newer.endswith(str(pythons[1]))) == (True, True)
     told = " ".join(for_people.stdout.partition("2 of 3 results differ between the arms:")[2].split())
     assert f"{OVERFLOW} on stats:grad_norm: P2 reproduced with {older}; not reproduced with {newer}" in told
-    assert "Checked 1 function in 2 environments with 3 probes: 2 findings" in lines
+    assert "Checked 1 function in 2 environments with 3 probes: 1 finding (1 P2)" in lines
     assert "What to do first:" in lines
     assert lines[-1].startswith("  auditkit ticket show B1-PT-01 --tickets ")
     assert "\x1b" not in for_people.stdout
 
 
 def _labels(ended: Ended) -> list[str]:
-    """The arms' names in the first line, without their common `torch `."""
-    heading = ended.stdout.splitlines()[0].partition(": torch ")[2]
+    """The arms' names in the second line, without their common `torch `."""
+    heading = ended.stdout.splitlines()[1].partition(": torch ")[2]
     return heading.partition(", measured on the CPU")[0].split(" and torch ")
 
 

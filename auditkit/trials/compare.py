@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError, ExitCode
@@ -90,7 +89,7 @@ def _compared(
 ) -> Comparison:
     asked = [probe for probe in probes if probe.scope == "target"]
     sides = (_side(request.options, base), _side(request.options, head))
-    touched = None if request.targets else _Touched(_changed(parse_checkout(request.checkout).directory, base, head))
+    touched = None if request.targets else _Touched(_changed(base, head))
     pairs, notes = _pairs(request, sides, touched, progress)
     runs = _measured(request, pairs, asked, sides, progress) if asked else [(None, None)] * len(pairs)
     environments = tuple(
@@ -106,19 +105,19 @@ def _compared(
         source=_of_source(request, sides, pairs, [probe for probe in probes if probe.scope == "source"], progress),
         changes=read_changes(base, head),
         notes=tuple(dict.fromkeys((*_notes(sides, runs), *notes))),
-        untouched=len(touched.passed_over) if touched else 0,
+        untouched=len(touched.passed_over - _calls(pairs)) if touched else 0,
     )
 
 
-def _changed(directory: Path, base: OpenCheckout, head: OpenCheckout) -> Changed:
-    changed = Changed.between(directory, base.revision, head.revision)
+def _changed(base: OpenCheckout, head: OpenCheckout) -> Changed:
+    changed = Changed.between(head.source, base.revision, head.revision)
     if head.at_revision:
         return changed
-    return replace(changed, files=changed.files | Changed.since(directory, "HEAD", head.path).files)
+    return replace(changed, files=changed.files | Changed.since(head.source, "HEAD", head.path).files)
 
 
 class _Touched:
-    """Select the targets that a change touches, or that call what it touches; count the others."""
+    """Select the targets that a change touches at a revision, or that call what it touches; keep the others' names."""
 
     def __init__(self, changed: Changed) -> None:
         self.changed = changed
@@ -144,8 +143,12 @@ def _pairs(
     if not config.discover:
         return named, []
     found, notes = pair_found(*sides, config, progress.trying, touched.has)
-    calls = {call for pair in named for call in (pair.match.base, pair.match.head) if call}
+    calls = _calls(named)
     return [*named, *(pair for pair in found if calls.isdisjoint((pair.match.base, pair.match.head)))], notes
+
+
+def _calls(pairs: Sequence[TargetPair]) -> set[str]:
+    return {call for pair in pairs for call in (pair.match.base, pair.match.head) if call}
 
 
 def _side(options: RunOptions, opened: OpenCheckout) -> Side:

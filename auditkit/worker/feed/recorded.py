@@ -6,6 +6,7 @@ modules of the checkout itself are imported for it. Values of tensors are made u
 
 import collections
 import contextlib
+import functools
 import inspect
 import os
 import sys
@@ -433,8 +434,6 @@ class Builder:
         raise CannotFeedError("the recorded function {} is not in its module".format(node["c"]))
 
     def _partial(self, node: Dict[str, Any]) -> Any:
-        import functools
-
         named_ = {name: self.value(each) for name, each in node["kw"].items()}
         return functools.partial(self.value(node["f"]), *[self.value(each) for each in node["a"]], **named_)
 

@@ -276,14 +276,13 @@ class StepRuns:
         return getattr(self._instance(values), self.caller.method)
 
     def _batch_functions(self, names: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
-        """Yield the checkout's functions that the step calls for its batches, so that these are ours."""
+        """Yield the functions that the step calls for its batches by their names, and what stands for each."""
+        given = {roles.BATCHES: roles.GIVES_LOADER, roles.GIVES_BATCH: roles.GIVES_BATCH}
         for name in getattr(getattr(self.caller.function, "__code__", None), "co_names", ()):
-            guess, value = roles.known(name), names.get(name)
-            if isinstance(value, FunctionType) and guess is not None:
-                if guess.value in (roles.BATCHES, roles.GIVES_LOADER):
-                    yield name, roles.GIVES_LOADER
-                elif guess.value == roles.GIVES_BATCH:
-                    yield name, roles.GIVES_BATCH
+            guess = roles.known(name)
+            words = guess.value if guess is not None and isinstance(guess.value, str) else ""
+            if words in given and isinstance(names.get(name), FunctionType):
+                yield name, given[words]
 
     def _instance(self, values: Values) -> Any:
         owner: Any = self.caller.owner

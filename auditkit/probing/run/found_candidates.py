@@ -75,7 +75,7 @@ def summary_lines(candidates: Sequence[FoundCandidate]) -> Iterator[str]:
     unread = sum(each.reason is Reason.NOT_PARSED for each in known)
     kinds = ((len(known) - steps - unread, "collector"), (steps, "training step"))
     counts = " and ".join(counted(count, kind) for count, kind in kinds if count) or "no collector"
-    yield f"{counts} found, {len(asked)} asked" + (f" ({ways})" if ways else "")
+    yield f"{counts} found, {len(asked)} checked" + (f" ({ways})" if ways else "")
     for each in known:
         if each.places:
             yield f"    {called(each)}"

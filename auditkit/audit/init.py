@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,23 +13,32 @@ from auditkit.config.config import is_in_workspace
 from auditkit.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
 from auditkit.config.config_file import CONFIG_NAME
 from auditkit.errors import BadInputError
-from auditkit.files import create_file
+from auditkit.files import create_files
+from auditkit.model.enums import Contract, Reason
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.engine.trials import Trial
+from auditkit.probing.find.step_stub import MODULE_NAME, step_stub
 from auditkit.probing.run.found_targets import FoundTargets, find_targets, name_target
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.source.files import LeftOut
 
+_STEP = re.compile(r"^def (step(?:_\d+)?)\(", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Initialised:
-    """The file that was written, and what it holds; `checkout` where that lies outside what the file may name."""
+    """The file that was written, and what it holds; `checkout` where that lies outside what the file may name.
+
+    `adapter` is the file of training steps for the user to complete.
+    """
 
     path: Path
     found: FoundTargets
     checkout: str = ""
+    adapter: Path | None = None
+    target_count: int = 0
 
     @property
     def audit_words(self) -> str:
@@ -44,7 +54,9 @@ def init(
 ) -> Initialised:
     """Write `auditkit.yaml` in the checkout's folder, or at `output`. An existing file is never replaced.
 
-    Raises BadInputError where the file exists, NothingMeasuredError where no collector can be fed.
+    In the checkout's own folder it also writes `auditkit_step.py`, an adapter for each training step that was found and
+    could not be called. Raises BadInputError where the file exists, NothingMeasuredError where no collector can be fed
+    and there is no such step.
     """
     spec = parse_checkout(checkout)
     path = output or spec.directory / CONFIG_NAME
@@ -55,7 +67,8 @@ def init(
         setting = options.setting(opened)
         left_out = LeftOut(opened.path)
         found = find_targets(opened, setting, progress=progress, left_out=left_out, libraries=True)
-    if found.failure is not None:
+    adapter, text, steps = _adapter(spec, path, found)
+    if found.failure is not None and not steps:
         raise found.failure
     at = str(spec.directory) + _revision(spec)
     inside = is_in_workspace(path.parent, spec.directory)
@@ -64,11 +77,37 @@ def init(
         elsewhere="" if inside else shlex.join([at, "--config", path.name]),
         python=_relative(Path(python), path.parent) if python and os.sep in python else python,
         batch=1,
-        targets=tuple(_drafts([trial for trial in found.trials if trial.works])),
+        exclude=(adapter.name,) if steps else (),
+        targets=(*_drafts([trial for trial in found.trials if trial.works]), *steps),
         unfed=tuple(_unfed(each) for each in found.candidates if not each.fed),
     )
-    create_file(path, render_config(draft).encode("utf-8"))
-    return Initialised(path, found, "" if inside else at)
+    files = {path: render_config(draft).encode("utf-8")}
+    if text:
+        files[adapter] = text.encode("utf-8")
+    create_files(files)
+    return Initialised(path, found, "" if inside else at, adapter if text else None, len(draft.targets))
+
+
+def _adapter(spec: CheckoutSpec, path: Path, found: FoundTargets) -> tuple[Path, str, tuple[DraftTarget, ...]]:
+    """The file of step adapters, its text and its targets; the text is "" if the file is there already.
+
+    Neither where the file could not be imported: at a revision, or beside a configuration elsewhere.
+    """
+    adapter = spec.directory / f"{MODULE_NAME}.py"
+    steps = [each for each in found.candidates if each.contract is Contract.TRAIN_STEP and _needs_adapter(each)]
+    if spec.revision or path.absolute().parent != spec.directory.absolute() or found.files is None:
+        return adapter, "", ()
+    if adapter.exists():
+        text, names = "", _STEP.findall(adapter.read_text(encoding="utf-8", errors="replace"))
+    else:
+        text, names = step_stub(found.files, steps)
+    targets = [Target(f"{MODULE_NAME}:{name}", name.replace("_", "-"), Contract.TRAIN_STEP) for name in names]
+    return adapter, text, tuple(DraftTarget(each, (f"complete it in {adapter.name}",)) for each in targets)
+
+
+def _needs_adapter(found: FoundCandidate) -> bool:
+    is_missing = found.reason is not None and (found.reason.is_not_loaded or found.reason is Reason.NOT_PARSED)
+    return not (found.fed or found.excluded or is_missing)
 
 
 def _relative(path: Path, folder: Path) -> str:

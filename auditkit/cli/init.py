@@ -38,5 +38,6 @@ def init(
     found = done.found.candidates
     for note in (*done.found.notes, *map(str.strip, (*not_asked_lines(found), *left_out_lines(found)))):
         complain_fitted(f"note: {note}")
-    works = counted(sum(trial.works for trial in trials), "target")
-    say(f"wrote {done.path}: {works}. Next: auditkit audit {done.audit_words}")
+    if done.adapter is not None:
+        say(f"wrote {done.adapter}: training steps that auditkit could not call, for you to complete")
+    say(f"wrote {done.path}: {counted(done.target_count, 'target')}. Next: auditkit audit {done.audit_words}")

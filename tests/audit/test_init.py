@@ -11,6 +11,7 @@ import pytest
 from auditkit.audit.audit import AuditRequest, audit
 from auditkit.audit.init import init
 from auditkit.config.config import read_config
+from auditkit.errors import BadInputError
 from auditkit.model.runs.run import Run
 from auditkit.probing.engine.catalog import load_catalog
 from auditkit.probing.run.configuration import checkout_of
@@ -83,3 +84,89 @@ def test_a_revision_is_written_down(checkout: Path, output: str | None) -> None:
     run = audited(init(f"{checkout}@v1", output=folder / output if output else None).path)
     assert run.environment.checkout == f"{checkout}@v1"
     assert sorted(asked(run)) == CALLS
+
+
+LOOPS = """\
+import argparse
+
+import torch
+
+def make(width):
+    return torch.nn.Linear(width, width)
+
+def stale(count):
+    ddpm = make(count)
+    optim = torch.optim.SGD(ddpm.parameters(), 0.1)
+    for x, _ in read(count):
+        loss = ddpm(x).mean()
+        loss.backward()
+        optim.step()
+
+def fresh(count):
+    ddpm = make(count)
+    optim = torch.optim.SGD(ddpm.parameters(), 0.1)
+    for x, _ in read(count):
+        optim.zero_grad()
+        loss = ddpm(x).mean()
+        loss.backward()
+        optim.step()
+        log(loss)
+
+def third(h, ddpm, optim):
+    for x, _ in read(3):
+        optim.zero_grad()
+        (h.weight * ddpm(x)).mean().backward()
+        torch.nn.utils.clip_grad_norm_(ddpm.parameters(), h.grad_clip)
+        optim.step()
+"""
+ADAPTED = '''
+def step(model, optimizer, batches, max_norm):
+    """train.py:28: train.py:third#training_step"""
+    # Obstacle: AttributeError: 'NoneType' object has no attribute 'weight' (train.py:29)
+
+    ddpm = model
+    optim = optimizer
+    h = types.SimpleNamespace(grad_clip=max_norm, weight=...)  # train.py:26: an argument of third
+    for x, _ in batches:
+        optim.zero_grad()
+        (h.weight * ddpm(x)).mean().backward()
+        torch.nn.utils.clip_grad_norm_(ddpm.parameters(), h.grad_clip)
+        optim.step()
+
+
+def step_2(model, optimizer, batches):
+    """train.py:12: train.py:stale#training_step"""
+    # Obstacle: no name that it reads shows the model and its batches (ddpm, x, optim)
+
+    ddpm = ...  # train.py:9: ddpm = make(count)
+    optim = optimizer
+    for x, _ in batches:
+        loss = ddpm(x).mean()
+        loss.backward()
+        optim.step()
+
+'''
+
+
+def test_a_step_that_cannot_be_called_gets_an_adapter_to_complete(tmp_path: Path) -> None:
+    """Completed, it is checked in place of the program's own loop: a defect is found, its counterpart passes."""
+    put(tmp_path, "train.py", LOOPS)
+    done = init(str(tmp_path))
+    assert done.adapter is not None
+    text = done.adapter.read_text()
+    assert ADAPTED in text
+    done.adapter.write_text(text.replace("ddpm = ...", "ddpm = model", 2))
+    config = read_config(done.path, load_catalog, is_named=True)
+    stale = "gradients_lost_or_stale"
+    run = audit(AuditRequest(checkout_of(None, config), (RunOptions(config),), probes=(stale,)))
+    found = {one.target: (one.outcome.value, one.message) for one in run.results if one.probe == stale}
+    assert [found[f"auditkit_step:{name}"][0] for name in ("step", "step_2", "step_3")] == [
+        "error", "reproduced", "not_reproduced",
+    ]  # fmt: skip
+    assert "TypeError: unsupported operand type(s) for *: 'ellipsis'" in found["auditkit_step:step"][1]
+    assert "(auditkit_step.py:" in found["auditkit_step:step"][1]
+    assert [each.call for each in run.candidates if not (each.excluded or each.places)] == []
+    with pytest.raises(BadInputError, match=r"auditkit\.yaml exists already"):
+        init(str(tmp_path))
+    done.path.unlink()
+    assert (init(str(tmp_path)).adapter, done.adapter.read_text().count("ddpm = model")) == (None, 2)

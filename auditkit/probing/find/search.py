@@ -6,7 +6,7 @@ import ast
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from auditkit.model.enums import Contract
@@ -43,6 +43,7 @@ TOUCHES_GRADIENTS = re.compile(
 _STEPS = tuple(f"{mark}{name}" for name in (*vocabulary.PARTS_OF_TRAINING, "main") for mark in ".:")
 _MOST_EXAMPLES = 8
 """Training loops of examples that are candidates: trying one takes a second, and some checkouts have a hundred."""
+_FURTHER_EXAMPLE = "auditkit tries eight training loops of examples: --target checks another"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Discovery:
 
     Only files that mention gradients, or a collector by name, are parsed; the others' syntax is not
     looked at. `file_count` says how many there were in all. `library_calls` are functions of
-    torch's that the checkout calls. `files` are those that were read; `untried_loops` train in more examples.
+    torch's that the checkout calls. `files` are those that were read; `untried_loops` train, and each has an obstacle.
     `passed_over` are functions that handle gradients and are no candidates, with the reason of each.
     """
 
@@ -69,9 +70,9 @@ def discover(
 ) -> Discovery:
     """The gradient collectors under `path`, each with hints on how to call and feed it.
 
-    Loops that train are left out if their names do not show what they train, unless a run recorded their inputs. Hints,
-    not verdicts: whether a candidate works is found out by trying it. Raises BadInputError where
-    a configured import root does not exist.
+    Hints, not verdicts: whether a candidate works is found out by trying it. A loop that trains and whose inputs a run
+    recorded (`is_recorded`) needs no names that show what it trains. Raises BadInputError where a configured import
+    root does not exist.
     """
     with garbage_collection_paused():
         return _discover(PythonFiles(path, import_roots(path, configured_roots)), is_recorded)
@@ -102,9 +103,12 @@ def _discover(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Discove
     candidates = [each for each in functions if _place(each) not in held] + blocks
     _parse(files, TOUCHES_STEPS)
     steps = list(step_candidates(files, is_recorded))
-    examples = [each for each in steps if each.last_line is not None and is_in_side_folder(each.file)]
-    untried = examples[_MOST_EXAMPLES:]
-    candidates += [each for each in steps if each not in untried]
+    tried = [each for each in steps if not each.obstacles]
+    examples = [each for each in tried if each.last_line is not None and is_in_side_folder(each.file)]
+    further = examples[_MOST_EXAMPLES:]
+    candidates += [each for each in tried if each not in further]
+    untried = [each for each in steps if each.obstacles]
+    untried += [replace(each, obstacles=(_FURTHER_EXAMPLE,)) for each in further]
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
     # What is checked as a training step, or in part as a block, is not passed over.
     checked = {_place(each) for each in candidates}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from auditkit.model.enums import Contract
 from auditkit.probing.find.blocks.blocks import Block, blocks_that_train
@@ -22,7 +23,8 @@ _SCORE = 4
 def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Iterator[Candidate]:
     """A candidate for every function that does both, itself or in helpers, and that gets or owns what it trains.
 
-    A loop that does both in a script, or in a function that makes its model itself, is one as a block.
+    A loop that does both in a script, or in a function that makes its model itself, is one as a block; it has an
+    obstacle if its names do not show what it trains and no run recorded its inputs.
     """
     for module in list(files.modules.values()):
         calls = TrainingCalls(module)
@@ -36,8 +38,10 @@ def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> I
             names = tuple(item.arg for item in loop.parameters)
             is_whole = not whole.isdisjoint((module.file, node.lineno) for node in loop.around)
             is_fed = is_recorded(loop.call) or roles.drives_a_step(names, ("",) * len(names), loop.text)
-            if not is_whole and is_fed:
-                yield _candidate(loop, calls, _SCORE)
+            is_part = loop.holder is not None and is_handed_loss(loop.holder)
+            if not is_whole and (is_fed or not is_part):
+                obstacle = f"no name that it reads shows the model and its batches ({', '.join(names)})"
+                yield replace(_candidate(loop, calls, _SCORE), obstacles=() if is_fed else (obstacle,))
 
 
 def _is_driven(function: Function, calls: TrainingCalls) -> bool:

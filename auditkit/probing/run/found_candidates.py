@@ -59,7 +59,7 @@ def configured_lines(run: Run) -> Iterator[str]:
     count = counted(sum(not each.found for each in run.targets), "target")
     if run.discovery_off:
         yield f"Discovery is off (discover: false): auditkit checked only the {count} of auditkit.yaml, no new code"
-    elif run.candidates and any(not each.found for each in run.targets):
+    elif any(not each.excluded for each in run.candidates) and any(not each.found for each in run.targets):
         yield f"{count} in auditkit.yaml; auditkit found more:"
 
 

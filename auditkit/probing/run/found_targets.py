@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError, nearest_names
@@ -37,7 +38,7 @@ class FoundTargets:
 
     `failure` says why none can be fed; `likeliest` is then the collector that is asked all the same, so that every
     probe has a result that says why there is no answer. `notes` are sentences on what was passed over; `candidates` is
-    all that was found, with how it was fed or why it was not.
+    all that was found, with how it was fed or why it was not; `files` are the files that were read.
     """
 
     targets: tuple[Target, ...] = ()
@@ -47,6 +48,7 @@ class FoundTargets:
     likeliest: tuple[Target, ...] = ()
     found_count: int = 0
     candidates: tuple[FoundCandidate, ...] = ()
+    files: PythonFiles | None = field(default=None, compare=False)
 
     @property
     def found(self) -> tuple[Target, ...]:
@@ -114,7 +116,8 @@ def find_targets(
     listed = tuple(replace(each, why_not=_through(callers.get(each.call))) if each.fed else each for each in listed)
     listed += tuple(_unread(problem) for problem in found.problems if not left_out.place_of(problem.path))
     if only is None:
-        listed += tuple(map(_untried, (each for each in found.untried_loops if not left_out.place_of(each.file))))
+        untried = [each for each in found.untried_loops if not (left_out.place_of(each.file) or own.has(each))]
+        listed += tuple(map(_untried, untried))
         listed += tuple(
             FoundCandidate(each.call, each.file, each.line, excluded=each.why)
             for each in found.passed_over
@@ -126,10 +129,12 @@ def find_targets(
     if not best and not configured and (candidates or only is None):
         failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
         likeliest = (_likeliest(trials).target,) if trials else ()
-        return FoundTargets((), trials, (), failure, likeliest, len(likeliest), candidates=listed)
+        return FoundTargets((), trials, (), failure, likeliest, len(likeliest), listed, found.files)
     asked = list(dict.fromkeys([*own.calls, *(trial.target.call for trial in best.values())]))
     targets = [name_target(trial.target, asked) for trial in best.values()]
-    return FoundTargets((*configured, *targets), trials, tuple(notes), found_count=len(best), candidates=listed)
+    return FoundTargets(
+        (*configured, *targets), trials, tuple(notes), found_count=len(best), candidates=listed, files=found.files
+    )
 
 
 class Configured:
@@ -138,18 +143,28 @@ class Configured:
     def __init__(self, targets: Sequence[Target], files: PythonFiles) -> None:
         self.calls = [target.call for target in targets]
         self._named = [(target, _function(files, target.call)) for target in targets]
+        self._adapted = " ".join(_docstring(each) for target, each in self._named if _is_step(target)).split()
 
     def has(self, candidate: Candidate) -> bool:
         """Whether auditkit.yaml names this candidate, by this or by another name of the same function.
 
-        A function that collects and trains is two candidates. Each manner of calling a library's function is one.
+        A function that collects and trains is two candidates. Each manner of calling a library's function is one. The
+        docstring of a step adapter names the step that it covers.
         """
-        return any(
-            (target.contract is Contract.TRAIN_STEP) == (candidate.contract_guess is Contract.TRAIN_STEP)
+        return candidate.call in self._adapted or any(
+            _is_step(target) == (candidate.contract_guess is Contract.TRAIN_STEP)
             and (not candidate.places or target.arguments == candidate.arguments)
             and (target.call == candidate.call or (function is not None and _is_at(function, candidate)))
             for target, function in self._named
         )
+
+
+def _is_step(target: Target) -> bool:
+    return target.contract is Contract.TRAIN_STEP
+
+
+def _docstring(function: Function | None) -> str:
+    return (ast.get_docstring(function.node) or "") if function is not None else ""
 
 
 def _function(files: PythonFiles, call: str) -> Function | None:
@@ -211,9 +226,8 @@ def _short_name(call: str) -> str:
 
 
 def _untried(loop: Candidate) -> FoundCandidate:
-    """A training loop of the further examples, which only --target checks."""
-    why = "auditkit tries eight training loops of examples: --target checks another"
-    return FoundCandidate(loop.call, loop.file, loop.line, loop.contract_guess, why_not=why)
+    """A training loop that only --target checks."""
+    return FoundCandidate(loop.call, loop.file, loop.line, loop.contract_guess, why_not=loop.obstacles[0])
 
 
 def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
@@ -226,15 +240,20 @@ def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
 
 def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:
     """Why there is no target, and what to do next."""
-    if not trials:
+    if not trials and not found.untried_loops:
         text = f"no gradient collector was found in {counted(found.file_count, 'Python file')}"
         return NothingMeasuredError("\n  ".join([text, *notes]), _next_step(opened, found))
-    if {trial.reason for trial in trials} <= {Reason.NO_TORCH, Reason.NO_INTERPRETER}:
+    reasons = {trial.reason for trial in trials}
+    if trials and reasons <= {Reason.NO_TORCH, Reason.NO_INTERPRETER}:
         return TargetNotLoadedError(trials[0].message)
-    hint = f"give its arguments: --target {_likeliest(trials).target.call} --argument NAME=VALUE"
-    if all(map(_lacks_modules, trials)):
+    steps = [trial for trial in trials if trial.target.contract is Contract.TRAIN_STEP]
+    if trials and all(map(_lacks_modules, trials)):
         hint = "install what is missing, or name the interpreter that has it: --python VENV/bin/python"
-    if all(trial.reason and trial.reason.is_not_loaded for trial in trials):
+    elif steps or found.untried_loops:
+        hint = "watch a real run: auditkit run -- python YOUR_SCRIPT.py; or complete a step adapter: auditkit init"
+    else:
+        hint = f"give its arguments: --target {_likeliest(trials).target.call} --argument NAME=VALUE"
+    if trials and all(reason and reason.is_not_loaded for reason in reasons):
         return TargetNotLoadedError("\n  ".join(["no gradient collector could be imported:", *notes]))
     return NothingMeasuredError("\n  ".join(["no gradient collector could be fed:", *notes]), hint)
 

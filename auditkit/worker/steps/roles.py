@@ -24,6 +24,7 @@ GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
 GIVES_LOADER = "a function giving batches of three samples"
 
+NO_WAY = "no way to feed it hands an optimizer a gradient"
 IMPORTED_BY_STEPS = "torch._dynamo"
 """What torch imports at an optimizer's first step, in 2 s: before it `host.py` replaces what that looks at."""
 

@@ -4,7 +4,7 @@ import itertools
 import re
 from typing import Any, Dict, Iterator, List, Optional
 
-from ..base.frames import SourceRoots
+from ..base.frames import Site, SourceRoots
 from ..base.refusals import CannotFeedError
 from ..feed.caller import Caller
 from ..feed.plan import Feed, Groups, Plan
@@ -41,9 +41,10 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
             try:
                 run = runs.run(Case(make_batches(_BATCHES, feed.task), accumulate=1))
             except CannotFeedError as error:
-                said.append(str(error))
+                said.append(_at(str(error), roots.of_traceback(error.__traceback__)))
             except Exception as error:  # an object's constructor may raise anything
-                said.append("{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160]))
+                text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160])
+                said.append(_at(text, roots.of_traceback(error.__traceback__)))
             else:
                 if feed.task == "tokens" and any(_SHIFTS.search(source_of(code)) for code in run.trace.executed):
                     feed = feed._replace(task=NEXT_TOKENS)
@@ -62,9 +63,7 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
                 if _hands_over(run):
                     return _plan(feed, run)._replace(recorded=size)
                 said.insert(0, "as recorded: {}".format(_why_not(run)))
-    raise CannotFeedError(
-        "no way to feed it hands an optimizer a gradient: " + "; ".join(list(dict.fromkeys(said))[:6])
-    )
+    raise CannotFeedError("{}: {}".format(roles.NO_WAY, "; ".join(list(dict.fromkeys(said))[:6])))
 
 
 def _mattered(runs: StepRuns) -> List[str]:
@@ -88,9 +87,13 @@ def _feeds(caller: Caller) -> Iterator[StepFeed]:
         yield StepFeed(returns, form, task, is_made=is_made)
 
 
+def _at(text: str, site: Optional[Site]) -> str:
+    return "{} ({}:{})".format(text, site.file, site.line) if site is not None else text
+
+
 def _why_not(run: Run) -> str:
     if run.raised is not None:
-        return str(run.raised)
+        return _at(str(run.raised), run.raised.site)
     if not run.trace.steps:
         taken = run.values.loader.drawn
         return "no optimizer of torch's makes a step ({} batches were taken)".format(taken)

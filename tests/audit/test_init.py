@@ -169,4 +169,4 @@ def test_a_step_that_cannot_be_called_gets_an_adapter_to_complete(tmp_path: Path
     with pytest.raises(BadInputError, match=r"auditkit\.yaml exists already"):
         init(str(tmp_path))
     done.path.unlink()
-    assert (init(str(tmp_path)).adapter, done.adapter.read_text().count("ddpm = model")) == (None, 2)
+    assert (init(str(tmp_path)).adapter, done.adapter.read_text().count("ddpm = model")) == (None, 3)

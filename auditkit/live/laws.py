@@ -702,8 +702,53 @@ def logged_norm_is_wrong(run: Recording) -> Iterator[Broken]:
                 if wrong is not None:
                     yield wrong
                     break
-    if not returned:
-        raise NotShown("no clip returned a number as the norm of gradients that are known as a whole")
+    collected = [(process, each) for process in run.trained for each in process.data.get("recorded", ())]
+    for process, each in collected:
+        yield from _collected(process, each)
+    if not returned and not any(each.get("returned") for _, each in collected):
+        raise NotShown("no clip and no collector returned a number as the norm of gradients that are known as a whole")
+
+
+def _collected(process: Process, recorded: dict[str, Any]) -> Iterator[Broken]:
+    """The first wrong number of a recorded collector.
+
+    With several ranks a number that fits no statistic of this one may be of all of them: it is no finding.
+    """
+    call = recorded["call"]
+    for each in recorded.get("returned", ()):
+        value, true = each["value"], each["norm"]
+        place, step, turn = each["called"]
+        file, _, line = place.rpartition(":")
+        at = (file, int(line), "")
+        used = [other["norm"] for other in process.turns if other["turn"] in (turn, turn - 1) and other["norm"]]
+        if not true and not value and used and step:
+            message = f"{call} returned 0: its gradients are zeroed already. Those of the step have norm {used[-1]:.4g}"
+            yield Broken(P1, message, at, step, call, (process.rank,))
+            return
+        if not is_norm(call) or not true or not math.isfinite(true) or statistic(each):
+            continue
+        if process.world == 1 or not math.isfinite(value):
+            message = f"{call} returned {value:.4g}, and the norm of the gradients that it was given is {true:.4g}"
+            measured = (("norm_error", abs(value - true) / true, "ratio"),)
+            severity = P3 if math.isfinite(value) else P1
+            yield Broken(severity, message, at, step, call, (process.rank,), measured)
+            return
+
+
+def is_norm(call: str) -> bool:
+    """Whether a collector is named for a norm."""
+    return "norm" in call.rpartition(":")[2].lower()
+
+
+def statistic(returned: dict[str, Any]) -> str:
+    """Which statistic of its gradients a collector returned, within 1 %; "" for none."""
+    norm, count, tensors = returned["norm"], max(1, returned["elements"]), max(1, returned["tensors"])
+    known = {
+        "norm": norm, "squared norm": norm * norm, "root mean square": norm / math.sqrt(count),
+        "largest element": returned["largest"], "1-norm": returned["sum"], "mean element": returned["sum"] / count,
+        "sum of norms": returned["norms"], "mean norm": returned["norms"] / tensors,
+    }  # fmt: skip
+    return next((name for name, one in known.items() if abs(returned["value"] - one) <= _TOLERANCE * one), "")
 
 
 def _whole_norm(processes: dict[int, Process], rank: int, turn: dict[str, Any], clip: dict[str, Any]) -> float | None:
@@ -867,7 +912,8 @@ LAWS = (
     Law("tokens_weigh_differently", "Targets of different micro-batches differ in weight", P1, tokens_weigh_differently,
         "Sum the losses and divide by the number of valid targets of the whole step", ("step", "events")),
     Law("logged_norm_is_wrong", "A logged gradient norm is wrong", P1, logged_norm_is_wrong,
-        "Compute the norm in float32 over all gradients and ranks", ("step", "events")),
+        "Compute the norm in float32 over all gradients and ranks, after the last backward and before zero_grad",
+        ("step", "events")),
     Law("schedule_does_not_act", "A learning-rate schedule does not act", P2, schedule_does_not_act,
         "Build the scheduler on the optimizer that steps, and step it after that optimizer"),
     Law("eval_mode_in_training", "Modules train in eval mode", P2, eval_mode_in_training,

@@ -18,7 +18,7 @@ from auditkit import __version__
 from auditkit.errors import BadInputError
 from auditkit.git_process import run_git
 from auditkit.live.command import Ended, check_command, prepare, run_command
-from auditkit.live.laws import LAWS, Broken, Law, NotShown, merged, named_ranks, replicas_drift
+from auditkit.live.laws import LAWS, Broken, Law, NotShown, merged, named_ranks, replicas_drift, statistic
 from auditkit.live.recorded import find_candidates, recorded_run, write_recorded
 from auditkit.live.recording import Place, Recording, read_recording
 from auditkit.model.enums import Evidence, Outcome, Reason
@@ -299,6 +299,12 @@ def _notes(recording: Recording) -> Iterable[str]:
     for process in recording.loaded:
         for name, kept in process.data.get("errors", {}).items():
             yield f"rank {process.rank}: the {name} instrument failed: {kept['reason']}"
+    equal = []
+    for each in recording.trained[0].data.get("recorded", ()) if recording.trained else ():
+        found = {statistic(one) for one in each.get("returned", ()) if one["norm"]}
+        equal += [f"{each['call']} ({name})" for name in found if name and len(found) == 1]
+    if equal:
+        yield f"collectors that return what the law computes of their gradients: {', '.join(sorted(equal))}"
 
 
 def catalog() -> Mapping[str, ProbeInfo]:

@@ -130,13 +130,24 @@ def test_an_audit_calls_what_it_cannot_call_without_the_recording_and_says_who_c
     recorded: Path, tmp_path: Path
 ) -> None:
     run_json, sarif, html, tickets = (tmp_path / name for name in ("run.json", "run.sarif", "run.html", "tickets"))
-    asked = ("--probe", "norm_overflows_on_finite_grads", "--probe", "step_waits_for_the_device", "--fix-time", "0")
+    asked = (
+        "--probe",
+        "norm_overflows_on_finite_grads",
+        "--probe",
+        "step_waits_for_the_device",
+        "--probe",
+        "sync_in_loop",
+        "--fix-time",
+        "0",
+    )
     ended = auditkit("audit", ".", *asked, "-v", "--save", run_json, "--sarif", sarif, "--html", html,
                      "--tickets", tickets, cwd=recorded)  # fmt: skip
     document = json.loads(run_json.read_text())
     assert dict.fromkeys(MET_BY, True) == {each["call"]: each["fed"] for each in document["candidates"]}
     found = [each for each in document["results"] if each["outcome"] == "reproduced"]
-    assert {each["target"] for each in found} == set(MET_BY)
+    by_reading = [each for each in found if each["probe"] == "sync_in_loop"]
+    assert {each["target"] for each in by_reading} == {CALLS[0], "train:loop"}
+    assert {each["target"] for each in found if each not in by_reading} == set(MET_BY)
     assert {(each["probe"], each["target"]) for each in found} >= {("step_waits_for_the_device", CALLS[1])}
     assert all(each["met_by"]["source"] == "run" for each in found)
     noted = json.loads(sarif.read_text())["runs"][0]["results"]
@@ -146,7 +157,7 @@ def test_an_audit_calls_what_it_cannot_call_without_the_recording_and_says_who_c
     screen = ended.stdout.splitlines()
     for call in (CALLS[0], "train.py:loop#grad_norm"):
         assert f"    Met by: in the run of {document_day(recorded)}: {MET_BY[call]}" in screen
-    assert MET_BY[CALLS[1]] in html.read_text()
+    assert MET_BY[CALLS[0]] in html.read_text()
     assert f"Met by: in the run of {document_day(recorded)}: {MET_BY['train.py:loop#grad_norm']}." in filed
 
 
@@ -221,3 +232,55 @@ def test_tensors_shrink_to_2_mb_and_equal_sizes_stay_equal() -> None:
 def test_a_file_of_another_form_is_refused(text: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         read_recorded(text)
+
+
+COLLECTORS = """
+import torch
+
+def norms(model):
+    return [p.grad.norm() for p in model.parameters() if p.grad is not None]
+
+def zeroed_norm(model):
+    return sum(float(n) ** 2 for n in norms(model)) ** 0.5
+
+def half_norm(model):
+    return torch.stack([p.grad.half().pow(2).sum() for p in model.parameters()]).sum().sqrt()
+
+def weight_norm(model):
+    return model.weight.grad.norm()
+
+def full_norm(model):
+    return torch.linalg.vector_norm(torch.stack(norms(model)))
+
+def max_norm(model):
+    return max(p.grad.abs().max().item() for p in model.parameters())
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(5, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    for step in range(4):
+        (1000 * model(torch.linspace(0.5, 1.5, 20).view(4, 5))).sum().backward()
+        print(half_norm(model), weight_norm(model), full_norm(model), max_norm(model))
+        optimizer.step()
+        optimizer.zero_grad()
+        print(zeroed_norm(model))
+"""
+
+
+def test_a_collector_that_returns_another_number_than_the_law_computes_is_a_finding(tmp_path: Path) -> None:
+    """A norm of zeroed gradients, one that overflows, and one of a part; two correct ones are named as equal."""
+    (tmp_path / "train.py").write_text(COLLECTORS)
+    ended = auditkit("run", "--save", "run.json", "--", sys.executable, "train.py", cwd=tmp_path)
+    results = json.loads((tmp_path / "run.json").read_text())["results"]
+    found = {
+        each["message"].partition(" ")[0].partition(":")[2]: (each["severity"], each["location"]["line"])
+        for each in results
+        if each["probe"] == "logged_norm_is_wrong"
+    }
+    lines = COLLECTORS.splitlines()
+    zeroed, others = lines.index("        print(zeroed_norm(model))") + 1, len(lines) - 3
+    assert found == {"zeroed_norm": ("P1", zeroed), "half_norm": ("P1", others), "weight_norm": ("P3", others)}
+    assert (
+        "note: collectors that return what the law computes of their gradients: "
+        "train:full_norm (norm), train:max_norm (largest element)"
+    ) in ended.stderr

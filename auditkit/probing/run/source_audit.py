@@ -14,6 +14,7 @@ from auditkit.probing.checkout.checkout import OpenCheckout
 from auditkit.probing.find.search import TOUCHES_GRADIENTS
 from auditkit.probing.run.found_targets import is_specimen
 from auditkit.probing.run.measurement import Progress
+from auditkit.probing.run.recorded_file import recorded_in
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.index import SourceIndex
@@ -63,7 +64,8 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Prog
     index = SourceIndex(opened.path, options.config.import_roots)
     wanted = _wanted(questions, index)
     results = []
-    for result in run_source_probes(questions.probes, index, wanted, options.policy, progress.reading):
+    recorded, _ = recorded_in(opened.source)
+    for result in run_source_probes(questions.probes, index, wanted, options.policy, progress.reading, recorded):
         progress.finished(result)
         results.append(result)
     return SourceAnswers(tuple(results), notes_of(index))

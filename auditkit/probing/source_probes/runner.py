@@ -12,7 +12,9 @@ from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.met_by import MetBy
 from auditkit.model.runs.probe import Policy, ProbeInfo
+from auditkit.model.runs.recorded import RecordedRun
 from auditkit.model.runs.run import SOURCE_DEVICE, ProbeResult
 from auditkit.probing.engine.catalog import load_module
 from auditkit.probing.engine.judgement import JudgingFailedError, stdout_is_stderr
@@ -38,16 +40,18 @@ def run_source_probes(
     wanted: Callable[[Module], bool],
     policy: Policy,
     started: Callable[[str], None] = lambda _: None,
+    recorded: RecordedRun | None = None,
 ) -> Iterator[ProbeResult]:
     """The results of every probe: its findings, or one that says what was examined; then unreadable files.
 
-    `wanted` says which modules the probes ask about. `started(probe)` is called as each one starts.
+    `wanted` says which modules the probes ask about. `started(probe)` is called as each one starts. `recorded` says who
+    called a function in a run.
     """
     with garbage_collection_paused():
         context = SourceContext(index, wanted)
         for probe in probes:
             started(probe.id)
-            yield from _run(probe, context, policy)
+            yield from _run(probe, context, policy, recorded)
     problems = [problem for problem in index.problems if problem.path not in _test_files(index)]
     problems += [problem for problem in context.problems if problem not in problems]
     for problem in problems:
@@ -72,7 +76,7 @@ def _test_files(index: SourceIndex) -> set[str]:
     return {source.name for source in index.python_files if source.is_test}
 
 
-def _run(probe: ProbeInfo, context: SourceContext, policy: Policy) -> list[ProbeResult]:
+def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, recorded: RecordedRun | None) -> list[ProbeResult]:
     started = time.perf_counter()
     asked = Asked(probe, context.index.package, SOURCE_DEVICE, policy)
 
@@ -92,7 +96,7 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy) -> list[Probe
         return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe examined nothing")
     duration_s = time.perf_counter() - started
     try:
-        return _findings(asked, context.index, subjects) or [
+        return _findings(asked, context.index, subjects, recorded) or [
             _judged(asked, context.index, subjects.get("", _Subject()), duration_s=duration_s)
         ]
     except JudgingFailedError as error:
@@ -111,10 +115,24 @@ def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:
     return subjects
 
 
-def _findings(asked: Asked, index: SourceIndex, subjects: Mapping[str, _Subject]) -> list[ProbeResult]:
+def _findings(
+    asked: Asked, index: SourceIndex, subjects: Mapping[str, _Subject], recorded: RecordedRun | None
+) -> list[ProbeResult]:
     """One result for each subject that reproduces."""
-    judged = (_judged(replace(asked, subject=name), index, subject) for name, subject in subjects.items() if name)
+    judged = [
+        _judged(replace(asked, subject=name, recorded=_met_by(recorded, name, subject.location)), index, subject)
+        for name, subject in subjects.items()
+        if name
+    ]
     return [result for result in judged if result.outcome is Outcome.REPRODUCED]
+
+
+def _met_by(recorded: RecordedRun | None, subject: str, location: Location | None) -> MetBy | None:
+    """Who called the function of a finding in the recorded run, or a block of it."""
+    block = f"{location.file}:{location.function}#" if location is not None else subject
+    calls = recorded.calls if recorded is not None else ()
+    found = next((call for call in calls if call == subject or call.startswith(block)), None)
+    return recorded.met_by(found) if recorded is not None and found is not None else None
 
 
 def _judged(asked: Asked, index: SourceIndex, subject: _Subject, duration_s: float = 0.0) -> ProbeResult:

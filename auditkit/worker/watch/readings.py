@@ -172,6 +172,32 @@ def norms(tensors: Sequence[Any]) -> list:
     return found
 
 
+def plain_number(value: Any) -> Any:
+    """What a function returned as a number; None for anything else. A DTensor's would need a collective."""
+    if getattr(value, "device_mesh", None) is not None:
+        return None
+    if isinstance(value, torch.Tensor):
+        return float(value.detach()) if value.numel() == 1 else None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def statistics_of(gradients: Sequence[Any], parameter_count: int) -> Any:
+    """The numbers that a collector may return of gradients; None if it was given none, or a part of sharded ones."""
+    if not (gradients or parameter_count) or any(hasattr(each, "device_mesh") for each in gradients):
+        return None
+    with quietly():
+        parts = [flat(each) for each in gradients]
+        parts = [each for each in parts if each.numel() and each.device.type != "meta"]
+        largest = [each.abs().max().float() for each in parts]
+        sums = [torch.linalg.vector_norm(each.float(), 1) for each in parts]
+        rows = [[each.item() for each in column] for column in (largest, sums)]
+        found = norms(parts)
+    return {
+        "norm": combined(found), "largest": max(rows[0], default=0.0), "sum": sum(rows[1]), "norms": sum(found),
+        "elements": sum(each.numel() for each in parts), "tensors": len(parts),
+    }  # fmt: skip
+
+
 def combined(values: Sequence[float]) -> float:
     """The norm of the whole from the norms of its parts, in float64."""
     return math.sqrt(sum(value * value for value in values))

@@ -17,6 +17,7 @@ from typing import Any, Callable
 
 import torch
 
+from .readings import plain_number, statistics_of
 from .structure import Encoder, Literals, batches, open_loaders, real_path
 
 _MOST_CALLS, _WATCHED_STEPS = 3, 5
@@ -50,7 +51,7 @@ class Recorder:
         self.path, self.root = "", os.path.realpath(config["root"]) + os.sep
         self.literals = Literals(self.root)
         for each in config["candidates"]:
-            known = {**each, "calls": 0, "callers": {}, "record": None, "more": [], "undo": []}
+            known = {**each, "calls": 0, "callers": {}, "record": None, "more": [], "undo": [], "returned": []}
             if each.get("is_library"):
                 self.libraries.append(known)
                 continue
@@ -119,11 +120,15 @@ class Recorder:
                 return original(*args, **kwargs)
             if not self._wants(known):
                 return original(*args, **kwargs)
-            begun = self._timed(lambda: self.begins(known, sys._getframe(2), _bound(original, args, kwargs)))
+            arguments = _bound(original, args, kwargs)
+            begun = self._timed(lambda: self.begins(known, sys._getframe(2), arguments))
+            gradients = self._timed(lambda: statistics_of(*carried(arguments))) if known.get("measures") else None
             backwards = self.watcher.backwards
             result = original(*args, **kwargs)
             if begun:
                 self._timed(lambda: self.ended(known, result, self.watcher.backwards > backwards))
+            if gradients is not None:
+                self._timed(lambda: self.returned(known, result, gradients))
             return result
 
         return call
@@ -184,6 +189,13 @@ class Recorder:
             return
         encoder = Encoder(self.literals, 200, has_numbers=False)
         known["returns"] = encoder.encode(result)
+
+    def returned(self, known: dict, result: Any, gradients: dict) -> None:
+        """Record the number that a collector returned beside the statistics of the gradients that it was given."""
+        value = plain_number(result)
+        if value is not None and known["callers"]:
+            called = [next(reversed(known["callers"])), self.watcher.count, self.watcher.turn]
+            known["returned"].append({"called": called, "value": value, **gradients})
 
     def callers(self, frame: Any) -> list:
         """The lines of the checkout that call, the innermost first."""
@@ -269,12 +281,15 @@ class Recorder:
         return [*self.libraries, *(each for known in self.by_file.values() for each in known)]
 
     def to_json(self) -> list:
-        names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returns", "too_large")
+        names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returns", "returned")
         for node, key in open_loaders:
             if batches.get(key) is not None:
                 node["batch"] = batches[key]
         found = [each for each in self._all() if each["calls"]]
-        return [{name: each[name] for name in (*names, "late") if each.get(name) not in (None, [])} for each in found]
+        return [
+            {name: each[name] for name in (*names, "too_large", "late") if each.get(name) not in (None, [])}
+            for each in found
+        ]
 
 
 def _put_back(known: dict) -> None:
@@ -290,6 +305,29 @@ def _is_of(known: dict, code: Any) -> bool:
         lines = [line for *_, line in code.co_lines() if line]
         return code.co_name == name and min(lines) <= known["first_line"] and known["last_line"] <= max(lines) + 1
     return code.co_name == name and code.co_firstlineno <= known["first_line"] <= code.co_firstlineno + 50
+
+
+def carried(arguments: dict) -> tuple:
+    """The gradients that a collector was given, and the number of their parameters.
+
+    They are those of modules, optimizers, lists and its own object; plain tensors count where there is no parameter.
+    """
+    parameters: dict = {}
+    plain: dict = {}
+    waiting = list(arguments.values())
+    waiting += list(vars(arguments["self"]).values()) if hasattr(arguments.get("self"), "__dict__") else []
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, torch.Tensor):
+            (parameters if each.is_leaf and each.requires_grad else plain)[id(each)] = each
+        elif isinstance(each, torch.nn.Module):
+            waiting += each.parameters()
+        elif isinstance(each, torch.optim.Optimizer):
+            waiting += [tensor for group in each.param_groups for tensor in group["params"]]
+        elif type(each) in (list, tuple, dict):
+            waiting += each.values() if type(each) is dict else each
+    found = [each.grad for each in parameters.values() if each.grad is not None] if parameters else plain.values()
+    return list(found), len(parameters)
 
 
 def _bound(function: Any, args: tuple, kwargs: dict) -> dict:

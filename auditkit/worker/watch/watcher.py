@@ -17,7 +17,7 @@ import torch
 from .checkpoints import Checkpoints
 from .places import NOWHERE, called_from, holder, where
 from .program import FEW, Program, live_bytes, number, objects_of
-from .readings import combined, equal, flat, local, on_host, quietly, read_all, sampled
+from .readings import combined, equal, flat, local, on_host, plain_number, quietly, read_all, sampled
 from .syncs import Syncs
 
 FIRST = 5
@@ -500,7 +500,8 @@ class Watcher:
                 shards = {key: combined(found) for key, found in parts.items()} if any(parts) else {}
                 turn["clips"].append({
                     "at": list(event["at"]), "limit": event["limit"], "kind": event["norm_type"], "position": position,
-                    "tensors": len(event["ids"]), "returned": _plain(returned), "before": combined(event["norms"]),
+                    "tensors": len(event["ids"]), "returned": plain_number(returned),
+                    "before": combined(event["norms"]),
                     "at_step": combined([read[n].norm for n in mine if read[n] is not None]), "mine": len(mine),
                     "shards": shards, "scale": event["scale"],
                 })  # fmt: skip
@@ -677,15 +678,6 @@ def _values(found: Optional[tuple]) -> int:
 
 def _joined_digest(rows: list, column: int) -> str:
     return blake2b("".join(row[column] for row in rows).encode(), digest_size=6).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """What a clip returned as a number; a DTensor's would need a collective."""
-    if getattr(value, "device_mesh", None) is not None:
-        return None
-    if isinstance(value, torch.Tensor):
-        return float(value.detach()) if value.numel() == 1 else None
-    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _joined(inputs: list) -> str:

@@ -96,7 +96,7 @@ def make(width):
 
 def stale(count):
     ddpm = make(count)
-    optim = torch.optim.SGD(ddpm.parameters(), 0.1)
+    optim = make_optimizer(ddpm)
     for x, _ in read(count):
         loss = ddpm(x).mean()
         loss.backward()
@@ -104,7 +104,7 @@ def stale(count):
 
 def fresh(count):
     ddpm = make(count)
-    optim = torch.optim.SGD(ddpm.parameters(), 0.1)
+    optim = make_optimizer(ddpm)
     for x, _ in read(count):
         optim.zero_grad()
         loss = ddpm(x).mean()

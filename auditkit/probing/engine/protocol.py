@@ -51,7 +51,7 @@ class BlockRequest(TypedDict):
     """A block of a file: the `text` of its function, and the `names` that the file has to define; or why not.
 
     `places` are the places in the file of the nodes of that text, in the order of `ast.walk`; `has_epochs` says that
-    a loop is around its loop over batches.
+    a loop is around its loop over batches; `context` are lines before it that show the model.
 
     `name` is `function#statement`, without a function at module level.
     """
@@ -62,6 +62,7 @@ class BlockRequest(TypedDict):
     text: NotRequired[str]
     places: NotRequired[list[tuple[int, int, int, int]]]
     has_epochs: NotRequired[bool]
+    context: NotRequired[str]
     missing: NotRequired[str]
 
 

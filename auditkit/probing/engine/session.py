@@ -340,6 +340,7 @@ def _request(call: str, setting: Setting) -> protocol.BlockRequest:
         "text": text,
         "places": _positions(block.node),
         "has_epochs": block.has_epochs,
+        "context": block.context if block.trains else "",
     }
 
 

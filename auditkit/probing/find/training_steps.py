@@ -37,7 +37,8 @@ def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> I
         for loop in blocks_that_train(module):
             names = tuple(item.arg for item in loop.parameters)
             is_whole = not whole.isdisjoint((module.file, node.lineno) for node in loop.around)
-            is_fed = is_recorded(loop.call) or roles.drives_a_step(names, ("",) * len(names), loop.text)
+            source = f"{loop.text}\n{loop.context}"
+            is_fed = is_recorded(loop.call) or roles.drives_a_step(names, ("",) * len(names), source)
             is_part = loop.holder is not None and is_handed_loss(loop.holder)
             if not is_whole and (is_fed or not is_part):
                 obstacle = f"no name that it reads shows the model and its batches ({', '.join(names)})"

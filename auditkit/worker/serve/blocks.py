@@ -26,7 +26,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     function = FunctionType(_placed(inner, node.name, place), held)
     # Without a text `inspect` looks for one in the class that a dotted name seems to name.
     function.__name__, function.__qualname__, function.__doc__ = node.name, place, ""
-    function.text = block["text"]  # type: ignore[attr-defined]
+    function.text = "\n".join((block["text"], block["context"]))  # type: ignore[attr-defined]
     function.has_epochs = block["has_epochs"]  # type: ignore[attr-defined]
     function.enclosing = _enclosing(block, roots)  # type: ignore[attr-defined]
     return function

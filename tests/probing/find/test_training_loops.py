@@ -111,3 +111,23 @@ def test_of_many_examples_some_are_tried_and_the_rest_is_told(tmp_path: Path) ->
     assert len(found.candidates) == 8
     untried = [each.call for each in found.untried_loops]
     assert untried == [f"examples/n{number:02}/train.py:main#training_step" for number in (8, 9, 10)]
+
+
+def test_a_model_of_any_name_is_known_by_the_optimizer_of_its_parameters(tmp_path: Path) -> None:
+    """Without such a line, the loop is listed with the reason why it is not tried."""
+    loop = """
+    for x, _ in loader:
+        optim.zero_grad()
+        ddpm(x).backward()
+        optim.step()
+"""
+    (tmp_path / "known.py").write_text(f"def main(ddpm, loader):\n    optim = SGD(ddpm.parameters(), 0.1)\n{loop}")
+    (tmp_path / "unknown.py").write_text(f"def main(ddpm, loader, optim):\n{loop}")
+    found = discover(tmp_path)
+    assert [each.call for each in found.candidates] == ["known.py:main#training_step"]
+    assert [(each.call, each.obstacles) for each in found.untried_loops] == [
+        (
+            "unknown.py:main#training_step",
+            ("no name that it reads shows the model and its batches (loader, optim, ddpm)",),
+        )
+    ]

@@ -81,6 +81,14 @@ class Block(Function):
         return len(around) > 1
 
     @property
+    def context(self) -> str:
+        """The lines before it that show the model among what it reads: `SGD(net.parameters())`."""
+        first = self.holder.node.lineno if self.holder is not None else 1
+        names = "|".join(re.escape(item.arg) for item in self.parameters)
+        shows = re.compile(rf"\b({names})\.(named_)?parameters\(\)")
+        return "\n".join(filter(shows.search, self.module.lines[first - 1 : self.lines[0] - 1])) if names else ""
+
+    @property
     def place(self) -> str:
         """The qualified name of the function around it, "" at module level."""
         return self.qualified_name.partition("#")[0]

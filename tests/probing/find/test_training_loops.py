@@ -121,8 +121,10 @@ def test_a_model_of_any_name_is_known_by_the_optimizer_of_its_parameters(tmp_pat
         ddpm(x).backward()
         optim.step()
 """
-    (tmp_path / "known.py").write_text(f"def main(ddpm, loader):\n    optim = SGD(ddpm.parameters(), 0.1)\n{loop}")
-    (tmp_path / "unknown.py").write_text(f"def main(ddpm, loader, optim):\n{loop}")
+    (tmp_path / "known.py").write_text(
+        f"def main(n):\n    ddpm, loader = make(n)\n    optim = SGD(ddpm.parameters())\n{loop}"
+    )
+    (tmp_path / "unknown.py").write_text(f"def main(n):\n    ddpm, loader, optim = make(n)\n{loop}")
     found = discover(tmp_path)
     assert [each.call for each in found.candidates] == ["known.py:main#training_step"]
     assert [(each.call, each.obstacles) for each in found.untried_loops] == [

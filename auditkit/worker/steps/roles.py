@@ -12,6 +12,7 @@ from ..feed.guesses import Guess
 
 BATCHES = "batches of three samples"
 BATCH, INPUTS, TARGETS = "a batch of three samples", "its inputs", "its targets"
+BATCH_LOSS = "the loss of a batch of three samples"
 CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
 ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe checks"
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
@@ -80,7 +81,8 @@ _USED, _TESTED = r"\b{0}\.\w+\(", r"\b(?:if|elif|and|or|not) {0}\b|\b{0} is (?:n
 _PARTS = frozenset((
     guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
 ))  # fmt: skip
-_OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
+_OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS, BATCH_LOSS))
+_GOES_BACKWARD = r"\b{0}\.backward\(|\bscale\({0}\b"
 
 
 @functools.lru_cache(maxsize=None)
@@ -91,13 +93,13 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
         return Guess(LIMIT)
     if _SIZES.fullmatch(word):
         return Guess(CLASSES)
-    carried = guesses.carrier(name, annotation)
+    named = next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
+    carried = guesses.carrier(name, annotation) if named != CRITERION else None  # `criterion: nn.Module`
     if carried in (guesses.MODULE, guesses.MODULES, guesses.PARAMETERS, guesses.NAMED_PARAMETERS):
         return Guess(carried)
     for use, found in _BY_USE if source else ():
         if re.search(r"\b" + use.format(re.escape(name)), source):
             return Guess(found)
-    named = next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
     if named == BATCHES and re.search(r"(range\(|[/%] ?){}\b".format(re.escape(name)), source):
         return Guess(ACCUMULATION)
     if named == NOTHING and re.search(_USED.format(name), source) and not re.search(_TESTED.format(name), source):
@@ -105,7 +107,9 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
     if named is not None:
         return Guess(named)
     guess = guesses.guess(name, annotation)
-    return Guess(CRITERION) if guess is not None and guess.value == guesses.LOSS else guess
+    if guess is None or guess.value != guesses.LOSS:
+        return guess
+    return Guess(BATCH_LOSS if re.search(_GOES_BACKWARD.format(re.escape(name)), source) else CRITERION)
 
 
 def is_part(name: str) -> bool:

@@ -32,6 +32,7 @@ from .toy_model import Batch, ToyModel, make_batches, uneven_counts, widened
 from .values import MOST_PASSES, Case, EnoughBatches, Values, put_stub
 
 _MOST_RETRIES = 16
+_CALCULATES = r"[-+*/%<>]=? ?{0}\b|\b{0} ?[-+*/%<>]"
 _SAVES = re.compile(r"_?save(_\w+)?")
 _RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
 _MOST_FEATURES = 1_000_000
@@ -221,6 +222,7 @@ class StepRuns:
             return self._replayed(values)
         function = self._bound_function(values)
         slots = self._slots(function, values)
+        is_part = roles.BATCH_LOSS in slots.values()
         by_batch = [name for name, guess in slots.items() if isinstance(guess, str) and roles.is_one_batch(guess)]
         fixed = self._arguments({name: guess for name, guess in slots.items() if name not in by_batch}, values)
 
@@ -233,6 +235,8 @@ class StepRuns:
         def for_each_batch() -> None:
             for item in values.loader:
                 values.batch = item
+                if is_part:
+                    values.optimizer.zero_grad()  # whoever computes the loss does this
                 once()
 
         def until_drawn() -> None:
@@ -294,7 +298,7 @@ class StepRuns:
         return owner(**self._arguments(self._slots(owner, values), values))
 
     def _slots(self, called: Callable[..., Any], values: Values) -> Dict[str, Any]:
-        """Return what each argument stands for: the required ones, and those that the case sets."""
+        """Return what each argument stands for: the required ones, those that the case sets, and numbers for None."""
         asked = {roles.ACCUMULATION, roles.LIMIT, *([guesses.SCALER] if values.case.scales else [])}
         found: Dict[str, Any] = {}
         for name, parameter in inspect.signature(called).parameters.items():
@@ -302,13 +306,22 @@ class StepRuns:
                 continue
             guess = roles.known(name, annotation_text(parameter.annotation), self._source)
             is_open = parameter.default is parameter.empty
-            if not (is_open or name in self.caller.given or (guess is not None and guess.value in asked)):
+            is_asked = guess is not None and (
+                guess.value in asked or (parameter.default is None and self._needs(name, guess.value))
+            )
+            if not (is_open or name in self.caller.given or is_asked):
                 continue
             guess = guess or guesses.Guess(None)  # an argument that no name explains is often optional
             found[name] = guess.value
             if name not in self.caller.given:
                 values.read[name] = guess
         return found
+
+    def _needs(self, name: str, value: Any) -> bool:
+        """Whether a step needs a value for what is None by default: the parameters that it clips, or a number."""
+        is_number = value == roles.STEPS or (isinstance(value, (int, float)) and not isinstance(value, bool))
+        calculates = is_number and re.search(_CALCULATES.format(re.escape(name)), self._source) is not None
+        return value == guesses.PARAMETERS or calculates
 
     def _arguments(self, slots: Dict[str, Any], values: Values) -> Dict[str, Any]:
         given = self.caller.given

@@ -15,7 +15,7 @@ from ..feed.stub import COMMON, Quiet, Recorder, Stub, no_value
 from ..serve import placeholders
 from . import roles
 from .host import INITIAL_SCALE
-from .toy_model import Batch, Criterion, ToyModel, batches_as
+from .toy_model import Batch, Criterion, ToyModel, batches_as, loss_of
 
 NO_LIMIT = 1e9
 LEARNING_RATE = 1e-3
@@ -225,6 +225,7 @@ Values.fakes = {
     roles.GIVES_LOADER: lambda values, _: lambda *_, **__: values.loader,
     roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
     roles.BATCH: lambda values, _: values.batch,
+    roles.BATCH_LOSS: lambda values, _: loss_of(values.model(values.drawn.inputs), values.drawn.targets),
     roles.INPUTS: lambda values, _: values.drawn.inputs,
     roles.TARGETS: lambda values, _: values.drawn.targets,
     roles.CRITERION: lambda values, _: Criterion(),

@@ -456,3 +456,41 @@ def train_scaled_by_one(model, optimizer, loader):
         SCALER.unscale_(optimizer)
         SCALER.step(optimizer)
         SCALER.update()
+
+
+class LossScaler:
+    """A part of a step that is handed the loss; whoever computes it zeroes the gradients."""
+
+    unscales = True
+
+    def __init__(self):
+        self._scaler = torch.amp.GradScaler("cpu")
+
+    def __call__(self, loss, optimizer, clip_grad=None, parameters=None):
+        self._scaler.scale(loss).backward()
+        if self.unscales:
+            self._scaler.unscale_(optimizer)
+        if clip_grad is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, clip_grad)
+        self._scaler.step(optimizer)
+        self._scaler.update()
+
+
+class HastyScaler(LossScaler):
+    unscales = False
+
+
+def clip_with_a_scaler_alone(
+    model, criterion: torch.nn.Module, loader, optimizer, loss_scaler, max_norm=0, first=None, num_steps=None, amp=False
+):
+    """The options that are None are numbers that the loop needs; without `amp` the limit acts on nothing."""
+    for index, (inputs, targets) in enumerate(loader):
+        if index >= num_steps:
+            continue
+        loss = criterion(model(inputs), targets)
+        optimizer.zero_grad()
+        if amp:
+            loss_scaler(loss, optimizer, clip_grad=max_norm, parameters=model.parameters())
+        else:
+            loss.backward()
+            optimizer.step()

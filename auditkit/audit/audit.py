@@ -21,7 +21,7 @@ from auditkit.config.config import Config
 from auditkit.config.config_file import config_in
 from auditkit.errors import AuditkitError, BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
 from auditkit.files import ensure_writable
-from auditkit.model.enums import Outcome, Reason, Severity
+from auditkit.model.enums import Contract, Outcome, Reason, Severity
 from auditkit.model.runs.candidates import unchecked_steps
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
@@ -32,6 +32,7 @@ from auditkit.probing.checkout.copies import name_some, written_since
 from auditkit.probing.engine.catalog import select
 from auditkit.probing.engine.fork_servers import KeptWorkers
 from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.find.training_steps import is_step
 from auditkit.probing.fix.file_change import prefix_of
 from auditkit.probing.run.changed import Changed
 from auditkit.probing.run.configuration import catalog_of
@@ -290,8 +291,12 @@ def _targets(
         files = PythonFiles(opened.path, import_roots(opened.path, config.import_roots))
         named = tuple(target for target in named if changed.has(target, files))
     if request.targets or not config.discover:
-        read = functools.partial(PythonFiles, opened.path, import_roots(opened.path, config.import_roots))
-        return FoundTargets(tuple(named), notes=tuple(recorded_notes(opened.source, read)))
+        files = PythonFiles(opened.path, import_roots(opened.path, config.import_roots))
+        named = tuple(
+            replace(each, contract=Contract.TRAIN_STEP) if each.contract is None and is_step(files, each.call) else each
+            for each in named
+        )
+        return FoundTargets(named, notes=tuple(recorded_notes(opened.source, lambda: files)))
     first, *others = settings
     told = (progress.trying, others)
     more = {"libraries": True} if changed is None else {"only": changed.has}

@@ -45,6 +45,12 @@ def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> I
                 yield replace(_candidate(loop, calls, _SCORE), obstacles=() if is_fed else (obstacle,))
 
 
+def is_step(files: PythonFiles, call: str) -> bool:
+    """Whether a call names a function that goes backward and steps, and has what it trains."""
+    function = files.function(call)
+    return function is not None and _is_driven(function, TrainingCalls(function.module))
+
+
 def _is_driven(function: Function, calls: TrainingCalls) -> bool:
     """Whether it goes backward and steps, itself or in helpers, and has what it trains."""
     if (function.name.startswith("__") and function.name != "__call__") or not all(calls.of(function)):

@@ -1,4 +1,4 @@
-"""Which targets a job is about: named on the command line, configured, or found in the checkout and tried."""
+"""The targets of a job: named on the command line, configured, or found in the checkout and tried."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _MOST_NAMED = 3
 class FoundTargets:
     """The targets to audit: those that the user named, then the `found_count` that discovery found.
 
-    `failure` says why none can be fed; `likeliest` is then the collector that is asked all the same, so that every
-    probe has a result that says why there is no answer. `notes` are sentences on what was passed over; `candidates` is
-    all that was found, with how it was fed or why it was not.
+    If no target can be fed, `failure` says why, and `likeliest` is the collector that the probes run on nevertheless,
+    so that every probe has a result with the reason. `notes` say what was left out; `candidates` are all that discovery
+    found.
     """
 
     targets: tuple[Target, ...] = ()
@@ -55,7 +55,7 @@ class FoundTargets:
 
     @property
     def asked(self) -> tuple[Target, ...]:
-        """What the probes are asked about."""
+        """The targets that the probes run on."""
         return self.targets or self.likeliest
 
 
@@ -73,13 +73,11 @@ def find_targets(
 ) -> FoundTargets:
     """Read the checkout for collectors and try each of them, also in the interpreters of `others`.
 
-    The result begins with the `configured` targets; discovery adds to them, and does not try them again.
-
-    A candidate that can be fed in one interpreter is a target in all. Of several ways to call one
-    function (a flag that returns more) the one with the richest answer is audited. `libraries` also asks torch's own
-    functions that the checkout calls; nothing in a file of `left_out` is asked, nor a target that `only`
-    refuses. Where none can be fed, the failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError
-    where none can even be imported.
+    Return the `configured` targets first; discovery does not try them again. A candidate that can be fed in one
+    interpreter is a target in all. If a function can be called in several ways (a flag that returns more), choose the
+    one that returns most. `libraries` adds torch's functions that the checkout calls. Files of `left_out` and targets
+    that `only` rejects are not checked. The failure is a TargetNotLoadedError if no candidate could be imported, else a
+    NothingMeasuredError.
     """
     recorded = setting.recorded.calls if setting.recorded is not None else {}
     found = discover(opened.path, configured_roots, recorded.__contains__)
@@ -95,11 +93,11 @@ def find_targets(
     imports = slow_imports(found.files, calls)
     interpreters = {each.interpreter: each for each in (setting, *others)}
     everywhere = [try_candidates(candidates, each, progress, imports) for each in interpreters.values()]
-    # Of one candidate's trials in several interpreters: the first that works, else the first.
+    # Of one candidate's trials in several interpreters, take the first that works, else the first.
     trials = tuple(next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True))
     best: dict[str, Trial] = {}
     for trial in trials:
-        # A library's function is asked in each manner in which it is called.
+        # A library's function is checked once for each set of arguments that the checkout calls it with.
         key = repr((trial.target.call, trial.target.arguments)) if trial.target.places else trial.target.call
         key += " as a step" if trial.target.contract is Contract.TRAIN_STEP else ""
         if trial.works and _richness(trial) > _richness(best.get(key)):
@@ -133,16 +131,17 @@ def find_targets(
 
 
 class Configured:
-    """The targets of auditkit.yaml, and which candidates of discovery they are."""
+    """The targets of auditkit.yaml, which discovery must not report again."""
 
     def __init__(self, targets: Sequence[Target], files: PythonFiles) -> None:
         self.calls = [target.call for target in targets]
         self._named = [(target, _function(files, target.call)) for target in targets]
 
     def has(self, candidate: Candidate) -> bool:
-        """Whether auditkit.yaml names this candidate, by this or by another name of the same function.
+        """Return whether auditkit.yaml names this candidate, under any name of the same function.
 
-        A function that collects and trains is two candidates. Each manner of calling a library's function is one.
+        A function that collects and trains is two candidates; so is a library's function called with two sets of
+        arguments.
         """
         return any(
             (target.contract is Contract.TRAIN_STEP) == (candidate.contract_guess is Contract.TRAIN_STEP)
@@ -153,7 +152,7 @@ class Configured:
 
 
 def _function(files: PythonFiles, call: str) -> Function | None:
-    """The function or block that a call names, also where its module imports the function from another one."""
+    """Return the function or block that a call names, also if its module only imports the function."""
     found = function_or_block(files, call)
     module = files.module_of(call)
     if found is None and isinstance(module, Module):
@@ -167,9 +166,9 @@ def _is_at(function: Function, candidate: Candidate) -> bool:
 
 
 def is_specimen(checkout: Path, file: str) -> bool:
-    """Whether a file lies in a folder `specimens` beside probes: a defect that is there on purpose.
+    """Return whether a file lies in a folder `specimens` beside probes: its defects are intended.
 
-    Not where the checkout itself is a specimen: then it is what was asked about.
+    If the checkout itself is a specimen, return False.
     """
     folders = PurePosixPath(file).parts[:-1]
     places = (checkout.joinpath(*folders[:depth]) for depth, name in enumerate(folders) if name == "specimens")
@@ -182,7 +181,7 @@ def _holds_probes(folder: Path) -> bool:
 
 
 def _unread(problem: SourceProblem) -> FoundCandidate:
-    """A file that cannot be parsed: it may hold anything, so it is listed with what was not checked."""
+    """List a file that cannot be parsed as not checked."""
     why = f"line {problem.line}: {problem.message}"
     return FoundCandidate(problem.path, problem.path, problem.line, why_not=why, reason=Reason.NOT_PARSED)
 
@@ -198,7 +197,7 @@ def _richness(trial: Trial | None) -> tuple[int, int]:
 
 
 def name_target(target: Target, taken: Sequence[str]) -> Target:
-    """The target with a short name: the function's or statement's, with its place where two share one."""
+    """Return the target with a short name: the function's or statement's, with its place if two share a name."""
     short = _short_name(target.call)
     shared = sum(_short_name(call) == short for call in taken) > 1
     name = re.sub(r"[^\w.]+", ".", target.call) if shared else short
@@ -211,13 +210,13 @@ def _short_name(call: str) -> str:
 
 
 def _untried(loop: Candidate) -> FoundCandidate:
-    """A training loop of the further examples, which only --target checks."""
+    """List a training loop that is checked only with --target, since the checkout has too many examples."""
     why = "auditkit tries eight training loops of examples: --target checks another"
     return FoundCandidate(loop.call, loop.file, loop.line, loop.contract_guess, why_not=why)
 
 
 def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
-    """What all candidates together import and nobody has, once."""
+    """Name the missing packages of all candidates, and the pip command for them."""
     names = sorted({name for trial in trials for name in trial.missing}, key=str.lower)
     if not names:
         return []
@@ -225,7 +224,7 @@ def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
 
 
 def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:
-    """Why there is no target, and what to do next."""
+    """Return the error that says why there is no target, and what to do next."""
     if not trials:
         text = f"no gradient collector was found in {counted(found.file_count, 'Python file')}"
         return NothingMeasuredError("\n  ".join([text, *notes]), _next_step(opened, found))
@@ -240,7 +239,7 @@ def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], no
 
 
 def _likeliest(trials: Sequence[Trial]) -> Trial:
-    """The first collector that lacks no module, so that to say how it is called may be enough; else the first."""
+    """Return the first collector without missing modules, else the first: naming its arguments may be enough."""
     return next((trial for trial in trials if not _lacks_modules(trial)), trials[0])
 
 
@@ -249,7 +248,7 @@ def _lacks_modules(trial: Trial) -> bool:
 
 
 def _next_step(opened: OpenCheckout, found: Discovery) -> str:
-    """A command that has an answer: about all of the repository, about the source alone, or of the specimen."""
+    """Return a command that works here: on the whole repository, on the specimen, or on the source alone."""
     named = "a collector that reading does not find is named with --target package.module:function"
     repository = find_repository(opened.source)
     if repository is not None and repository.prefix and discover(repository.top).candidates:
@@ -261,7 +260,7 @@ def _next_step(opened: OpenCheckout, found: Discovery) -> str:
 
 
 def calls_like(name: str, checkout: str, roots: Sequence[str] = ()) -> list[str]:
-    """The collectors of a checkout, as it lies, that are called most like `name`, best first; else the likeliest."""
+    """Return the collectors of a checkout with the names nearest to `name`, else the likeliest."""
     found = discover(parse_checkout(checkout).directory, roots)
     calls = list(dict.fromkeys(candidate.call for candidate in found.candidates))
     functions = {call.rpartition(":")[2]: call for call in reversed(calls)}

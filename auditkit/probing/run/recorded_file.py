@@ -1,4 +1,4 @@
-"""`auditkit-recorded.json` of a checkout, and which functions are no longer those whose calls it has."""
+"""`auditkit-recorded.json` of a checkout, and which functions changed since it was written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NAMED = 3
 
 
 def recorded_in(folder: Path) -> tuple[RecordedRun | None, str]:
-    """Return the recorded run of a checkout, None if there is none; and a sentence if its file cannot be used."""
+    """Return the recorded run of a checkout, or None; and a sentence if its file cannot be used."""
     path = folder / RECORDED_NAME
     if not path.is_file() or path.is_symlink():
         return None, ""
@@ -30,12 +30,12 @@ def recorded_in(folder: Path) -> tuple[RecordedRun | None, str]:
 
 
 def source_digest(function: Function) -> str:
-    """A digest of what a function's source does: its syntax tree without lines and comments."""
+    """Return a digest of a function's syntax tree, without lines and comments."""
     return hashlib.sha256(ast.dump(function.node).encode()).hexdigest()[:16]
 
 
 def recorded_notes(folder: Path, read: Callable[[], PythonFiles]) -> list[str]:
-    """Say which functions changed since their calls were recorded, or why the file is not used; at most one line."""
+    """Say in at most one line which functions changed since they were recorded, or why the file is not used."""
     run, why = recorded_in(folder)
     if run is None:
         return [why] if why else []

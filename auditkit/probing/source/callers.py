@@ -350,7 +350,7 @@ class Callers:
         return max(own, above, key=_rank)
 
     def _is_public(self, use: Use) -> bool:
-        """Return whether code outside of the checkout calls a function: nothing here trains, or the name is exported."""
+        """Return whether code outside the checkout calls a function: nothing here trains, or the name is exported."""
         function, owner = use.function, self._owner(use.module, use.function or use.node)
         assert function is not None
         if not self.trains or function.decorator_list or (owner is not None and owner.bases):

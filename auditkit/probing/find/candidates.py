@@ -57,11 +57,10 @@ class Candidate:
     places: tuple[str, ...] = ()
     last_line: int | None = None
 
-    def as_target(self, name: str = "") -> Target:
+    def as_target(self) -> Target:
         """Return the target with the first guesses."""
         return Target(
             call=self.call,
-            name=name,
             contract=self.contract_guess,
             takes=self.takes_guesses[0] if self.takes_guesses else None,
             finish=self.finish_candidates[0] if self.finish_candidates else None,

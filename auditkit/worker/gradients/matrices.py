@@ -19,14 +19,14 @@ class Svd(NamedTuple):
 
 
 def replicas(
-    count: int, rows: int, columns: int, gap: float = 0.5, noise: float = 0.1, seed: int = 0, dtype: str = "float32"
+    count: int, rows: int, columns: int, gap: float = 0.5, noise: float = 0.1, dtype: str = "float32"
 ) -> torch.Tensor:
     """Return one matrix, the signal, plus separate Gaussian noise for each replica, as (R, N, M).
 
     The signal's smallest singular value is 1 and neighbours differ by `gap`; `noise` is about the largest singular
     value of the noise.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     rank = min(rows, columns)
     left, right = (_orthonormal(size, rank, generator) for size in (rows, columns))
     signal = left * _falling(rank, gap) @ right.T
@@ -34,18 +34,18 @@ def replicas(
     return (signal + errors * (noise / (rows**0.5 + columns**0.5))).to(DTYPES[dtype])
 
 
-def identical(count: int, rows: int, columns: int, dtype: str = "float32") -> torch.Tensor:
+def identical(count: int, rows: int, columns: int) -> torch.Tensor:
     """Return one matrix with well separated singular values, `count` times."""
-    return replicas(1, rows, columns, noise=0.0, dtype=dtype).repeat(count, 1, 1)
+    return replicas(1, rows, columns, noise=0.0).repeat(count, 1, 1)
 
 
-def orthogonal(count: int, columns: int, dtype: str = "float32") -> torch.Tensor:
+def orthogonal(count: int, columns: int) -> torch.Tensor:
     """Return replicas of (`count` x `columns`) rows whose left singular vectors are orthogonal to each other's."""
     generator = torch.Generator().manual_seed(1)
     rows = count * columns
     basis = _orthonormal(rows, rows, generator).reshape(rows, count, columns).permute(1, 0, 2)
     rights = torch.stack([_orthonormal(columns, columns, generator) for _ in range(count)])
-    return (basis * _falling(columns, 0.5) @ rights.mT).to(DTYPES[dtype])
+    return (basis * _falling(columns, 0.5) @ rights.mT).float()
 
 
 def _orthonormal(rows: int, columns: int, generator: torch.Generator) -> torch.Tensor:

@@ -132,7 +132,7 @@ class StepRuns:
             raise NotApplicable("it makes no step of {} batches".format(len(case.batches)))
         return run
 
-    def limit_that_clips(self, usual: Run, micro_batches: int = 4) -> Optional[Tuple[float, float]]:
+    def limit_that_clips(self, usual: Run) -> Optional[Tuple[float, float]]:
         """Return a limit and the gain of a model whose gradients exceed it; None if the step sets no limit."""
         norm, gain, clips = norm_of(effective(usual.trace.steps[0])), 1.0, usual.trace.clips
         if self.feed.sets_limit:
@@ -142,7 +142,7 @@ class StepRuns:
         limit = min((clip.limit for clip in clips if not clip.is_by_value), default=clips[0].limit)
         while norm < 4 * limit and gain < 1e6:
             gain *= 10
-            norm = norm_of(effective(self.windows(1, micro_batches, gain=gain).trace.steps[0]))
+            norm = norm_of(effective(self.windows(1, 4, gain=gain).trace.steps[0]))
         return limit, gain
 
     def _fill(self, error: Optional[BaseException], values: Values) -> bool:

@@ -15,8 +15,8 @@ IGNORED = -100
 NEXT_TOKENS, PIXELS = "next tokens", "pixels"
 TOKEN_TASKS = ("tokens", NEXT_TOKENS)
 """Tasks with a target for each token; with next tokens, the first one has none and is never counted."""
-UNUSED, FROZEN = "unused", "frozen.weight"
-"""Parameters by name: a trainable one that no output depends on, and a frozen one."""
+FROZEN = "frozen.weight"
+"""The name of a frozen parameter."""
 _TARGET_WORDS = ("label", "target", "y", "answer")
 _OF_PIXELS = ("mask", "segm")
 

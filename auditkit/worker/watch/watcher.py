@@ -71,7 +71,6 @@ class Watcher:
         self.reads: dict = {}
         self.reading = 0
         self.in_read = self.in_closure = False
-        self.last_modes: dict = {}
         self.trained: set = set()
         self.evaluated: list = []
         self.last_event: Optional[int] = None
@@ -638,12 +637,10 @@ def _state(found: Optional[tuple]) -> list:
     return [sum(piece is not None and bool((piece != 0).any()) for piece in pieces), len(pieces)]
 
 
-def _same(one: Optional[tuple], other: Optional[tuple], part: int = 0) -> bool:
-    if one is None or other is None or len(one[part]) != len(other[part]):
+def _same(one: Optional[tuple], other: Optional[tuple]) -> bool:
+    if one is None or other is None or len(one[0]) != len(other[0]):
         return False
-    return all(
-        (a is None) == (b is None) and (a is None or b is None or equal(a, b)) for a, b in zip(one[part], other[part])
-    )
+    return all((a is None) == (b is None) and (a is None or b is None or equal(a, b)) for a, b in zip(one[0], other[0]))
 
 
 def _summary(event: dict, known: Any) -> dict:
@@ -684,10 +681,10 @@ def _joined(inputs: list) -> str:
     return " ".join("%x" % each for each in found[:16])
 
 
-def _tensors(value: Any, most: int = 16) -> list:
+def _tensors(value: Any) -> list:
     found: list = []
     waiting = [value]
-    while waiting and len(found) < most:
+    while waiting and len(found) < 16:
         each = waiting.pop()
         if isinstance(each, torch.Tensor):
             found.append(each)

@@ -44,7 +44,7 @@ _PROMISE = re.compile(
 def measure(ctx):
     """Yield for each place of a NaN and of an Inf: is it visible, by what, and what the norm and the health read."""
     if not ctx.plan.fields:
-        raise ctx.NotApplicable("it returns nothing that could tell, and so promises nothing")
+        raise ctx.NotApplicable("it returns nothing, so no value could show a NaN")
     rows, left_out = [], []
     for tensors, index in _PLACES:
         case = {"dimensions": _DIMENSIONS[index % 3], "tensors": tensors}
@@ -193,7 +193,7 @@ def judge(measurements, policy):
     if stays:
         fields = ", ".join(sorted({m.case["field"] for m in stays}))
         kinds = " and ".join(sorted({m.case["kind"] for m in stays}, reverse=True))
-        message = "{} stays as it is for a planted {}, which other fields tell".format(fields, kinds)
+        message = "{} does not change for a planted {}, but other fields do".format(fields, kinds)
         return verdict(True, message, occurs="common")
     seen = {m.case["kind"]: m.case["by"] for m in reversed(measurements) if m.name == "visible"}
     by = "; ".join("{}: {}".format(kind, seen[kind]) for kind, _ in _KINDS if kind in seen)

@@ -90,7 +90,7 @@ def _boundary(ctx, shape, largest):
     bound, at_last = (_norm(ctx, shape, 2.0**exponent) for exponent in (broken, largest))
     # What overflows jumps; what is clamped goes on from the last right value to a bound that it keeps.
     if bound == at_last and 0.5 - TOLERANCE <= bound / (base * 2.0 ** (broken - start)) <= 1.0:
-        raise ctx.NotApplicable("its norm is held at {:g}: a bound, and no norm above it".format(bound))
+        raise ctx.NotApplicable("its norm is clamped to {:g} on purpose: there is no norm above it".format(bound))
     return broken
 
 

@@ -76,7 +76,7 @@ def judge(measurements, policy):
     for name, words in (
         ("missing_keys", "have no owner"),
         ("shared_keys", "belong to several ranks"),
-        ("unknown_keys", "were never handed over"),
+        ("unknown_keys", "were not in the input"),
         ("moved_keys", "change their owner with the hash of the process"),
     ):
         broken = [m for m in measurements if m.name == name and m.value]

@@ -27,7 +27,7 @@ def answers_probe() -> ProbeInfo:
 
 
 def without_answers(run: Run) -> Run:
-    """The run without that question, which is about no defect."""
+    """Return the run without the results of that probe, which judges no defect."""
     return replace(run, results=tuple(one for one in run.results if one.probe != ANSWERS))
 
 

@@ -98,7 +98,7 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
     device = _device(job, plan, request["auto_device"])
     if device == "cpu" and plan.device != "cpu":
         elsewhere = "use --device auto" if "simulated" in job["devices"] else "this probe needs a GPU for it"
-        text = "the target runs with CUDA alone: {}".format(elsewhere)
+        text = "the target runs only with CUDA: {}".format(elsewhere)
         results.send({"type": "unavailable", "reason": "no_device", "message": text})
         return
     why_not = plan.why_not_asked(job["instrument"])

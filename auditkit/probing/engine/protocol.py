@@ -264,4 +264,4 @@ def decode(line: bytes) -> Message:
     try:
         return _OF_WORKER.decode(line[1:]) if line.startswith(CONTROL) else _OF_JOB.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        return Failed(reason=Reason.PROTOCOL, message=f"the worker sent a message that is none: {str(error)[:200]}")
+        return Failed(reason=Reason.PROTOCOL, message=f"the worker sent an invalid message: {str(error)[:200]}")

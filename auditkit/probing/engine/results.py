@@ -150,7 +150,7 @@ def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:
         text = f"the probe does not cover the contract {run.plan['contract']}"
         return asked.unanswered(Outcome.NOT_APPLICABLE, None, text)
     if asked.device not in devices:
-        text = f"it can run on {' or '.join(devices)} alone; tried on {asked.device}"
+        text = f"it can run only on {' or '.join(devices)}; tried on {asked.device}"
         return asked.unanswered(Outcome.UNAVAILABLE, Reason.NO_DEVICE, text)
     session = run.session
     if session is None:

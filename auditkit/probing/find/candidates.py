@@ -26,7 +26,7 @@ from auditkit.probing.source.modules import Class, Function, dotted_name
 
 _CHANGE_ALL = frozenset(f"_foreach_{name}" for name in vocabulary.CHANGES)
 _MAY_UPDATE = re.compile(rf"{'|'.join(vocabulary.CHANGES)}|[-+*/]=|\.data\b")
-_TRAINS = "it trains: it goes backward or calls an optimizer"
+_TRAINS = "it trains: it calls backward or an optimizer"
 _DIFFERENTIATES = "it differentiates: no optimizer sees these gradients"
 _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 
@@ -155,7 +155,7 @@ class Candidates:
         evidence = list(self._evidence(function, flow))
         if setup is not None:
             names = ", ".join(item.arg for item in setup.required)
-            evidence.append(f"{setup.name}({names}) at line {setup.node.lineno} hands it what it reads")
+            evidence.append(f"{setup.name}({names}) at line {setup.node.lineno} sets it up")
         if needs:
             evidence.append(f"making its object needs {', '.join(needs)}")
         obstacles = []

@@ -41,7 +41,7 @@ def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> I
 
 
 def _is_driven(function: Function, calls: TrainingCalls) -> bool:
-    """Return whether a function goes backward and steps, directly or in helpers, and has a model to train."""
+    """Return whether a function calls backward and steps, directly or in helpers, and has a model to train."""
     if (function.name.startswith("__") and function.name != "__call__") or not all(calls.of(function)):
         return False
     return _is_given_all(function) or (function.is_bound and "self." in function.text)
@@ -71,7 +71,7 @@ def _candidate(function: Function, calls: TrainingCalls, score: int) -> Candidat
         file=function.module.file,
         line=function.node.lineno,
         contract_guess=Contract.TRAIN_STEP,
-        evidence=(f"goes backward at line {backward}", f"makes an optimizer's step at line {step}"),
+        evidence=(f"calls backward at line {backward}", f"makes an optimizer's step at line {step}"),
         score=score - (2 if is_in_side_folder(function.module.file) else 0),
         last_line=function.node.end_lineno if isinstance(function, Block) else None,
     )

@@ -140,11 +140,11 @@ def _definition(code: str, original: FunctionNode) -> tuple[str, list[str], list
     if type(new) is not type(original):
         raise CannotComplete("one of the code and the function is asynchronous, the other is not")
     if extra := required_parameters(new.args) - parameters(original.args):
-        raise CannotComplete(f"needs {', '.join(sorted(extra))}, which callers of {original.name} do not give")
+        raise CannotComplete(f"needs {', '.join(sorted(extra))}, which callers of {original.name} do not pass")
     notes = ["the code is a whole function"]
     notes += [f"the signature, left out with ..., is the original's: ({ast.unparse(original.args)})"] * bool(is_open)
     if lost := parameters(original.args) - parameters(new.args):
-        notes.append(f"it takes {', '.join(sorted(lost))} no longer")
+        notes.append(f"it no longer takes {', '.join(sorted(lost))}")
     lines = text.split("\n")[new.lineno - 1 : new.end_lineno]
     lines[0] = lines[0].replace(f"def {new.name}", f"def {original.name}", 1)
     # A future import must be first in a file.

@@ -19,7 +19,7 @@ from auditkit.probing.source.files import LeftOut
 
 _UNTRIED = re.compile(r"[:;] give [^:;]*--argument \S+=VALUE")
 _MOST_NAMED, _MOST_PLACES = 3, 2
-_RUNGS = {"file": "by their file alone", "placeholders": "with placeholders for {}", "cut_out": "cut out of their file"}
+_RUNGS = {"file": "from their file only", "placeholders": "with stubs for {}", "cut_out": "cut out of their file"}
 
 
 def told(trials: Sequence[Trial], excluded: Sequence[Candidate], left_out: LeftOut) -> tuple[FoundCandidate, ...]:

@@ -249,14 +249,14 @@ def _lacks_modules(trial: Trial) -> bool:
 
 def _next_step(opened: OpenCheckout, found: Discovery) -> str:
     """Return a command that works here: on the whole repository, on the specimen, or on the source alone."""
-    named = "a collector that reading does not find is named with --target package.module:function"
+    named = "name a collector that auditkit does not find with --target package.module:function"
     repository = find_repository(opened.source)
     if repository is not None and repository.prefix and discover(repository.top).candidates:
         return f"the whole repository has some: auditkit audit {shlex.quote(str(repository.top))}; {named}"
     if not found.file_count:
-        return f"an audit of the bundled specimen shows what is found: auditkit audit; {named}"
+        return f"auditkit audit shows the findings of the bundled specimen; {named}"
     checkout = shlex.quote(opened.label)
-    return f"what needs no collector: auditkit probe run sync_in_loop --checkout {checkout}; {named}"
+    return f"source probes need no collector: auditkit probe run sync_in_loop --checkout {checkout}; {named}"
 
 
 def calls_like(name: str, checkout: str, roots: Sequence[str] = ()) -> list[str]:

@@ -65,7 +65,7 @@ class TorchItself:
             if theirs.probe == ours.probe and _is_as_bad(theirs, ours):
                 owned = self._owned(ours, theirs, version)
                 name = _function(theirs).rpartition(".")[2]
-                return replace(owned, message=f"{ours.message}; {name} of torch {version} does so by itself")
+                return replace(owned, message=f"{ours.message}; {name} of torch {version} does the same")
         return ours
 
     def _owned(self, ours: ProbeResult, theirs: ProbeResult, version: str) -> ProbeResult:

@@ -13,7 +13,7 @@ from auditkit.probing.find.blocks.blocks import function_or_block
 from auditkit.probing.source.modules import Function
 from auditkit.probing.source.python_files import PythonFiles
 
-_ANEW = "auditkit run -- COMMAND writes it anew"
+_ANEW = "auditkit run -- COMMAND writes a new one"
 _MOST_NAMED = 3
 
 
@@ -47,5 +47,5 @@ def recorded_notes(folder: Path, read: Callable[[], PythonFiles]) -> list[str]:
     changed = [call for call, digest in now.items() if digest != own[call]]
     if not changed:
         return []
-    text = f"changed since their calls were recorded on {run.when}, which are used all the same"
+    text = f"changed since their calls were recorded on {run.when}, which are used anyway"
     return [f"{text}: {listed(changed, _MOST_NAMED)}; {_ANEW}"]

@@ -46,7 +46,7 @@ def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
         return EndToEnd(None if len(grads) else torch.zeros(0), [])
     kinds = {(grad.dtype, str(grad.device), grad.layout) for grad in present}
     if len(kinds) > 1 or torch.strided not in next(iter(kinds)):
-        raise NotApplicable("it takes one tensor: there is none of several dtypes, devices or layouts")
+        raise NotApplicable("it takes one tensor, which cannot mix dtypes, devices or layouts")
     joined = torch.cat([grad.reshape(-1) for grad in present])
     ends = list(itertools.accumulate(grad.numel() for grad in present))
     # Not split(): autograd rejects its views after a write to their base tensor.

@@ -85,19 +85,19 @@ class Plan(NamedTuple):
         """Return why an instrument does not measure the target because of guessed values; "" if it does."""
         backend = next((path for path, made in self.filled.items() if made == BACKEND), "")
         if instrument == "ranks" and self.feed.setup is not None and "torch.distributed" in self.filled:
-            return "its object shares parameters out over ranks by itself: what each would be handed is not known"
+            return "its object distributes parameters over ranks: auditkit does not know which gradients each rank gets"
         if instrument == "ranks" and backend:
-            return "its package reduces through {}, which its own program makes over its ranks".format(backend)
+            return "its package reduces through {}, which only its own program creates".format(backend)
         if instrument == "ranks" and any("of one sample" in str(made) for made in self.filled.values()):
-            return "it reads gradients of single samples: what a rank holds of each is not known"
+            return "it reads per-sample gradients: auditkit does not know each rank's part of them"
         if instrument == "ranks" and self.feed.keeps:
-            return "what it stores is a rank's own, for others to join"
+            return "it stores values of its own rank, which other code combines"
         if instrument == "transfers" and FOUND_HOST in self.filled.values():
-            return "it takes the device from its program, which was the host where it was loaded"
+            return "its program chose the device when it was loaded, and chose the CPU"
         if instrument in _OF_COSTS and self.feed.keeps:
             return "it returns nothing, and reading back what it stores would be counted as its own cost"
         if instrument == "graphs" and (self.feed.setup == MADE or self.feed.paths):
-            return "parts of what it reads are made up, and torch.compile would trace those"
+            return "some of its inputs are stubs, and torch.compile would trace those"
         return ""
 
     def to_json(self) -> Dict[str, Any]:

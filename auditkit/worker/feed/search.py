@@ -178,7 +178,7 @@ def _first_result(trial: Trial) -> Tuple[Trial, Any]:
             if isinstance(answer, Stub):
                 raise no_value(vars(answer)["_path"])
             return trial, answer
-    raise CannotFeedError("it reads more than {} things that have to be made up".format(_MOST_REMEDIES))
+    raise CannotFeedError("it needs more than {} values that auditkit would have to create".format(_MOST_REMEDIES))
 
 
 def _describe(feed: Feed) -> str:

@@ -164,7 +164,7 @@ def why_not(device: str, world_size: int) -> Optional[str]:
     if device == "cuda":
         found = torch.cuda.device_count()
         if found < world_size or not dist.is_nccl_available():
-            return "NCCL wants a GPU for each of {} ranks, and {} are here".format(world_size, found)
+            return "NCCL needs one GPU per rank: {} ranks, and {} GPUs".format(world_size, found)
         return None
     return None if dist.is_gloo_available() else "this torch has no gloo"
 

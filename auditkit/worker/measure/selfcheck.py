@@ -46,7 +46,7 @@ def expect(instrument: str, read: Any, expected: Any, of_toy: str) -> None:
 def need_device(device: str, devices: Sequence[str], wanted: str) -> None:
     """Raise SelfCheckError if the instrument cannot work on `device`."""
     if device not in devices:
-        raise SelfCheckError("{} cannot be had on the device '{}'".format(wanted, device))
+        raise SelfCheckError("{}: not available on the device '{}'".format(wanted, device))
 
 
 def self_check(device: str, roots: SourceRoots) -> None:

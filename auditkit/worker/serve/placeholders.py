@@ -109,7 +109,7 @@ class Placeholder:
         vars(self).update(described, _path=path, _parts={}, **real)
 
     def __repr__(self) -> str:
-        return "<placeholder of {}>".format(self._path)
+        return "<stub of {}>".format(self._path)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("__all__", "__path__"):

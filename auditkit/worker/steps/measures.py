@@ -73,7 +73,7 @@ class StepMeasures:
         if self.feed.accumulates == FIXED:
             if not is_uneven and not readings.is_mean_loss(found, true, self.feed.fixed_count):
                 raise NotApplicable(
-                    "its loss is none whose gradient is known, and its number of micro-batches is fixed"
+                    "auditkit does not know its loss's gradient, and its number of micro-batches is fixed"
                 )
             return true
         own = effective(self._runs.first_step([whole], 1))
@@ -133,7 +133,7 @@ class StepMeasures:
     def owned(self) -> Owned:
         """Return which parameters the optimizers have, and which the models that ran have."""
         if self.feed.recorded:  # A critic of another function's optimizer gets gradients here, too.
-            raise NotApplicable("it is one of the calls of a recorded training: auditkit run checks the whole of it")
+            raise NotApplicable("it is one call of a recorded training, which auditkit run checks as a whole")
         trace = self._runs.windows(2).trace
         ids = [id(each) for each in trace.held]
         named = {place: name for place, (name, _) in trace.known.items()}
@@ -190,7 +190,7 @@ class StepMeasures:
             steps = enumerate(trace.steps)
             found = [Shares(number, [0.0] * len(each.micros), 0.0, None, each.site) for number, each in steps]
         if not found:
-            raise NotApplicable("what its backwards add is not in the gradients that its optimizer is handed")
+            raise NotApplicable("the gradients of its backward passes do not reach its optimizer")
         return found
 
     def left_over(self) -> Optional[Mixed]:

@@ -83,13 +83,13 @@ class RankSteps:
         batches = self._batches(2)[0]
         run = self._runs.run(_case(batches))
         if run.raised is not None and self._handed not in TOKEN_TASKS:
-            raise NotApplicable("it has one target for each sample: ranks have equally many")
+            raise NotApplicable("it has one target per sample, so all ranks have equally many")
         if run.raised is not None:
             raise run.raised
         if not run.trace.steps or not run.trace.steps[0].grads:
-            raise NotApplicable("it hands no gradients over before its step")
+            raise NotApplicable("its optimizer got no gradients")
         if not is_mean_loss(run.trace.steps[0].grads, self._true(batches)):
-            raise NotApplicable("in one process, too, its gradient is another one than that of the mean over targets")
+            raise NotApplicable("its gradient differs from that of the mean over targets in one process, too")
         source = "\n".join(source_of(code) for code in run.trace.executed)
         site = most_common([micro.site for micro in run.trace.steps[0].micros])
         reduces, counts, ignores = (bool(pattern.search(source)) for pattern in (_REDUCES, _COUNTS, _IGNORES))

@@ -95,7 +95,7 @@ class StepRuns:
             if raised is None or not self._fill(raised.__cause__, values):
                 values.read.update(self._globals)
                 return Run(trace, values, raised, is_ended)
-        raise CannotFeedError("it reads more than {} things that are not here".format(_MOST_RETRIES))
+        raise CannotFeedError("it needs more than {} values that are not available".format(_MOST_RETRIES))
 
     def checked(self, case: Case) -> Run:
         """Return one run. Raises the step's error, and NotApplicable if gradients and steps are not in sequence."""
@@ -103,9 +103,9 @@ class StepRuns:
         if run.raised is not None:
             raise run.raised
         if any(step.closure_calls > 1 for step in run.trace.steps):
-            raise NotApplicable("its optimizer goes backward itself, more than once in a step, by a closure")
+            raise NotApplicable("its optimizer calls backward more than once per step, by a closure")
         if any(step.is_inside_backward for step in run.trace.steps):
-            raise NotApplicable("its optimizers make their steps inside of backward, each of a part of the gradients")
+            raise NotApplicable("its optimizers step inside of backward, each with part of the gradients")
         return run
 
     def case(self, steps: int, micro_batches: int = 4, is_uneven: bool = False, **options: Any) -> Case:

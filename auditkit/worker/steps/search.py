@@ -63,7 +63,7 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
                     return _plan(feed, run)._replace(recorded=size)
                 said.insert(0, "as recorded: {}".format(_why_not(run)))
     raise CannotFeedError(
-        "no way to feed it hands an optimizer a gradient: " + "; ".join(list(dict.fromkeys(said))[:6])
+        "no input made it pass a gradient to an optimizer: " + "; ".join(list(dict.fromkeys(said))[:6])
     )
 
 
@@ -93,8 +93,8 @@ def _why_not(run: Run) -> str:
         return str(run.raised)
     if not run.trace.steps:
         taken = run.values.loader.drawn
-        return "no optimizer of torch's makes a step ({} batches were taken)".format(taken)
-    return "the optimizer is handed no gradient of the model"
+        return "no torch optimizer made a step ({} batches were read)".format(taken)
+    return "the optimizer got no gradient of the model"
 
 
 def _hands_over(run: Run) -> bool:

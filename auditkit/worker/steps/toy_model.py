@@ -147,7 +147,7 @@ class Criterion(nn.Module):
         """Return the loss of scores and targets."""
         given = [each for each in (*values, *named.values()) if isinstance(each, torch.Tensor)]
         if len(given) < 2:
-            raise TypeError("the loss is not handed scores and targets as tensors")
+            raise TypeError("the loss got no scores and targets as tensors")
         return loss_of(given[0], given[1])
 
 

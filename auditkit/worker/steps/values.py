@@ -184,7 +184,7 @@ class Values(Recorder):
         """Raise CannotFeedError: two optimizers of the same parameters would step twice with one gradient."""
         self._optimizer_name = self._optimizer_name or name
         if name != self._optimizer_name:
-            text = "it takes several optimizers ({}, {}), and which parameters each has is not known"
+            text = "it takes several optimizers ({}, {}), and auditkit does not know the parameters of each"
             raise CannotFeedError(text.format(self._optimizer_name, name))
 
     def made(self, value: Any, path: str = "") -> Any:

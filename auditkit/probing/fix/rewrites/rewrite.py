@@ -110,8 +110,8 @@ def _zeros_of_nothing(draft: Draft) -> Draft:
     return found.changed(AtLeastOne) if found.text != draft.text else draft
 
 
-_NORM = "the norm is formed in float64, inside the reduction"
-_COPIES = "no float64 copies of the gradients, the norms are formed in float64"
+_NORM = "the norm is accumulated in float64, inside the reduction"
+_COPIES = "no float64 copies of the gradients, the norms are accumulated in float64"
 _IN_PACKS = "no copy of all gradients, they are counted half a million elements at a time"
 _NOTHING = "without gradients the norms are one zero, and nothing is divided by their number"
 _NUMBER = "without gradients the result is a tensor, as it is with some"
@@ -125,11 +125,11 @@ _FAMILIES: tuple[tuple[str, frozenset[str], str, Change], ...] = (
     ("zeros_of_nothing", _EMPTY, _NOTHING, _zeros_of_nothing),
     ("tensor_of_nothing", _EMPTY, _NUMBER, _each(TensorOfNothing)),
     ("nan_is_too_large", _HEALTHY, "NaN counts as above the limit", _each(NanIsTooLarge)),
-    ("infinity_counts_too", _HEALTHY, "infinity is looked for as NaN is", _each(NotFinite)),
+    ("infinity_counts_too", _HEALTHY, "the check covers infinity, too", _each(NotFinite)),
     ("reshaped", _STRIDES, "reshape takes any strides, where view raises", _each(Reshape)),
-    ("chosen_on_device", _SYNCS, "chosen on the device, where the branch waits for it", _each(ChosenOnDevice)),
-    ("read_once", _SYNCS, "the tensors are kept, and read once behind the loop", _each(ReadOnce)),
-    ("divided_by_at_least_one", _ZERO, "divided by 1 where there is nothing to divide by", _each(AtLeastOne)),
+    ("chosen_on_device", _SYNCS, "chosen on the device, where the branch caused a sync", _each(ChosenOnDevice)),
+    ("read_once", _SYNCS, "the tensors are kept, and read once after the loop", _each(ReadOnce)),
+    ("divided_by_at_least_one", _ZERO, "the divisor is at least 1", _each(AtLeastOne)),
 )
 """In the order in which they are applied together: each sees the changes of those above it."""
 _ORDER = {family[0]: place for place, family in enumerate(_FAMILIES)}

@@ -2,7 +2,7 @@
 
 Only source is read. auditkit searches for the expression with the most tensor operations of the offending statement,
 then for its parts, until one occurs elsewhere: these are candidates, unproven until probed. Two expressions are alike
-if they have one key: their syntax with placeholders for operands, as `x.norm(2).item()` for `p.grad.norm(2).item()`.
+if they have one key: their syntax with wildcards for operands, as `x.norm(2).item()` for `p.grad.norm(2).item()`.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _key(node: ast.expr, module: Module) -> str:
 
 
 class _Placeholders(ast.NodeTransformer):
-    """Replaces each name, attribute or element that is an operand by a placeholder, and gives torch's full names."""
+    """Replaces each name, attribute or element that is an operand by a wildcard, and gives torch's full names."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -208,7 +208,7 @@ def _siblings(
             continue
         common = sum(not place.is_test for place in others)
         if common > MOST_PLACES:
-            return Siblings(key, reason=f"it stands at {common:,} other places and marks no defect")
+            return Siblings(key, reason=f"it occurs at {common:,} other places, so it marks no defect")
         probed = [place for place in others if any(_holds(other, place.location) for other in probed_too)]
         candidates = tuple(place for place in others if place not in probed)
         return Siblings(key, candidates, tuple(place.location for place in probed))

@@ -26,7 +26,7 @@ PROBE = {
 
 
 def measure(ctx):
-    """Yield how many steps were made of NaN, and how many parameters became NaN."""
+    """Yield how many steps had NaN gradients, and how many parameters became NaN."""
     found = max(ctx.steps.after_nan(), key=lambda each: (each.is_guarded, each.steps_applied, each.nan_parameters))
     if not found.is_guarded:
         text = "it does not check for NaN: after one, {} of {} parameters are NaN"
@@ -39,7 +39,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced if a step of NaN was applied."""
+    """Reproduced if a step with NaN gradients was applied."""
     seen = {each.name: each.value for each in measurements}
     if seen["steps_applied"] or seen["nan_parameters"]:
         message = "one NaN among the losses: the step is applied anyway, and {} of {} parameters are NaN"

@@ -61,7 +61,7 @@ def _rows(ctx, shares, case):
 
 
 def _moved(ctx):
-    """Keys whose owner is another one for equal keys with another hash."""
+    """Return the keys whose owner differs for equal keys with another hash."""
     owners = [
         {key: rank for rank in range(_SHOWN["ranks"]) for key in ctx.share(_SHOWN["keys"], rank, _SHOWN["ranks"], salt)}
         for salt in _SALTS

@@ -45,8 +45,8 @@ _SETTINGS = {
     "color.ui": "false",
 }
 
-# What shows differences may be told to have a program of the repository's show them, and what looks at a work tree
-# to look into those of submodules, which have a configuration of their own.
+# A diff may run a program that the repository configures, and a command on the work tree may read the submodules,
+# which have a configuration of their own.
 _OPTIONS = {
     "diff": ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
     "diff-tree": ("--no-ext-diff", "--no-textconv"),

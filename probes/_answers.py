@@ -53,7 +53,7 @@ _ROUNDING = {"bfloat16": 2.0**-8, "mixed": 2.0**-8, "float16": 2.0**-11}
 def measure(ctx):
     """Yield for every case its exact norm, the allowed difference, and every field of the result, or the exception.
 
-    Also the types of the result's parts, and the result of each of two ranks if the target can reach a collective.
+    Also yield the types of the result's parts, and each of two ranks' results if the target can reach a collective.
     """
     for family, case, make in _cases(ctx):
         case = {"family": family, **case}
@@ -77,14 +77,14 @@ def measure(ctx):
 
 
 def _types(ctx, types, case):
-    """The types of ordinary results: results for other values have the same."""
+    """Return the types of the parts of ordinary results; the values do not change them."""
     if case["family"] in _TYPED:
         for field, found in types.items():
             yield ctx.measurement("type", found, "text", **case, field=field)
 
 
 def _of_two_ranks(ctx):
-    """A target that can reach a collective, in two ranks of which the second has no gradient."""
+    """Yield the results of two ranks, of which the second has no gradient, if the target can reach a collective."""
     for rank, found in enumerate(ctx.answers_of_two_ranks()):
         case = {"family": "two ranks, one without gradients", "dtype": "float32", "rank": rank}
         yield ctx.measurement("allowed_difference", _RANKS_MAY_DIFFER, "ratio", **case)
@@ -97,7 +97,7 @@ def _of_two_ranks(ctx):
 
 
 def _cases(ctx):
-    """(family, case, how to make the gradients and the second group; None for it: as the plan was found)."""
+    """Yield (family, case, maker of the gradients and of the second group, which is None for the plan's own)."""
     for seed in (0, 1, 2):
         yield "seeded", {"dtype": "float32", "seed": seed}, _alone(ctx.benign, seed=seed)
     for dtype in _DTYPES:
@@ -140,7 +140,7 @@ def _two_groups(ctx, seed):
 
 
 def _allowed(case, grads, policy):
-    """Twice the error of one careful result, see norm_loses_accuracy."""
+    """Return twice the error of one careful result, see norm_loses_accuracy."""
     given = [grad for grad in grads if grad is not None]
     steps = sum(grad.numel() for grad in given) / policy["accumulators"] + len(given) + 16
     summing = 1.0 - math.sqrt(max(0.0, 1.0 - steps * 2.0**-24))

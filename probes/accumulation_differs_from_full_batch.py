@@ -45,7 +45,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced if a norm or a direction is off; of an even case in any run, else where lengths differ."""
+    """Reproduced if a norm or a direction is off; uneven micro-batches need data of different lengths."""
     cosines = {_key(m): m.value for m in measurements if m.name == "cosine"}
     rows = [(_key(m), m.value, cosines[_key(m)]) for m in measurements if m.name == "norm_ratio"]
     wrong = [row for row in rows if abs(row[1] - 1) > policy["allowed_ratio"] or row[2] < policy["least_cosine"]]
@@ -71,7 +71,7 @@ def _key(row):
 
 
 def _law(even):
-    """The ratio by the number of micro-batches."""
+    """Return the law of the ratio in the number of micro-batches."""
     for text, law in (("1", lambda n: 1.0), ("N", float), ("1/N", lambda n: 1.0 / n)):
         if all(abs(ratio / law(count) - 1) < 0.02 for count, ratio in even.items()):
             return "norm ratio {}".format(text)

@@ -55,7 +55,7 @@ def measure(ctx):
 
 
 def _changes(ctx):
-    """(what the gradients become, a maker of the first ones, one of the later ones)."""
+    """Yield (what the gradients become, a maker of the first ones, one of the later ones)."""
 
     def large():
         return ctx.benign(seed=1, scale=8.0, zeros=5)
@@ -70,7 +70,7 @@ def _is_kept(ctx, field, expected, in_turn):
 
 
 def judge(measurements, policy):
-    """Reproduced if a field keeps its value however the gradients change, or changes only between finite and not."""
+    """Reproduced if a field keeps its value for larger and smaller gradients, or for those that become non-finite."""
     rows = [m for m in measurements if m.name == "kept_value"]
     kept = {name: {m.case["field"] for m in rows if m.case["change"] == name} for name in (*_DIRECTIONS, "not finite")}
     stuck = (kept["larger"] & kept["smaller"]) | kept["not finite"]

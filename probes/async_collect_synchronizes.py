@@ -27,7 +27,7 @@ _ELEMENTS = 128
 
 
 def measure(ctx):
-    """Yield what is promised, the exact count of the collecting step, and the first line that waits too often."""
+    """Yield the promise, the exact count of the collecting step, and the first line that synchronizes too often."""
     promise = ctx.sync_promise
     if promise is None and not ctx.has_finish:
         raise ctx.NotApplicable("no docstring, name or finishing step says how often it synchronizes")

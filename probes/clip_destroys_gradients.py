@@ -76,7 +76,7 @@ def measure(ctx):
 
 
 def _limit(ctx, shape, highest):
-    """The norm to which ordinary gradients are clipped; None where it grows with them."""
+    """Return the norm to which ordinary gradients are clipped; None if it grows with them."""
     for pair in _ORDINARY:
         if max(pair) > highest:
             continue
@@ -87,14 +87,14 @@ def _limit(ctx, shape, highest):
 
 
 def _norm_of(grads):
-    """The 2-norm of what is left; None where gradients were removed."""
+    """Return the 2-norm of the remaining gradients; None if gradients were removed."""
     if any(grad is None for grad in grads):
         return None
     return math.sqrt(math.fsum(float((grad.double() ** 2).sum()) for grad in grads))
 
 
 def _state(ctx, shape, magnitude, limit):
-    """(one word for the state of the gradients, whether they are destroyed)."""
+    """Return (one word for the state of the gradients, whether they are destroyed)."""
     tensors, elements, dtype = shape
     left, error = attempt(ctx, ctx.left_by, ctx.gradients(*shape, magnitude))
     if error is not None:
@@ -116,7 +116,7 @@ def _state(ctx, shape, magnitude, limit):
 
 
 def _boundary(ctx, shape, highest):
-    """The limit, and the smallest magnitude that destroys gradients, or None; 4 where ordinary ones are destroyed."""
+    """Return the limit and the smallest magnitude that destroys gradients, or None; 4 if it destroys ordinary ones."""
     limit = _limit(ctx, shape, highest)
 
     def destroys(exponent):
@@ -135,7 +135,7 @@ def judge(measurements, policy):
     if not destroyed:
         return verdict(False, "no finite gradients are destroyed up to the largest norm that float32 holds")
     worst = min(destroyed, key=lambda m: m.value)
-    if worst.value >= REACHED_NORM:  # float16 ends near there itself: what is wider tells more
+    if worst.value >= REACHED_NORM:  # float16 itself ends near there: wider dtypes matter more
         worst = min([m for m in destroyed if m.case["dtype"] != "float16"] or destroyed, key=lambda m: m.value)
     dtypes = ", ".join(sorted({m.case["dtype"] for m in destroyed}))
     message = "from a norm of {:.3g} on, finite {} gradients are {} after clipping; destroyed for {}"

@@ -61,7 +61,7 @@ def _planted(ctx, kind, exponent, dimensions):
 
 
 def _read_count(ctx, kind, exponent, dimensions):
-    """The count in the result; a fraction as the nearest integer number of elements."""
+    """Return the count in the result; a fraction is converted to the nearest number of elements."""
     role = ctx.role(kind)
     value = ctx.answer(_planted(ctx, kind, exponent, dimensions)).get(role.path)
     if value is None or not math.isfinite(value):
@@ -70,7 +70,7 @@ def _read_count(ctx, kind, exponent, dimensions):
 
 
 def judge(measurements, policy):
-    """Reproduced if any planted count came back changed."""
+    """Reproduced if any reported count differs from the planted one."""
     wrong = [m for m in measurements if m.value]
     if not wrong:
         kinds = ", ".join(sorted({m.case["kind"] for m in measurements}))

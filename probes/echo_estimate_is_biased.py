@@ -50,7 +50,7 @@ def measure(ctx):
 
 
 def _farthest(echoes, truth):
-    """The value that is farthest from the truth; NaN if any value is NaN."""
+    """Return the value farthest from the truth; NaN if any value is NaN."""
     values = echoes.flatten().tolist()
     broken = [value for value in values if math.isnan(value)]
     return broken[0] if broken else max(values, key=lambda value: abs(value - truth))

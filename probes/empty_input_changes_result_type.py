@@ -23,7 +23,7 @@ PROBE = {
 }
 
 _SPEAKS_OF_NOTHING = re.compile(r"empty|no\b|none|without|nothing|missing|at least|zero|backward", re.IGNORECASE)
-# torch's refusal to make an optimizer, before the target is called.
+# torch's error for an optimizer without parameters, raised before the target is called.
 _OPTIMIZERS_REFUSAL = "ValueError: optimizer got an empty parameter list"
 _MOST_FIELDS, _MOST_INPUTS = 8, 2
 
@@ -32,7 +32,7 @@ def measure(ctx):
     """Yield for every empty input and every step: whether it raises, how many fields it lacks or changes."""
     if ctx.reads(0) and not ctx.reads(0, first=1):
         raise ctx.NotApplicable("its result depends on a single gradient by position: it is about that parameter alone")
-    # The collecting step first: if that raises, the whole call does.
+    # The collecting step comes first: if it raises, the whole call does.
     steps = ([("pending result", False)] if ctx.has_finish else []) + [("result", True)]
     usual = {step: _usual_structure(ctx, whole) for step, whole in steps}
     sites, refusals = [], []
@@ -59,7 +59,7 @@ def measure(ctx):
 
 
 def _usual_structure(ctx, whole):
-    """The parts that the results for three, two and one gradients have in common."""
+    """Return the parts that the results for three, two and one gradients have in common."""
     sound, other = ctx.benign(), ctx.benign(seed=1)
     answers = [ctx.ask(sound, other, whole)]
     for count in (2, 1):
@@ -69,7 +69,7 @@ def _usual_structure(ctx, whole):
 
 
 def _empty_inputs(ctx):
-    """Name, first and second group of every input of which a group holds no gradient."""
+    """Yield the name, first and second group of every input with a group without gradients."""
     empties = {"no tensors": []}
     if ctx.plan.feed.takes != "gradients":
         empties["no gradients yet"] = [None, None, None]
@@ -81,7 +81,7 @@ def _empty_inputs(ctx):
 
 
 def _compare(usual, answer):
-    """The fields that `answer` lacks, and those of another kind, without their children."""
+    """Return the fields that `answer` lacks, and those of another kind, without their children."""
     missing, changed = [], []
     reported = set(answer.broken)
     for path, kind in usual.items():

@@ -51,7 +51,7 @@ def measure(ctx):
 
 
 def _result(ctx, one_pass=False):
-    """The numbers of the result, and the gradients as the call leaves them."""
+    """Return the numbers of the result, and the gradients after the call."""
     grads = ctx.benign()
     return ctx.ask(grads, ctx.benign(seed=1), one_pass=one_pass).fields, grads
 
@@ -77,7 +77,7 @@ def judge(measurements, policy):
     ]
     if case["gradients"]:
         texts.append("{} gradients are left with other values".format(case["gradients"]))
-    # torch's own examples pass model.parameters(), a generator; one of tensors, or of names, is rarer.
+    # torch's own examples pass model.parameters(), a generator; a generator of tensors or of names is rarer.
     usual = "ordinary" if case["takes"] == "parameters" else "common"
     return verdict(True, "; ".join(texts), occurs={"generator": "extreme" if case["declares_list"] else usual})
 

@@ -30,7 +30,7 @@ def measure(ctx):
 
     def arrangements(role):
         for pair in ctx.device_pairs:
-            # Counts are taken in the same way whichever device comes first.
+            # The order of the devices does not change how counts are taken.
             for first in (pair, pair[::-1]) if role in ("norm", None) else (pair,):
                 name = "alternating, {} first".format(first[0])
                 yield {"devices": " and ".join(pair), "arrangement": name}, first, None
@@ -45,7 +45,7 @@ def measure(ctx):
 
 
 def _is_clear(case):
-    """Whether the exception names devices, in the checkout's own text or as a ValueError."""
+    """Return whether the exception names devices, in the checkout's own text or as a ValueError."""
     return "device" in case["error"].lower() and (case["deliberate"] or case["error"].startswith("ValueError"))
 
 
@@ -61,7 +61,7 @@ def judge(measurements, policy):
         return verdict(True, message.format(**max(wrong, key=lambda m: m.value).case))
     if unclear:
         message = "raises for gradients on {}: {}".format(pairs, unclear[0].case["error"])
-        # Trainers spread a model over processes; one that spreads it over devices fails at the first call.
+        # Trainers distribute a model over processes; one that distributes it over devices fails at the first call.
         return verdict(True, message, breaks="stops", occurs="extreme")
     if raised:
         return verdict(False, "refuses clearly: {}".format(raised[0].case["error"]))

@@ -58,14 +58,13 @@ def measure(ctx):
 
 
 def _with_missing(ctx, among, add):
-    """The result with missing gradients added to one group; gradients are created for each call, which may change
-    them."""
+    """Return the result with missing gradients added to one group; each call gets new gradients."""
     first, second = ctx.benign(), ctx.benign(seed=1)
     return ctx.ask(add(first) if among == _FIRST else first, add(second) if among == _SECOND else second)
 
 
 def _is_position(ctx, path, expected, among):
-    """Whether an integer changes only where the missing gradients come first: it is a parameter's position."""
+    """Return whether an integer changes only if the missing gradients come first: then it is a parameter's position."""
     if type(expected) is not int:
         return False
     answer, _ = attempt(ctx, _with_missing, ctx, among, lambda grads: grads + [None] * _NONE_ADDED)
@@ -73,7 +72,7 @@ def _is_position(ctx, path, expected, among):
 
 
 def _fields_that_depend_on_values(ctx, expected):
-    """The fields that other values in either group change, without those of single tensors and clocks."""
+    """Return the fields that other values in either group change, except those of single tensors and clocks."""
     fewer = ctx.ask(ctx.benign()[:2], ctx.benign(seed=1)[:2])
     common = ctx.common_structure([expected, fewer])
     clocks = set(ctx.unequal_fields(expected.fields, ctx.ask(ctx.benign(), ctx.benign(seed=1)).fields))

@@ -55,7 +55,7 @@ def measure(ctx):
 
 
 def _is_wrong(role, difference, policy):
-    """A count is exact; a fraction of it is one float32 division away."""
+    """Return whether a role's number is off: counts are exact, a fraction of them is one float32 division away."""
     return difference > (policy["tolerance"] if role == "norm" else 1e-6)
 
 

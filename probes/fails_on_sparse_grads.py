@@ -74,14 +74,14 @@ def _wrong_fields(ctx, form, answers):
 
 
 def _ignores_elements(ctx, norm):
-    """Whether the norm is the total, or the total for each tensor: not divided by a number of elements."""
+    """Return whether the norm is the total, or the total of each tensor: not divided by a number of elements."""
     grads = ctx.sparse("dense")
     exact, degree = ctx.exact_norm(grads), ctx.role("norm").degree
     return any(not _far(norm, known) for known in (exact**degree, exact**degree / len(grads)))
 
 
 def _wrong_counts(ctx, form):
-    """NaN and Inf counts that differ from the dense gradient's; fractions depend on what counts as an element."""
+    """Return the NaN and Inf counts that differ from the dense gradient's; fractions depend on the element count."""
     wrong = []
     for kind, special in _PLANTED.items():
         role = ctx.roles.get(kind)
@@ -110,7 +110,7 @@ def judge(measurements, policy):
     if len(broken) == 2 and len({m.case["how"] for m in broken}) == 1:
         message = "sparse gradients: " + broken[0].case["how"]
     differs = [m for m in broken if m.case["kind"] == "differs"]
-    if differs:  # a lost value is worse than an exception, and gradients that stay wrong are a wrong step
+    if differs:  # a lost value is worse than an exception, and gradients that stay wrong make a wrong step
         message = (
             "; ".join(
                 "{} gradients: {}".format(m.case["form"], m.case["how"])
@@ -121,7 +121,7 @@ def judge(measurements, policy):
         )
         breaks = "wrong_step" if any(AFTERWARDS in m.case["how"] for m in differs) else "wrong_norm"
         return verdict(True, message, breaks=breaks, occurs={"sparse": "rare"})
-    # Dense clipping raises for them everywhere, torch's own too, at the first call.
+    # Dense clipping raises for them everywhere at the first call, also torch's own.
     return verdict(True, message, breaks="stops", occurs="extreme")
 
 

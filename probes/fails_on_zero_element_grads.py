@@ -23,7 +23,7 @@ PROBE = {
     "measurements": {"sound": "truth"},
 }
 
-# Place, shape, and the index before which the tensor is put among three gradients.
+# The place, the shape, and the index among three gradients before which the tensor is inserted.
 _CASES = (("first", (0,), 0), ("between", (3, 0), 1), ("last", (0, 4), 3))
 _TOLERANCE = 1e-6
 
@@ -59,21 +59,20 @@ def measure(ctx):
         ctx,
         forms,
         passes=lambda error, case: case["position"] == "alone" and error.deliberate,
-        # What zeros, or no tensors, do as well at the same line is left to the probes for those.
+        # Other probes judge what zeros, or no tensors, cause at the same line.
         skips=lambda error, case: error.site is not None and error.site in raised[case["position"]],
     )
 
 
 def _controls(ctx, inputs, default=None):
-    """The results for `inputs`, `default` where one raises, and the lines that raised."""
+    """Return the results for `inputs`, `default` for each that raises, and the lines that raised."""
     tried = [attempt(ctx, ctx.answer, grads) for grads in inputs]
     answers = [default if error is not None else answer for answer, error in tried]
     return [answer for answer in answers if answer is not None], [error.site for _, error in tried if error is not None]
 
 
 def _wrong_fields(ctx, answer, controls, unstable):
-    """Changes of the result that a tensor without elements must not cause; `controls`: without it, with zeros, with
-    ones."""
+    """Return changes that a tensor without elements must not cause; `controls`: without it, with zeros, with ones."""
     base = controls[0]
     exact = ctx.exact_norm(ctx.with_one_more(0))
     fixed = [role.path for name, role in ctx.roles.items() if name != "norm" and role.kind == "count"]
@@ -124,7 +123,7 @@ def judge(measurements, policy):
     if not broken:
         return verdict(False, "a gradient without elements changes only what it may change")
     message = "a gradient without elements, " + grouped((m.case["how"], m.case["position"]) for m in broken)
-    # Among others it is a rank's part of a parameter with fewer rows than ranks; alone, nothing was to be trained.
+    # Among others it is a rank's part of a parameter with fewer rows than ranks; alone, there is nothing to train.
     occurs = "extreme" if all(m.case["position"] == "alone" for m in broken) else "rare"
     breaks = "stops" if all(m.case["kind"] == "raises" for m in broken) else "wrong_norm"
     return verdict(True, message, breaks=breaks, occurs=occurs)

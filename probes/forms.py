@@ -1,4 +1,4 @@
-"""Shared by probes: run a probe's file as a program, and compare the target's results for several input forms.
+"""Helpers of probes: run a probe's file as a program, and compare the target's results for several input forms.
 
 A probe imports it as `forms`, wherever the probe is loaded. It needs neither torch nor anything else of auditkit.
 """
@@ -48,7 +48,7 @@ def run_alone(path):
 
 
 def _auditkit(home):
-    """The command that starts auditkit, or nothing."""
+    """Return the command that starts auditkit, or nothing."""
     is_new_enough = sys.version_info >= (3, 11)
     if is_new_enough and importlib.util.find_spec("auditkit") and importlib.util.find_spec("typer"):
         return [sys.executable, "-P", "-m", "auditkit"]
@@ -80,13 +80,13 @@ def rank_rows(ctx, reports, passes=False, **case):
 
 
 def is_off(value, expected, tolerance):
-    """Whether a rank's number differs from all `expected` ones."""
+    """Return whether a rank's number differs from all `expected` ones."""
     finite = [each for each in expected if math.isfinite(value) and math.isfinite(each)]
     return all(abs(value - each) > tolerance * abs(each) for each in finite)
 
 
 def rank_figures(measurements, first, expected, *keys):
-    """All ranks' numbers in the case of `first`, which is wrong; `keys` name the case."""
+    """Return all ranks' numbers in the case of `first`, which is wrong; `keys` name the case."""
     of_case = [m for m in measurements if m.name == first.name and "rank" in m.case]
     alike = [m for m in of_case if all(m.case[key] == first.case[key] for key in keys)]
     values = ", ".join(dict.fromkeys("{:.6g}".format(m.value) for m in alike))
@@ -96,7 +96,7 @@ def rank_figures(measurements, first, expected, *keys):
 
 
 def rank_place(ctx, sites, asked_on):
-    """Yield the line that raised in most ranks, and a note where the ranks did not run on the device `asked_on`."""
+    """Yield the line that raised in most ranks, and a note if the ranks did not run on the device `asked_on`."""
     if ctx.device != asked_on:
         yield ctx.note("NCCL needs a GPU for each rank: the ranks used gloo, on the CPU")
     yield ctx.location(ctx.most_common(sites))
@@ -107,17 +107,17 @@ def rank_place(ctx, sites, asked_on):
 LARGE_MAGNITUDE = 1e20
 # Trainers log norms of 0.1 to 1e3, and up to 1e4 in a spike; float16 itself ends at 65,504.
 REACHED_NORM = 3e4
-# No weight survives a step of such a gradient; torch's own norm and clipping end at 1.84e19.
+# No weight survives a step with such a gradient; torch's own norm and clipping end at 1.84e19.
 DIVERGED_NORM = 1e15
 # Largest number of float16: torch's norms of float16 gradients end there.
 _FLOAT16_END = 65504.0
 _WORDS = ("ordinary", "common", "rare", "extreme")
-# What gradients of a dtype need in the checkout; float32 needs nothing, float64 is judged where a user wants it.
+# What the checkout must use so that gradients have a dtype; float32 needs nothing, and users enable float64.
 _NEED = {"float16": "float16", "bfloat16": "bfloat16", "mixed": "16-bit"}
 
 
 def by_need(found, word_of):
-    """For each need who meets the worst of some measurements, by their dtype and the word of each."""
+    """Return for each need who meets the worst of some measurements, by their dtype and the word of each."""
     words = {}
     for m in found:
         words.setdefault(_NEED.get(m.case["dtype"], ""), []).append(word_of(m))
@@ -125,7 +125,7 @@ def by_need(found, word_of):
 
 
 def who_meets_norm(m):
-    """Who meets a norm that breaks: torch's own norm of the dtype ends where it is extreme."""
+    """Return who meets a broken norm: torch's own norm of the dtype ends at extreme magnitudes."""
     usual, end = ("common", _FLOAT16_END) if m.case["dtype"] == "float16" else ("ordinary", DIVERGED_NORM)
     return usual if m.value < REACHED_NORM else "rare" if m.value < end else "extreme"
 
@@ -144,9 +144,9 @@ _LARGE_CASES = (
 
 
 def large_cases():
-    """(dtype, shape, case, root of the number of elements, largest exponent of an element) of several gradients.
+    """Return (dtype, shape, case, root of the number of elements, largest exponent of an element) of several gradients.
 
-    The true norm stays below 2**127, which float32 holds; float64 has its own range.
+    The true norm stays below 2**127, which float32 can represent; float64 has its own range.
     """
     for dtype, tensors, elements, largest in _LARGE_CASES:
         root = math.sqrt(tensors * elements)
@@ -156,7 +156,7 @@ def large_cases():
 
 
 def judged_boundaries(measurements, name, policy):
-    """The norms that break; those of float64 only if the policy judges them."""
+    """Return the norms that break; those of float64 only if the policy judges them."""
     found = [m for m in measurements if m.name == name and m.value is not None]
     return [m for m in found if policy.get("judge_float64") or m.case["dtype"] != "float64"]
 
@@ -165,9 +165,9 @@ def judged_boundaries(measurements, name, policy):
 
 
 def attempt(ctx, call, *args):
-    """The result of `call`, and what the target raised instead.
+    """Return the result of `call`, and what the target raised instead.
 
-    An attribute that parameters of the checkout have and ours lack is no failure of the target.
+    If parameters of the checkout have an attribute that auditkit's lack, the target has not failed.
     """
     try:
         return call(*args), None
@@ -192,7 +192,7 @@ def counted_law(ctx, name, count_calls, tensor_counts=(4, 16, 64, 256), dtype="f
 
 
 def law_in_words(measurements, name, what):
-    """The law that `counted_law` measured, and a message of it."""
+    """Return the law that `counted_law` measured, and a message about it."""
     law = next(m for m in measurements if m.name == name + "_law")
     largest = max((m for m in measurements if m.name == name), key=lambda m: m.case["tensors"])
     text = "{} per call: {} for n tensors ({:,} at {})"
@@ -200,7 +200,7 @@ def law_in_words(measurements, name, what):
 
 
 def unless_refused(ctx, dtype, call):
-    """The result of `call`, or None and a note if the target takes no such gradients; it must take float32."""
+    """Return the result of `call`, or None and a note if the target rejects such gradients; it must accept float32."""
     try:
         return call(), None
     except (ctx.TargetRaised, ctx.NotApplicable) as error:
@@ -210,10 +210,10 @@ def unless_refused(ctx, dtype, call):
 
 
 def compare_forms(ctx, forms, passes=lambda error, case: False, skips=lambda error, case: False):
-    """Yield for every form of input whether the target is right, how it is not, and the line of the first wrong form.
+    """Yield for every form of input whether the target is right, what is wrong, and the line of the first wrong form.
 
-    A form is (case, run, where): `run()` calls the target and returns what is wrong, in words; `where()` is the line
-    to blame where nothing raises. An exception is wrong unless it `passes`, and is ignored if it `skips`.
+    A form is (case, run, where): `run()` calls the target and describes what is wrong; `where()` is the line to report
+    if nothing raises. An exception is wrong unless it `passes`, and is ignored if it `skips`.
     """
     for case, run, where in forms:
         wrong, error = attempt(ctx, run)
@@ -266,9 +266,9 @@ def compare_numbers(ctx, arrangements, change, plain, is_wrong, is_clear=lambda 
 
 
 def _compared_roles(ctx):
-    """The roles whose numbers can be compared, each with a maker of gradients that show it.
+    """Return the roles whose numbers can be compared, each with a maker of gradients that show it.
 
-    The first has no role where there is no norm: it shows whether anything raises.
+    If there is no norm, the first has no role: it shows whether anything raises.
     """
     yield ("norm" if "norm" in ctx.roles else None), ctx.powers_of_two
     for role, planted in {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}.items():
@@ -277,7 +277,7 @@ def _compared_roles(ctx):
 
 
 def with_norm_afterwards(ctx, grads):
-    """The result, and for a target that writes, the gradients afterwards: it may have written a copy of them."""
+    """Return the result, and for a target that writes, the gradients afterwards: it may have written a copy of them."""
     answer = ctx.answer(grads)
     if ctx.writes_gradients:
         answer[AFTERWARDS] = ctx.exact_norm(grads)
@@ -285,7 +285,7 @@ def with_norm_afterwards(ctx, grads):
 
 
 def is_read(ctx, expected, make, ignored=()):
-    """Whether the result depends on the values of a gradient: `make(factor)` multiplies it.
+    """Return whether the result depends on the values of a gradient: `make(factor)` multiplies it.
 
     One of the factors changes a norm, a count of zeros or a count of non-finite elements.
     """
@@ -294,19 +294,19 @@ def is_read(ctx, expected, make, ignored=()):
 
 
 def first_sentence(error):
-    """The first sentence of an exception's text."""
+    """Return the first sentence of an exception's text."""
     return str(error).split(" (")[0].split(". ")[0][:160]
 
 
 def text(value, digits=6):
-    """A value in a message."""
+    """Format a value for a message."""
     if value is None:
         return "missing"
     return "{:.{}g}".format(value, digits) if isinstance(value, float) else str(value)
 
 
 def grouped(pairs):
-    """`a, b: x; c: y` for (x, a), (x, b), (y, c)."""
+    """Format (x, a), (x, b), (y, c) as `a, b: x; c: y`."""
     groups = {}
     for what, name in pairs:
         groups.setdefault(what, []).append(name)
@@ -314,12 +314,12 @@ def grouped(pairs):
 
 
 def joined(names, most):
-    """`a, b and 3 more`."""
+    """Format names as `a, b and 3 more`."""
     more = len(names) - most
     return ", ".join(names[:most]) + (" and {} more".format(more) if more > 0 else "")
 
 
 def verdict(outcome, message, **more):
-    """What `judge` returns; `outcome` may be whether it reproduced."""
+    """Return what `judge` returns; `outcome` may be whether it reproduced."""
     word = {True: "reproduced", False: "not_reproduced"}.get(outcome, outcome)
     return {"outcome": word, "message": message, **more}

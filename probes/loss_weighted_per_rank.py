@@ -84,13 +84,13 @@ def _key(row):
 
 
 def _agree(rows):
-    """Whether the ranks, whose batches differ, have the same gradient."""
+    """Return whether the ranks, whose batches differ, have the same gradient."""
     of_two = [row for row in rows if row[0][1] == _RANKS[0]]
     return len(of_two) > 1 and all(abs(row[1] / of_two[0][1] - 1) < 1e-3 for row in of_two[1:])
 
 
 def _said(wrong):
-    """The figures of the largest number of ranks, and the wrappers that they are of."""
+    """Return the measurements of the largest number of ranks, and their wrappers."""
     names, last = {"none": "its own reduction", "ddp": "DDP", "fsdp2": "FSDP2"}, {}
     for (wrapping, ranks, _), ratio, cosine in wrong:
         last[names[wrapping]] = (ranks, "{:.3g}".format(ratio), "{:.3f}".format(cosine))
@@ -102,7 +102,7 @@ def _said(wrong):
 
 
 def _law(rows):
-    """The ratio by the number of ranks, if the direction is right."""
+    """Return the law of the ratio in the number of ranks, if the direction is right."""
     for text, law in (("1", lambda ranks: 1.0), ("ranks", float), ("1/ranks", lambda ranks: 1.0 / ranks)):
         if all(abs(ratio / law(key[1]) - 1) < 0.02 and cosine > 0.999 for key, ratio, cosine in rows):
             return "norm ratio {}".format(text)

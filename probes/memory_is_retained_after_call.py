@@ -34,9 +34,9 @@ PROBE = {
 
 _TENSORS, _ELEMENTS = 4, 1 << 16
 _GRADIENT_BYTES = _TENSORS * _ELEMENTS * 4
-# Growth is read between the last two: caches and lazy initialisation are over by then.
+# The growth between the last two counts is judged: by then caches and lazy initialization are over.
 _CALLS = (1, 4, 16, 64)
-# tracemalloc follows every Python object: fewer calls show what doubles.
+# tracemalloc follows every Python object, so fewer calls show a doubling.
 _PYTHON_CALLS = (1, 4, 8, 16)
 _GRAPH_CALLS = (4, 8)
 _GRAPHS = "graphs"
@@ -62,7 +62,7 @@ def _plain(ctx):
 
 
 def _with_graph(ctx):
-    """Gradients that autograd can go back through; every leaf is as large as its gradient."""
+    """Return gradients with a graph; every leaf is as large as its gradient."""
     return [grad.requires_grad_().exp() for grad in _plain(ctx)]
 
 
@@ -72,7 +72,7 @@ def _held(ctx, memory, make, counts, **how):
         yield ctx.measurement("held_bytes", count, "bytes", calls=calls, memory=memory)
     *_, middle, last = sorted(held)
     growth = (held[last] - held[middle]) / (last - middle)
-    # What a growing history holds is growth; the rest is a buffer, a cache, or nothing.
+    # A growing history is growth; the rest is a buffer, a cache, or nothing.
     constant = max(0.0, held[last] - growth * last)
     law = "{:,.0f} bytes a call + {:,.0f}".format(growth, constant)
     yield ctx.measurement("growth_per_call", growth, "bytes per call", memory=memory, law=law)
@@ -92,7 +92,7 @@ def _answer(ctx, name, make):
 
 
 def judge(measurements, policy):
-    """Reproduced if calls accumulate, where a fixed store is too large, or where the result holds the graph."""
+    """Reproduced if calls accumulate memory, a fixed store is too large, or the result keeps the graph alive."""
     every = _above(measurements, "growth_share", policy["growth_share"])
     plain = [m for m in every if m.case["memory"] != _GRAPHS]
     growing = plain or every
@@ -112,7 +112,7 @@ def judge(measurements, policy):
     found = verdict(True, "; ".join(parts), law=law)
     if plain:
         return found
-    # What stays once costs memory; what only gradients of gradients hold, few runs have.
+    # A fixed store costs memory; a graph of gradients of gradients exists in few runs.
     is_plain = bool(stored) or any(
         m.case["gradients"] == "plain" for m in measurements if m.name == "graph_tensors" and m.value
     )
@@ -129,7 +129,7 @@ def _where(measured):
 
 
 def _graph_in_answer(measurements):
-    """What the result holds of a graph; it says so where only gradients that carry one show it."""
+    """Describe how much of a graph the result keeps alive, and whether only gradients with a graph show it."""
     tensors = {m.case["gradients"]: m for m in measurements if m.name == "graph_tensors" and m.value}
     if not tensors:
         return []

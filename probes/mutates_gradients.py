@@ -24,7 +24,7 @@ PROBE = {
     "measurements": {"changed": "count"},
 }
 
-# Gravest first: what the optimizer steps on, then what autograd needs, then what only looks the same.
+# Worst first: what the optimizer uses, then what autograd needs, then what only looks the same.
 _WORDS = {
     "values": "the values of {}",
     "removed": "{} to None",
@@ -68,7 +68,7 @@ def measure(ctx):
 
 
 def _inputs(ctx):
-    """(name, maker of new arguments for `changes`): nothing may be left over from the call before."""
+    """Yield (name, maker of new arguments for `changes`): every call gets new ones."""
     yield "of ordinary size", lambda: (ctx.benign(),)
     yield "with NaN and Inf", lambda: (ctx.benign(nans=1, infs=1),)
     yield "of zeros", lambda: (ctx.gradients(3, 64, magnitude=0.0),)
@@ -92,7 +92,7 @@ def judge(measurements, policy):
             given = [m.case["input"] for m in rows]
             when = "" if given == inputs else " for gradients " + ", ".join(given)
             parts.append(words.format(rows[0].case["what"]) + when)
-    # What was added, or cut from its graph, reaches a second backward or an optimizer of few; equal values reach none.
+    # An added value or a lost graph matters to a second backward or to few optimizers; equal values to none.
     occurs = "rare" if any(m.case["kind"] in _MIDDLE for m in changed) else "extreme"
     grave = {m.case["input"] for m in changed if m.case["kind"] in _GRAVE}
     if grave:

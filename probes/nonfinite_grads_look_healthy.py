@@ -29,11 +29,12 @@ _KINDS = (("nan", math.nan), ("inf", math.inf))
 _SOUND = 0.5
 _DIMENSIONS = (2, 1, 3)
 _FEW, _MANY = 3, 24
-# (so many gradients, the one in which is planted): each of three, and one that a check of the first or last ten misses.
+# (number of gradients, the index of the planted one): each of three, and one that a check of the first or last ten
+# misses.
 _PLACES = ((_FEW, 0), (_FEW, 1), (_FEW, 2), (_MANY, 13))
 _OF_ALL = re.compile("nan|inf|finite|valid|bad", re.IGNORECASE)
 _PROMISES = {"nan": "nan(?!c|o)", "inf": "inf(?!o|er|l)"}
-# Words for NaN and Inf alike, and for alarms.
+# Words for both NaN and Inf, and for alarms.
 _PROMISE = re.compile(
     r"(?<!in)finite|valid|bad|health|overflow|corrupt|broken|sane|sanity|skip|may_|should_|can_|(?<![a-z])ok(?![a-z])|"
     "explo|unstable|diverg|anomal",
@@ -44,7 +45,7 @@ _PROMISE = re.compile(
 def measure(ctx):
     """Yield for each place of a NaN and of an Inf: is it visible, by what, and what the norm and the health read."""
     if not ctx.plan.fields:
-        raise ctx.NotApplicable("it returns nothing that could tell, and so promises nothing")
+        raise ctx.NotApplicable("it returns nothing, so no value could show a NaN")
     rows, left_out = [], []
     for tensors, index in _PLACES:
         case = {"dimensions": _DIMENSIONS[index % 3], "tensors": tensors}
@@ -56,7 +57,7 @@ def measure(ctx):
     if not rows:
         raise ctx.NotApplicable("its result follows none of the gradients that a NaN was planted in")
     if any(map(_is_hidden, rows)) and not ctx.plan.health and all(float(each).is_integer() for each in _moving(ctx)):
-        # A result of truth values and counts, or of signs and zeros, promises what it finds somewhere or names.
+        # Truth values, counts, signs and zeros promise only the kinds that they find somewhere or name in words.
         kinds = {row["case"]["kind"] for row in rows if row["name"] == "visible" and row["value"]}
         kinds.update(kind for kind in _PROMISES if _speaks_of(kind, ctx.own_words))
         rows = [row for row in rows if row["case"]["kind"] in kinds]
@@ -80,7 +81,7 @@ def _is_hidden(row):
 
 
 def _of_place(ctx, tensors, index, place):
-    """The measurements of a NaN and of an Inf in the gradient `index`."""
+    """Return the measurements of a NaN and of an Inf in the gradient `index`."""
 
     def read(special, seed=0):
         return [call(ctx.planted(index, special, tensors, seed)) for call in (ctx.answer, ctx.words)]
@@ -95,7 +96,7 @@ def _of_place(ctx, tensors, index, place):
             continue
         answer, said = found
         signals = explicit_signals(ctx, sound, answer)
-        # A text that differs between sound gradients, such as a number written out, says nothing.
+        # A text that differs between finite gradients, such as a formatted number, is ignored.
         changed = [path for path in {**texts, **said} if said.get(path) != texts.get(path) == others.get(path)]
         signals += ["{}: {}".format(path or "the result", said.get(path, "gone")) for path in changed]
         yield from _rows(ctx, case, signals, sound, answer)
@@ -118,7 +119,7 @@ def _rows(ctx, case, signals, sound, answer):
 
 
 def _is_told_by_a_twin(path, watched, tells):
-    """Whether the same field of another part of the result, such as another model's, has these gradients."""
+    """Return whether the same field of another part of the result, such as another model's, covers these gradients."""
     part, _, name = path.rpartition(".")
     twins = {each.rpartition(".")[0] for each in watched if each.rpartition(".")[2] == name}
     told = {each for each in twins if any(tell.startswith(each + "." if each else "") for tell in tells)}
@@ -126,11 +127,11 @@ def _is_told_by_a_twin(path, watched, tells):
 
 
 def _is_judged(ctx, tensors, index):
-    """Whether the result promises something of this gradient.
+    """Return whether the result promises something about this gradient.
 
-    It does if it depends on it, if a flag says by its name that there is no NaN, and if it depends on no finite
-    gradients: then it is a check of all of them. A health value speaks of all gradients, and so of one that it leaves
-    out because of its place; to leave one out because of its shape may be meant.
+    It does if it depends on the gradient, if a flag's name says that there is no NaN, or if it depends on no finite
+    gradients: then it checks all of them. A health value covers all gradients, also one that it omits because of its
+    place; an omission because of the shape may be intended.
     """
     sound = ctx.answer(ctx.planted(index, _SOUND, tensors))
     has_flag = any(isinstance(value, bool) and _OF_ALL.search(path) for path, value in sound.items())
@@ -140,12 +141,12 @@ def _is_judged(ctx, tensors, index):
 
 
 def _speaks_of(kind, words):
-    """Whether a name or a docstring promises something of NaN, or of Inf."""
+    """Return whether a name or a docstring promises something about NaN or Inf."""
     return bool(_PROMISE.search(words) or re.search(_PROMISES[kind], words, re.IGNORECASE))
 
 
 def _promises(ctx):
-    """Whether its own words speak of NaN or Inf, or a field is a flag or a count."""
+    """Return whether the target's own words name NaN or Inf, or a field is a flag or a count."""
     answer = ctx.answer(ctx.benign())
     return any(_speaks_of(kind, ctx.own_words) for kind, _ in _KINDS) or any(
         isinstance(v, int) for v in answer.values()
@@ -153,19 +154,19 @@ def _promises(ctx):
 
 
 def _moving(ctx):
-    """The values of the fields that change with the size of finite gradients."""
+    """Return the values of the fields that change with the size of finite gradients."""
     usual, other = ctx.answer(ctx.benign()), ctx.answer([grad * grad.abs() for grad in ctx.benign()])
     return [usual[path] for path in ctx.differences(usual, other)]
 
 
 def _is_a_factor(ctx):
-    """Whether the result is one number that falls as gradients grow: what clips by it meets what is not finite."""
+    """Return whether the result is one number that falls as gradients grow, such as a clip coefficient."""
     usual, larger = ctx.answer(ctx.benign()), ctx.answer([grad * 2.0**10 for grad in ctx.benign()])
     return list(usual) == [""] and isinstance(usual[""], float) and 0 < larger[""] < usual[""]
 
 
 def explicit_signals(ctx, sound, answer):
-    """What says so: a changed flag, a risen count, a dropped health value, a negative norm."""
+    """Return what shows it: a changed flag, a risen count, a dropped health value, a negative norm."""
     found = []
     for path, value in answer.items():
         before = sound.get(path)
@@ -178,7 +179,7 @@ def explicit_signals(ctx, sound, answer):
         if changed:
             found.append(path or "answer")
     norm = answer.get(ctx.role("norm").path) if "norm" in ctx.roles else None
-    if isinstance(norm, (int, float)) and norm < 0:  # no norm is negative: a code for "not finite"
+    if isinstance(norm, (int, float)) and norm < 0:  # a norm is never negative: a code for "not finite"
         found.append("the impossible norm {:g}".format(norm))
     counts = [ctx.role(kind).path for kind in ("nan", "inf") if kind in ctx.roles]
     return found + [path for path in counts if answer.get(path) != sound.get(path) and path not in found]
@@ -193,7 +194,7 @@ def judge(measurements, policy):
     if stays:
         fields = ", ".join(sorted({m.case["field"] for m in stays}))
         kinds = " and ".join(sorted({m.case["kind"] for m in stays}, reverse=True))
-        message = "{} stays as it is for a planted {}, which other fields tell".format(fields, kinds)
+        message = "{} does not change for a planted {}, but other fields do".format(fields, kinds)
         return verdict(True, message, occurs="common")
     seen = {m.case["kind"]: m.case["by"] for m in reversed(measurements) if m.name == "visible"}
     by = "; ".join("{}: {}".format(kind, seen[kind]) for kind, _ in _KINDS if kind in seen)
@@ -202,7 +203,7 @@ def judge(measurements, policy):
 
 
 def _tell(measurements, hidden):
-    """Where it is hidden, if not everywhere, and what health and norm read in the first such place."""
+    """Return where it is hidden, if not everywhere, and what health and norm read in the first such place."""
     kinds = list(dict.fromkeys(m.case["kind"] for m in hidden))
     visible = [m for m in measurements if m.name == "visible" and m.value and m.case["kind"] in kinds]
     places = " or ".join(dict.fromkeys(_place(m.case) for m in hidden))

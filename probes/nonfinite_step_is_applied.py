@@ -26,10 +26,10 @@ PROBE = {
 
 
 def measure(ctx):
-    """Yield how many steps were made of NaN, and how many parameters became NaN."""
+    """Yield how many steps had NaN gradients, and how many parameters became NaN."""
     found = max(ctx.steps.after_nan(), key=lambda each: (each.is_guarded, each.steps_applied, each.nan_parameters))
     if not found.is_guarded:
-        text = "it looks for no NaN: after one, {} of {} parameters are NaN"
+        text = "it does not check for NaN: after one, {} of {} parameters are NaN"
         raise ctx.NotApplicable(text.format(found.nan_parameters, found.parameters))
     yield ctx.measurement("steps_applied", found.steps_applied, "count")
     yield ctx.measurement("nan_parameters", found.nan_parameters, "count")
@@ -39,13 +39,13 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced if a step of NaN was applied."""
+    """Reproduced if a step with NaN gradients was applied."""
     seen = {each.name: each.value for each in measurements}
     if seen["steps_applied"] or seen["nan_parameters"]:
-        message = "one NaN among the losses: the step is applied all the same, and {} of {} parameters are NaN"
+        message = "one NaN among the losses: the step is applied anyway, and {} of {} parameters are NaN"
         text = message.format(seen["nan_parameters"], seen["parameters"])
         return verdict(True, text)
-    how = "it stops" if seen["stops"] else "the step is left out"
+    how = "it stops" if seen["stops"] else "the step is skipped"
     return verdict(False, "one NaN among the losses: {}, and no parameter moves".format(how))
 
 

@@ -27,8 +27,8 @@ PROBE = {
 }
 
 _DTYPES = ("float32", "bfloat16", "float16", "float64")
-# 258 ones have the norm 16.0624, just below the middle of two bfloat16 numbers (16 and 16.125): rounding it is off
-# by 0.39 %. 1,025 have 32.0156, in the middle of two float16 numbers (32 and 32.03125): off by 0.049 %.
+# 258 ones have the norm 16.0624, just below the middle of two bfloat16 numbers (16 and 16.125): rounding changes it by
+# 0.39 %. 1,025 have 32.0156, in the middle of two float16 numbers (32 and 32.03125): by 0.049 %.
 _PIECES = ((258, 3), (258, 5), (1025, 6), (1025, 10))
 _ORDERED_TENSORS, _ORDERED_ELEMENTS = 384, 64
 # A mean over tensors or a largest tensor differs by a third at least, rounding every step to bfloat16 by 1.6 % at most:
@@ -71,9 +71,9 @@ def measure(ctx):
 
 
 def _largest(ctx, groupings):
-    """(the largest relative difference to the first grouping of each family, what makes the gradients so).
+    """Return the largest relative difference to a family's first grouping, and the maker of its gradients.
 
-    They are made anew for every call, as every gradient here: a clipping target changes them.
+    Every call gets new gradients: a clipping target changes them.
     """
     largest = (0.0, None)
     for first, *others in groupings:
@@ -87,7 +87,7 @@ def _largest(ctx, groupings):
 
 
 def _splits(ctx, dtype):
-    """Ones in one tensor, in equal pieces, and in pieces of half the size of the one before."""
+    """Return ones in one tensor, in equal pieces, and in pieces of which each has half the size of the one before."""
     for size, count in _PIECES:
         left, uneven = size * count, []
         while left > 1:
@@ -102,7 +102,7 @@ def _ones(ctx, sizes, dtype):
 
 
 def _orders(ctx, dtype):
-    """The same tensors forwards, backwards and shuffled: 125 and 384 have no common factor."""
+    """Return the same tensors forwards, backwards and shuffled: 125 and 384 have no common factor."""
     n = _ORDERED_TENSORS
     orders = range(n), range(n - 1, -1, -1), [(index * 125 + 7) % n for index in range(n)]
     for pattern in ("random", "outlier_tensor"):
@@ -119,11 +119,11 @@ _KINDS = {
 
 
 def _allowed(dtype, policy):
-    """The allowed difference of two accurate results: twice the error of a float32 sum of the largest case.
+    """Return the allowed difference of two accurate results: twice the error of a float32 sum of the largest case.
 
-    The largest split case is one tensor of 10,250 elements, added in four accumulators (see norm_loses_accuracy);
-    each step is off by at most 2**-24 of the sum, half of that in the root. `roundings` to the 16-bit type (2**-8
-    in bfloat16, 2**-11 in float16) are allowed on each side where the policy accepts norms of norms in 16 bits.
+    The largest split case is one tensor of 10,250 elements, added in four accumulators (see norm_loses_accuracy); each
+    step is off by at most 2**-24 of the sum, half of that in the root. If the policy accepts norms of norms in 16 bits,
+    each side may also have `roundings` to that type (2**-8 in bfloat16, 2**-11 in float16).
     """
     steps = max(size * count for size, count in _PIECES) / policy["accumulators"] + _ORDERED_TENSORS + 16
     unit = {"bfloat16": 2.0**-8, "float16": 2.0**-11}.get(dtype, 0.0)
@@ -142,7 +142,7 @@ def judge(measurements, policy):
     for m in broken:
         parts.setdefault(_KINDS[m.name][2], []).append("{:.2g} % in {}".format(100 * m.value, m.case["dtype"]))
     message = "; ".join("{} changes the norm by {}".format(words, ", ".join(found)) for words, found in parts.items())
-    # A factor of clipping that is 1 % off trains the same; one of 10 % is another learning rate.
+    # A clip factor that is 1 % off trains the same; 10 % is another learning rate.
     return verdict(True, message, occurs=by_need(broken, lambda m: _who(m.value)))
 
 

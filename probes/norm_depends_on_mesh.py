@@ -60,7 +60,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced if a mesh gives a rank another number than one process, and shards that are all alike do not."""
+    """Reproduced if a mesh gives a rank another number than one process, and `sharded_alike` does not."""
     ranks = [m for m in measurements if "rank" in m.case]
     wrong = {}
     for m in ranks:
@@ -87,12 +87,12 @@ def judge(measurements, policy):
 
 
 def _stops(verb, found):
-    """Where it raises, with the first of its texts; nothing where it does not."""
+    """Describe where it raises, with the first of its texts; empty if it does not."""
     return ["{} under {}: {}".format(verb, ", ".join(found), how) for how in list(found.values())[:1]]
 
 
 def _expected(measured, measurements):
-    """What one process reports; of a pipeline stage either that or the number of the stage alone."""
+    """Return what one process reports; for a pipeline stage also the stage's own number."""
     found = [m for m in measurements if m.name == "one_process_" + measured.name]
     stage = measured.case["rank"] // 2 if measured.case["mesh"] == "pipeline" else None
     return [m.value for m in found if m.case.get("stage") in (None, stage)]

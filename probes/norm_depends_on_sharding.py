@@ -45,7 +45,7 @@ def measure(ctx):
         raise ctx.NotApplicable("it reports no norm and clips nothing")
     if not ctx.deals_with_shards:
         raise ctx.NotApplicable("no code of its package deals with sharded gradients")
-    # Code that shards by itself, over groups of its own, never meets a DTensor.
+    # Code that shards tensors over its own groups never gets a DTensor.
     placements = _PLACEMENTS if ctx.deals_with_dtensors else _PLAIN
     asked_on = ctx.device
     for number in ctx.reported_by_one().numbers("one_process_"):
@@ -59,7 +59,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced if a rank's number is another one, or it raises, in a placement that tells itself."""
+    """Reproduced if a rank reports another number or raises; the plain placements count only if all of them fail."""
     off, raised = {}, {}
     expected = {m.name[len("one_process_") :]: m.value for m in measurements if m.name.startswith("one_process_")}
     for m in measurements:
@@ -90,7 +90,7 @@ def judge(measurements, policy):
 
 
 def _who(placements, with_partial):
-    """Who meets it, by the placements; sums that were not reduced yet are one of few."""
+    """Return who meets it, by the placements; few code has sums that are not reduced yet."""
     return {"" if placements & set(_PLAIN) else "dtensor": with_partial if placements <= {"partial"} else "ordinary"}
 
 

@@ -56,8 +56,8 @@ _CASES = (
 # mean over tensors or elements differs by a third at least, rounding every step to bfloat16 by 1.6 % at most.
 _ORDINARY = ((4, 1024), (16, 64), (3, 500))
 _SAME_FORMULA = 2.0**-6
-# What an unknown formula is judged on. The spread of layers that are nearly equal is their difference: it loses more
-# than the bound allows however it is computed.
+# Cases for an unknown formula. The spread of nearly equal layers is their difference: it loses more than the bound
+# allows however it is computed.
 _UNEVEN = ("outlier_element", "outlier_tensor")
 
 
@@ -99,7 +99,7 @@ def measure(ctx):
 
 
 def _multiple_of_the_total(ctx):
-    """The ratio of the result to the exact 2-norm; None if it differs between shapes."""
+    """Return the ratio of the result to the exact 2-norm; None if it differs between shapes."""
     ratios = []
     for tensors, elements in _ORDINARY:
         grads, exact = ctx.known_norm("random", tensors, elements)
@@ -112,9 +112,9 @@ def _multiple_of_the_total(ctx):
 
 
 def _follows(ctx, known, value, multiple):
-    """Whether gradients of half the size have another result, of another formula half of it or a quarter.
+    """Return whether gradients of half the size have another norm; for an unknown formula, half of it or a quarter.
 
-    Halving is exact in every dtype. A bound, a logarithm and what is added to parameters are no norms.
+    Halving is exact in every dtype. A bound, a logarithm and a number added to parameters are no norms.
     """
     *shape, magnitude = known
     half = ctx.norm(ctx.known_norm(*shape, magnitude / 2)[0])
@@ -124,7 +124,7 @@ def _follows(ctx, known, value, multiple):
 
 
 def _norm_and_truth(ctx, make, multiple):
-    """The target's norm, and the exact one; of another formula its own result for the same values as float64."""
+    """Return the target's norm and the exact one; for an unknown formula, its own result for float64 gradients."""
     grads, exact = make()
     value = ctx.norm(grads)
     if multiple is not None:
@@ -183,7 +183,7 @@ def judge(measurements, policy):
     dtypes = ", ".join(sorted({m.case["dtype"] for _, m in broken}))
     how = _WORDS[worst.case["pattern"]]
     message = message.format(100 * worst.value, how, 100 * _allowed(worst.case, policy), dtypes, **worst.case)
-    # A factor of clipping that is 1 % off trains the same; one of 10 % is another learning rate.
+    # A clip factor that is 1 % off trains the same; 10 % is another learning rate.
     return verdict(True, message, occurs=by_need([m for _, m in broken], lambda m: _who(abs(m.value))))
 
 

@@ -69,13 +69,13 @@ def _is_off(value, expected):
 
 
 def _norm(ctx, shape, magnitude):
-    """The reported norm; a target that raises on valid gradients reports NaN."""
+    """Return the reported norm; NaN if the target raises on valid gradients."""
     norm, error = attempt(ctx, lambda: ctx.norm(ctx.gradients(*shape, magnitude)))
     return math.nan if error is not None else norm
 
 
 def _boundary(ctx, shape, largest):
-    """The smallest exponent that breaks, or None; 0 where ordinary gradients have no sound norm at all."""
+    """Return the smallest exponent that breaks, or None; 0 if the norm is wrong for ordinary gradients."""
     reference = _reference(ctx, shape)
     if reference is None:
         return 0
@@ -88,16 +88,16 @@ def _boundary(ctx, shape, largest):
         return None
     broken = start + 1 + bisect.bisect_left(range(start + 1, largest), True, key=breaks)
     bound, at_last = (_norm(ctx, shape, 2.0**exponent) for exponent in (broken, largest))
-    # What overflows jumps; what is clamped goes on from the last right value to a bound that it keeps.
+    # An overflow jumps; a clamp continues from the last right value to a bound that it keeps.
     if bound == at_last and 0.5 - TOLERANCE <= bound / (base * 2.0 ** (broken - start)) <= 1.0:
-        raise ctx.NotApplicable("its norm is held at {:g}: a bound, and no norm above it".format(bound))
+        raise ctx.NotApplicable("its norm is clamped to {:g} on purpose: there is no norm above it".format(bound))
     return broken
 
 
 def _reference(ctx, shape):
-    """An exponent at which the norm is finite and positive, and the norm; None where it never is.
+    """Return an exponent at which the norm is finite and positive, and the norm; None if there is none.
 
-    Raises TargetRaised where the target raises at each of them, NotApplicable where the result holds no norm at any.
+    Raises TargetRaised if the target raises at each of them, NotApplicable if no result contains a norm.
     """
     exponents, refused = (0, -4, -8, -12), []
     for exponent in exponents:

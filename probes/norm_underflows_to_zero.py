@@ -54,7 +54,7 @@ def _norm(ctx, dtype, magnitude):
 
 
 def _boundary(ctx, dtype, smallest):
-    """The largest exponent whose norm reads too small, or None. Raises NotApplicable without a sound norm at 1."""
+    """Return the largest exponent whose norm reads too small, or None. Raises NotApplicable if it is wrong at 1."""
     base = _norm(ctx, dtype, 1.0)
     if not math.isfinite(base) or base <= 0:
         raise ctx.NotApplicable("gradients of 1 have the norm {}, nothing to compare with".format(base))
@@ -69,14 +69,14 @@ def _boundary(ctx, dtype, smallest):
 
 
 def judge(measurements, policy):
-    """Reproduced if normal gradients of any judged dtype read as less than they are."""
+    """Reproduced if the norm of normal gradients of a judged dtype is too small."""
     found = [m for m in measurements if m.name == "vanishing_magnitude" and m.value is not None]
     if not found:
         return verdict(False, "the norm is right down to the smallest normal gradients")
     worst = max(found, key=lambda m: m.value)
     dtypes = ", ".join(sorted({m.case["dtype"] for m in found}))
     message = "gradients of {:.3g} and below read too small in {}; the norm of {} is affected"
-    # Elements of 1e-4 are ordinary, and their squares too small for float16; 1e-23 is no gradient any more.
+    # Elements of 1e-4 are ordinary, and their squares are too small for float16; 1e-23 is no ordinary gradient.
     occurs = by_need(found, lambda m: "common" if m.value > _SMALL_MAGNITUDE else "extreme")
     return verdict(True, message.format(worst.value, worst.case["dtype"], dtypes), occurs=occurs)
 

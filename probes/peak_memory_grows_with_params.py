@@ -37,9 +37,9 @@ _TENSORS = 10
 _COPIES = 3.0
 _EXTRAPOLATED_PARAMS = 1_000_000_000
 _BYTES = {"float32": 4, "bfloat16": 2}
-# As many bytes as 10M of float32. One copy at a time is rightly 4 % of them: torch's own norms with a dtype make it.
+# As many bytes as 10M float32 parameters. One copy at a time is 4 % of them: torch's own norms with a dtype need it.
 _NARROW_PARAMS, _NARROW_TENSORS = 20_000_000, 100
-# A case is skipped where gradients plus the expected peak would take more than this share of free memory.
+# A case is skipped if gradients plus the expected peak would need more than this share of free memory.
 _FREE_SHARE = 0.8
 
 
@@ -76,7 +76,7 @@ def measure(ctx):
 
 
 def _where(ctx, narrow):
-    """The lines that hold memory for float32, or for bfloat16 where only that takes more than its share."""
+    """Return the lines that hold memory for float32, or for bfloat16 if only that exceeds its share."""
     dtype, share = "float32", PROBE["policy"]["share"]
     holders = ctx.live_at_peak(ctx.gradients(_TENSORS, 100_000))
     if narrow > share >= sum(holder.live_bytes for holder in holders) / (1_000_000 * _BYTES[dtype]):
@@ -106,7 +106,7 @@ def _rows(ctx, params, tensors, peak, dtype="float32", **how):
 
 
 def _extrapolated(ctx, params, measured):
-    """The line through the two largest measured sizes, with its distance from the third as residual."""
+    """Yield the line through the two largest measured sizes, with its distance from the third as residual."""
     if len(measured) < 2:
         return
     *rest, (small, small_peak), (large, large_peak) = sorted(measured.items())
@@ -117,7 +117,7 @@ def _extrapolated(ctx, params, measured):
 
 
 def judge(measurements, policy):
-    """Reproduced if the largest measured size in ten tensors, or bfloat16, takes more than the policy's share."""
+    """Reproduced if the largest measured size in ten tensors, or bfloat16, exceeds the policy's share."""
     ratios = [m for m in measurements if m.name == "peak_extra_per_gradient_byte" and m.evidence != "extrapolated"]
     narrow = [m for m in ratios if m.case["dtype"] == "bfloat16"]
     worst = largest = max((m for m in ratios if m.case["tensors"] == 10), key=lambda m: m.case["params"])
@@ -136,7 +136,7 @@ def judge(measurements, policy):
         message = "{:.3g}x the gradients' bytes in NumPy and Python memory at the peak, {:,} parameters in 10 tensors"
         message = message.format(python.value, python.case["params"])
     law = "{:.3g} bytes per gradient byte".format(worst.value)
-    # When a norm is read the activations are gone: that often leaves memory for a copy or two, seldom for three.
+    # The activations are freed when a norm is read: often there is memory for two copies, rarely for three.
     occurs = "ordinary" if worst.value >= _COPIES else "common"
     return verdict(worst.value > policy["share"], message, occurs=occurs, law=law)
 

@@ -47,7 +47,7 @@ def measure(ctx):
 
 
 def _difference(answer, expected):
-    """The largest difference relative to the largest expected number; infinite where the shapes differ."""
+    """Return the largest difference relative to the largest expected number; infinite if the shapes differ."""
     mine, theirs = list(_leaves(answer)), list(_leaves(expected))
     if len(mine) != len(theirs) or not all(isinstance(number, float) and math.isfinite(number) for number in mine):
         return math.inf

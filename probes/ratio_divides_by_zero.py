@@ -61,7 +61,7 @@ def measure(ctx):
 
 
 def _cases(ctx):
-    """Name, maker of both groups, and "has elements" of every case; the second group of a lone one is not fed."""
+    """Yield the name, maker of both groups, and "has elements" of every case; a lone second group is not passed."""
 
     def sound(seed):
         return ctx.benign(seed=seed)
@@ -90,7 +90,7 @@ def _one_zero(ctx, index):
 
 
 def _logarithms(ctx, finite):
-    """The fields that grow by the same step with every factor, of either group: their zero is at minus infinity."""
+    """Return the fields that change by the same amount per factor, for either group: logarithms, infinite at 0."""
     found = set()
     groups_of = (lambda scale: (ctx.benign(scale=scale), None), lambda scale: (ctx.benign(), ctx.benign(scale=scale)))
     for groups in groups_of:
@@ -109,7 +109,7 @@ def _is_bad(value, is_logarithm):
 
 
 def judge(measurements, policy):
-    """Reproduced if a field that is usually finite is not, and where an exception is no refusal of its own."""
+    """Reproduced if a usually finite field is not finite, or an exception is not the target's own."""
     found, refusals, breaks = {}, [], "stops"
     for m in measurements:
         if m.name == "raises" and m.case["deliberate"]:

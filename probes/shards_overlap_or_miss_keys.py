@@ -61,7 +61,7 @@ def _rows(ctx, shares, case):
 
 
 def _moved(ctx):
-    """Keys whose owner is another one for equal keys with another hash."""
+    """Return the keys whose owner differs for equal keys with another hash."""
     owners = [
         {key: rank for rank in range(_SHOWN["ranks"]) for key in ctx.share(_SHOWN["keys"], rank, _SHOWN["ranks"], salt)}
         for salt in _SALTS
@@ -76,7 +76,7 @@ def judge(measurements, policy):
     for name, words in (
         ("missing_keys", "have no owner"),
         ("shared_keys", "belong to several ranks"),
-        ("unknown_keys", "were never handed over"),
+        ("unknown_keys", "were not in the input"),
         ("moved_keys", "change their owner with the hash of the process"),
     ):
         broken = [m for m in measurements if m.name == name and m.value]

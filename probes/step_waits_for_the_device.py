@@ -38,7 +38,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced if each further micro-batch is read, or each step more often than once."""
+    """Reproduced if the host reads at every further micro-batch, or more than once per step."""
     counts = {each.case["micro_batches"]: each.value for each in measurements}
     low, high = min(counts), max(counts)
     slope = (counts[high] - counts[low]) / (high - low)

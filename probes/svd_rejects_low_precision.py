@@ -47,7 +47,7 @@ def measure(ctx):
 
 
 def _numbers(ctx, grads):
-    """What can be compared, by name, each as a tensor whose largest element is about 1."""
+    """Return what can be compared, by name, each as a tensor whose largest element is about 1."""
     if "echo" in ctx.roles:
         return {"echo": ctx.echoes(grads)}
     found = ctx.factors(grads)
@@ -58,7 +58,7 @@ def _numbers(ctx, grads):
 
 
 def _difference(values, expected):
-    """The largest difference relative to the largest expected value; infinite where shapes or NaNs differ."""
+    """Return the largest difference relative to the largest expected value; infinite if shapes or NaNs differ."""
     if values.shape != expected.shape:
         return float("inf")
     difference = float((values - expected).abs().max() / expected.abs().max())

@@ -49,7 +49,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced if there is a read: a cost that any run meets in a loop over gradients, and few elsewhere."""
+    """Reproduced if there is a read: every run meets its cost in a loop over gradients, few runs elsewhere."""
     reads = [m for m in measurements if m.name == "host_read"]
     if not reads:
         counts = {m.name: m.value for m in measurements}
@@ -71,7 +71,7 @@ def judge(measurements, policy):
 
 
 def _occurs(case):
-    """Who notices: whole copies may be what the loop is for; an interval or a debug flag is rarely met."""
+    """Return who meets it: whole copies may be the loop's purpose; an interval or a debug flag is rare."""
     guard = case.get("guard", "").lower()
     is_check = "check" in guard and "sanity" not in guard
     if not case.get("gradients") or (guard and not is_check):

@@ -313,7 +313,7 @@ def _measured(questions: Questions, settings: Sequence[Setting], progress: Progr
 
 
 def _source_questions(request: AuditRequest, probes: Sequence[ProbeInfo], targets: Sequence[Target]) -> SourceQuestions:
-    """Targets named on the command line are the question; else the whole checkout or what deals with gradients."""
+    """Source probes check the targets of the command line; else the whole checkout, or the code about gradients."""
     scope = SourceScope.WHOLE if request.whole_source else SourceScope.GRADIENTS
     read = [probe for probe in probes if probe.scope == "source"]
     named = request.targets or [*request.config.targets, *targets]

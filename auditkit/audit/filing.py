@@ -86,7 +86,7 @@ def file_run(run: Run, folder: TicketFolder, paperwork: Paperwork) -> Run:
 
 def findings_by_cause(run: Run, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
     """The findings that may have tickets, those of one cause together, the worst first."""
-    # Nobody can mend here what torch's own function does, and nobody watches it here.
+    # A finding in torch's own function cannot be fixed in this repository.
     torchs = {reading.target.call for reading in run.targets if reading.target.places}
     found = [one for one in run.results if one.outcome is Outcome.REPRODUCED and one.target not in torchs]
     return group_by_cause(_finding(run, result, paperwork) for result in found)

@@ -35,7 +35,7 @@ def combine(runs: Sequence[Run], devices: Sequence[DeviceChoice]) -> Run:
 
 
 def over_arms(results: Sequence[ProbeResult], arms: Sequence[Arm]) -> ProbeResult:
-    """What several arms said of one question, as one result; see `combine`."""
+    """Return the results of one probe and target under several arms, as one; see `combine`."""
     outcomes = tuple(
         ArmOutcome(arm.label, arm.run.environment, one.outcome, one.severity, one.message, one.law, one.device)
         for one, arm in zip(results, arms, strict=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # `typing` takes 5 ms
 def main() -> None:
     """Run the command line, and end the process with its exit code: 130 after Ctrl-C, however early that came."""
     end = os._exit
-    os._exit = _raising_exit(end)  # type: ignore[assignment]  # mypy asks for the name of the parameter, too
+    os._exit = _raising_exit(end)  # type: ignore[assignment]  # mypy also requires the parameter's name
     try:
         code = _exit_code()
     except KeyboardInterrupt:  # while what reports it was not loaded yet

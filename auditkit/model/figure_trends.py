@@ -99,10 +99,7 @@ def compare_figures(base: Sequence[Measurement], head: Sequence[Measurement]) ->
 
 
 def telling_keys(taken: Sequence[Measurement]) -> tuple[str, ...]:
-    """The keys of their cases, from the first on, that it takes to tell them apart.
-
-    A case may also hold what was read there (an error's text): that is no part of the question.
-    """
+    """Return the first keys of their cases that distinguish them; a case may also hold a reading (an error's text)."""
     keys: list[str] = []
     count = 1
     for key in dict.fromkeys(key for measurement in taken for key in measurement.case):

@@ -1,4 +1,4 @@
-"""A script in plain torch that shows one finding: written from the finding's case, run, and kept if it shows it."""
+"""Write a script in plain torch that reproduces one finding, run it, and keep it if it shows the defect."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Reproduction:
     def markdown(self) -> str:
         """Return the text of a ticket's section: the script, and below it the output.
 
-        Of a step's script, lines are left out that the checkout printed before the script's own.
+        For a training step, lines that the checkout printed before the script's own are left out.
         """
         lines = self.output.split("\n")
         below = self.script.partition("def train_small(")[2]
@@ -84,7 +84,7 @@ class NoReproduction:
 
 @dataclass(frozen=True)
 class _Lines:
-    """What the script printed by case, the numbers as printed; `error` is the last line of a traceback."""
+    """What the script printed by case, with the numbers as printed; `error` is the last line of a traceback."""
 
     cases: tuple[str, ...]
     error: str
@@ -107,10 +107,10 @@ _Shows = Callable[[_Lines], bool]
 
 @dataclass(frozen=True)
 class _Evidence:
-    """The cases of a script as expressions, the lines that print what each gives, and whether the output shows it.
+    """The cases of a script as expressions, the lines that print each result, and a check of the output.
 
-    In the lines `{call}` stands for the call and `{collect}` for its first step. `loop` replaces the loop over the
-    cases. `forms` says that the loop sets `form`, which makes of the parameters what is passed.
+    In the lines `{call}` is replaced by the call and `{collect}` by its first step. `loop` replaces the loop over the
+    cases. `forms` means that the loop sets `form`, which converts the parameters to the argument.
     """
 
     cases: Mapping[str, str]
@@ -124,8 +124,8 @@ class _Evidence:
 def reproduction(result: ProbeResult, reading: TargetReading | None, setting: Setting) -> Reproduction | NoReproduction:
     """Write the script of a reproduced result, run it in the checkout of `setting`, and check that it shows the defect.
 
-    `reading` is the target's of the same run: it holds the plan by which the worker called the target. The script runs
-    in a process of its own with the checkout's interpreter, a clean environment and the time limit of a probe.
+    `reading` is the target's of the same run, with the plan by which the worker called it. The script runs in a
+    separate process with the checkout's interpreter, a clean environment and the time limit of a probe.
     """
     try:
         if result.outcome is not Outcome.REPRODUCED:
@@ -150,7 +150,7 @@ def reproduction(result: ProbeResult, reading: TargetReading | None, setting: Se
 
 
 _Writer = Callable[[str], tuple[list[str], _Shows]]
-"""Writes the lines of a script below its imports of torch, from the line that imports the target."""
+"""Returns the lines of a script after `import torch`, given the line that imports the target."""
 
 
 def _first_shown(
@@ -162,7 +162,7 @@ def _first_shown(
     write: _Writer,
     setting: Setting,
 ) -> Reproduction:
-    """Run the script with each way to import its target, and with a mock object for each module that it misses."""
+    """Run the script with each way to import its target, and with a mock object for each missing module."""
     reasons = []
     for line in _import_lines(place, name.partition(".")[0], reading.rung if reading else "", setting):
         try:
@@ -185,7 +185,7 @@ def _first_shown(
 
 
 def _missing_module(error: str, absent: Sequence[str], setting: Setting) -> str:
-    """Return the package of somebody else that an error names as not installed; "" for another error."""
+    """Return the missing third-party package that an error names; "" for another error."""
     found = re.match(r"ModuleNotFoundError: No module named '([^.']+)", error)
     if found is None or found[1] in ("torch", *absent):
         return ""
@@ -194,14 +194,14 @@ def _missing_module(error: str, absent: Sequence[str], setting: Setting) -> str:
 
 
 def _whole(body: Sequence[str], absent: Iterable[str], undefined: Sequence[str], name: str, most: int) -> str:
-    """Return the script: its imports, mock objects for what is not here, and its lines; NoScriptError if too long.
+    """Return the script: imports, mock objects for missing names, and its lines. Raises NoScriptError if it is long.
 
     `absent` are packages, `undefined` the globals that only the program's last lines set.
     """
     lines = list(body)
     if absent:
         mock, names = 'unittest.mock.MagicMock(__version__="99")', f'"{" ".join(sorted(absent))}".split()'
-        if most > MOST_LINES:  # training steps format what these packages return
+        if most > MOST_LINES:  # training steps format the results of these packages
             mock = 'type("", (unittest.mock.MagicMock,), {"__format__": lambda *_: "", "__version__": "99"})()'
         one = f"absent, mock = {names}, {mock}"
         lines[:0] = [
@@ -220,7 +220,7 @@ def _whole(body: Sequence[str], absent: Iterable[str], undefined: Sequence[str],
 
 
 def _joined(lines: Sequence[str]) -> list[str]:
-    """Put the only line of a block behind the block's head, if they are short."""
+    """Join the only line of a block to the block's head, if they are short."""
     joined: list[str] = []
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         head = joined[-1] if joined else ""
@@ -240,17 +240,14 @@ def _shown(result: ProbeResult, script: str, output: str, lines: _Lines, shows: 
     """Check that the output of a script shows the defect."""
     try:
         is_shown = shows(lines)
-    except (ValueError, IndexError, SyntaxError):  # the target printed lines of its own
+    except (ValueError, IndexError, SyntaxError):  # The target printed lines of its own.
         is_shown = False
-    if lines.error and not lines.cases:  # the first case is sound: an error before its line is not the defect
+    if lines.error and not lines.cases:  # The first case is valid: an error in it is not the defect.
         raise NoScriptError(f"The script for {result.probe} failed before its first line of output: {lines.error}")
     if not is_shown:
         error = f": {lines.error}" if lines.error else "."
         raise NoScriptError(f"The script for {result.probe} ran and did not show the defect{error}")
     return Reproduction(script, output)
-
-
-# --- the script ----------------------------------------------------------------------------------------
 
 
 def _step(
@@ -263,8 +260,8 @@ def _step(
 def _of_source(name: str, source: str, import_line: str) -> tuple[list[str], _Shows]:
     """Call code that was only read with 4 and with 64 parameters, and count the device values that it reads.
 
-    Raises NoScriptError for other code than `step` of an optimizer and a function of one argument: all optimizers are
-    built alike, and parameters that have gradients are what such a function takes, or tensors like those.
+    Raises NoScriptError except for an optimizer's `step` and a function of one argument: all optimizers have the same
+    constructor, and such a function takes parameters with gradients, or tensors like them.
     """
     owner, _, method = name.rpartition(".")
     tree = ast.parse(source)
@@ -305,7 +302,7 @@ def _script(evidence: _Evidence, reading: TargetReading, place: str, import_line
 
 
 def _loop(evidence: _Evidence) -> list[str]:
-    """Return the loop over the cases: `grads` are the gradients of each."""
+    """Return the loop over the cases, with `grads` as the gradients of each."""
     if evidence.loop:
         return list(evidence.loop)
     items = [f'"{name}": {expression}' for name, expression in evidence.cases.items()]
@@ -319,7 +316,7 @@ def _loop(evidence: _Evidence) -> list[str]:
 
 
 class _Call:
-    """How the script imports a target and calls it. Raises NoScriptError if a few lines cannot."""
+    """How the script imports a target and calls it. Raises NoScriptError if it needs too many lines."""
 
     def __init__(self, reading: TargetReading, place: str, import_line: str) -> None:
         self.plan, self.target = reading.plan, reading.target
@@ -408,7 +405,7 @@ class _Call:
 
 
 def _importable(target: str) -> tuple[str, str]:
-    """Return the module, or file, and the qualified name of a target that a script can import."""
+    """Return the module (or file) and the qualified name of a target that a script can import."""
     place, qualified, statement = split_call(target)
     if statement or not qualified:
         raise NoScriptError("The code is a block of a script, which no import reaches.")
@@ -418,7 +415,7 @@ def _importable(target: str) -> tuple[str, str]:
 
 
 def _import_lines(place: str, name: str, rung: str, setting: Setting) -> Iterator[str]:
-    """Yield the ways to import a name, the one by which the worker loaded the module first."""
+    """Yield the ways to import a name, the one that the worker used first."""
     if place.endswith(".py") or rung == "file":
         file = _file_of(place, setting)
         yield f'{name} = runpy.run_path("{file}")["{name}"]'
@@ -439,9 +436,6 @@ def _file_of(place: str, setting: Setting) -> str:
 
 def _source_of(place: str, setting: Setting) -> str:
     return (setting.checkout / _file_of(place, setting)).read_text("utf-8", "replace")
-
-
-# --- the run -------------------------------------------------------------------------------------------
 
 
 def _run(script: str, setting: Setting) -> tuple[str, _Lines]:
@@ -478,7 +472,7 @@ def _run(script: str, setting: Setting) -> tuple[str, _Lines]:
 
 def _exception(text: str) -> str:
     """Return the first line of the exception of a traceback; without one the last line."""
-    plain = re.sub(r"^\[rank\d+\]: ?", "", text, flags=re.MULTILINE)  # torch's, once a process group is there
+    plain = re.sub(r"^\[rank\d+\]: ?", "", text, flags=re.MULTILINE)  # torch adds this prefix in a process group
     after = plain.rpartition("Traceback (most recent call last):")[2].strip("\n").split("\n")
     return next((line for line in after if line and not line.startswith(" ")), after[-1])
 
@@ -487,9 +481,6 @@ def _read(file: Any) -> str:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _MOST_OUTPUT_BYTES))
     return str(file.read().decode("utf-8", "replace"))
-
-
-# --- the evidence of each probe ------------------------------------------------------------------------
 
 
 def _rows(result: ProbeResult, name: str) -> Iterator[tuple[Any, Mapping[str, Any]]]:
@@ -639,7 +630,7 @@ def _zero_elements(result: ProbeResult, _: TargetReading) -> _Evidence:
 
 
 def _is_broken(lines: _Lines) -> bool:
-    """Return whether the second of two cases raised or printed a number that is not finite."""
+    """Return whether the second of two cases raised or printed a non-finite number."""
     bad = (
         [number for number in _NUMBER.findall(lines.cases[-1]) if not math.isfinite(float(number))]
         if lines.cases
@@ -694,7 +685,7 @@ _SIZES = ("for tensors in (4, 64):", "    grads = [torch.ones(128) for _ in rang
 
 
 def _counted(matches: str, words: str) -> Callable[..., _Evidence]:
-    """Count operators by name at 4 and 64 tensors; the count grows if the defect is there."""
+    """Count operators by name at 4 and 64 tensors; the count grows if there is a defect."""
     return lambda *_: _Evidence({}, _grows_by_60, _count_lines(matches, words), loop=_SIZES)
 
 

@@ -1,4 +1,4 @@
-"""The script of a training step: a small model, three batches and what reaches the optimizer, in plain torch."""
+"""Write the script of a training step: a small model, three batches and what reaches the optimizer, in plain torch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _WORDS = {
     roles.SILENT: "unittest.mock.MagicMock()",
     roles.NO_CONTEXT: "contextlib.nullcontext()",
 }
-"""The expression for each word by which the worker made an argument of a step."""
+"""The expression for each word by which the worker created an argument of a step."""
 _RESULTS = {
     "loss": "loss",
     "scores, loss": "(scores, loss)",
@@ -55,7 +55,7 @@ _RESULTS = {
 }
 _WITHOUT_CUDA = "torch.Tensor.cuda = torch.nn.Module.cuda = torch.cuda.synchronize = lambda *a, **_: a and a[0]"
 _OTHER_SCHEDULE = re.compile(r"sched\w*\.(?!step\(|get_last_lr|optimizer|state_dict)")
-"""A method of a schedule that those of torch lack."""
+"""A method that torch's own schedules lack."""
 _BATCH = {"tuple": "(x, y)", "list": "[x, y]", "mapping": '{"input_ids": x, "labels": y}', "inputs": "x"}
 
 
@@ -70,23 +70,22 @@ def too_long(name: str, count: int, most: int) -> str:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """The lines below `train_small`, whether what they print shows the defect, and what they raise."""
+    """The lines below `train_small`, a check of their output, and the error that they raise."""
 
     lines: tuple[str, ...]
     shows: Callable[[Sequence[str]], bool]
     error: str = ""
     kept: str = "model.weight.grad.norm()"
-    """What the script keeps of each step."""
+    """The value that the script keeps of each step."""
 
 
 def step_script(
     result: ProbeResult, reading: TargetReading, name: str, source: str, import_line: str
 ) -> tuple[list[str], Callable[[Sequence[str], str], bool]]:
-    """Return the lines below `import torch` for a finding about a step, and whether what they print and raise shows it.
+    """Return the lines below `import torch` for a finding about a step, and a check of their output and error.
 
-    `name` is the step's function as `import_line` imports it, `source` its file.
-
-    Raises NoScriptError if a few lines cannot call the step.
+    `name` is the step's function as `import_line` imports it, `source` its file. Raises NoScriptError if a few lines
+    cannot call the step.
     """
     if result.probe not in _EVIDENCE:
         raise NoScriptError(f"No script of {MOST_LINES} lines shows what {result.probe} measures.")
@@ -157,7 +156,7 @@ def _model_class(step: Mapping[str, Any]) -> list[str]:
 
 
 def _read_function(source: str, name: str) -> tuple[set[str], str]:
-    """Return the parameters of a function, with `self`, and its code."""
+    """Return the parameters of a function, including `self`, and its code."""
     *_, last = name.split(".")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef) and node.name == last:
@@ -170,7 +169,7 @@ def _read_function(source: str, name: str) -> tuple[set[str], str]:
 def _call(
     reading: TargetReading, name: str, step: Mapping[str, Any], parameters: set[str]
 ) -> tuple[list[str], set[str]]:
-    """Return the lines that call the step, and the words of what it is passed."""
+    """Return the lines that call the step, and the words of its arguments."""
     made = {**reading.plan.get("filled", {}), **reading.target.arguments}
     made = {path: value for path, value in made.items() if path.partition(".")[0] in parameters}
     words = {value for value in made.values() if isinstance(value, str)}
@@ -205,7 +204,7 @@ def _call(
 
 
 def _packed(arguments: Sequence[str]) -> list[str]:
-    """Return lines of whole arguments; a longer one is cut between words, unless it has a text in quotes."""
+    """Join arguments to lines; a long one is split between words, unless it contains quotes."""
     parts: list[str] = []
     for argument in arguments:
         is_long = len(argument) > _LONGEST_CALL - 4 and not {'"', "'"} & set(argument)
@@ -226,7 +225,7 @@ def _expression(value: Any) -> str:
 
 
 def _norms(line: str) -> list[float]:
-    """Return the numbers of the list of tensors that a line ends with."""
+    """Return the numbers of the list of tensors at the end of a line."""
     return [float(number) for number in re.findall(r"tensor\(([^),]+)", line.rpartition(": ")[2])]
 
 
@@ -237,7 +236,7 @@ def _limits(scale: float) -> tuple[str, ...]:
 
 
 def _misses(result: ProbeResult, _: object) -> _Evidence:
-    """Compare the norm with the limit, or the clipped gradient's direction with that of the one not clipped."""
+    """Compare the norm with the limit, or the clipped gradient's direction with the unclipped one's."""
     if "direction" not in result.message:
         return _Evidence(_limits(1), lambda lines: max(_norms(lines[1])) > 1.01 * _LIMIT)
     lines = (
@@ -253,7 +252,7 @@ def _misses(result: ProbeResult, _: object) -> _Evidence:
 
 
 def _scaled(result: ProbeResult, _: object) -> _Evidence:
-    """Compare the norm with the limit at a scale, or call a scaler that refuses the second batch of a step."""
+    """Compare the norm with the limit at a scale, or call a scaler that rejects the second batch of a step."""
     refused = next((one.case["message"] for one in result.measurements if one.name == "refused"), "")
     if refused:
         run = f"train_small(batches[:n], 1.0, {_SCALE})[0]"
@@ -268,7 +267,7 @@ def _scaled(result: ProbeResult, _: object) -> _Evidence:
 
 
 def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
-    """Compare the step of one batch of all samples with that of three micro-batches."""
+    """Compare the step of one joined batch with that of three micro-batches."""
     if not step["accumulates"]:
         return _stale()
     x, y = "torch.cat([x for x, y in data])", "torch.cat([y for x, y in data])"

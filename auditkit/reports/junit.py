@@ -1,4 +1,4 @@
-"""A run as JUnit's XML, which CI systems show as tests: one suite for each target, one test for each question."""
+"""A run as JUnit's XML, which CI systems show as tests: one suite for each target, one test for each probe."""
 
 from __future__ import annotations
 

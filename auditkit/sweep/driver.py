@@ -116,7 +116,7 @@ class _Sweep:
             sandbox.engine()
         self._say("begun")
         if self._waiting:
-            # One name for each folder, whoever starts the sweep there again.
+            # One name for each folder, also when the sweep is started there again.
             name, request = f"auditkit-{self._folder.identity()}", self._request
             engine = open_engine(
                 request.engine, EngineSettings(self._folder.path, name, request.at_a_time, request.options)

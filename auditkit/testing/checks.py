@@ -159,7 +159,7 @@ class Check:
             raise GuardUnavailable("; ".join(f"{each.probe}: {each.message}" for each in unanswered))
         return self
 
-    # --- how it is asked ---------------------------------------------------------------------------
+    # --- how it is run ---------------------------------------------------------------------------
 
     @property
     def _call(self) -> str:

@@ -55,7 +55,7 @@ class Subject:
         function = _named(target) if isinstance(target, str) else target
         if inspect.isclass(function) or not callable(function):
             kind = "a class: name one of its methods" if inspect.isclass(function) else "no function"
-            raise BadInputError(f"{target!r} is {kind}", "hand over the function itself, or its module:name")
+            raise BadInputError(f"{target!r} is {kind}", "pass the function itself, or its module:name")
         self.root, self._function, self._finish = root, function, words["finish"]
         contracts = _member(Contract, "contract", words["contract"]), _member(Takes, "way to be fed", words["takes"])
         ends = ":".join(_place(self._finish)) if self._finish is not None else None

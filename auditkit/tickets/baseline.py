@@ -99,7 +99,7 @@ def _absence(
     if candidate is not None and (candidate.excluded or candidate.why_not):
         return candidate.excluded or candidate.why_not, False
     probe = probes.get(probe_id) if probes is not None else None
-    # What reads the source says only what it finds; what runs the code answers for every collector that is there.
+    # A source probe reports only what it finds; a runtime probe has a result for every collector that exists.
     if probe is not None and probe.scope == "source":
         return "no longer found in the source", True
     if probe is not None and run.candidates and candidate is None:

@@ -27,7 +27,7 @@ def answers_probe() -> ProbeInfo:
 
 
 def without_answers(run: Run) -> Run:
-    """The run without that question, which is about no defect."""
+    """Return the run without the results of that probe, which judges no defect."""
     return replace(run, results=tuple(one for one in run.results if one.probe != ANSWERS))
 
 
@@ -115,7 +115,7 @@ def _changed_for(findings: Collection[str], base: Answers, recorded: Sequence[Me
 
 
 def _lost(base: Answers, arm: Answers) -> list[str]:
-    # Without a plan there is no answer at all, and the results say why.
+    # Without a plan there are no roles, and the results give the reason.
     return sorted({role for role, _ in base.roles} - {role for role, _ in arm.roles}) if arm.roles else []
 
 

@@ -74,7 +74,7 @@ def _change(base: Outcome, head: Outcome) -> Change:
 
 
 def _why_no_answer(base: ProbeResult, head: ProbeResult) -> str:
-    """An error or an absence on either side; a question that no longer applies is no fix."""
+    """Return the error or absence of either side; a probe that no longer applies is no fix."""
     said = {
         side: f"{_words(result)}: {result.message}"
         for side, result in (("base", base), ("head", head))

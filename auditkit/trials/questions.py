@@ -45,7 +45,7 @@ class Question:
 def questions_of(
     ticket: Ticket, evidence: Evidence | None, config: Config, catalog: Mapping[str, ProbeInfo]
 ) -> tuple[Question, ...]:
-    """Return a question for each finding of the ticket. Raises BadInputError for a probe that is not installed."""
+    """Return the probe and target of each finding of the ticket. Raises BadInputError if a probe is not installed."""
     configured = {target.call: target for target in config.targets}
     found = []
     for name in ticket.findings:
@@ -65,7 +65,7 @@ def questions_of(
 
 
 def questions_of_boxes(ticket: Ticket, target: Target, catalog: Mapping[str, ProbeInfo]) -> tuple[Question, ...]:
-    """Return a question for each box of a probe, for a ticket that people wrote and no audit filed."""
+    """Return the probe of each checkbox with the target, for a ticket that people wrote and no audit filed."""
     probes = dict.fromkeys(box.probe for box in ticket.boxes if box.probe in catalog)
     return tuple(Question(catalog[probe], target, fingerprint(probe, target.call)) for probe in probes)
 
@@ -138,7 +138,7 @@ class Checkable:
 def results_at(
     code: Checkable, questions: Sequence[Question], other: Checkable | None, progress: Progress
 ) -> dict[str, Found]:
-    """Return the result of every question by fingerprint.
+    """Return the results by fingerprint.
 
     A function that is not defined there under its name is found by its body in `other`, the version that has it. A lost
     one is an error, and no pass. Raises BadInputError as `ask` does.

@@ -184,7 +184,7 @@ class VerifyRequest:
         return located_target(ticket, opened.path, self.options.import_roots(opened), self.options.config)
 
     def questions(self, ticket: Ticket, evidence: Evidence | None) -> tuple[Question, ...]:
-        """Return a question for each finding of the ticket."""
+        """Return the probe and target of each finding of the ticket."""
         return questions_of(ticket, evidence, self.options.config, catalog_of(self.options.config))
 
 

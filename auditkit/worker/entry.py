@@ -1,4 +1,4 @@
-"""The first line of an interpreter's server: `python -I -B -u entry.py CHANNEL_FD`.
+"""The script of an interpreter's server: `python -I -B -u entry.py CHANNEL_FD`.
 
 It loads its own folder as a private package, so that no name of auditkit can shadow a module of the target.
 """

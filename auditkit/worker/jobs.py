@@ -1,4 +1,4 @@
-"""What a child does, which may be lost: find a plan, run one probe, or check an instrument."""
+"""The work of a child process, which may crash: find a plan, run one probe, or check an instrument."""
 
 import os
 import time
@@ -24,7 +24,7 @@ def run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
         return
     if loaded is not None:
         results.control({"plan": run_job(job, request, results, loaded)})
-    if not request["is_audit"]:  # a trial is followed by others; what one probe imports, no other may need
+    if not request["is_audit"]:  # Other probes must not depend on the imports of one probe.
         results.control({"imported": loading.dear_imports()})
 
 
@@ -43,10 +43,10 @@ def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any
 
 
 def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loaded: LoadedTarget) -> Any:
-    """One job in a process that may be lost: find the plan and return it, or run one probe."""
+    """Run one job in a child: find the plan and return it, or run one probe."""
     import torch
 
-    # One thread: sums and temporaries do not depend on the machine's cores, and nothing waits for a busy one.
+    # With one thread, sums and temporaries do not depend on the machine's cores, and no thread waits for a busy core.
     torch.set_num_threads(1)
     started = time.monotonic()
     plan = None
@@ -83,7 +83,7 @@ def _send_plan(results: Writer, target: Dict[str, Any], auto_device: bool, loade
 
 
 def _send_touched(results: Writer, path: str) -> None:
-    """What the target used of something absent."""
+    """Report the absent object that the target used."""
     results.send({"type": "failed", "reason": "placeholder", **loading.absence(path)})
 
 
@@ -98,7 +98,7 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
     device = _device(job, plan, request["auto_device"])
     if device == "cpu" and plan.device != "cpu":
         elsewhere = "use --device auto" if "simulated" in job["devices"] else "this probe needs a GPU for it"
-        text = "the target runs with CUDA alone: {}".format(elsewhere)
+        text = "the target runs only with CUDA: {}".format(elsewhere)
         results.send({"type": "unavailable", "reason": "no_device", "message": text})
         return
     why_not = plan.why_not_asked(job["instrument"])
@@ -108,12 +108,12 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
     context = Context(plan, loaded.caller, device, loaded.roots, job["options"])
     placeholders.forget()
     try:
-        if device == "cuda" and job["instrument"] != "ranks":  # ranks use CUDA, and are forked before
+        if device == "cuda" and job["instrument"] != "ranks":  # ranks use CUDA themselves, and must be forked before it
             _first_cuda_use(results)
         check(job["instrument"], device, loaded.roots)
         for message in load_probe(job["path"], job["forms"]).measure(context):
             results.send(message)
-        placeholders.raise_if_touched()  # the target may have caught it
+        placeholders.raise_if_touched()  # The target may have caught it.
     except NotApplicable as reason:
         results.send({"type": "not_applicable", "message": str(reason)})
     except Unavailable as error:
@@ -132,7 +132,7 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
 
 
 def _device(job: Dict[str, Any], plan: Any, is_auto: bool) -> str:
-    """The device of a probe: `auto` takes CUDA if there is one, and the simulated device for what needs a device."""
+    """Return the device of a probe: `auto` means CUDA if it exists, else the simulated device if a device is needed."""
     if is_auto and cuda_was_found() and "cuda" in job["devices"]:
         return "cuda"
     needs_device = is_auto and plan.device != "cpu" and job["device"] == "cpu"
@@ -140,7 +140,7 @@ def _device(job: Dict[str, Any], plan: Any, is_auto: bool) -> str:
 
 
 def _first_cuda_use(results: Writer) -> None:
-    """Initialise CUDA in this child and say which device it is: warm-up before any count."""
+    """Initialize CUDA in this child and send the device's name; this warms up before any count."""
     import torch
 
     torch.ones(1, device="cuda").add_(1).item()
@@ -148,7 +148,7 @@ def _first_cuda_use(results: Writer) -> None:
 
 
 def cuda_was_found() -> bool:
-    """Whether NVML finds a CUDA device: torch.cuda itself would initialise CUDA before the fork."""
+    """Return whether NVML finds a CUDA device; torch.cuda itself would initialize CUDA before the fork."""
     import torch
 
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")

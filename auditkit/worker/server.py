@@ -1,10 +1,10 @@
 """The server of one interpreter: it imports torch once, runs nothing of a target, and forks workers.
 
 The host sends one JSON line for each worker on the server's channel, with two descriptors: a socket on which the worker
-reads requests and sends messages, and a pipe for what it prints. A worker runs nothing of a target either. It loads the
-module of its request in a fork (`serve/ladder.py`), and that fork runs each job in a fork of its own
-(`serve/children.py`). When the worker has ended, the server says how on its socket. The host believes only messages
-on that socket. All requests to one worker are about the same modules.
+reads requests and sends messages, and a pipe for its output. A worker runs nothing of a target either. It loads the
+module of its request in a fork (`serve/ladder.py`), and that fork runs each job in a separate fork
+(`serve/children.py`). When the worker has ended, the server sends its status on the same socket, the only one that the
+host trusts. All requests to one worker concern the same modules.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from .serve.children import Child
 from .serve.messages import Writer
 from .targets import load_modules, send_load_error, why_unloaded
 
-# How late the server may report the end of a worker. Without workers it sleeps.
+# The server may report the end of a worker this late. Without workers it sleeps.
 _LOOK_S = 0.02
 _LONGEST_REQUEST_BYTES = 1 << 16
 
@@ -36,10 +36,10 @@ _LONGEST_REQUEST_BYTES = 1 << 16
 def serve(channel_fd: int) -> None:
     """Fork a worker for each request until the host closes the channel."""
     os.set_inheritable(channel_fd, False)
-    gc.disable()  # a process that only imports and forks: collections took two fifths of the imports' time
-    del sys.argv[1:]  # a script that reads its command line when it is imported has its defaults
+    gc.disable()  # This process only imports and forks: collections took two fifths of the imports' time.
+    del sys.argv[1:]  # A script that reads its command line on import gets its defaults.
     channel = socket.socket(fileno=channel_fd)
-    channel.send(b".")  # a Python runs this file
+    channel.send(b".")  # tells the host that a Python runs this file
     failure: Optional[loading.LoadError] = None
     try:
         loading.import_torch()
@@ -66,7 +66,7 @@ def serve(channel_fd: int) -> None:
         else:
             preload(asked["jobs"])
             compiling_workers += any(map(_compiles, asked["jobs"]))
-            if compiling_workers > 1:  # the first one's other jobs need not wait for the compiler: it loads its own
+            if compiling_workers > 1:  # The first one loads the compiler itself: its other jobs need not wait for it.
                 _preload_compiler()
             try:
                 pid = os.fork()
@@ -86,7 +86,7 @@ def _report_end(results: Writer, code: int) -> None:
 
 
 def preload(asked: List[Dict[str, Any]]) -> None:
-    """Import what the children of these jobs need, but for the compiler, once before the forks."""
+    """Import what the children of these jobs need, except the compiler, once before the forks."""
     from .base import torch_internals
     from .context import context, torch_calls
     from .feed import search
@@ -95,13 +95,13 @@ def preload(asked: List[Dict[str, Any]]) -> None:
     del context, search, selfcheck, torch_calls
     torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in asked):
-        torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator
+        torch_internals.import_first("torch.distributed.tensor")  # imported by a tensor subclass's first operator
     loading.import_dear(name for job in asked for name in job.get("imports", ()))
-    gc.freeze()  # a collection in a child would write to, and so copy, all that it shares with this process
+    gc.freeze()  # A collection in a child would write to, and so copy, the memory shared with this process.
 
 
 def _compiles(job: Dict[str, Any]) -> bool:
-    """Whether a job traces its target with torch.compile."""
+    """Return whether a job traces its target with torch.compile."""
     return job.get("instrument") == "graphs"
 
 
@@ -109,7 +109,7 @@ def _compiles(job: Dict[str, Any]) -> bool:
 def _preload_compiler() -> None:
     """Compile something: that imports what every other compilation needs, in 3 s.
 
-    With a CUDA device the compiler asks CUDA for its properties, and no child of this process could use CUDA.
+    With a CUDA device the compiler would initialize CUDA, and no child of this process could use CUDA.
     """
     from .measure import selfcheck
 
@@ -121,7 +121,7 @@ def _preload_compiler() -> None:
 
 
 def _become_worker(results: Writer, output_fd: int, of_server: List[int]) -> NoReturn:
-    """Serve the host's requests in this fork, in its own session and with its own streams; close the server's."""
+    """Serve the host's requests in this fork, in a new session with its own streams; close the server's."""
     code = 1
     try:
         for fd in of_server:
@@ -148,21 +148,21 @@ def _become_worker(results: Writer, output_fd: int, of_server: List[int]) -> NoR
 
 
 def _end_all(*_: Any) -> NoReturn:
-    """End this worker and everything that it started, as the host asks by SIGTERM."""
+    """End this worker and everything that it started, when the host sends SIGTERM."""
     families.end_children()
     os._exit(1)
 
 
 def _serve_requests(requests: IO[bytes], results: Writer) -> None:
-    """Run the jobs of each request. The first one that loads a module goes on in the fork that loaded it."""
+    """Run the jobs of each request; the request that loads the module continues in the fork that loaded it."""
     loads_apart = False
     for line in iter(requests.readline, b""):
         request = json.loads(line)
         os.chdir(request["checkout"])
         preload(request["jobs"])
         if len(request["modules"]) > 1:
-            # A trial finds a way to feed the code, and the first torch.compile takes 0.8 s. With one module, the
-            # process may be kept for the audit.
+            # A trial only finds a way to feed the code, and the first torch.compile takes 0.8 s. With one module, the
+            # process may also serve the audit.
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         try:
             if request["modules"] and not loads_apart:
@@ -170,7 +170,7 @@ def _serve_requests(requests: IO[bytes], results: Writer) -> None:
             results.control({"type": "loaded", "why": "", **ladder.described()})
             _run_jobs(request, results)
         except OSError:
-            os._exit(os.EX_TEMPFAIL)  # no process is left: nothing of the target has run
+            os._exit(os.EX_TEMPFAIL)  # No process can be started: nothing of the target has run.
         except loading.LoadError as error:
             if error.reason != ladder.APART or ladder.has_climbed():
                 send_load_error(results, error)
@@ -222,7 +222,7 @@ def _run_jobs(request: Dict[str, Any], results: Writer) -> None:
                 end.update(reason="no_memory", message=message)
             else:
                 child.supervise(float(request["time_limit_s"]))
-                with contextlib.suppress(TypeError):  # a target may send this message
+                with contextlib.suppress(TypeError):  # A target may forge this message.
                     loading.import_dear(child.told.get("imported", ()))
                 gc.freeze()
                 plan = child.told["plan"] if isinstance(child.told.get("plan"), dict) else plan
@@ -231,7 +231,7 @@ def _run_jobs(request: Dict[str, Any], results: Writer) -> None:
 
 
 def _preload_steps(request: Dict[str, Any]) -> None:
-    """Import what the children of a training step would each import."""
+    """Import once what each child of a training step would import."""
     from .base import torch_internals
     from .steps import roles, search
 

@@ -12,7 +12,7 @@ from .serve.loading import LoadError
 from .serve.messages import Writer
 from .serve.rungs import OF_BLOCKS
 
-# Of this process: why modules are not loaded by the rung that loads others.
+# State of this process: why modules could not be loaded in the common way.
 _unloaded: Dict[str, LoadError] = {}
 
 
@@ -24,9 +24,9 @@ class LoadedTarget(NamedTuple):
 
 
 def load_modules(request: Dict[str, Any]) -> None:
-    """Load the modules of a request, with the targets of its jobs. It returns in a fork, which may be forked again.
+    """Load the modules of a request, with the targets of its jobs; return in a fork, which may be forked again.
 
-    Raises LoadError if no rung loads any of them, and one with the reason `apart` if jobs cannot be forked afterwards.
+    Raises LoadError if no module can be loaded, and with the reason `apart` if jobs cannot be forked afterwards.
     """
     roots = request["import_roots"]
     targets = [job["target"] for job in request["jobs"]]
@@ -44,7 +44,7 @@ def load_modules(request: Dict[str, Any]) -> None:
                 _unloaded[module] = error
         if len(_unloaded) == len(ways):
             raise next(iter(_unloaded.values()))
-        # What is cut out of a file is made when it is read: here, and not in every child.
+        # Cut-out code is executed when it is read: do it here, not in every child.
         calls = {target["call"] for target in targets}
         for call in (each for each in calls if _module_of(each) not in _unloaded):
             with contextlib.suppress(*([LoadError] if len(calls) > 1 else [])):
@@ -58,7 +58,7 @@ def load_modules(request: Dict[str, Any]) -> None:
 
 
 def why_unloaded(call: str) -> Optional[LoadError]:
-    """Return why the module that a target is in is not loaded."""
+    """Return why the module of a target is not loaded."""
     return _unloaded.get(_module_of(call))
 
 
@@ -93,7 +93,7 @@ def load_target(results: Writer, target: Dict[str, Any], request: Dict[str, Any]
 
 
 def outside_package(top: Any, checkout: str) -> List[str]:
-    """The folder of the target's own package, whose module `top` is, where it is installed and not of the checkout."""
+    """Return the folder of the target's own package, whose module is `top`, if it is installed outside the checkout."""
     paths = list(getattr(top, "__path__", [])) or [getattr(top, "__file__", "") or ""]
     inside = os.path.realpath(checkout) + os.sep
     found = [os.path.realpath(path) for path in paths if path]
@@ -106,7 +106,7 @@ def send_load_error(results: Writer, error: LoadError) -> None:
 
 
 def _bind(call: str, request: Dict[str, Any]) -> Tuple[Any, Optional[type], str]:
-    """The function that a call names, or that its block makes; for a method also its class and name."""
+    """Return the function that a call names, or that its block makes; for a method also its class and name."""
     roots = request["import_roots"]
     if call in request["blocks"]:
         return blocks.load(request["blocks"][call], roots), None, ""
@@ -118,7 +118,7 @@ def _bind(call: str, request: Dict[str, Any]) -> Tuple[Any, Optional[type], str]
 
 
 def _ways(module: str, request: Dict[str, Any]) -> Sequence[str]:
-    """The ways to load a module. What is around a block may train: only what the block needs is run."""
+    """Return the ways to load a module; of a block's file, run only what the block needs, since the rest may train."""
     if module.endswith(OF_BLOCKS):
         return rungs.RUNGS[-1:]
     return request["rungs"] or rungs.ways(module, request["import_roots"])
@@ -130,7 +130,7 @@ def _module_of(call: str) -> str:
 
 
 def _native_threads() -> int:
-    """Threads of this process; 0 if the system does not tell."""
+    """Return the number of threads of this process; 0 if the system does not report it."""
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:
@@ -138,7 +138,7 @@ def _native_threads() -> int:
 
 
 def _why_not_fork(threads_before: int) -> str:
-    """Return why this process cannot be forked: CUDA and threads that an import started do not survive that."""
+    """Return why this process cannot be forked: CUDA, and threads that an import started, do not survive a fork."""
     import torch
 
     if torch.cuda.is_initialized():

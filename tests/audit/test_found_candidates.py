@@ -33,7 +33,7 @@ MANY = [
 
 def test_forty_candidates_are_a_few_lines() -> None:
     assert list(summary_lines(MANY)) == [
-        "44 collectors found, 3 checked (1 with placeholders for apex, tqdm)",
+        "44 collectors found, 3 checked (1 with stubs for apex, tqdm)",
         "    torch.nn.utils.get_total_norm: called at 3 places (b.py:3, b.py:9, ...)",
         "    40 not checked, nothing is known to fit what they take: c:f0, c:f1, c:f2 and 37 more",
         "    1 not checked: d:g: no result within 30 s",

@@ -71,7 +71,7 @@ def test_what_is_torchs_is_p4_and_says_so(run: Run) -> None:
     found = {one.probe: one for one in run.results if one.target == THIN}
     version = run.environment.torch.partition("+")[0]
     assert found[OVERFLOW].owner == f"torch {version}: {TORCHS}"
-    assert found[OVERFLOW].message.endswith(f"; get_total_norm of torch {version} does so by itself")
+    assert found[OVERFLOW].message.endswith(f"; get_total_norm of torch {version} does the same")
     assert (found[OVERFLOW].severity, found[UNDERFLOW].severity) == (Severity.P4, Severity.P2)
 
 

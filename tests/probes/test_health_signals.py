@@ -68,7 +68,7 @@ def clip_values(grads: Any) -> None:
 
 
 FOUND, HEARD = "reproduced P1", "not_reproduced"
-STAYS = "stays as it is for a planted nan"
+STAYS = "does not change for a planted nan"
 # A collector, what is said of it, and a part of the message.
 CASES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "a flag": (lambda g: {"norm": norm(g), "bad": is_bad(g)}, HEARD, ""),
@@ -104,7 +104,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "a check by name of both": (grads_are_finite, FOUND, "a planted inf is not flagged"),
     "a check of NaN": (has_nan, HEARD, "a check for one of NaN and Inf makes it visible (nan: answer)"),
     "a threshold": (is_large, "not_applicable", "it promises no check"),
-    "nothing returned": (clip_values, "not_applicable", "it returns nothing that could tell"),
+    "nothing returned": (clip_values, "not_applicable", "it returns nothing, so no value could show a NaN"),
 }  # fmt: skip
 
 

@@ -206,7 +206,7 @@ CASES: list[tuple[str, Callable, str, str]] = [
     (GROUPING, torch_norm, "reproduced P4", "other tensors changes the norm by 0.69 % in bfloat16, 0.08 % in float16"),
     (GROUPING, sum_in_own_type, "reproduced P2", "; listing them in another order changes the norm by "),
     (GROUPING, rounded_layers, "reproduced P4", ""),
-    (OVERFLOW, clamped_norm, "not_applicable", "its norm is held at 10000: a bound, and no norm above it"),
+    (OVERFLOW, clamped_norm, "not_applicable", "its norm is clamped to 10000 on purpose: there is no norm above it"),
     (OVERFLOW, finite_norm, "reproduced P4", ""),
     (OVERFLOW, one_dtype_norm, "not_reproduced", ""),
     # 1.84e19 is 2**64; in float16 2**16.

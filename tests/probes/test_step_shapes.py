@@ -97,7 +97,7 @@ def test_a_loop_that_forks_is_answered() -> None:
 
 
 def test_a_loop_that_makes_no_step_says_what_happened() -> None:
-    with pytest.raises(CannotFeedError, match=r"no optimizer of torch's makes a step \(4 batches were taken\)"):
+    with pytest.raises(CannotFeedError, match=r"no torch optimizer made a step \(4 batches were read\)"):
         ask_all(target("swallow"), STEPS, FOLDER)
 
 

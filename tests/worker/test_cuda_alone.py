@@ -74,7 +74,7 @@ def test_its_probes_ask_on_the_pretended_device_and_say_what_they_cannot() -> No
 def test_asked_on_the_cpu_it_says_that_it_runs_with_cuda_alone() -> None:
     result = run_probes(DEVICES, "cuda_alone:builds_on_cuda", [SYNCS], device=DeviceChoice.CPU).results[0]
     assert result.outcome is Outcome.UNAVAILABLE
-    assert result.message == "the target runs with CUDA alone: use --device auto"
+    assert result.message == "the target runs only with CUDA: use --device auto"
 
 
 @pytest.mark.process

@@ -43,4 +43,4 @@ def test_loops_are_found_by_reading() -> None:
     assert {"train_for_cuda", "train_on_values", "train_by_closure", "LateTrainer.train_epoch"} <= names
     assert "LateTrainer.compute_loss" not in names
     (whole,) = [each for each in found if each.call == "loops:train_for_cuda"]
-    assert whole.evidence == ("goes backward at line 21", "makes an optimizer's step at line 25")
+    assert whole.evidence == ("calls backward at line 21", "makes an optimizer's step at line 25")

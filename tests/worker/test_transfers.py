@@ -139,9 +139,9 @@ def test_a_sound_byte_counter_passes_its_self_check() -> None:
 @pytest.mark.parametrize(
     ("instrument", "device", "message"),
     [
-        ("transfers", "cpu", "transfers cannot be had on the device 'cpu'"),
-        ("devices", "cpu", "two devices cannot be had on the device 'cpu'"),
-        ("graph_capture", "simulated", "a CUDA graph cannot be had on the device 'simulated'"),
+        ("transfers", "cpu", "transfers: not available on the device 'cpu'"),
+        ("devices", "cpu", "two devices: not available on the device 'cpu'"),
+        ("graph_capture", "simulated", "a CUDA graph: not available on the device 'simulated'"),
     ],
 )
 def test_an_instrument_says_where_it_cannot_be_used(instrument: str, device: str, message: str) -> None:

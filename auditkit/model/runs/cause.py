@@ -30,7 +30,7 @@ class Sibling:
 class Siblings:
     """Where else the syntax of a finding stands: candidates, unproven until probed.
 
-    `pattern` is the syntax with placeholders for local names; `places` are candidates, `probed` those
+    `pattern` is the syntax with wildcards for local names; `places` are candidates, `probed` those
     that are findings of the same run. `reason` says why nothing could be looked for; then there are none.
     """
 

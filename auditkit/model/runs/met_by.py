@@ -1,4 +1,4 @@
-"""Who meets a finding: the places that call a target and what they hand it, from a recorded run or from the source."""
+"""Who meets a finding: the places that call a target and what they pass, from a recorded run or from the source."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _ENVIRONMENTS = (".venv", "venv")
 
 @dataclass(frozen=True)
 class CheckoutSpec:
-    """`DIR` or `DIR@REV` as the user wrote it (`text`), taken apart; `revision` is "" without one."""
+    """`DIR` or `DIR@REV` as the user wrote it (`text`), split; `revision` is "" without one."""
 
     text: str
     directory: Path
@@ -35,19 +35,18 @@ class CheckoutSpec:
         return self.text.removesuffix(f"@{self.revision}") if self.revision else self.text
 
     def at(self, revision: str) -> CheckoutSpec:
-        """The same directory at another revision; as it is for ""."""
+        """Return the same directory at another revision; unchanged for ""."""
         return CheckoutSpec(f"{self.folder}@{revision}", self.directory, revision) if revision else self
 
 
 @dataclass(frozen=True)
 class OpenCheckout:
-    """A checkout that can be read and imported from while its `open_checkout` block runs.
+    """A checkout that can be read and imported from inside its `open_checkout` block.
 
-    `path` is where the files lie, `source` the directory that the user named (the same one unless
-    `at_revision`), `label` the text that named it, `revision` the full commit or "" outside git,
-    `dirty` whether the files differ from that commit, `interpreter` the Python that runs them, and
-    `notes` what the user may want to know about these choices. `copied` names the folder that holds a copy and the
-    one that was copied; without a copy they are "".
+    `path` is the folder of the files, `source` the directory that the user named (the same one unless `at_revision`),
+    `label` its text, `revision` the full commit or "" outside git, `dirty` whether the files differ from that commit,
+    `interpreter` the Python that runs them, and `notes` explain these choices. `copied` names the folder of a copy and
+    its original; both are "" without a copy.
     """
 
     path: Path
@@ -62,12 +61,11 @@ class OpenCheckout:
 
 
 def parse_checkout(text: str | Path) -> CheckoutSpec:
-    """Take `DIR` or `DIR@REV` apart; an existing directory with the whole text wins.
+    """Split `DIR` or `DIR@REV`; an existing directory with the whole text wins.
 
-    Of several possible splits the one with the longest existing directory is meant, so that `@` may
-    stand in the directory's name as well as in the revision (`repo@HEAD@{1}`).
-
-    Raises BadInputError where no such directory exists or the revision is empty.
+    Of several possible splits the one with the longest existing directory is used, so that `@` may occur in the
+    directory's name and in the revision (`repo@HEAD@{1}`). Raises BadInputError if there is no such directory or the
+    revision is empty.
     """
     text = str(text)
     whole = Path(text).expanduser()
@@ -84,7 +82,7 @@ def parse_checkout(text: str | Path) -> CheckoutSpec:
 
 
 def cited_file(checkout: Path, written: str) -> Path | None:
-    """The file of a checkout that a ticket's path means: without the folders of another machine at its start."""
+    """Return the checkout's file that a ticket's path means, without leading folders of another machine."""
     parts = [part for part in written.strip("`* ").split("/") if part not in ("", ".", "..")]
     tails = (checkout.joinpath(*parts[start:]) for start in range(len(parts)))
     return next((path for path in tails if path.is_file()), None)
@@ -106,12 +104,10 @@ def _no_directory(text: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def open_checkout(checkout: str | Path | CheckoutSpec, python: str | Path | None = None) -> Iterator[OpenCheckout]:
-    """The files of a checkout, ready to read and to import from, with the interpreter to use.
+    """Open the files of a checkout for reading and importing, with the interpreter to use.
 
-    With a revision the files lie in a git worktree in a temporary directory, removed at the end of the
-    block. The audited repository is only ever read; see docs/design/checkouts.md.
-
-    Raises BadInputError for a directory, revision or interpreter that is not there.
+    A revision is a git worktree in a temporary directory, removed at the end of the block. The audited repository is
+    only read; see docs/design/checkouts.md. Raises BadInputError for a missing directory, revision or interpreter.
     """
     spec = checkout if isinstance(checkout, CheckoutSpec) else parse_checkout(checkout)
     interpreter, notes = choose_interpreter(spec.directory, python)
@@ -123,7 +119,7 @@ def open_checkout(checkout: str | Path | CheckoutSpec, python: str | Path | None
 
 
 def apart_from(opened: OpenCheckout, tickets: Path | None) -> OpenCheckout:
-    """Return the checkout; changes in the folder of tickets do not make it dirty."""
+    """Return the checkout, not dirty if only the folder of tickets changed."""
     repository = git.find_repository(opened.source) if opened.dirty and tickets is not None else None
     return replace(opened, dirty=git.is_dirty(repository, tickets)) if repository is not None else opened
 
@@ -145,7 +141,7 @@ def _at_revision(spec: CheckoutSpec, interpreter: Path) -> Iterator[OpenCheckout
     repository = _repository_of(spec)
     commit = git.resolve_revision(repository, spec.revision)
     with scratch_directory() as scratch:
-        # The tree keeps the directory's own name: it shows in tracebacks.
+        # The tree keeps the directory's own name, which tracebacks show.
         tree = scratch / "tree" / (spec.directory.name.removesuffix(".git") or "checkout")
         tree.parent.mkdir()
         git.check_out(repository, commit, scratch / "repository.git", tree)
@@ -174,12 +170,11 @@ def _repository_of(spec: CheckoutSpec) -> git.Repository:
 
 
 def choose_interpreter(directory: Path, python: str | Path | None = None) -> tuple[Path, tuple[str, ...]]:
-    """The interpreter for a checkout, and notes on the choice.
+    """Return the interpreter for a checkout, and notes on the choice.
 
-    `python` (a path, or a command found on PATH) if given; otherwise that of `.venv` or `venv` in
-    `directory`; otherwise, for an installed package, the one that it is installed for; otherwise the running one.
-
-    Raises BadInputError where `python` is not there or cannot be executed.
+    It is `python` (a path, or a command found on PATH) if given; otherwise that of `.venv` or `venv` in `directory`;
+    otherwise the one that an installed package belongs to; otherwise the running one. Raises BadInputError if `python`
+    is missing or cannot be executed.
     """
     if python is not None:
         return _named_interpreter(str(python)), ()
@@ -198,7 +193,7 @@ def choose_interpreter(directory: Path, python: str | Path | None = None) -> tup
 
 
 def _installed_for(directory: Path) -> Path | None:
-    """The interpreter whose site-packages a folder lies in: `PREFIX/lib/python3.12/site-packages/package`."""
+    """Return the interpreter of the folder's site-packages: `PREFIX/lib/python3.12/site-packages/package`."""
     for place in (directory, *directory.parents):
         python = place.parent.parent.parent / "bin" / "python"
         if place.name in ("site-packages", "dist-packages") and _is_executable(python):
@@ -226,18 +221,16 @@ def _is_executable(path: Path) -> bool:
 
 
 def _absolute(path: Path) -> Path:
-    """Absolute, but with symbolic links kept: a virtual environment's python is one, and must stay it."""
+    """Make a path absolute but keep symbolic links: a virtual environment's python must stay one."""
     return Path(os.path.abspath(path))
 
 
 def import_roots(path: Path, configured: Sequence[str | Path] = ()) -> tuple[Path, ...]:
-    """The directories to import a checkout's modules from.
+    """Return the directories to import a checkout's modules from.
 
-    `configured` ones (relative to `path`) are taken as they are. By default: the checkout, and its
-    `src`, `lib` and `python` where they hold Python code that is not imported as `src.module`. Inside a
-    package (`path` holds an `__init__.py`), the directory above the outermost package.
-
-    Raises BadInputError where a configured one does not exist.
+    `configured` ones (relative to `path`) are used as they are. By default: the checkout, and its `src`, `lib` and
+    `python` if they contain Python code that is not imported as `src.module`. Inside a package (`path` has an
+    `__init__.py`), the directory above the outermost package. Raises BadInputError if a configured one does not exist.
     """
     if configured:
         return tuple(_configured_root(path, Path(root)) for root in configured)
@@ -266,14 +259,14 @@ def _holds_python(folder: Path) -> bool:
     for entry in folder.iterdir():
         if entry.suffix == ".py" and entry.is_file() and entry.name != "__init__.py":
             return True
-        # Either __init__.py or any module: a package may come without the former.
+        # Either __init__.py or any module: namespace packages lack the former.
         if entry.name.isidentifier() and entry.is_dir() and next(entry.glob("*.py"), None):
             return True
     return False
 
 
 def _is_imported_as_package(folder: Path) -> bool:
-    """Whether `src` is a package by name, not only by a stray `src/__init__.py` (real code has those)."""
+    """Return whether `src` is imported as a package, and does not only have a stray `src/__init__.py`."""
     if not (folder / "__init__.py").is_file():
         return False
     statement = re.compile(rb"^\s*(from|import)\s+" + re.escape(os.fsencode(folder.name)) + rb"\b", re.MULTILINE)

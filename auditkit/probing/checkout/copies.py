@@ -1,4 +1,4 @@
-"""A private copy of a checkout's files, to be run, changed and thrown away."""
+"""A private copy of a checkout's files, which may be run and changed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, open_
 from auditkit.probing.checkout.reading import open_file
 from auditkit.probing.checkout.scratch import scratch_directory
 
-# Of what is neither tracked by git nor code: datasets and checkpoints lie in checkouts, too.
+# For files that are neither tracked nor code: checkouts also contain datasets and checkpoints.
 _LARGEST_DATA_BYTES = 16 << 20
 _MOST_DATA_BYTES = 256 << 20
-# Of what git tracks, and code: a file with holes takes no space on its own disk, and its whole size in a copy.
+# For tracked files and code: a sparse file takes no space on disk, but its full size in a copy.
 _LARGEST_FILE_BYTES = 1 << 30
 _CODE = (".py", ".pyi", ".so", ".pyd")
 _LEFT_OUT = ("__pycache__", "node_modules")
@@ -30,12 +30,12 @@ _PIECE_BYTES = 1 << 20
 
 @contextlib.contextmanager
 def open_copy(spec: CheckoutSpec, python: str | Path | None = None) -> Iterator[OpenCheckout]:
-    """The checkout in a directory of its own that may be written to, removed at the end of the block.
+    """Open the checkout in a separate writable directory, removed at the end of the block.
 
-    A revision is a worktree as `open_checkout` makes it. The files as they lie are copied but for hidden folders
-    that git does not track and virtual environments; data that is too large is left out, and the notes say so.
-    In a git repository the copy is a worktree of a private one: git works there, and writes nothing here.
-    Raises BadInputError as `open_checkout` does, and for a file that cannot be copied.
+    A revision is a worktree as in `open_checkout`. Otherwise the files are copied, except untracked hidden folders and
+    virtual environments; data that is too large is left out, and the notes say so. In a git repository the copy is a
+    worktree of a private repository: git works there, and writes nothing to the original. Raises BadInputError as
+    `open_checkout` does, and for a file that cannot be copied.
     """
     with open_checkout(spec, python) as opened:
         if opened.at_revision:
@@ -66,7 +66,7 @@ def _outermost_package(path: Path) -> Path:
 
 @dataclass
 class _Copy:
-    """Files on their way from `top` to `tree`."""
+    """Files to copy from `top` to `tree`."""
 
     top: Path
     tree: Path
@@ -75,7 +75,7 @@ class _Copy:
     unreadable: list[str] = field(default_factory=list)
 
     def take(self, tracked: set[str]) -> None:
-        """Copy what git tracks and what `walk` finds."""
+        """Copy tracked files and those that `walk` finds."""
         folders = {name.rpartition("/")[0] for name in tracked}
         # An index may name files behind a link to a folder outside.
         outside = {folder for folder in folders if not self._is_inside(os.path.realpath(self.top / folder))}
@@ -115,11 +115,11 @@ class _Copy:
                 raise
             self.unreadable.append(name)
         except OSError as error:
-            if error.errno not in (None, errno.ELOOP):  # a pipe or a link has taken its place
+            if error.errno not in (None, errno.ELOOP):  # A pipe or a link has replaced it.
                 raise
 
     def _take_link(self, source: str, copy: str) -> None:
-        """A link to the same place in the copy, or to what lies outside: that is not copied to where it can be read."""
+        """Link to the same place in the copy, or to the original target outside the checkout, which is not copied."""
         target = os.path.realpath(source)
         if target != str(self.top) and self._is_inside(target):
             place = os.path.join(self.tree, os.path.relpath(target, self.top))
@@ -136,7 +136,7 @@ class _Copy:
         return True
 
     def notes(self) -> tuple[str, ...]:
-        """What was left out, and why."""
+        """Say what was left out, and why."""
         reasons = (
             (self.too_large, "too large to copy; --in-place audits the checkout where it lies"),
             (self.unreadable, "not readable"),
@@ -145,7 +145,7 @@ class _Copy:
 
 
 def name_some(names: list[str]) -> str:
-    """The first of some file names, and how many more there are."""
+    """List the first of some file names, and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(sorted(names)[:_NAMED]) + more
 
@@ -156,7 +156,7 @@ def _copy_file(source: str, copy: str) -> None:
 
 
 def walk(top: Path, folder: str = "") -> Iterator[tuple[os.DirEntry[str], str]]:
-    """Each file and folder under `top` with its relative name; no hidden folders, caches or virtual environments."""
+    """Yield files and folders under `top` by relative name, without hidden folders, caches and virtual environments."""
     try:
         entries = sorted(os.scandir(top / folder), key=lambda entry: entry.name)
     except PermissionError:
@@ -173,6 +173,6 @@ def walk(top: Path, folder: str = "") -> Iterator[tuple[os.DirEntry[str], str]]:
 
 
 def written_since(top: Path, time_ns: int) -> list[str]:
-    """The files under `top` that were made or changed after `time_ns`, in nanoseconds since 1970."""
+    """Return the files under `top` that changed after `time_ns`, in nanoseconds since 1970."""
     files = ((entry, name) for entry, name in walk(top) if entry.is_file(follow_symlinks=False))
     return [name for entry, name in files if entry.stat(follow_symlinks=False).st_mtime_ns > time_ns]

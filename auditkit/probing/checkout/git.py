@@ -1,4 +1,4 @@
-"""Reading a git repository without changing a byte of it, and checking a revision out elsewhere."""
+"""Read a git repository without changing it, and check a revision out elsewhere."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from auditkit.git_process import start_git as start_git
 
 @dataclass(frozen=True)
 class Repository:
-    """The repository that `directory` lies in.
+    """The repository of `directory`.
 
-    `prefix` is the path of `directory` below the top of the work tree, "" at the top; `objects` the
-    object store; `has_work_tree` is False for a bare repository and inside `.git`.
+    `prefix` is the path of `directory` below the top of the work tree, "" at the top; `objects` is the object store;
+    `has_work_tree` is False for a bare repository and inside `.git`.
     """
 
     directory: Path
@@ -39,7 +39,7 @@ def git_is_installed() -> bool:
 
 
 def read_objects(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """What git holds under each name, such as a hash or `commit:path`; names of nothing are left out."""
+    """Return git's object for each name, such as a hash or `commit:path`; unknown names are left out."""
     names = list(names)
     asked = start_git(directory, "cat-file", "--batch")
     told, _ = asked.communicate("".join(f"{name}\n" for name in names).encode())
@@ -57,10 +57,9 @@ def read_objects(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
 
 
 def find_repository(directory: Path) -> Repository | None:
-    """The repository around `directory`, or None where there is none or git is not installed.
+    """Return the repository around `directory`, or None without one or without git.
 
-    Raises BadInputError where git refuses it, as one that belongs to somebody else, or where it claims files that lie
-    outside of the folder that holds it.
+    Raises BadInputError if git rejects it because of its owner, or if it claims files outside its folder.
     """
     if not git_is_installed():
         return None
@@ -83,18 +82,18 @@ def find_repository(directory: Path) -> Repository | None:
 
 
 def _check_that_there_is_none(directory: Path, told: str) -> None:
-    """git's refusal of a repository is not the same as there being none."""
+    """Raise BadInputError if git rejects a repository, which is not the same as having none."""
     if told.startswith(("detected dubious ownership", "cannot use bare repository", "unsafe repository")):
         first, *rest = (line.strip() for line in told.splitlines() if line.strip())
         raise BadInputError(f"git does not read {directory}: {first}", rest[-1] if rest else None)
 
 
 def resolve_revision(repository: Repository, revision: str) -> str:
-    """The full hash of the commit that `revision` names.
+    """Return the full hash of the commit that `revision` names.
 
-    Raises BadInputError with the nearest branch and tag names where there is no such commit.
+    Raises BadInputError with the nearest branch and tag names if there is no such commit.
     """
-    if not revision.startswith("-"):  # git would take it for an option; no ref can start with a dash
+    if not revision.startswith("-"):  # git would read it as an option; no ref can start with a dash.
         answer = run_git(repository.directory, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
         if answer.returncode == 0:
             return answer.stdout.strip()
@@ -115,7 +114,7 @@ def _unknown_revision_hint(repository: Repository, revision: str) -> str:
 
 
 def first_known(repository: Repository, revisions: Iterable[str]) -> str:
-    """The commit of the first of `revisions` that is there, "" where none is."""
+    """Return the commit of the first of `revisions` that exists, or ""."""
     for revision in revisions:
         with contextlib.suppress(BadInputError):
             return resolve_revision(repository, revision)
@@ -123,10 +122,10 @@ def first_known(repository: Repository, revisions: Iterable[str]) -> str:
 
 
 def current_revision(repository: Repository) -> str:
-    """The full hash of HEAD, or "" where HEAD does not hold this directory.
+    """Return the full hash of HEAD, or "" if HEAD does not contain this directory.
 
-    A folder that the repository around it does not track (a virtual environment, a scratch folder) has
-    no revision: that repository's commit says nothing about it.
+    A folder that its repository does not track (a virtual environment, a scratch folder) has no revision: the
+    repository's commit says nothing about it.
     """
     if not repository.has_work_tree:
         return ""
@@ -137,10 +136,10 @@ def current_revision(repository: Repository) -> str:
 
 
 def is_dirty(repository: Repository, apart_from: Path | None = None) -> bool:
-    """Whether what lies in the directory, but not in the folder `apart_from`, is not what HEAD says.
+    """Return whether files in the directory, except in the folder `apart_from`, differ from HEAD.
 
-    Counted are changes to tracked files and untracked Python files; other untracked files (tickets,
-    reports, logs) do not change what an audit measures.
+    Changes to tracked files and untracked Python files count; other untracked files (tickets, reports, logs) do not
+    change what an audit measures.
     """
     where = ["."]
     folder, top = apart_from.resolve() if apart_from is not None else None, repository.top
@@ -152,12 +151,11 @@ def is_dirty(repository: Repository, apart_from: Path | None = None) -> bool:
 
 
 def check_out(repository: Repository, commit: str, private: Path, tree: Path) -> None:
-    """Put the files of `commit` under `tree`, as a worktree of a new repository at `private`.
+    """Check out `commit` under `tree`, as a worktree of a new repository at `private`.
 
-    The new repository borrows the audited one's objects, so nothing at all is written there: no
-    `.git/worktrees` entry, no ref, no index, even when this process is killed half way.
-
-    Raises BadInputError with git's own words where the files cannot be written, as in a partial clone.
+    The new repository borrows the audited one's objects, so nothing is written there: no `.git/worktrees` entry, no
+    ref, no index, even if this process is killed. Raises BadInputError with git's message if the files cannot be
+    written, as in a partial clone.
     """
     made = _add_worktree(repository, commit, private, tree)
     if made.returncode != 0:
@@ -168,16 +166,16 @@ def check_out(repository: Repository, commit: str, private: Path, tree: Path) ->
 
 
 def link_worktree(repository: Repository, commit: str, private: Path, tree: Path) -> None:
-    """Make the empty folder `tree` a worktree of a new repository at `private`, as `check_out` does, with no files.
+    """Make the empty folder `tree` a worktree of a new repository at `private`, as `check_out` does, without files.
 
-    git answers there as in the audited repository, as far as it can: a `tree` where it cannot is left as it is.
+    git works there as in the audited repository if it can; otherwise `tree` stays as it is.
     """
     if _add_worktree(repository, commit, private, tree, "--no-checkout").returncode == 0:
         run_git(tree, "read-tree", "HEAD")
 
 
 def tracked_files(top: Path) -> list[str]:
-    """The files in the index of the repository whose work tree is `top`, by their path in it."""
+    """Return the files in the index of the repository with the work tree `top`, by relative path."""
     return [name for name in run_git(top, "ls-files", "-z", "--cached").stdout.split("\0") if name]
 
 
@@ -197,7 +195,7 @@ def _add_worktree(
 
 
 def _quote_alternate(path: bytes) -> bytes:
-    """One line of `objects/info/alternates`: quoted as C where the path holds a line break or a quote."""
+    """Return one line of `objects/info/alternates`, quoted as in C if the path has a line break or a quote."""
     if b"\n" not in path and b'"' not in path:
         return path + b"\n"
     escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")

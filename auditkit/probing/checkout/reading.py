@@ -1,4 +1,4 @@
-"""Read a file of a checkout, and nothing else that lies in its place: a pipe, a device, ten gigabytes of holes."""
+"""Read a regular file of a checkout, but no pipe, device or huge sparse file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from io import FileIO
 from pathlib import Path
 
 MAX_FILE_BYTES = 2_000_000
-"""Larger files are generated; none of them is source code that a person wrote."""
+"""Larger files are generated, not written by a person."""
 
 
 def open_file(path: str | Path, flags: int = 0) -> FileIO:
-    """A regular file, open to be read. Raises OSError for anything else; a pipe is not waited for."""
+    """Open a regular file for reading. Raises OSError for anything else, without waiting for a pipe."""
     file = FileIO(path, opener=lambda path, read: os.open(path, read | flags | os.O_NONBLOCK | os.O_NOCTTY))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -21,7 +21,7 @@ def open_file(path: str | Path, flags: int = 0) -> FileIO:
 
 
 def read_file(path: str | Path, most: int = MAX_FILE_BYTES) -> bytes | None:
-    """The bytes of a regular file, None for one with more than `most` of them. Raises OSError."""
+    """Return the bytes of a regular file, None if there are more than `most`. Raises OSError."""
     with open_file(path) as file:
         if os.fstat(file.fileno()).st_size > most:
             return None
@@ -30,12 +30,12 @@ def read_file(path: str | Path, most: int = MAX_FILE_BYTES) -> bytes | None:
 
 
 def lies_inside(path: Path, folder: Path) -> bool:
-    """Whether a file lies in a folder, wherever links on its way lead to."""
+    """Return whether a file is in a folder after following links."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def read_text(path: str | Path) -> str:
-    """A source as text; "" where it is too large or cannot be read."""
+    """Return a source as text; "" if it is too large or cannot be read."""
     try:
         return (read_file(path) or b"").decode("utf-8", "replace")
     except OSError:

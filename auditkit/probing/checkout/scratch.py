@@ -1,4 +1,4 @@
-"""Temporary directories that go away with their owner: on exceptions, Ctrl-C and SIGTERM."""
+"""Temporary directories that are removed with their owner: on exceptions, Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from types import FrameType
 
 @contextlib.contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """A new temporary directory, removed afterwards: on exceptions, Ctrl-C and SIGTERM at once."""
+    """Create a temporary directory and remove it afterwards, also on exceptions, Ctrl-C and SIGTERM."""
     with _terminating_signals_raise():
         path = make_scratch()
         try:
@@ -26,12 +26,12 @@ def scratch_directory() -> Iterator[Path]:
 
 
 def make_scratch() -> Path:
-    """A new temporary directory, for `remove_scratch`."""
+    """Create a temporary directory, for `remove_scratch`."""
     return Path(tempfile.mkdtemp(prefix="auditkit-")).resolve()
 
 
 def remove_scratch(path: Path) -> None:
-    """Remove a tree, also one in which the audited code took write permission away."""
+    """Remove a tree, even if the audited code removed write permissions in it."""
     shutil.rmtree(path, ignore_errors=True)
     if not path.exists():
         return
@@ -43,10 +43,9 @@ def remove_scratch(path: Path) -> None:
 
 @contextlib.contextmanager
 def _terminating_signals_raise() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the stack, as Ctrl-C does, instead of ending the process on the spot.
+    """Let SIGTERM and SIGHUP unwind the stack, as Ctrl-C does, instead of ending the process at once.
 
-    A handler that the host program installed is left alone, and so is every thread but the main one,
-    where Python allows no handlers.
+    Handlers of the host program stay; outside the main thread, Python allows no handlers.
     """
     restore: list[tuple[signal.Signals, Callable[[int, FrameType | None], object] | int | None]] = []
     if threading.current_thread() is threading.main_thread():

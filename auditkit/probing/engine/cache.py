@@ -1,9 +1,9 @@
-"""Results of earlier commands, kept under a digest that the host computes; nothing that a worker says is in it.
+"""Results of earlier commands, cached under a digest that the host computes, without input from a worker.
 
 The digest covers every file of the checkout that a run can read there, the interpreter's packages, the worker's code,
 the probe and its options, the environment and the machine. Entries are kept per checkout path, so one checkout never
-supplies the results of another. Failures are never kept, nor is anything of a run that changed the files of its
-checkout. A probe judges kept measurements again. In a sandbox there is no cache: code inside can forge every result.
+supplies the results of another. Failures are not cached, nor are results of a run that changed the files of its
+checkout. Cached measurements are judged again. In a sandbox there is no cache: code inside can forge every result.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 _ROOT = b"{checkout}"
 _LARGEST_ENTRY_BYTES, _MOST_BYTES = 8 << 20, 64 << 20
-# A larger file is known by its size and times: reading it would take longer than the run.
+# A larger file is identified by its size and times: reading it would take longer than the run.
 _LARGEST_FILE_BYTES = 64 << 20
-# What does not change the result of a job: its place in a list, where its probe is, what may be imported early.
+# Fields of a job that do not change its result: its number, the paths of its files, its early imports.
 _NOT_PART = ("id", "path", "forms", "imports")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """The messages of one job, with what its session said before it."""
+    """The messages of one job, and the earlier ones of its session."""
 
     messages: list[OfJob | End]
     loaded_by: LoadedBy
@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ResultCache:
-    """The results kept for one checkout path in `folder`; `fresh` reads none and keeps new ones."""
+    """The results cached for one checkout path in `folder`; `fresh` reads none and writes new ones."""
 
     folder: Path
     version: str
@@ -60,9 +60,10 @@ class ResultCache:
 
 
 def cache_for(checkout: Path, version: str, fresh: bool) -> tuple[ResultCache | None, bool]:
-    """The cache of a checkout path, and whether this is the first command that asks for it.
+    """Return the cache of a checkout path, and whether this is the first command that uses it.
 
-    None if the folder cannot be the user's alone, or is inside the checkout, which could then bring results itself.
+    Return None if other users may write to the folder, or if it is inside the checkout, which could then supply results
+    itself.
     """
     top = Path(platformdirs.user_cache_dir("auditkit")) / "results"
     real = os.path.realpath(checkout)
@@ -80,7 +81,7 @@ def cache_for(checkout: Path, version: str, fresh: bool) -> tuple[ResultCache | 
 
 
 class SessionCache:
-    """The results for the jobs of one request, before it runs; new ones are kept when it has ended."""
+    """The cached results for the jobs of one request; new ones are written after it has ended."""
 
     def __init__(self, cache: ResultCache, setting: Setting, request: Request, environment: Mapping[str, str]) -> None:
         self._cache = cache
@@ -98,7 +99,7 @@ class SessionCache:
         ]  # fmt: skip
 
     def recall(self, job: Job) -> Entry | None:
-        """What a job said in an earlier command over the same bytes; None for a damaged entry, too."""
+        """Return the messages of a job from an earlier command over the same bytes; None for a damaged entry, too."""
         with contextlib.suppress(OSError, msgspec.DecodeError):
             if self._cache.fresh:
                 return None
@@ -111,22 +112,22 @@ class SessionCache:
         return None
 
     def keep(self, job: Job, entry: Entry) -> None:
-        """Note what a job said, for `close`."""
+        """Remember the messages of a job, for `close`."""
         self._new[self._name(job)] = entry
 
     def close(self) -> None:
-        """Write the new results, unless the files of the checkout changed while they were measured."""
+        """Write the new results, unless the files of the checkout changed meanwhile."""
         if not self._new or _files_digest(self._top) != self._files:
             return
         _delete_oldest(self._cache.folder.parent)
         for name, entry in self._new.items():
             data = msgspec.json.encode(entry).replace(self._shown, _ROOT)
             if len(data) < _LARGEST_ENTRY_BYTES:
-                with contextlib.suppress(AuditkitError):  # a full disk costs only the cache
+                with contextlib.suppress(AuditkitError):  # A full disk costs only the cache.
                     write_below(self._cache.folder, name, _digest(data).encode("ascii") + b"\n" + data)
 
     def _name(self, job: Job) -> str:
-        """The digest of all that a result depends on, with the same name for the checkout in every copy of it."""
+        """Return the digest of all that a result depends on, with the same checkout path in every copy."""
         asked: dict[str, Any] = {key: value for key, value in job.items() if key not in _NOT_PART}
         if "path" in job:  # and the module that probes share
             shared = str(assets.bundled_dir("probes") / "forms.py")
@@ -136,7 +137,7 @@ class SessionCache:
 
 
 def _files_digest(top: Path) -> str:
-    """A digest of every file below `top` but hidden folders and virtual environments, which no copy holds."""
+    """Return a digest of every file below `top` except hidden folders and virtual environments, which copies lack."""
     return _digest(
         [[name, _content(entry.path)] for entry, name in walk(top) if not entry.is_dir(follow_symlinks=False)]
     )
@@ -149,9 +150,9 @@ def _code_digest() -> str:
 
 @functools.cache
 def _packages(interpreter: str) -> str:
-    """What an interpreter has installed, read from its folders: it is not started for that.
+    """Return a digest of an interpreter's packages, from its folders, without starting it.
 
-    Covers its own version and that of each distribution, and the files of projects that are installed by their path.
+    It covers the interpreter's version and that of each distribution, and the files of editable installs.
     """
     real = os.path.realpath(interpreter)
     prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(each)) for each in (os.path.abspath(interpreter), real))
@@ -167,7 +168,7 @@ def _packages(interpreter: str) -> str:
 
 @functools.cache
 def _machine() -> list[str]:
-    """Processor and graphics cards with their driver, as far as the kernel tells."""
+    """Return the processor and graphics cards with their driver, from the kernel's files."""
     nvidia = Path("/proc/driver/nvidia")
     told = ""
     for file in (Path("/proc/cpuinfo"), nvidia / "version", *sorted(nvidia.glob("gpus/*/information"))):
@@ -177,7 +178,7 @@ def _machine() -> list[str]:
 
 
 def _stamp(path: str) -> list[int]:
-    """What changes with a file's content, and is read without it."""
+    """Return file attributes that change with its content."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -186,7 +187,7 @@ def _stamp(path: str) -> list[int]:
 
 
 def _content(path: str) -> Any:
-    """The digest of a file's bytes, a link's target, or the stamp of anything else."""
+    """Return the digest of a file's bytes, a link's target, or the stamp of anything else."""
     stamp = _stamp(path)
     if stamp and stat.S_ISLNK(stamp[0]):
         return os.readlink(path)
@@ -203,14 +204,14 @@ def _content_at(path: str, *_: int) -> str:
 
 
 def _digest(value: Any) -> str:
-    """Of bytes, or of a value as JSON."""
+    """Return the digest of bytes, or of a value as JSON."""
     return hashlib.sha256(value if isinstance(value, bytes) else json.dumps(value).encode("utf-8")).hexdigest()
 
 
 def _delete_oldest(top: Path) -> None:
-    """Remove the entries that were written first, if all are too large together."""
+    """Remove the oldest entries if all together are too large."""
     held_bytes = 0
-    with contextlib.suppress(OSError):  # another auditkit renames its temporary files, or removes them
+    with contextlib.suppress(OSError):  # Another auditkit may rename or remove its temporary files.
         for path in sorted(top.glob("*/*"), key=os.path.getmtime, reverse=True):
             held_bytes += path.stat().st_size
             if held_bytes > _MOST_BYTES:

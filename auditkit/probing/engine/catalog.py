@@ -1,4 +1,4 @@
-"""The probes that exist: one file each, its definition read as a literal, so that listing imports none."""
+"""The probes that exist: one file each, with its definition read as a literal, so that listing imports none."""
 
 from __future__ import annotations
 
@@ -25,25 +25,24 @@ INSTRUMENTS = (
     "steps", "syntax",
 )  # fmt: skip
 SOURCE_INSTRUMENT = "syntax"
-"""The instrument of the probes that read source; they run in no worker."""
+"""The instrument of probes that read source; they run in no worker."""
 LIFECYCLES = ("stable", "experimental")
 """An experimental probe runs only when it is named."""
 _SHARED_REMEDY = re.compile(r"remedies/\w+\.py")
 _REQUIRED = ("title", "categories", "motivation", "method", "limits", "remediation", "measurements")
 _OF_COLLECTORS = ("grad_norm", "grad_stats", "dual_stats", "monitor")
 _DEFAULTS: Mapping[str, Any] = {"version": 1, "agent": "PT", "lifecycle": "stable", "instrument": "numerics"}
-"""What a definition need not say; nor its id, which is the name of its file, nor its contracts if it is for all
-collectors."""
+"""Optional fields of a definition; its id is the name of its file, its contracts default to all collectors."""
 _CHOICES = {
     "lifecycle": LIFECYCLES, "instrument": INSTRUMENTS, "categories": CATEGORIES, "devices": DEVICES, "scope": SCOPES,
 }  # fmt: skip
 
 
 def load_catalog(folders: Iterable[Path] = ()) -> dict[str, ProbeInfo]:
-    """Every probe of ours and of `folders`, by id.
+    """Return every bundled probe and those of `folders`, by id.
 
-    Raises BadInputError for a folder that is not there, a file without a valid literal `PROBE`, and two
-    probes of one id: a question that silently is not asked would look like a pass.
+    Raises BadInputError for a missing folder, a file without a valid literal `PROBE`, and two probes with one id: a
+    probe that silently does not run would look like a pass.
     """
     found: dict[str, ProbeInfo] = {}
     for folder in (bundled_dir("probes"), *folders):
@@ -60,10 +59,9 @@ def load_catalog(folders: Iterable[Path] = ()) -> dict[str, ProbeInfo]:
 
 
 def select(catalog: dict[str, ProbeInfo], names: Sequence[str], style: bool = True) -> list[ProbeInfo]:
-    """The named probes in the order given; when none is named all stable ones, those of style only with `style`.
+    """Return the named probes in the given order; without names all stable ones, those of style only with `style`.
 
-    A name that ends in `.py` is a probe file of the user's own. Raises BadInputError with the nearest
-    names for one that is not known.
+    A name that ends in `.py` is a user's probe file. Raises BadInputError with the nearest names for an unknown one.
     """
     if not names:
         return [probe for probe in catalog.values() if probe.lifecycle == "stable" and (style or not probe.style)]
@@ -81,7 +79,7 @@ def select(catalog: dict[str, ProbeInfo], names: Sequence[str], style: bool = Tr
 
 
 def probe_named(catalog: Mapping[str, ProbeInfo], name: str) -> ProbeInfo:
-    """The probe of that id. Raises BadInputError with the nearest names for one that is not known."""
+    """Return the probe with that id. Raises BadInputError with the nearest names for an unknown one."""
     if name not in catalog:
         near = nearest_names(name, catalog)
         hint = f"did you mean {', '.join(near)}?" if near else "auditkit probe list shows all"
@@ -90,7 +88,7 @@ def probe_named(catalog: Mapping[str, ProbeInfo], name: str) -> ProbeInfo:
 
 
 def read_probe(path: Path) -> ProbeInfo:
-    """The definition in one probe file, read once while that stays. Raises BadInputError with file and line."""
+    """Return the definition in one probe file, cached while the file stays. Raises BadInputError with file and line."""
     try:
         status = path.stat()
     except OSError as error:
@@ -159,7 +157,7 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
 
 
 def _severity(literal: Mapping[str, Any]) -> dict[str, Any]:
-    """From `breaks` and `occurs`, else as it is written. Raises KeyError or ValueError."""
+    """Return the severity by `breaks` and `occurs`, else as written. Raises KeyError or ValueError."""
     if "severity" in literal:
         return {"severity": Severity(literal["severity"])}
     breaks, occurs = str(literal["breaks"]), Occurs(literal["occurs"])
@@ -167,16 +165,16 @@ def _severity(literal: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _remedy(code: str, folder: Path) -> str:
-    """The recommended code, which several probes may share: `remedies/NAME.py` names a file beside them, or ours."""
+    """Return the recommended code, or that of `remedies/NAME.py`, which probes share, beside the probe or bundled."""
     if _SHARED_REMEDY.fullmatch(code) is None:
         return code
-    # A copy of one of our probes in a folder of its owner's names a remedy that stayed behind.
+    # A copied probe in a user's folder may name a bundled file that was not copied.
     beside = folder / code
     return (beside if beside.is_file() else bundled_dir("probes") / code).read_text(encoding="utf-8")
 
 
 def load_module(probe: ProbeInfo) -> Any:
-    """Return the probe's module, run once while its file stays; no probe imports torch when it is imported."""
+    """Return the probe's module, executed once while its file stays; importing a probe does not import torch."""
     status = Path(probe.path).stat()
     return _module(str(probe.path), status.st_mtime_ns, status.st_size)
 

@@ -17,14 +17,14 @@ from auditkit.probing.engine.session import Job, Session
 
 DEVICES = ("cuda", "simulated", "cpu")
 _INSTRUMENTS = ("syncs", "launches", "memory", "mutation", "graphs", "steps")
-# torch.compile takes tensors of a real device alone; training steps are driven on the host.
+# torch.compile accepts only tensors of a real device; training steps run on the host.
 _NEVER = {("graphs", "simulated"), ("steps", "simulated"), ("steps", "cuda")}
 _TIME_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
 class InstrumentState:
-    """Whether `instrument` may be believed on `device`, and why not."""
+    """Whether `instrument` can be trusted on `device`, and why not."""
 
     instrument: str
     device: str
@@ -34,7 +34,7 @@ class InstrumentState:
 
 @dataclass(frozen=True)
 class Examination:
-    """What the interpreter said of itself, and the state of every instrument; or why it cannot be used."""
+    """The interpreter's properties and the state of every instrument; or why it cannot be used."""
 
     environment: Mapping[str, Any]
     states: Sequence[InstrumentState]

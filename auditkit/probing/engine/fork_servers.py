@@ -1,6 +1,6 @@
-"""One server for each interpreter, which has torch imported, and the workers that it forks (`worker/server.py`).
+"""One server for each interpreter, with torch imported, and the workers that it forks (`worker/server.py`).
 
-A fork costs milliseconds; importing torch, its compiler and its tensor subclasses costs 2 to 5 s.
+A fork takes milliseconds; importing torch, its compiler and its tensor subclasses takes 2 to 5 s.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ FLAGS = ("-I", "-B", "-u", "-X", "faulthandler")
 ENTRY = Path(__file__).parents[2] / "worker" / "entry.py"
 # Importing torch from a cold disk takes long.
 START_LIMIT_S = 120.0
-# What a worker, which keeps the limits itself, may take to end a child, to say so, or to end.
+# The time for a worker, which enforces the limits itself, to end a child, to report it, or to end.
 GRACE_S = 5.0
 _TAIL_BYTES = 4096
 _PIECE_BYTES = 1 << 16
-# A target that finds the socket of its worker may go on for ever.
+# A target that finds its worker's socket may send without end.
 _MOST_RESULT_BYTES = 256 << 20
 _SAY_NEEDS = ("instrument", "device", "imports")
 
 
 class Worker:
-    """A process that a server has forked: its messages, the end of what it printed, and how it ended.
+    """A process that a server forked: its messages, the end of its output, and its exit status.
 
-    `hello` is its first message; `status` its exit code, negative for a signal, once it has ended; `is_idle` says that
-    it waits for the next request. `timed_out` and `flooded` say that auditkit ends it, `server_ended` that it was lost.
+    `hello` is its first message; `status` its exit code, negative for a signal; `is_idle` means that it waits for the
+    next request. `timed_out` and `flooded` mean that auditkit ends it, `server_ended` that it was lost.
     """
 
     def __init__(self, server: Server, results: socket.socket, output_fd: int, token: str) -> None:
@@ -59,15 +59,15 @@ class Worker:
     def run(
         self, request: Request, cancelled: threading.Event, copied: tuple[str, str] = ("", "")
     ) -> Generator[Message]:
-        """Send a request; yield the messages until all its jobs have ended, the process ends or is silent too long.
+        """Send a request; yield the messages until all its jobs have ended, or the process ends or is silent too long.
 
-        What it says of the folder `copied[0]` is said of `copied[1]`.
+        The path `copied[0]` in messages is replaced by `copied[1]`.
         """
         self.is_idle = False
         output_bytes = received_bytes = 0
         limit_s = request["time_limit_s"]
         longest_s = START_LIMIT_S + (len(request["jobs"]) + 5) * (limit_s + GRACE_S)
-        with contextlib.suppress(OSError):  # it ended before it read the request; its end says why
+        with contextlib.suppress(OSError):  # It may end before it reads the request; its end says why.
             self._socket.sendall(json.dumps(request, default=vars).encode("utf-8") + b"\n")
         began = last_message = time.monotonic()
         with selectors.DefaultSelector() as pipes:
@@ -79,7 +79,7 @@ class Worker:
                         data = self._receive()
                         received_bytes += len(data)
                         yield from self._take(data, copied)
-                        last_message = time.monotonic()  # what the host does with a message is not the worker's time
+                        last_message = time.monotonic()  # Exclude the host's time for this message.
                     else:
                         data = os.read(key.fd, _PIECE_BYTES)
                         output_bytes += len(data)
@@ -96,11 +96,11 @@ class Worker:
                 self.timed_out = is_late or received_bytes > _MOST_RESULT_BYTES
 
     def is_waiting(self) -> bool:
-        """Whether it still waits for a request; what it sends meanwhile is its end."""
+        """Return whether it still waits for a request; it would only send its end."""
         return self.is_idle and not select.select([self._socket], [], [], 0)[0]
 
     def end(self, patience_s: float = GRACE_S) -> None:
-        """Let it end by itself for so long, then have it end its family."""
+        """Let it end by itself for some seconds, then end its processes."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
         self._await_end(patience_s)
@@ -109,7 +109,7 @@ class Worker:
                 if self.status is None:
                     os.kill(self.hello.pid, signal.SIGTERM)
                     self._await_end(GRACE_S)
-                os.killpg(self.hello.pid, signal.SIGKILL)  # its guard is gone if a target killed it
+                os.killpg(self.hello.pid, signal.SIGKILL)  # Its guard is gone if a target killed it.
         self._socket.close()
         os.close(self._output_fd)
 
@@ -126,7 +126,7 @@ class Worker:
             return b""
 
     def _take(self, data: bytes, copied: tuple[str, str]) -> Iterator[Message]:
-        """Decode what was received, keep what concerns the process, and yield the rest."""
+        """Decode received bytes, handle messages about the process, and yield the rest."""
         if not data and self.status is None:
             self.status, self.server_ended = -signal.SIGKILL, True  # a server ends its workers with it
         copy, original = (json.dumps(path)[1:-1].encode("ascii") for path in copied)
@@ -137,7 +137,7 @@ class Worker:
             elif isinstance(message, Idle):
                 self.is_idle = True
             elif isinstance(message, Hello):
-                self.hello = self.hello or message  # the first one comes before anything of a target
+                self.hello = self.hello or message  # The first one comes before the target runs.
             else:
                 yield message
 
@@ -148,7 +148,7 @@ def _is_readable(fd: int, pipes: selectors.BaseSelector) -> bool:
 
 @dataclass
 class Server:
-    """The server of one interpreter, started for its first worker and again if it has ended."""
+    """The server of one interpreter, started for its first worker and again after it has ended."""
 
     interpreter: str
     environment: Mapping[str, str]
@@ -158,7 +158,7 @@ class Server:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fork(self, jobs: Sequence[Mapping[str, Any]]) -> Worker:
-        """Start a worker; `jobs` say what is imported before the fork. Raises OSError if the interpreter cannot start.
+        """Start a worker; `jobs` determine the imports before the fork. Raises OSError if the interpreter cannot start.
 
         If the server has ended, the worker has ended, too.
         """
@@ -184,7 +184,7 @@ class Server:
         return worker
 
     def start(self) -> socket.socket:
-        """Start the interpreter outside any checkout, in a session of its own, unless it runs; return its channel."""
+        """Start the interpreter outside any checkout, in a new session, unless it runs; return its channel."""
         if self._channel is None:
             environment, (ours, theirs) = self.environment_of_workers(), socket.socketpair()
             command = [self.interpreter, *FLAGS, str(ENTRY), str(theirs.fileno())]
@@ -201,7 +201,7 @@ class Server:
         return self._channel
 
     def why_ended(self) -> tuple[bool, int, str]:
-        """End a server that gave no worker: whether Python ran our code, its exit code, and what it printed."""
+        """End a server that forked no worker: return whether it ran the entry script, its exit code, and its output."""
         with self._lock:
             channel, process = self._channel, self._process
             if channel is None or process is None or process.stdout is None:
@@ -216,7 +216,7 @@ class Server:
             return has_begun, process.returncode, printed.decode("utf-8", "replace")[-_TAIL_BYTES:]
 
     def close(self) -> None:
-        """End the interpreter, and with it every worker that still runs."""
+        """End the interpreter and all its workers."""
         if self._channel is not None:
             self._channel.close()
         if self._process is not None:
@@ -229,9 +229,9 @@ class Server:
         self._channel = self._process = self._scratch = None
 
     def environment_of_workers(self) -> dict[str, str]:
-        """The environment of each worker, with a folder for temporary files that ends with this server.
+        """Return the environment of workers, with a temporary folder that ends with this server.
 
-        The audited code leaves files there, and so does torch's compiler.
+        The audited code writes files there, and so does torch's compiler.
         """
         self._scratch = self._scratch or scratch.make_scratch()
         folder = str(self._scratch)
@@ -239,9 +239,9 @@ class Server:
 
 
 class KeptWorkers:
-    """Workers that have loaded modules and wait for the next request about them; all end with the block.
+    """Workers that have loaded modules and wait for the next request; all end with the block.
 
-    At most four wait, each holds what its module holds; the one that has waited longest ends first.
+    At most four wait, since each keeps its module in memory; the one that waited longest ends first.
     """
 
     def __init__(self) -> None:
@@ -258,7 +258,7 @@ class KeptWorkers:
             self._idle.pop()[1].end()
 
     def take(self, loaded: object) -> Worker | None:
-        """Return a worker that waits with these modules and is no longer kept; None if there is none."""
+        """Remove and return a worker that waits with these modules; None if there is none."""
         with self._lock:
             found = next((one for one in self._idle if one[0] == loaded), None)
             if found is None:
@@ -270,7 +270,7 @@ class KeptWorkers:
         return None
 
     def keep(self, loaded: object, worker: Worker) -> None:
-        """Keep a worker that waits."""
+        """Keep a waiting worker."""
         with self._lock:
             self._idle.append((loaded, worker))
             surplus = self._idle.pop(0)[1] if len(self._idle) > 4 else None
@@ -278,14 +278,14 @@ class KeptWorkers:
             surplus.end()
 
 
-# A matrix has an interpreter for each of its arms, and each server takes 300 MB; two are in use at once.
+# A matrix has several interpreters, and each server takes 300 MB; two are in use at once.
 _MOST_SERVERS = 4
 _SERVERS: dict[tuple[str, tuple[tuple[str, str], ...]], Server] = {}
 _SERVERS_LOCK = threading.Lock()
 
 
 def server_for(interpreter: str, environment: Mapping[str, str]) -> Server:
-    """The one server of this interpreter in this environment; of too many, the one unused for longest ends."""
+    """Return the server of this interpreter in this environment; too many end the least recently used one."""
     key = (interpreter, tuple(sorted(environment.items())))
     with _SERVERS_LOCK:
         server = _SERVERS.pop(key, None) or Server(interpreter, dict(environment))
@@ -296,7 +296,7 @@ def server_for(interpreter: str, environment: Mapping[str, str]) -> Server:
 
 @atexit.register
 def end_servers() -> None:
-    """End every server; the next worker starts one again."""
+    """End every server; the next worker starts a new one."""
     with _SERVERS_LOCK:
         while _SERVERS:
             _SERVERS.popitem()[1].close()

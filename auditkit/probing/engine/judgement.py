@@ -21,23 +21,23 @@ _STDOUT = threading.Lock()
 
 @contextlib.contextmanager
 def stdout_is_stderr() -> Iterator[None]:
-    """Print on stderr what a probe's own code prints: stdout may hold a document.
+    """Redirect prints of a probe's own code to stderr: stdout may contain a document.
 
-    One thread at a time: of two that overlap, the second would restore the first one's stderr for good.
+    Only one thread at a time: of two that overlap, the second would restore the first one's stderr permanently.
     """
     with _STDOUT, contextlib.redirect_stdout(sys.stderr):
         yield
 
 
 class JudgingFailedError(Exception):
-    """`judge` raised, or returned something that is no verdict."""
+    """`judge` raised, or returned something that is not a verdict."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a probe's `judge` says; what it leaves out is as its `PROBE` says. A severity outweighs the two words.
+    """The result of a probe's `judge`; missing fields are those of its `PROBE`. A severity overrides the two words.
 
-    `occurs` has a word for each need (see source/who_meets.py); a `judge` that says one word needs nothing.
+    `occurs` has a word for each need (see source/who_meets.py); a single word needs nothing.
     """
 
     outcome: Outcome
@@ -49,7 +49,7 @@ class Judgement:
 
 
 def judge(probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping[str, Any]) -> Judgement:
-    """The probe's verdict. Raises JudgingFailedError."""
+    """Return the probe's verdict. Raises JudgingFailedError."""
     try:
         with stdout_is_stderr():
             said = load_module(probe).judge(measurements, policy)
@@ -59,7 +59,7 @@ def judge(probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping
 
 
 def _needs(said: Any) -> dict[str, Occurs]:
-    """Return the word for each need that a verdict names. Raises ValueError for a need that is not known."""
+    """Return the word for each need that a verdict names. Raises ValueError for an unknown need."""
     words = said if isinstance(said, dict) else {"": said} if said else {}
     unknown = words.keys() - set(NEEDS)
     if unknown:

@@ -1,6 +1,6 @@
-"""What travels between the host and a worker: a request, then one message a line until the worker ends.
+"""Messages between the host and a worker: a request, then one message per line until the worker ends.
 
-`worker/serve/messages.py` is the other end. `decode` is the whole validation of a message.
+`worker/serve/messages.py` is the other end. `decode` validates a message.
 """
 
 from __future__ import annotations
@@ -14,23 +14,20 @@ from auditkit.model.enums import Evidence, Reason
 from auditkit.worker.serve.messages import CONTROL
 
 Plan = Mapping[str, Any]
-"""How a target is fed, found by the worker and sent back to it as it came. `PlanFields` are what the host reads."""
+"""How a target is fed, found by the worker and sent back to it unchanged. The host reads only `PlanFields`."""
 
 
 class TorchCalls(TypedDict):
-    """torch's own functions that a target calls, with the arguments they got; the (file, line)s to blame for them."""
+    """torch's own functions that a target calls, with their arguments, and the (file, line)s that call them."""
 
     functions: Mapping[str, Mapping[str, Any]]
     lines: Sequence[Sequence[Any]]
 
 
-# --- what the host sends ---
-
-
 class Job(TypedDict):
-    """A job for one child process; `kind` is `plan`, `probe` or `selfcheck`, which need what they need.
+    """A job for one child process; `kind` is `plan`, `probe` or `selfcheck`, with different fields.
 
-    `plan` is one that is known already. `imports` are parts of torch that are imported before the process is forked.
+    `plan` is an earlier one. `imports` are parts of torch to import before the fork.
     """
 
     id: str
@@ -48,12 +45,11 @@ class Job(TypedDict):
 
 
 class BlockRequest(TypedDict):
-    """A block of a file: the `text` of its function, and the `names` that the file has to define; or why not.
+    """A block of a file: the `text` of its function, and the `names` that the file must define; or why there is none.
 
-    `places` are the places in the file of the nodes of that text, in the order of `ast.walk`; `has_epochs` says that
-    a loop is around its loop over batches; `context` are lines before it that show the model.
-
-    `name` is `function#statement`, without a function at module level.
+    `places` are the positions in the file of the nodes of that text, in the order of `ast.walk`; `has_epochs` means
+    that a loop is around its loop over batches; `context` are lines before it that show the model. `name` is
+    `function#statement`, without a function at module level.
     """
 
     file: str
@@ -69,9 +65,9 @@ class BlockRequest(TypedDict):
 class Request(TypedDict):
     """One request to a worker: `modules` are loaded once, and then `jobs` run.
 
-    `is_audit` tells the jobs of one target from trials. `blocks` are the blocks among the targets, by their calls.
-    `auto_device` lets the worker take CUDA if it finds it. `rungs` are the ways to load a module that are tried in
-    turn; without them those that make sense for it.
+    `is_audit` separates the jobs of one target from trials. `blocks` are the blocks among the targets, by their calls.
+    `auto_device` lets the worker use CUDA if it finds it. `rungs` are the ways to load a module, tried in turn; the
+    worker chooses them if there are none.
     """
 
     is_audit: bool
@@ -86,8 +82,6 @@ class Request(TypedDict):
     recorded: Mapping[str, Any]
 
 
-# --- what the worker sends ---
-
 Scalar = int | float | str | bool | None
 
 
@@ -96,7 +90,7 @@ class _Message(msgspec.Struct, tag_field="type"):
 
 
 class Hello(_Message, tag="hello"):
-    """The worker of an interpreter with torch begins."""
+    """The first message of a worker, with torch imported."""
 
     pid: int
     python: str
@@ -107,14 +101,14 @@ class Hello(_Message, tag="hello"):
 
 
 class LoadedBy(msgspec.Struct, kw_only=True):
-    """By which rung a target was loaded, what stands in for something absent, and why not as its package."""
+    """The way in which a target was loaded, the stubs of missing modules, and why its package did not load."""
 
     rung: str = ""
     placeholders: tuple[str, ...] = ()
     package_error: str = ""
 
     def describe(self) -> list[str]:
-        """Half sentences on what differs from importing the target as it is; empty if nothing does."""
+        """Return phrases on what differs from a plain import of the target; empty if nothing does."""
         how = {
             "file": "loaded without its package's __init__",
             "cut_out": "cut out of its file, of which nothing else ran",
@@ -127,13 +121,13 @@ class LoadedBy(msgspec.Struct, kw_only=True):
 
 
 class Loaded(LoadedBy, tag_field="type", tag="loaded"):
-    """The modules are loaded. `why` says why their process cannot be forked: then each job loads its target."""
+    """The modules are loaded. `why` says why their process cannot be forked; then each job loads its target."""
 
     why: str = ""
 
 
 class Failure(msgspec.Struct):
-    """Why there is no result; `missing` are the modules that the target imports and that are not installed."""
+    """Why there is no result; `missing` are the modules that the target needs and that are not installed."""
 
     reason: Reason
     message: str
@@ -141,7 +135,7 @@ class Failure(msgspec.Struct):
     missing: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """The message with its hint."""
+        """Return the message with its hint."""
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
@@ -150,7 +144,7 @@ class LoadError(Failure, tag_field="type", tag="load_error"):
 
 
 class Failed(Failure, tag_field="type", tag="failed"):
-    """A job failed by its own words."""
+    """A job reported that it failed."""
 
 
 class Idle(_Message, tag="idle"):
@@ -183,7 +177,7 @@ class Measured(_Message, tag="measurement"):
 
 
 class Place(msgspec.Struct):
-    """A line; `folder` is where `file` lies, "" for the checkout."""
+    """A line; `file` is relative to `folder`, or to the checkout if that is ""."""
 
     file: str
     line: int
@@ -225,7 +219,7 @@ class Unavailable(_Message, tag="unavailable"):
 
 
 class End(_Message, tag="end"):
-    """The child of a job has ended; a `reason` says that it did not end by itself."""
+    """The child of a job has ended; a `reason` means that it did not end by itself."""
 
     output_bytes: int
     reason: Reason | None = None
@@ -249,7 +243,7 @@ class _Role(msgspec.Struct):
 
 
 class PlanFields(msgspec.Struct):
-    """The types of what the host reads of a plan."""
+    """The types of the fields that the host reads of a plan."""
 
     feed: _Feed
     contract: str
@@ -268,8 +262,8 @@ _OF_WORKER: msgspec.json.Decoder[OfWorker] = msgspec.json.Decoder(OfWorker)
 
 
 def decode(line: bytes) -> Message:
-    """Return the message in a line that a worker sent; for one that is no message a failure of the current job."""
+    """Return the message in a worker's line; for an invalid one, a failure of the current job."""
     try:
         return _OF_WORKER.decode(line[1:]) if line.startswith(CONTROL) else _OF_JOB.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        return Failed(reason=Reason.PROTOCOL, message=f"the worker sent a message that is none: {str(error)[:200]}")
+        return Failed(reason=Reason.PROTOCOL, message=f"the worker sent an invalid message: {str(error)[:200]}")

@@ -1,4 +1,4 @@
-"""From what was seen to one finished result: judged once, with the user's severity and its own fingerprint."""
+"""Make one result of a job's messages: judged once, with the user's severity and a fingerprint."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _COUNTS_OF_A_GPU = ("syncs", "launches")
 
 @dataclass(frozen=True)
 class Asked:
-    """One probe about one subject: a target, or what a source probe names.
+    """One probe on one subject: a target, or the subject of a source probe.
 
-    `ordinal` tells apart the targets that call one function; `recorded` is who called the subject in a recorded run.
-    A function that a user named (`is_named`) is called, wherever that is.
+    `ordinal` separates targets that call the same function; `recorded` has the subject's callers in a recorded run. A
+    function that a user named (`is_named`) counts as called.
     """
 
     probe: ProbeInfo
@@ -43,7 +43,7 @@ class Asked:
     is_named: bool = False
 
     def unanswered(self, outcome: Outcome, reason: Reason | None, message: str, **seen: Any) -> ProbeResult:
-        """The result with an outcome and a message; `seen` are further fields of it."""
+        """Return a result with an outcome and a message; `seen` are further fields of it."""
         return ProbeResult(
             probe=self.probe.id,
             probe_version=self.probe.version,
@@ -67,9 +67,9 @@ class Asked:
         checkout: Path | None = None,
         **seen: Any,
     ) -> ProbeResult:
-        """What the probe makes of its measurements; only a finding has a severity and a place.
+        """Return the judged result; only a finding has a severity and a place.
 
-        `clips` says that the target does; `checkout` is where its callers are looked for. Raises JudgingFailedError.
+        `clips` means that the target clips; callers are searched in `checkout`. Raises JudgingFailedError.
         """
         verdict = judge(self.probe, measurements, self.policy.thresholds_of(self.probe))
         if verdict.outcome is Outcome.REPRODUCED:
@@ -81,7 +81,7 @@ class Asked:
     def _weighed(
         self, verdict: Judgement, clips: bool, location: Location | None, checkout: Path | None
     ) -> dict[str, Any]:
-        """How bad a finding is, and why: the user's word first, then what it judged, then the probe's default."""
+        """Return a finding's severity and its reasons: by the user, else the verdict, else the probe's default."""
         users = self.policy.severities.get(self.probe.id)
         breaks = verdict.breaks or self.probe.breaks
         occurs = verdict.occurs or ({"": self.probe.occurs} if self.probe.occurs else {})
@@ -98,7 +98,7 @@ class Asked:
 
 @dataclass
 class TargetRun:
-    """What asking one target came to: its last worker, its plan or why there is none, one result per probe."""
+    """One target's run: its last worker, its plan or why there is none, and one result per probe."""
 
     session: Session | None = None
     plan: Plan | None = None
@@ -112,7 +112,7 @@ class TargetRun:
 
 
 def make_result(asked: Asked, job: Job | None, run: TargetRun, checkout: Path) -> ProbeResult:
-    """The one result of a probe about a target, whatever became of its `job`."""
+    """Return the result of a probe on a target, whatever happened to its `job`."""
     why_not = _why_unasked(asked, run)
     if why_not is not None:
         return why_not
@@ -150,7 +150,7 @@ def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:
         text = f"the probe does not cover the contract {run.plan['contract']}"
         return asked.unanswered(Outcome.NOT_APPLICABLE, None, text)
     if asked.device not in devices:
-        text = f"it can run on {' or '.join(devices)} alone; tried on {asked.device}"
+        text = f"it can run only on {' or '.join(devices)}; tried on {asked.device}"
         return asked.unanswered(Outcome.UNAVAILABLE, Reason.NO_DEVICE, text)
     session = run.session
     if session is None:
@@ -189,7 +189,7 @@ def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...], clip
 
 
 def _labelled(asked: Asked, measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """The measurements; what counts a GPU's work on plain CPU tensors has not measured the CPU."""
+    """Return the measurements; GPU counts on plain CPU tensors are labelled as simulated."""
     if asked.device != "cpu" or asked.probe.instrument not in _COUNTS_OF_A_GPU:
         return tuple(measurements)
     return tuple(
@@ -199,7 +199,7 @@ def _labelled(asked: Asked, measurements: Sequence[Measurement]) -> tuple[Measur
 
 
 def _evidence(measurements: Sequence[Measurement]) -> Evidence:
-    """The weakest kind that the judged numbers rest on; extrapolated rows only add to measured ones."""
+    """Return the weakest kind of the judged numbers; extrapolated rows only add to measured ones."""
     kinds = {measurement.evidence for measurement in measurements}
     if Evidence.SIMULATED in kinds:
         return Evidence.SIMULATED
@@ -207,7 +207,7 @@ def _evidence(measurements: Sequence[Measurement]) -> Evidence:
 
 
 def read_target(target: Target, run: TargetRun, found: bool) -> TargetReading:
-    """The target with what its plan found out, where there is one."""
+    """Return the target with the facts of its plan, if it has one."""
     how = run.loaded_by
     if run.plan is None:
         return TargetReading(target, found=found, rung=how.rung, placeholders=how.placeholders)
@@ -223,7 +223,7 @@ def read_target(target: Target, run: TargetRun, found: bool) -> TargetReading:
 
 
 def environment_of_runs(place: Environment, setting: Setting, runs: Sequence[TargetRun]) -> Environment:
-    """Complete `place`, which describes a checkout, by what the first worker with results said of itself."""
+    """Add to `place`, which describes a checkout, what the first worker with results reported of itself."""
     sessions = [run.session for run in runs if run.session is not None]
     session = next((each for each in sessions if each.hello is not None), None)
     hello = session.hello if session is not None else None

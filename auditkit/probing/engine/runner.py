@@ -39,9 +39,9 @@ def run_target(
 ) -> TargetRun:
     """Run `probes` on `target`; without probes only find out how it is fed and what it returns.
 
-    `started(target, probe)` is called as each probe starts, `finished(result)` when it is judged. `ordinal`
-    counts the targets before this one that call the same function. `attribute` says whose the findings about a
-    target are that calls torch's own functions. `session` is what runs the jobs: a worker, if nothing else.
+    `started(target, probe)` is called when each probe starts, `finished(result)` when it is judged. `ordinal` counts
+    the earlier targets that call the same function. `attribute` decides which findings belong to torch's own functions.
+    `session` runs the jobs, by default in a worker.
     """
     run = TargetRun()
     by_id = {probe.id: probe for probe in probes}
@@ -67,7 +67,7 @@ def run_target(
 def in_parallel(
     work: Callable[[_Given], _Done], jobs: Iterable[_Given], workers: int, cancelled: threading.Event
 ) -> list[_Done]:
-    """What `work` makes of each job, in their order; Ctrl-C ends the workers now, not at their time limit."""
+    """Return `work(job)` for each job, in order; Ctrl-C ends the workers at once, not at their time limit."""
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
         return list(pool.map(work, jobs))
@@ -79,7 +79,7 @@ def in_parallel(
 
 
 def device_for(probe: ProbeInfo, choice: DeviceChoice, has_cuda: bool = False) -> str:
-    """Without a GPU, traffic is simulated and everything else runs on the CPU; `auto` is `cuda` where there is one."""
+    """Return the device of a probe: without a GPU, traffic is simulated and the rest runs on the CPU."""
     if choice is not DeviceChoice.AUTO:
         return choice.value
     if probe.devices == ("cpu",):
@@ -112,7 +112,7 @@ def _note_plan(run: TargetRun, job: Job) -> None:
 
 
 def job_of(probe: ProbeInfo, device: str, options: Mapping[str, Any]) -> protocol.Job:
-    """The job of a worker that runs one probe."""
+    """Return the job that runs one probe in a worker."""
     return {
         "id": probe.id,
         "kind": "probe",
@@ -128,7 +128,7 @@ def job_of(probe: ProbeInfo, device: str, options: Mapping[str, Any]) -> protoco
 
 @dataclass
 class _TargetResults:
-    """The results of one target's probes, each made as its job ends."""
+    """The results of one target's probes, each made when its job ends."""
 
     target: Target
     probes: Mapping[str, ProbeInfo]
@@ -144,14 +144,14 @@ class _TargetResults:
     perhaps_torchs: list[ProbeResult] = field(default_factory=list)
 
     def devices(self) -> list[tuple[ProbeInfo, str]]:
-        """The device of each probe; what a worker finds can still change it."""
+        """Return the device of each probe; what a worker finds can still change it."""
         has_cuda = self.run.session is not None and self.run.session.has_cuda
         return [(probe, device_for(probe, self.setting.device, has_cuda)) for probe in self.probes.values()]
 
     def add(self, job: Job) -> None:
         """Judge an ended job; one that the simulated device broke waits to run on plain tensors."""
         probe, device = next(each for each in self.devices() if each[0].id == job.id)
-        # A storage that a simulated tensor does not have makes native code crash.
+        # Native code crashes because a simulated tensor has no storage.
         broken = (Reason.EXCEPTION, Reason.CRASH)
         is_broken = device == "simulated" and job.failure is not None and job.failure.reason in broken
         plan = self.run.plan
@@ -162,7 +162,7 @@ class _TargetResults:
             self._settle(probe, device, job)
 
     def run_again_on_cpu(self) -> None:
-        """`auto`: code that the simulated device breaks is counted on plain CPU tensors, and the note says so."""
+        """Count on plain CPU tensors, with a note, if the simulated device broke the code (`auto`)."""
         broken = {job.id: job for job in self.broken_by_simulation}
         if not broken or self.run.plan is None:
             return
@@ -180,7 +180,7 @@ class _TargetResults:
             self._settle(self.probes[name], "cpu", again[name])
 
     def run_with_other_guesses(self) -> None:
-        """A finding that goes away where a guessed argument gets another plausible value hangs on the guess alone."""
+        """Drop findings that disappear with another plausible value of a guessed argument."""
         doubted, plan = self.doubted, self.run.plan
         if not doubted or plan is None:
             return
@@ -195,14 +195,14 @@ class _TargetResults:
             self._finish(_with_the_other(before, after, plan))
 
     def report_attributed(self) -> None:
-        """Report findings about a target that calls torch's own functions once it is known whose they are."""
+        """Report findings about a target that calls torch's own functions, after attributing them."""
         calls = self.run.plan.get("torch_calls") if self.run.plan is not None else None
         if calls and self.attribute is not None and self.perhaps_torchs:
             for result in self.attribute(cast("TorchCalls", calls), self.perhaps_torchs):
                 self._report(result)
 
     def all(self) -> list[ProbeResult]:
-        """One result for each probe, in their order; also for one that never had a job."""
+        """Return one result for each probe, in order, also for one without a job."""
         for probe, device in self.devices():
             if probe.id not in self.done:
                 self._settle(probe, device, None)
@@ -233,7 +233,7 @@ class _TargetResults:
 
 
 def _with_the_other(before: ProbeResult, after: ProbeResult, plan: protocol.Plan) -> ProbeResult:
-    """A finding with what became of it under the second guesses; one that they make go away is none."""
+    """Return a finding with its result under the second guesses; not reproduced if they make it disappear."""
     others = plan.get("others", {})
     other = " and ".join(f"{name}={value}" for name, value in others.items())
     if after.outcome is Outcome.REPRODUCED:

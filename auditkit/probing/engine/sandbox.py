@@ -1,4 +1,4 @@
-"""Where and how probes run, and what their processes get of the environment."""
+"""The setting in which probes run, and the environment of their processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from auditkit.probing.engine.cache import ResultCache
 from auditkit.probing.engine.fork_servers import KeptWorkers
 
 DEFAULT_TIME_LIMIT_S = 120.0
-# What a worker may inherit. PYTHON* would change what `-I` promises; the rest finds libraries and devices.
+# Variables that a worker inherits. PYTHON* would undo `-I`; the others locate libraries and devices.
 _ENVIRONMENT = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV",
     "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
@@ -25,13 +25,13 @@ _ENVIRONMENT = (
 
 
 def worker_environment() -> dict[str, str]:
-    """The environment of a worker: little of ours, and what keeps it to one thread and its own output."""
+    """Return the environment of a worker: few inherited variables, one thread, and no log output of libraries."""
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own start and stop lines are not the target's output
-    # One thread, as torch has in a worker: numpy's own would be a reason not to fork what has imported it.
+    environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own messages are not the target's output
+    # One thread, as torch has in a worker: numpy's threads would prevent a fork after its import.
     environment["OPENBLAS_NUM_THREADS"] = "1"
-    # torch would fail to import with a package that names a device backend and cannot be imported here, as auditkit's
-    # own entry point where it is installed from a folder. Probes measure on the CPU and on CUDA, which need none.
+    # torch would fail to import if an installed package declares a device backend that cannot be imported here, such as
+    # auditkit's own entry point in an editable install. Probes need no such backend.
     environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     return environment
 
@@ -40,10 +40,10 @@ def worker_environment() -> dict[str, str]:
 class Setting:
     """The checkout's path and interpreter, the device, the limits.
 
-    `copied` is that of the open checkout: what a worker reports of the copy is reported of what was copied.
-    `kept` are workers that have loaded a module already; without it each ends after one request. `cache` has the
-    results of earlier commands. `rungs` are the ways to load a target that are tried in turn; without them those that
-    make sense for it. `recorded` are the calls of a run, from which inputs are built.
+    `copied` is that of the open checkout: messages name the original instead of the copy. `kept` are workers that have
+    already loaded a module; without it each ends after one request. `cache` has the results of earlier commands.
+    `rungs` are the ways to load a target, tried in turn; the worker chooses them if there are none. `recorded` are the
+    calls of a run, from which inputs are built.
     """
 
     checkout: Path

@@ -27,20 +27,20 @@ from auditkit.worker.serve.families import describe_end, is_out_of_memory
 from auditkit.worker.serve.rungs import OF_BLOCKS
 
 _NOT_FED = (Reason.CANNOT_FEED, Reason.CANNOT_READ)
-# What a process printed last may say why it ended so.
+# The last output of a process may explain these.
 _LAST_WORDS_MATTER = (Reason.EXIT, Reason.CRASH, Reason.TIMEOUT)
-# auditkit's own are much shorter; a target may speak in the name of its worker.
+# auditkit's own are much shorter; a target may send messages as its worker.
 _MOST_NOTES, _LONGEST_TEXT = 100, 2000
 _PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
 @dataclass
 class Job:
-    """What a worker said of one job.
+    """The messages of one job.
 
-    `failure` is what the job said itself, else how its process ended; `refusal` that the probe does not apply or cannot
-    run here; `checked` that an instrument read its toy. `loaded_by` is how a planned target was loaded. `said` is every
-    message of it; `remembered` that they come from the cache.
+    `failure` is the job's own error, else how its process ended; `refusal` means that the probe does not apply or
+    cannot run here; `checked` that an instrument read its toy. `loaded_by` is how a planned target was loaded. `said`
+    has every message; `remembered` means that they come from the cache.
     """
 
     id: str = ""
@@ -58,7 +58,7 @@ class Job:
     remembered: bool = False
 
     def take(self, message: protocol.OfJob | protocol.End) -> None:
-        """Take in one message; of several failures the first one counts."""
+        """Handle one message; of several failures the first one counts."""
         match message:
             case protocol.Measured(name, value, unit, case, evidence):
                 self.measurements.append(Measurement(name, number_again(value, unit), unit, case, evidence))
@@ -88,7 +88,7 @@ class Job:
                     self.notes.append(f"the target printed {output_bytes:,} bytes, ignored")
 
     def is_answer(self, is_audit: bool) -> bool:
-        """Whether it may be used again: no failure, nothing unavailable; of a trial also that nothing feeds it."""
+        """Return whether to cache it: no failure, nothing unavailable; for a trial also that nothing feeds it."""
         if self.failure is not None:
             return not is_audit and self.failure.reason in _NOT_FED and not self.failure.missing
         is_refused = self.refusal is not None and self.refusal[0] is not Outcome.NOT_APPLICABLE
@@ -101,7 +101,7 @@ def _failure(said: Failure) -> Failure:
 
 
 def module_of(call: str) -> str:
-    """The place that a target is in, as a worker loads it; of a block's file only what the block needs is loaded."""
+    """Return the place of a target as a worker loads it; of a block's file only what the block needs."""
     place, _, statement = split_call(call)
     return f"{place}{OF_BLOCKS}" if statement else place
 
@@ -109,10 +109,10 @@ def module_of(call: str) -> str:
 class Session:
     """One request to a worker; iterate over `jobs()` once.
 
-    `hello` is what the worker said of itself, with the name of its device if one was used. `failure` says why nothing
-    ran: the interpreter, its torch, or the target's import. `apart` says why the modules' process cannot be forked:
-    each job then loads its target; of several modules no job runs. `loaded_by` is how the target was loaded. Jobs whose
-    results are in the cache do not run, and without further jobs no worker is started.
+    `hello` describes the worker, with the name of its device if one was used. `failure` says why nothing ran: the
+    interpreter, its torch, or the target's import. `apart` says why the modules' process cannot be forked: each job
+    then loads its target; with several modules no job runs. `loaded_by` is how the target was loaded. Cached jobs do
+    not run, and without further jobs no worker is started.
     """
 
     def __init__(
@@ -150,18 +150,18 @@ class Session:
 
     @property
     def has_cuda(self) -> bool:
-        """Whether the worker found a CUDA device; only valid once there is a `hello`."""
+        """Whether the worker found a CUDA device; only valid after `hello`."""
         return self.hello is not None and self.hello.cuda
 
     def jobs(self, started: Callable[[str], None] = lambda _: None) -> Iterator[Job]:
-        """Yield each job as it ends, also one whose worker died. `started(id)` is called as a job starts."""
+        """Yield each job as it ends, also one whose worker died. `started(id)` is called when a job starts."""
         known = self._recalled()
         if known and not self.request["jobs"]:
             yield from self._again(known, started)
         else:
             try:
                 yield from self._run(known, started)
-            except ConnectionError:  # the interpreter ended before it took the request
+            except ConnectionError:  # The interpreter ended before it read the request.
                 printed = server_for(self._setting.interpreter, worker_environment()).why_ended()[2]
                 self.failure = self._no_python(printed)
             except OSError as error:
@@ -183,7 +183,7 @@ class Session:
                 for message in messages:
                     self.hello = worker.hello
                     if isinstance(message, protocol.Start):
-                        if message.job in waiting:  # a target may say that others have begun, or this one again
+                        if message.job in waiting:  # A target may forge starts of other jobs, or of this one.
                             waiting.remove(message.job)
                             job = Job(message.job)
                             started(job.id)
@@ -216,7 +216,7 @@ class Session:
             yield job
 
     def _recalled(self) -> dict[str, Entry]:
-        """What is known of the jobs, which then do not run, nor what follows from them."""
+        """Return the cached entries of the jobs, and remove from the request what they make unnecessary."""
         if self._cache is None:
             return {}
         found = {name: self._cache.recall(job) for name, job in self._asked.items()}
@@ -232,7 +232,7 @@ class Session:
         return known
 
     def _again(self, known: Mapping[str, Entry], started: Callable[[str], None]) -> Iterator[Job]:
-        """Jobs that ran in an earlier command, as they ended then."""
+        """Yield cached jobs, as they ended."""
         for name, entry in known.items():
             self.hello = self.hello or entry.hello
             job = Job(name, remembered=True)
@@ -258,7 +258,7 @@ class Session:
         job.take(message)  # type: ignore[arg-type]
 
     def _may_be_shown(self, place: protocol.Place) -> bool:
-        """Whether a report may show lines of that file: a target can name any file in its worker's name."""
+        """Return whether a report may show lines of that file: a target can name any file as its worker."""
         file, folder = PurePosixPath(place.file), PurePosixPath(os.path.realpath(place.folder or "/"))
         roots = [os.path.realpath(root) for root in self._setting.import_roots]
         is_known = not place.folder or any(folder.is_relative_to(root) for root in roots)
@@ -266,7 +266,7 @@ class Session:
         return not file.is_absolute() and ".." not in file.parts and bool(is_known or is_installed)
 
     def _not_loaded(self, worker: Worker) -> Failure:
-        """Why a worker stopped before its modules were loaded."""
+        """Return why a worker stopped before its modules were loaded."""
         if worker.status == os.EX_TEMPFAIL:
             raise shortage(errno.EAGAIN)
         has_begun, printed, what = True, worker.output_tail, self._imports if self.hello is not None else "torch"
@@ -297,7 +297,7 @@ def _last_output(printed: str) -> str:
 
 
 def _recorded(setting: Setting, calls: Iterable[str]) -> Mapping[str, object]:
-    """The recorded arguments of the targets whose calls a run recorded."""
+    """Return the recorded arguments of the targets whose calls a run recorded."""
     if setting.recorded is None:
         return {}
     found = {call: setting.recorded.calls[call] for call in calls if call in setting.recorded.calls}
@@ -308,11 +308,8 @@ def _recorded(setting: Setting, calls: Iterable[str]) -> Mapping[str, object]:
     }
 
 
-# The blocks among the targets, each as the text of a function and the places of its nodes in the file.
-
-
 def block_requests(setting: Setting, calls: Iterable[str]) -> dict[str, protocol.BlockRequest]:
-    """Each of `calls` that names a block, with its function; where the checkout has none of that name, why."""
+    """Return each of `calls` that names a block, with its function, or why the checkout has no such block."""
     return {call: _request(call, setting) for call in dict.fromkeys(calls) if split_call(call)[2]}
 
 
@@ -345,6 +342,6 @@ def _request(call: str, setting: Setting) -> protocol.BlockRequest:
 
 
 def _positions(node: ast.AST) -> list[tuple[int, int, int, int]]:
-    """The places of all nodes that have one, in the order of `ast.walk`."""
+    """Return the positions of all nodes that have one, in the order of `ast.walk`."""
     found = (each for each in ast.walk(ast.fix_missing_locations(node)) if "lineno" in each._attributes)
     return [tuple(getattr(each, name) for name in _PLACE) for each in found]

@@ -1,4 +1,4 @@
-"""Try candidates for real: which of them can be fed, how, and what they return."""
+"""Try candidates: which of them can be fed, how, and what they return."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Trial(
     keys="call=target.call works contract=target.contract takes=target.takes finish=target.finish setup=target.setup "
     "message",
 ):
-    """What trying a candidate showed: a target that works with its plan, or the reason why none does.
+    """The result of trying a candidate: a target that works with its plan, or the reason why none does.
 
-    `missing` are the modules that it imports and nobody has; `loaded_by` is how one that works was loaded.
+    `missing` are modules that are not installed; `loaded_by` is how a working one was loaded.
     """
 
     candidate: Candidate
@@ -47,7 +47,7 @@ class Trial(
 
     @property
     def may_be_guessed_again(self) -> bool:
-        """Whether another guess may do better: what cannot be loaded is loaded by none."""
+        """Whether another guess may succeed: a module that cannot be loaded fails for all."""
         return not (self.works or (self.reason is not None and self.reason.is_not_loaded))
 
 
@@ -57,11 +57,11 @@ def try_candidates(
     progress: Callable[[str], None] | None = None,
     imports: Sequence[str] = (),
 ) -> list[Trial]:
-    """One trial for each candidate, in order; its other guesses are tried where the first one fails.
+    """Return one trial for each candidate, in order; if its first guess fails, try its others.
 
-    Nothing here judges: a trial only finds a way to feed the function that gives a result. Those of one package are
-    tried together, so that it is imported once, and so are all blocks; two packages at a time. `imports` are parts of
-    torch that several of their files need.
+    A trial finds a way to feed the function, and judges nothing. Candidates of one package are tried together, so that
+    it is imported once, and so are all blocks; two packages run at a time. `imports` are parts of torch that several of
+    their files need.
     """
     packages: dict[str, list[int]] = {}
     for index, candidate in enumerate(candidates):
@@ -78,7 +78,7 @@ def try_candidates(
 
 
 class _Trials:
-    """The candidates of a checkout and what trying them showed; each call of `settle` is about one package."""
+    """The candidates of a checkout and their trials; each call of `settle` handles one package."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class _Trials:
         self.done: dict[int, Trial] = {}
 
     def settle(self, indices: Sequence[int]) -> None:
-        """Try some candidates of one package: as they were guessed, then in other ways."""
+        """Try some candidates of one package: with their first guesses, then with others."""
         guesses = {index: _variants(self._candidates[index]) for index in indices}
         for attempt in range(max(map(len, guesses.values()))):
             waiting = [index for index in indices if index not in self.done or self.done[index].may_be_guessed_again]
@@ -104,13 +104,13 @@ class _Trials:
                     self.done[index] = trial
 
     def _try(self, asked: Sequence[tuple[int, Target]]) -> list[tuple[int, Trial]]:
-        """A trial of each target, all of one package, with the number of its candidate."""
+        """Return a trial of each target, all of one package, with the index of its candidate."""
         if not asked:
             return []
         jobs: list[protocol.Job] = []
         for position, (index, target) in enumerate(asked):
             order = [takes.value for takes in self._candidates[index].takes_guesses]
-            # The contract of a collector of gradients shows in its result; other contracts have to be named.
+            # A collector's contract is found from its result; other contracts must be named.
             contract = target.contract.value if target.contract in ASKED_FOR else None
             request = {**vars(target), "contract": contract, "takes_order": order}
             jobs.append({"id": str(position), "kind": "plan", "target": request, "imports": self._imports})
@@ -126,7 +126,7 @@ class _Trials:
         ]
 
     def _settle(self, jobs: Sequence[protocol.Job], started: Callable[[str], None]) -> dict[int, Job]:
-        """The trials by the number that is their id; what one way to load does not load is loaded in the next."""
+        """Return the trials by the index that is their id; modules that fail together are loaded again separately."""
         settled: dict[int, Job] = {}
         waiting, together = list(jobs), tuple(dict.fromkeys(map(_module_of_job, jobs)))
         while waiting:
@@ -163,7 +163,7 @@ def _is_loaded(job: Job) -> bool:
 def _run(
     setting: Setting, modules: Sequence[str], jobs: Sequence[protocol.Job], started: Callable[[str], None]
 ) -> tuple[dict[int, Job], bool]:
-    """The trials of some modules' targets, and whether importing them left nothing to fork; then one is tried so."""
+    """Return the trials of some modules' targets, and whether their process cannot be forked."""
     session = Session(setting, jobs, modules=modules)
     settled = {int(job.id): job for job in session.jobs(started)}
     return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}, bool(
@@ -172,7 +172,7 @@ def _run(
 
 
 def _variants(candidate: Candidate) -> list[Target]:
-    """The target as guessed, then with each other finishing step, then without one; fed in any way."""
+    """Return the target as guessed, then with each other finishing step, then without one; fed in any way."""
     base = replace(candidate.as_target(), takes=None)
     finishes: list[str | None] = [*candidate.finish_candidates, None]
     return [replace(base, finish=finish) for finish in finishes]
@@ -182,7 +182,7 @@ def _trial(candidate: Candidate, target: Target, job: Job) -> Trial:
     plan = job.plan
     if plan is None:
         failure = job.failure or Failure(Reason.PROTOCOL, "the worker ended before it was tried")
-        # The report names what to install once for the whole checkout.
+        # The report says once, for the whole checkout, what to install.
         message = failure.message if failure.missing else failure.describe()
         return Trial(candidate, target, None, failure.reason, message, failure.missing)
     found = replace(target, takes=Takes(plan["feed"]["takes"]), contract=Contract(plan["contract"]))

@@ -1,4 +1,4 @@
-"""What shape a function's result has, and which keys it holds: hints read from its source."""
+"""Hints read from source: the structure of a function's result, and its keys."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from auditkit.probing.source.modules import Class, Function, dotted_name, is_con
 
 
 def values_of(function: Function, value: ast.expr) -> list[ast.expr]:
-    """A returned expression, and what its name was given before."""
+    """Return a returned expression, and the values that its name was assigned."""
     name = dotted_name(value)
     given = [getattr(node, "value", None) for node in function.nodes if name in map(dotted_name, targets_of(node))]
     return [value, *(item for item in given if name and isinstance(item, ast.expr))]
 
 
 def literal_keys(function: Function, value: ast.expr) -> list[str]:
-    """The text keys of a returned dict: written where it is returned, or stored under its name before."""
+    """Return the text keys of a returned dict: written in it, or assigned under its name before."""
     name = dotted_name(value)
     dicts = [node for node in (*ast.walk(value), *values_of(function, value)[1:]) if isinstance(node, ast.Dict)]
     keys = [text_in(item) for node in dicts for item in node.keys]
@@ -28,13 +28,13 @@ def literal_keys(function: Function, value: ast.expr) -> list[str]:
 
 
 def consumed_keys(function: Function, name: str) -> list[str]:
-    """The text keys that a function demands of its parameter `name`: `stats["n"]`, not `stats.get("n")`."""
+    """Return the text keys that a function requires of its parameter `name`: `stats["n"]`, not `stats.get("n")`."""
     read = (node for node in function.nodes if isinstance(node, ast.Subscript) and dotted_name(node.value) == name)
     return list(dict.fromkeys(filter(None, (text_in(node.slice) for node in read))))
 
 
 def returns_several(function: Function, value: ast.expr, record: Class | None) -> bool:
-    """Whether a returned expression is a mapping, a record or a sequence rather than one number."""
+    """Return whether a returned expression is a mapping, a record or a sequence rather than one number."""
     containers = ast.Dict | ast.DictComp | ast.Tuple | ast.List | ast.ListComp
     made = values_of(function, value)
     return record is not None or any(
@@ -45,7 +45,7 @@ def returns_several(function: Function, value: ast.expr, record: Class | None) -
 
 
 def annotated_scalar(function: Function) -> bool | None:
-    """Whether the return annotation says one number (True), several (False), or nothing clear (None)."""
+    """Return whether the return annotation means one number (True), several (False), or is unclear (None)."""
     if function.node.returns is None:
         return None
     annotation = ast.unparse(function.node.returns).strip("'\"")
@@ -56,7 +56,7 @@ def annotated_scalar(function: Function) -> bool | None:
 
 
 def flagged_returns(function: Function) -> dict[str, list[ast.Return]]:
-    """Of each boolean parameter with default False the returns under it, where the function returns something else."""
+    """Return the returns under each boolean parameter with default False, if there are any."""
     found: dict[str, list[ast.Return]] = {}
     for flag in (name for name, default in function.defaults.items() if is_constant(default, False)):
         branches = [node for node in function.nodes if isinstance(node, ast.If) and dotted_name(node.test) == flag]
@@ -66,23 +66,23 @@ def flagged_returns(function: Function) -> dict[str, list[ast.Return]]:
 
 
 def default_returns(function: Function) -> list[ast.expr]:
-    """What comes back with every flag at its default: the returned expressions but those under a flag."""
+    """Return the returned expressions except those under a flag: the result with every flag at its default."""
     flagged = [item for returns in flagged_returns(function).values() for item in returns]
     returns = (node for node in function.nodes if isinstance(node, ast.Return) and node not in flagged)
     return [node.value for node in returns if node.value is not None]
 
 
 def tells_flags(function: Function, flow: GradientFlow) -> bool:
-    """Whether the result is a flag or a count of NaN, infinity or zeros, not a norm.
+    """Return whether the result is a flag or a count of NaN, infinity or zeros, not a norm.
 
-    Every reduction is such a check, or the function's name says so: `check_overflow` by a norm.
+    Either every reduction is such a check, or the function is named for one: `check_overflow`, by a norm.
     """
     kept = [re.sub(r"\W", "_", name).strip("_") for name in flow.stores]
     return is_finite_check(function.name) or flow.tells_flags or (bool(kept) and all(map(is_finite_check, kept)))
 
 
 def stores_norm(flow: GradientFlow) -> bool:
-    """Whether what it keeps are norms, and nothing else of gradients."""
+    """Return whether the function stores norms, and no other statistic of gradients."""
     others = (is_finite_check(name) or is_about_figures(name.replace(".", "_")) for name in flow.reductions)
     is_norm = any("norm" in name for name in flow.reductions)
     return bool(flow.stores) and not flow.reports and not (is_norm and any(others))

@@ -1,4 +1,4 @@
-"""From a function that returns statistics of gradients to a candidate target, with what speaks for it."""
+"""Make candidate targets of functions that return statistics of gradients, with evidence."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from auditkit.probing.source.modules import Class, Function, dotted_name
 
 _CHANGE_ALL = frozenset(f"_foreach_{name}" for name in vocabulary.CHANGES)
 _MAY_UPDATE = re.compile(rf"{'|'.join(vocabulary.CHANGES)}|[-+*/]=|\.data\b")
-_TRAINS = "it trains: it goes backward or calls an optimizer"
+_TRAINS = "it trains: it calls backward or an optimizer"
 _DIFFERENTIATES = "it differentiates: no optimizer sees these gradients"
 _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A function that looks like a collector, and hints on how it is called, fed and read.
+    """A function that looks like a collector, and hints on how to call it.
 
-    `call` is `module:qualified.name`. `takes_guesses` and `finish_candidates` are in order of likelihood, and
-    `setup_guess` names the method that is given the modules. `arguments` are extra keyword arguments, `evidence` what
-    auditkit saw, with lines, and `obstacles` why the function can probably not be fed. `covered_by` are the public
-    candidates that call this private one: auditkit audits it through them. `places` call a library's function;
-    `last_line` is a block's.
+    `call` is `module:qualified.name`. `takes_guesses` and `finish_candidates` are in order of likelihood; `setup_guess`
+    names the method that gets the modules. `arguments` are extra keyword arguments, `evidence` is what auditkit saw,
+    with lines, and `obstacles` say why the function probably cannot be fed. `covered_by` are the public candidates that
+    call this private one: auditkit audits it through them. `places` call a library's function; only a block has a
+    `last_line`.
     """
 
     call: str
@@ -57,11 +57,10 @@ class Candidate:
     places: tuple[str, ...] = ()
     last_line: int | None = None
 
-    def as_target(self, name: str = "") -> Target:
-        """The target that the first guesses make."""
+    def as_target(self) -> Target:
+        """Return the target with the first guesses."""
         return Target(
             call=self.call,
-            name=name,
             contract=self.contract_guess,
             takes=self.takes_guesses[0] if self.takes_guesses else None,
             finish=self.finish_candidates[0] if self.finish_candidates else None,
@@ -73,7 +72,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class PassedOver:
-    """A function that handles gradients and is no candidate, and why it is none."""
+    """A function that handles gradients and is not a candidate, and why."""
 
     call: str
     file: str
@@ -82,7 +81,7 @@ class PassedOver:
 
 
 class Candidates:
-    """Makes candidates of the collectors that were found in a checkout."""
+    """Makes candidates of the collectors of a checkout."""
 
     def __init__(self, calls: CollectorCalls) -> None:
         self.calls = calls
@@ -90,9 +89,9 @@ class Candidates:
         self.passed_over: list[PassedOver] = []
 
     def read(self) -> Iterator[Candidate]:
-        """Every candidate, and one more for each flag that makes it return something else.
+        """Yield every candidate, and one more for each flag that changes its result.
 
-        `passed_over` then says of each function that handles gradients and is no candidate why it is none.
+        Then `passed_over` has the functions that handle gradients and are not candidates.
         """
         for function, flow in self.calls.joiners.items():
             if flow.differentiates:
@@ -114,18 +113,18 @@ class Candidates:
         self.passed_over.append(PassedOver(function.call, function.module.file, function.node.lineno, why))
 
     def _why_not(self, function: Function, flow: GradientFlow) -> str:
-        """Why a function that returns or reports statistics of gradients is no candidate; "" for a candidate."""
+        """Say why a function with statistics of gradients is not a candidate; "" for a candidate."""
         why = why_excluded(function, flow)
         if not why and self.calls.trains_through(function):
             why = _TRAINS
-        # `self.bad = self.has_overflow()` in a private method puts the result of another function away.
+        # `self.bad = self.has_overflow()` in a private method only stores another function's result.
         if not why and _is_private(function):
             tells = flow.returns_statistics or flow.clips or flow.reports or flow.reductions
             why = "" if tells else "it only stores the result of another function"
         return why
 
     def _callers(self, function: Function) -> Iterator[str]:
-        """The public collectors that a private one is reached through, at any depth."""
+        """Yield the public collectors that call a private one, at any depth."""
         if not _is_private(function):
             return
         waiting, seen = [function], {function}
@@ -145,7 +144,7 @@ class Candidates:
         given = {item.arg: kinds_of(constructor, item) for item in constructor.required} if constructor else {}
         needs = required_by_constructor(owner, constructor) if owner is not None else ()
         setup = setup_method(function, kinds_of) if owner is not None and not fed.groups else None
-        # An object that is made of modules alone watches them, and reports later.
+        # An object created from modules alone watches them, and reports later.
         watches = (
             bool(given) and not _is_private(function) and all(kind[:1] == (Takes.MODULE,) for kind in given.values())
         )
@@ -156,7 +155,7 @@ class Candidates:
         evidence = list(self._evidence(function, flow))
         if setup is not None:
             names = ", ".join(item.arg for item in setup.required)
-            evidence.append(f"{setup.name}({names}) at line {setup.node.lineno} hands it what it reads")
+            evidence.append(f"{setup.name}({names}) at line {setup.node.lineno} sets it up")
         if needs:
             evidence.append(f"making its object needs {', '.join(needs)}")
         obstacles = []
@@ -184,7 +183,7 @@ class Candidates:
         return replace(candidate, score=self._score(function, flow, candidate))
 
     def _variant(self, plain: Candidate, function: Function, flag: str, value: ast.expr | None) -> Candidate:
-        """The same function with a flag set under which it returns something else."""
+        """Return the same candidate with a flag that changes its result."""
         several = value is not None and answers.returns_several(function, value, self._record(function, value))
         contract = plain.contract_guess
         if contract in (Contract.GRAD_NORM, Contract.GRAD_STATS):
@@ -200,7 +199,7 @@ class Candidates:
         if answers.tells_flags(function, flow) or is_about_figures(function.name):
             return Contract.GRAD_STATS
         if is_named_for_clipping(function.name) and not clips(function.name):
-            return Contract.GRAD_STATS  # `get_clip_coef`: what comes back is a factor, no norm
+            return Contract.GRAD_STATS  # `get_clip_coef` returns a factor, not a norm.
         if holds_modules and not fed.groups:
             return Contract.MONITOR
         if "hook" in function.name and flow.stores and function.owner is not None:
@@ -210,7 +209,7 @@ class Candidates:
         return Contract.GRAD_STATS if self._returns_several(function, flow) else Contract.GRAD_NORM
 
     def _returns_several(self, function: Function, flow: GradientFlow | None, depth: int = 0) -> bool:
-        """Whether several values come back, with every flag at its default."""
+        """Return whether the result has several values, with every flag at its default."""
         only_flags = flow is not None and answers.tells_flags(function, flow)
         scalar = answers.annotated_scalar(function)
         if scalar is not None:
@@ -225,7 +224,7 @@ class Candidates:
         return only_flags
 
     def _record(self, function: Function, value: ast.expr) -> Class | None:
-        """The class of the checkout whose instance a returned expression is."""
+        """Return the checkout's class whose instance a returned expression is."""
         if not isinstance(value, ast.Call):
             return None
         made = self.calls.files.resolve(function.module, dotted_name(value.func))
@@ -246,7 +245,7 @@ class Candidates:
             yield f"returns the keys {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}"
 
     def _score(self, function: Function, flow: GradientFlow, candidate: Candidate) -> int:
-        """Points for what speaks for a collector that can be measured; the order matters, not the number."""
+        """Score how likely a candidate can be measured; only the order matters."""
         score = 4 if candidate.takes_guesses and not candidate.obstacles else 0
         score += 3 if flow.grad_reads else 0
         score += 2 if flow.reductions or flow.helpers or flow.clips else 0
@@ -260,7 +259,7 @@ class Candidates:
 
 
 def collects_by_itself(function: Function) -> bool:
-    """Whether a function reads gradients and returns statistics of them, without those that it calls."""
+    """Return whether a function reads gradients and returns statistics of them, without its helpers."""
     if not may_read_gradients(function):
         return False
     flow = trace(function.node, marked_parameters(function), lambda _call, _given: None)
@@ -268,10 +267,7 @@ def collects_by_itself(function: Function) -> bool:
 
 
 def why_excluded(function: Function, flow: GradientFlow) -> str:
-    """Why a function with statistics is no collector: it is a part of training, or users do not call it by its name.
-
-    "" for a collector.
-    """
+    """Say why a function with statistics is not a collector (part of training, not for users); "" for a collector."""
     if function.name.startswith("__") and function.name.endswith("__") and function.name != "__call__":
         return "Python calls it, not a user"
     if function.decorators & vocabulary.NOT_CALLED:
@@ -286,9 +282,10 @@ def why_excluded(function: Function, flow: GradientFlow) -> str:
 
 
 def updates_parameters(function: Function) -> bool:
-    """Whether a function changes parameters in place, as an optimizer does.
+    """Return whether a function changes parameters in place, as an optimizer does.
 
-    A parameter is what the function reads `.grad` of, or what is named for one: `p`, `params[i]`, `weight.data`.
+    A parameter is an object whose `.grad` the function reads, or that is named for one: `p`, `params[i]`,
+    `weight.data`.
     """
     if not _MAY_UPDATE.search(function.text):
         return False
@@ -312,7 +309,7 @@ def updates_parameters(function: Function) -> bool:
     for node in function.nodes:
         match node:
             case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in vocabulary.CHANGES:
-                # `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)`: gradients go into a tensor that holds none.
+                # `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)` adds gradients to another tensor.
                 adds = any(map(is_gradient, args)) and not any(map(is_gradient, ast.walk(value)))
                 if is_parameter(value) or adds:
                     return True
@@ -337,7 +334,7 @@ _READS_TO_HOST = re.compile(r"\.(item|tolist|cpu|numpy)\(")
 
 @dataclass(frozen=True)
 class Finisher:
-    """A function whose one argument is a result of a collector; `keys` are the text keys that it reads of it."""
+    """A function whose only argument is a collector's result; `keys` are the text keys that it reads of it."""
 
     function: Function
     keys: tuple[str, ...]
@@ -345,7 +342,7 @@ class Finisher:
 
 
 def find_finishers(calls: CollectorCalls) -> list[Finisher]:
-    """The functions that could finish a collection: named so, or taking tensors of a mapping to the host."""
+    """Return the functions that could finish a collection: by name, or because they copy a mapping to the host."""
     found = []
     for function in calls.files.functions():
         if function in calls.collectors or len(function.required) != 1 or function.name.startswith("__"):
@@ -361,9 +358,9 @@ def find_finishers(calls: CollectorCalls) -> list[Finisher]:
 
 
 def pair(collector: Function, finishers: list[Finisher], calls: CollectorCalls) -> list[Function]:
-    """The finishers that fit one collector, best first: those that read the keys that it returns, then by their names.
+    """Return the finishers that fit a collector, best first: those that read its keys, then those that share its name.
 
-    One that the collector calls itself is none.
+    Functions that the collector itself calls are excluded.
     """
     produced = set(calls.produced_keys(collector))
     scored = []
@@ -380,7 +377,7 @@ def pair(collector: Function, finishers: list[Finisher], calls: CollectorCalls) 
 
 
 def _subject(name: str) -> str:
-    """`collect_norms_async` and `materialize_norms` are both about `norms`."""
+    """Return what a name is about: `collect_norms_async` and `materialize_norms` are both about `norms`."""
     stem = vocabulary.COLLECT_WORDS.sub("", name.lstrip("_").removesuffix("_async"))
     match = vocabulary.FINISH_NAME.fullmatch(stem)
     return (match.group(2) or "").strip("_") if match else stem

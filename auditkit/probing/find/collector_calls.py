@@ -1,4 +1,4 @@
-"""Which functions of a checkout tell statistics of gradients or limit them, directly or through one another."""
+"""Find the functions of a checkout that compute statistics of gradients or limit them, directly or through others."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from auditkit.probing.find.gradient_flow import (
 from auditkit.probing.source.modules import Class, Function, dotted_name, instances_in, last_name
 from auditkit.probing.source.python_files import PythonFiles
 
-_MOST_ROUNDS = 4  # a collector called by a collector called by a collector, and one to spare
+_MOST_ROUNDS = 4  # a chain of three collectors, and one to spare
 _MOST_DEPTH = 3
 _READS = re.compile(
     r"grad(?<!no_grad)(?<!requires_grad)(?<!enable_grad)(?<!zero_grad)(?<!set_grad)(?:ient)?s?"
     r"(?!_fn\b|_scaler|_checkpoint|ient_checkpoint|_enabled)|backprops|clip_(?:func|fn)|clipper|global_norm"
 )
-_WORDS = ("grad", "backprops", "clip", "global_norm")  # a hundredth of the pattern's cost, and most have none
+_WORDS = ("grad", "backprops", "clip", "global_norm")  # a hundredth of the pattern's cost; most functions have none
 _CALLED = re.compile(r"\b(\w+)\s*\(")
 _HOOKS = {"register_hook": 0, "register_comm_hook": 1}
-"""Which argument is the hook, and which of the hook's is a gradient, or a bucket of some."""
+"""Which argument is the hook, and which of the hook's arguments is a gradient or a bucket."""
 _REGISTERS = re.compile(rf"\.({'|'.join(_HOOKS)})\(")
 _TRAINS = re.compile(rf"\.({'|'.join(vocabulary.TRAINING_METHODS)})\(")
 
 
 class CollectorCalls:
-    """The flows of a checkout's functions; `collectors` are those that tell statistics of gradients, or limit them.
+    """The flows of a checkout's functions; `collectors` compute statistics of gradients, or limit them.
 
-    `joiners` hand out gradients; who calls one holds gradients.
+    `joiners` return gradients to their callers.
     """
 
     def __init__(self, files: PythonFiles) -> None:
@@ -53,7 +53,7 @@ class CollectorCalls:
         self.joiners: dict[Function, GradientFlow] = {}
         self._known: set[Function] = set()
         self._callers: dict[str, list[Function]] = defaultdict(list)
-        """By the last word of what they call."""
+        """Callers, by the last word of the function that they call."""
         self._aliases: dict[str, set[str]] = defaultdict(set)
         self._methods: dict[str, list[Function]] = defaultdict(list)
         self._instances: dict[Function, dict[str, Class]] = {}
@@ -61,10 +61,10 @@ class CollectorCalls:
         self._named_helpers: dict[Function, GradientFlow] = {}
         self._trains: dict[Function, bool] = {}
         self._hooks: dict[Function, dict[str, int]] = {}
-        """The functions that are registered as hooks of gradients, with the parameter that holds one."""
+        """Functions registered as hooks of gradients, with the parameter that is one."""
 
     def find(self) -> None:
-        """Fill `collectors` from the files that were parsed since: who reads gradients, then who calls those."""
+        """Update `collectors` with newly parsed files: first functions that read gradients, then their callers."""
         new = [function for function in self.files.functions() if function not in self._known]
         self._known.update(new)
         for function in new:
@@ -87,7 +87,7 @@ class CollectorCalls:
             self.collectors.setdefault(helper, flow)
 
     def _note_hooks(self, functions: Iterable[Function]) -> None:
-        """`ddp.register_comm_hook(state, self.on_bucket)`, `p.register_hook(partial(watch, name))`."""
+        """Note hooks: `ddp.register_comm_hook(state, self.on_bucket)`, `p.register_hook(partial(watch, name))`."""
         for function in functions:
             nodes = function.nodes if _REGISTERS.search(function.text) else ()
             for call in (node for node in nodes if isinstance(node, ast.Call)):
@@ -103,7 +103,7 @@ class CollectorCalls:
                     self._hooks[found] = {found.parameters[first].arg: GRADIENTS}
 
     def names(self) -> set[str]:
-        """What collectors are called, and joiners that are named for it, also where modules import them."""
+        """Return the names of collectors, and of joiners named for gradients, also as modules import them."""
         joiners = (function.name for function in self.joiners if names.speaks_of_gradients(function.name))
         return self._imported_as({*joiners, *(each.name for each in self.collectors)} - vocabulary.PARTS_OF_TRAINING)
 
@@ -111,19 +111,19 @@ class CollectorCalls:
         return names.union(*(self._aliases.get(name, ()) for name in names))
 
     def _callers_of(self, functions: Iterable[Function]) -> dict[Function, None]:
-        """The functions that call something of these names, in an order that is the same every time."""
+        """Return the functions that call one of these by name, in a deterministic order."""
         called = sorted(self._imported_as({function.name for function in functions} - vocabulary.PARTS_OF_TRAINING))
         return dict.fromkeys(caller for name in called for caller in self._callers.get(name, ()))
 
     def _keep(self, functions: Iterable[Function]) -> dict[Function, None]:
-        """Follow functions, and keep those that matter to others; those that were not kept before."""
+        """Follow functions, keep those that collect or return gradients, and return the new ones."""
         found: dict[Function, None] = {}
         for function in functions:
             marked = marked_parameters(function) | self._hooks.get(function, {})
             flow = trace(function.node, marked, self._helper_mark(function))
             tells = flow.tells
             if function in self._hooks:
-                # A hook returns gradients, compressed or scaled: only what it keeps or reports counts.
+                # A hook returns gradients, compressed or scaled, so only what it stores or reports counts.
                 tells = bool(flow.stores or flow.reports) or bool(
                     flow.clips and names.is_named_for_clipping(function.name)
                 )
@@ -159,7 +159,7 @@ class CollectorCalls:
         return mark
 
     def _by_name(self, call: ast.Call) -> Function | None:
-        """The method that a call on an unknown object means, if its name is enough to recognize it."""
+        """Return the method that a call on an unknown object means, if its name is distinctive."""
         name = last_name(call.func)
         is_known = name in vocabulary.REDUCTIONS or names.clips(name)  # `x.norm()` is a tensor's
         if not isinstance(call.func, ast.Attribute) or is_known or not names.speaks_of_gradients(name):
@@ -170,9 +170,10 @@ class CollectorCalls:
         )
 
     def _handed_gradients(self, function: Function, call: ast.Call, given: list[int]) -> HelperAnswer | None:
-        """What a helper does that is called with gradients; a helper that is named for it is a collector of its own.
+        """Return what a helper does with the gradients that it is called with.
 
-        None where they go into `*args`, or into a method that forgot its `self`: then its name has to tell.
+        Return None if they go into `*args`, or into a method without `self`. A helper named for collecting is a
+        collector, too.
         """
         taken = [item.arg for item in function.parameters]
         places = [*taken[: len(call.args)], *(item.arg for item in call.keywords)]
@@ -180,7 +181,7 @@ class CollectorCalls:
         if not handed:
             return None
         if (function, handed) not in self._handed:
-            self._handed[function, handed] = HelperAnswer(NOTHING)  # a helper that calls itself
+            self._handed[function, handed] = HelperAnswer(NOTHING)  # stops recursion
             marked = marked_parameters(function) | dict.fromkeys(handed, GRADIENTS)
             flow = trace(function.node, marked, self._helper_mark(function))
             logs = flow.reports.keys() - {"raise", "assert"} and not flow.brings(GRADIENTS)
@@ -190,40 +191,40 @@ class CollectorCalls:
         return self._handed[function, handed]
 
     def callee(self, function: Function, call: ast.Call) -> Function | None:
-        """The function of the checkout that a call reaches; None if reading cannot resolve it."""
+        """Return the checkout's function that a call reaches; None if it cannot be resolved."""
         if function not in self._instances:
             own = function.owner.methods.get("__init__") if function.owner is not None else None
             self._instances[function] = instances_in((function, own), self.files.resolve)
         return self.files.callee(function, call, self._instances[function])
 
     def trains(self, function: Function) -> bool:
-        """Whether a function runs a part of training itself: a step, a backward pass."""
+        """Return whether a function itself runs a part of training: a step, a backward pass."""
         if function not in self._trains:
             self._trains[function] = _TRAINS.search(function.text) is not None and trains(function.node)
         return self._trains[function]
 
     def trains_through(self, function: Function) -> bool:
-        """Whether a function trains itself, or by a method of its own object: a wrapper's `step` calls `_step`."""
+        """Return whether a function trains, itself or in a method of its object: a wrapper's `step` calls `_step`."""
         called = (node for node in function.nodes if isinstance(node, ast.Call))
         own = (node for node in called if dotted_name(node.func).startswith("self."))
         return self.trains(function) or any(self.trains(each) for node in own if (each := self.callee(function, node)))
 
     def callers(self, function: Function) -> list[Function]:
-        """The collectors that call a function."""
+        """Return the collectors that call a function."""
         named = (
             caller for caller in self._callers_of([function]) if caller in self.collectors and caller is not function
         )
         return sorted((caller for caller in named if self.calls(caller, function)), key=lambda caller: caller.call)
 
     def calls(self, function: Function, other: Function) -> bool:
-        """Whether a function calls another one."""
+        """Return whether a function calls another one."""
         if other.name not in function.text and not self._aliases.get(other.name):
             return False
         calls = (node for node in function.nodes if isinstance(node, ast.Call))
         return any(self.callee(function, call) is other for call in calls)
 
     def kinds_of(self, function: Function, item: ast.arg, depth: int = 0) -> tuple[Takes, ...]:
-        """How a parameter can be fed: by what the function does with it, or the helper that gets it."""
+        """Return how a parameter can be fed, by its use in the function or in a helper that gets it."""
         kinds = parameter_kinds(function, item, gradient_parameters(function))
         if kinds or depth >= _MOST_DEPTH:
             return kinds
@@ -237,12 +238,12 @@ class CollectorCalls:
         return ()
 
     def returned_calls(self, function: Function, value: ast.expr) -> list[Function]:
-        """The functions of the checkout whose result a returned expression is, by one name at most."""
+        """Return the checkout's functions whose result a returned expression is, through one name at most."""
         calls = [item for item in values_of(function, value) if isinstance(item, ast.Call)]
         return [found for call in calls if (found := self.callee(function, call)) and found is not function]
 
     def produced_keys(self, function: Function, depth: int = 0) -> list[str]:
-        """The text keys of the mapping that a function returns, its helpers' included."""
+        """Return the text keys of the mapping that a function returns, including its helpers' keys."""
         keys: list[str] = []
         for node in function.nodes:
             if isinstance(node, ast.Return) and node.value is not None:
@@ -254,14 +255,14 @@ class CollectorCalls:
 
 
 def may_read_gradients(function: Function) -> bool:
-    """A cheap look before the flow is followed."""
+    """Return whether it is worth following gradients through a function, by a cheap text search."""
     text = function.text
     is_likely = any(word in text for word in _WORDS) and _READS.search(text) is not None
     return is_likely or bool(gradient_parameters(function))
 
 
 def marked_parameters(function: Function) -> dict[str, int]:
-    """What a function's parameters hold by their names."""
+    """Return which parameters are gradients or norms, by their names."""
     norms = {item.arg: NORM for item in function.parameters if names.holds_norm(item.arg)}
     return norms | dict.fromkeys(gradient_parameters(function), GRADIENTS)
 

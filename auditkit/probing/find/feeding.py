@@ -1,4 +1,4 @@
-"""How a function of a checkout can be fed, and what making its object needs: hints read from its source."""
+"""Hints read from source: how a function can be fed, and what its object's constructor needs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _ABOUT_GRADIENTS = re.compile(r"grad|norm")
 class Feeding:
     """How a function gets its gradients.
 
-    `takes` in order of likelihood; `groups` how many such arguments it wants (two for host and seed);
-    `missing` the required parameters that nothing is known to fit.
+    `takes` is in order of likelihood; `groups` is the number of such arguments (two for host and seed); `missing` are
+    the required parameters that auditkit cannot fill.
     """
 
     takes: tuple[Takes, ...]
@@ -32,7 +32,7 @@ class Feeding:
 
 
 def gradient_parameters(function: Function) -> list[str]:
-    """The parameters that hold gradients themselves, going by their names and the function's."""
+    """Return the parameters that are gradients, by their names and the function's."""
     about_gradients = _ABOUT_GRADIENTS.search(function.name.lower())
     return [
         item.arg
@@ -46,13 +46,13 @@ def gradient_parameters(function: Function) -> list[str]:
 def feeding(function: Function, kinds: dict[str, tuple[Takes, ...]]) -> Feeding:
     """Fit the required parameters; `kinds` says how each of the function's parameters may be fed.
 
-    An optional first parameter counts where no required one carries gradients.
+    An optional first parameter counts if no required one carries gradients.
     """
     required = function.required
     fed = [item for item in required if kinds.get(item.arg)]
     if not fed and not required and function.parameters and kinds.get(function.parameters[0].arg):
         fed = function.parameters[:1]
-    # An optimizer beside a model has a kind of its own: it is no second group of gradients.
+    # An optimizer beside a model is not a second group of gradients.
     companions = [item for item in fed if kinds[item.arg] == (Takes.OPTIMIZER,)]
     if len(companions) < len(fed):
         fed = [item for item in fed if item not in companions]
@@ -70,12 +70,12 @@ def feeding(function: Function, kinds: dict[str, tuple[Takes, ...]]) -> Feeding:
 
 
 def parameter_kinds(function: Function, item: ast.arg, gradient_names: list[str]) -> tuple[Takes, ...]:
-    """How a parameter can be fed, most likely first: how it is used, its annotation, its name."""
+    """Return how a parameter can be fed, most likely first: by its use, its annotation, its name."""
     used = _kinds_by_use(function, item.arg)
     annotated = _kinds_by_annotation(_annotation(item), item.arg in gradient_names)
     named = _kinds_by_name(item.arg, gradient_names)
     if used and not annotated:
-        named = ()  # the code is a better witness than the name
+        named = ()  # The code is better evidence than the name.
     ordered = (*used, *annotated, *(() if annotated else named))
     return tuple(dict.fromkeys(ordered))
 
@@ -115,7 +115,10 @@ def _kinds_by_name(name: str, gradient_names: list[str]) -> tuple[Takes, ...]:
 
 
 def _kinds_by_use(function: Function, name: str) -> tuple[Takes, ...]:
-    """`name.parameters()` makes a module of it, a loop over it whose items' `.grad` is read parameters."""
+    """Return kinds by use:
+
+    `name.parameters()` means a module, a loop that reads its items' `.grad` means parameters.
+    """
     aliases = {name} | {
         dotted_name(node.targets[0])
         for node in function.nodes
@@ -134,7 +137,7 @@ def _kinds_by_use(function: Function, name: str) -> tuple[Takes, ...]:
 
 
 def _unwrapped(node: ast.expr) -> str:
-    """The name inside `list(name)`, `enumerate(name)`, `name.items()` or `filter(f, name)`."""
+    """Return the name inside `list(name)`, `enumerate(name)`, `name.items()` or `filter(f, name)`."""
     if isinstance(node, ast.Call) and dotted_name(node.func) in (
         "list",
         "tuple",
@@ -150,7 +153,7 @@ def _unwrapped(node: ast.expr) -> str:
 
 
 def _kinds_by_loop(function: Function, target: ast.expr) -> list[Takes]:
-    """What items a loop takes apart: one with a `.grad`, a pair of a name and one, or a module."""
+    """Return the kind by a loop's items: objects with `.grad`, pairs of a name and such an object, or modules."""
     pair = isinstance(target, ast.Tuple) and len(target.elts) == 2
     item = dotted_name(target.elts[1]) if isinstance(target, ast.Tuple) and pair else dotted_name(target)
     read = {
@@ -164,7 +167,7 @@ def _kinds_by_loop(function: Function, target: ast.expr) -> list[Takes]:
 
 
 def setup_method(function: Function, kinds_of: Callable[[Function, ast.arg], tuple[Takes, ...]]) -> Function | None:
-    """The method of the same class that is given modules or parameters by its name: `register(host, seed)`."""
+    """Return the method of the same class that is given modules or parameters: `register(host, seed)`."""
     for method in function.owner.methods.values() if function.owner is not None else ():
         is_other = method is not function and method.is_bound and bool(method.required)
         is_named = vocabulary.SETUP_NAME.fullmatch(method.name) is not None
@@ -174,7 +177,7 @@ def setup_method(function: Function, kinds_of: Callable[[Function, ast.arg], tup
 
 
 def required_by_constructor(owner: Class, constructor: Function | None) -> tuple[str, ...]:
-    """The names of the arguments that making an instance needs; `constructor` may be a base's."""
+    """Return the required arguments of the constructor, which may be a base's."""
     if constructor is not None:
         return tuple(item.arg for item in constructor.required)
     if "dataclass" in owner.decorators:

@@ -1,9 +1,9 @@
 """What one function does with gradients: reads, reductions, and where statistics of them go.
 
-A flow analysis on the syntax tree. Every name holds NOTHING, a NORM that other code computed, GRADIENTS or
-STATISTICS of them; assignments, loops, comprehensions and container methods carry the mark on; a reduction of
-gradients makes statistics; and a name set under a condition on statistics is one. Functions and lambdas inside
-are followed where they are called or handed on.
+A flow analysis on the syntax tree. Every name is marked NOTHING, NORM (computed by other code), GRADIENTS or
+STATISTICS. Assignments, loops, comprehensions and container methods propagate the mark; a reduction of gradients makes
+statistics; so does an assignment under a condition on statistics. Inner functions and lambdas are followed where they
+are called or passed on.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from auditkit.probing.source.walking import children, walk
 Inner = FunctionNode | ast.Lambda
 
 NOTHING, NORM, GRADIENTS, STATISTICS = 0, 1, 2, 3
-"""What a value holds; a NORM is one that somebody else computed. Where two meet, the larger one counts."""
+"""Marks of values; the larger one wins. A NORM is one that other code computed."""
 
 
 @dataclass
 class GradientFlow:
-    """What was seen in one function; lines are those of its file, the first of each."""
+    """What a function does with gradients; each line is the first of its kind."""
 
     grad_reads: set[int] = field(default_factory=set)
     reductions: dict[str, int] = field(default_factory=dict)
     """Every reduction of gradients, by its name as written."""
     helpers: dict[str, int] = field(default_factory=dict)
-    """Every call of the checkout's own that yields gradients' statistics, by the called name as written."""
+    """Every call of the checkout's own functions that returns statistics of gradients."""
     flags: dict[str, bool] = field(default_factory=dict)
-    """For every reduction and helper whether it gives flags or counts of NaN, infinity and zeros."""
+    """Whether each reduction and helper returns flags or counts of NaN, infinity and zeros."""
     clips: dict[str, int] = field(default_factory=dict)
-    """What limits gradients in place, or by a library's function."""
+    """What limits gradients in place, or through a library's function."""
     reports: dict[str, int] = field(default_factory=dict)
     """Statistics that are printed, logged, or lead to an exception."""
     stores: dict[str, int] = field(default_factory=dict)
-    """What keeps statistics after the call: attributes, and mappings that are arguments."""
+    """Where statistics stay after the call: attributes, and mappings that are arguments."""
     reduced: set[ast.Call] = field(default_factory=set)
-    """The calls that reduce gradients, and not statistics of them."""
+    """The calls that reduce gradients themselves, not statistics of them."""
     returns: dict[int, int] = field(default_factory=dict)
-    """For the line of every `return` with a value what it brings back."""
+    """The mark of each `return` with a value, by its line."""
     trains: bool = False
     differentiates: bool = False
     scales: bool = False
@@ -51,7 +51,7 @@ class GradientFlow:
 
     @property
     def tells_flags(self) -> bool:
-        """Whether every statistic is a flag or a count, none of them a norm."""
+        """Whether every statistic is a flag or a count, not a norm."""
         return bool(self.flags) and all(self.flags.values())
 
     def reduce(self, written: str, line: int) -> None:
@@ -64,22 +64,22 @@ class GradientFlow:
         return self.brings(STATISTICS)
 
     def brings(self, mark: int) -> bool:
-        """Whether something with this mark comes back."""
+        """Return whether a returned value has this mark."""
         return mark in self.returns.values()
 
     @property
     def tells(self) -> bool:
-        """Whether statistics of gradients, or a limit on them, leave the function in any way."""
+        """Whether the function returns, reports or stores statistics of gradients, or limits them."""
         return self.returns_statistics or bool(self.clips or self.reports or self.stores)
 
 
 HelperMark = Callable[[ast.Call, list[int]], "HelperAnswer | None"]
-"""What a call of a helper of the checkout brings back, given its arguments' marks; None: no helper."""
+"""Returns what a call of a checkout's helper does, given its arguments' marks; None if it is not a helper."""
 
 
 @dataclass(frozen=True)
 class HelperAnswer:
-    """What calling a function of the checkout brings back, and what it does beside."""
+    """What a call of a checkout's function returns, and its side effects."""
 
     mark: int
     clips: bool = False
@@ -91,14 +91,14 @@ class HelperAnswer:
 
 
 def trace(node: FunctionNode, marked: dict[str, int], helper_mark: HelperMark) -> GradientFlow:
-    """Follow gradients through one function; `marked` are the parameters that hold something."""
+    """Follow gradients through one function; `marked` are the marks of its parameters."""
     tracer = Tracer(helper_mark, dict(marked), {item.arg for item in arguments_of(node)}, node.name)
     tracer.follow(node.body)
     return tracer.flow
 
 
 def trains(node: ast.AST) -> bool:
-    """Whether it runs a part of training itself: a step, a backward pass, not a collector."""
+    """Return whether a node itself runs a part of training: a step, a backward pass."""
     return any(
         isinstance(item, ast.Call)
         and isinstance(item.func, ast.Attribute)
@@ -108,7 +108,7 @@ def trains(node: ast.AST) -> bool:
 
 
 class Tracer:
-    """The marks of one body's names, and in `flow` what was seen on the way."""
+    """Follows the marks of one body's names; `flow` collects what it sees."""
 
     def __init__(self, helper_mark: HelperMark, marks: dict[str, int], parameters: set[str], name: str = "") -> None:
         self.helper_mark = helper_mark
@@ -119,16 +119,16 @@ class Tracer:
         self.nested: dict[str, Inner] = {}
         self.entered: list[Inner] = []
         self.attribute_names: set[str] = set()
-        """Variables that hold the name of an attribute with gradients: `"grad"`, `"main_grad"`."""
+        """Variables whose value names an attribute with gradients: `"grad"`, `"main_grad"`."""
         self.replaces = self.limits_by_name or "hook" in name
-        """Whether what comes back takes the place of the gradients."""
+        """Whether the result replaces the gradients."""
         self.borrowed = {"self", *parameters}
-        """Names of what lives on after the call: the parameters, what they hold, what loops over them yield."""
+        """Names of objects that outlive the call: parameters, their parts, items of loops over them."""
         self.goes_back = False
-        """Whether something that was followed can run after what stands behind it: loops, functions in the function."""
+        """Whether a later statement can run before an earlier one: loops, inner functions."""
 
     def follow(self, body: Iterable[ast.stmt]) -> None:
-        """Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass."""
+        """Repeat until no mark grows; loops that carry a mark backwards need a second or third pass."""
         while True:
             before = dict(self.marks)
             self.block(body, NOTHING)
@@ -196,21 +196,21 @@ class Tracer:
     def give_back(self, node: ast.Return, value: ast.expr, control: int) -> None:
         made = self.function(value)
         if made is not None and not isinstance(value, ast.Call):
-            self.enter(made, [])  # a factory: what it returns does the work
+            self.enter(made, [])  # A factory: the function that it returns does the work.
             return
         if self.replaces and self.mark(value) == GRADIENTS and (self.flow.scales or self.limits(value)):
             self.flow.clips.setdefault("what it returns", node.lineno)
         if dotted_name(value).startswith("self."):
-            control = NOTHING  # a guard: what was known before comes back
+            control = NOTHING  # A guard returns a value that was known before.
         self.flow.returns[node.lineno] = max(self.mark(value), control)
 
     def set(self, targets: list[ast.expr], value: ast.expr, control: int) -> None:
-        """An assignment: what it marks, what it keeps after the call, and whether it replaces gradients."""
+        """Handle an assignment: propagate the mark, note stores and replaced gradients."""
         if isinstance(value, ast.Lambda):
             self.nested |= {dotted_name(target): value for target in targets}
             return
         mark = self.mark(value)
-        # What is made of what the function holds is no mere flag.
+        # A value computed from local values is more than a flag.
         is_made = any(isinstance(part, ast.Name) and part.id != "torch" for part in walk([value]))
         is_flag = control == STATISTICS and not is_made
         for target in targets:
@@ -226,7 +226,7 @@ class Tracer:
             self.borrowed |= {target.id for target in targets if isinstance(target, ast.Name)}
 
     def outlives(self, target: ast.expr) -> bool:
-        """Whether what is set there is seen after the call: `self.norm`, `metrics["norm"]` of a parameter."""
+        """Return whether a target outlives the call: `self.norm`, `metrics["norm"]` of a parameter."""
         if isinstance(target, ast.Attribute) and names.holds_gradients(target.attr):
             return False
         base = target.value if isinstance(target, ast.Attribute | ast.Subscript) else None
@@ -245,7 +245,7 @@ class Tracer:
         self.note_attribute_name([target], source)
 
     def is_borrowed(self, value: ast.expr) -> bool:
-        """Whether an expression is a part of what lives on: `self.states[key]`, `enumerate(self.layers)`."""
+        """Return whether an expression is part of an object that outlives the call: `self.states[key]`."""
         while isinstance(value, ast.Attribute | ast.Subscript | ast.Call):
             if isinstance(value, ast.Call) and not isinstance(value.func, ast.Attribute):
                 value = value.args[0] if value.args else value.func
@@ -260,7 +260,7 @@ class Tracer:
             self.attribute_names |= {target.id for target in targets if isinstance(target, ast.Name)}
 
     def mutate(self, call: ast.Call, control: int) -> None:
-        """`grads.append(p.grad)` makes `grads` hold gradients."""
+        """Propagate a mark into a container or tensor: `grads.append(p.grad)` makes `grads` hold gradients."""
         if isinstance(call.func, ast.Attribute) and call.func.attr in vocabulary.CONTAINER_METHODS:
             mark = max([control, *self.given(call)])
             base = call.func.value
@@ -273,14 +273,14 @@ class Tracer:
             self.assign([*call.args, *(item.value for item in call.keywords)], mark)
 
     def keep(self, holder: ast.expr, mark: int, line: int) -> None:
-        """Something is put into a container or a tensor; it may live on."""
+        """Mark a container or a tensor that gets a value, and note it if it outlives the call."""
         is_gradient = self.mark(holder) == GRADIENTS
         self.raise_mark(dotted_name(holder), mark)
         if mark == STATISTICS and not is_gradient and self.outlives(ast.Attribute(holder, "")):
             self.flow.stores.setdefault(ast.unparse(holder), line)
 
     def scale(self, target: ast.expr, factors: list[ast.expr], written: str, line: int) -> None:
-        """`p.grad.mul_(clip_coef)`, `p.grad = p.grad.clamp(-1, 1)`: gradients that a norm or a bound limits."""
+        """Note a limit on gradients: `p.grad.mul_(clip_coef)`, `p.grad = p.grad.clamp(-1, 1)`."""
         if isinstance(target, ast.Attribute) and target.attr != "data":
             is_gradient = names.holds_gradients(target.attr)
         else:
@@ -361,7 +361,7 @@ class Tracer:
             self.flow.grad_reads.add(node.lineno)
             return GRADIENTS
         if name == "grad" or name.endswith("value_and_grad"):
-            # torch.autograd.grad(...) computes gradients of its own; it reads none.
+            # torch.autograd.grad(...) computes new gradients.
             self.flow.differentiates = True
             return NOTHING
         base = self.mark(node.func.value) if isinstance(node.func, ast.Attribute) else NOTHING
@@ -375,7 +375,7 @@ class Tracer:
         return max(found, self.by_functions(node, name, max(mark, found)))
 
     def by_functions(self, node: ast.Call, name: str, mark: int) -> int:
-        """What functions that are arguments make of gradients: `map(lambda g: g.norm(), grads)`, hooks."""
+        """Follow functions that are arguments: `map(lambda g: g.norm(), grads)`, hooks."""
         is_hook = name.startswith("register") and "hook" in name
         found = NOTHING
         for item in node.args:
@@ -387,7 +387,7 @@ class Tracer:
         return found if found == STATISTICS else NOTHING
 
     def of_library(self, node: ast.Call, name: str, mark: int, given: list[int]) -> int:
-        """A call of a function that is not the checkout's, or that cannot be resolved."""
+        """Handle a call of a function that is not the checkout's, or that cannot be resolved."""
         written = written_name(node.func)
         if names.clips(name):
             self.flow.clips.setdefault(written, node.lineno)
@@ -415,7 +415,7 @@ class Tracer:
         return mark
 
     def reduces(self, node: ast.Call, name: str) -> bool:
-        # `self.k_norm(x)` that is no method is a layer.
+        # `self.k_norm(x)` is a layer.
         is_layer = (
             name.endswith("norm")
             and dotted_name(node.func).count(".") == 1
@@ -424,7 +424,7 @@ class Tracer:
         return not is_layer and (names.reduces(name) or (self.is_about_norms and name in vocabulary.POWERS))
 
     def of_helper(self, node: ast.Call, helper: HelperAnswer, mark: int) -> int:
-        """A call of the checkout's own."""
+        """Handle a call of the checkout's own function."""
         written = written_name(node.func)
         if helper.clips and (self.limits_by_name or names.speaks_of_gradients(last_name(node.func))):
             self.flow.clips.setdefault(written, node.lineno)
@@ -437,7 +437,10 @@ class Tracer:
         return max(helper.mark, mark)
 
     def fused(self, node: ast.Call, name: str, given: list[int]) -> int:
-        """A kernel over many tensors: `multi_tensor_applier(amp_C.multi_tensor_l2norm, flag, [grads], False)`."""
+        """Handle a kernel over many tensors:
+
+        `multi_tensor_applier(amp_C.multi_tensor_l2norm, flag, [grads], False)`.
+        """
         kernel = dotted_name(node.args[0]) if name == "multi_tensor_applier" and node.args else name
         if "norm" in kernel and GRADIENTS in given:
             self.flow.reduce(written_name(node.func), node.lineno)
@@ -448,7 +451,7 @@ class Tracer:
         return NOTHING
 
     def change(self, node: ast.Call, name: str) -> None:
-        """A method that changes gradients in place: clamped, or multiplied by a norm."""
+        """Handle a method that changes gradients in place: clamps them, or multiplies them by a norm."""
         is_method = isinstance(node.func, ast.Attribute) and not name.startswith("_foreach")
         operands = [node.func.value, *node.args] if is_method and isinstance(node.func, ast.Attribute) else node.args
         if not operands or self.mark(operands[0]) != GRADIENTS:
@@ -458,7 +461,7 @@ class Tracer:
             self.flow.clips.setdefault(written_name(node.func), node.lineno)
 
     def names_gradients(self, node: ast.expr) -> bool:
-        """Whether the second argument of `getattr` names an attribute that holds gradients."""
+        """Return whether the second argument of `getattr` names an attribute that holds gradients."""
         if isinstance(node, ast.Name):
             return node.id in self.attribute_names or "grad" in node.id.lower()
         return names.holds_gradients(text_in(node))
@@ -466,7 +469,7 @@ class Tracer:
     # Functions as values.
 
     def function(self, node: ast.expr) -> Inner | None:
-        """The function that an expression is: a lambda, one defined in this function, or a part of one."""
+        """Return the function that an expression is: a lambda, an inner function, or a `partial` of one."""
         if isinstance(node, ast.Call) and last_name(node.func) in ("partial", "jit", "wraps") and node.args:
             node = node.args[0]
         if isinstance(node, ast.Lambda):
@@ -474,7 +477,7 @@ class Tracer:
         return self.nested.get(node.id) if isinstance(node, ast.Name) else None
 
     def enter(self, made: Inner, given: list[int]) -> int:
-        """Follow a function of this function, called with arguments of these marks; what comes back."""
+        """Follow an inner function called with arguments of these marks, and return its result's mark."""
         if made in self.entered:
             return NOTHING
         self.entered.append(made)
@@ -502,7 +505,7 @@ class Tracer:
         return max(control, *map(self.mark, items))
 
     def limits(self, factor: ast.expr) -> bool:
-        """Whether statistics, a norm or a clamp stand anywhere in an expression."""
+        """Return whether an expression contains statistics, a norm or a clamp."""
         for part in walk([factor]):
             if isinstance(part, ast.Name | ast.Attribute) and self.mark(part) in (STATISTICS, NORM):
                 return True
@@ -515,12 +518,12 @@ class Tracer:
 
 
 def arguments_of(node: Inner) -> list[ast.arg]:
-    """The parameters of a function, but for `*args` and `**kwargs`."""
+    """Return the parameters of a function, without `*args` and `**kwargs`."""
     return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
 
 
 def _combines(node: ast.Call, name: str, mark: int) -> bool:
-    """Whether a reduction only joins gradients into one: `sum(grads)`, `torch.stack(grads).mean(dim=0)`."""
+    """Return whether a reduction only joins gradients: `sum(grads)`, `torch.stack(grads).mean(dim=0)`."""
     if mark != GRADIENTS or name not in ("sum", "mean", "nansum", "nanmean", "max", "min", "median", "any", "all"):
         return False
     if isinstance(node.func, ast.Name):
@@ -533,14 +536,14 @@ def _combines(node: ast.Call, name: str, mark: int) -> bool:
 
 
 def _is_squared(value: ast.expr | None) -> bool:
-    """`x**2`, `x.pow(2)`, `torch.square(x)`."""
+    """Return whether a value is `x**2`, `x.pow(2)` or `torch.square(x)`."""
     if isinstance(value, ast.BinOp):
         return isinstance(value.op, ast.Pow)
     return isinstance(value, ast.Call) and last_name(value.func) in ("pow", "square")
 
 
 def written_name(node: ast.expr) -> str:
-    """A called name as a reader knows it: `torch._foreach_norm`, or `.norm` of an expression."""
+    """Return a called name for a reader: `torch._foreach_norm`, or `.norm` of an expression."""
     name = dotted_name(node)
     head = name.partition(".")[0]
     if name and (name == head or head in ("torch", "nn", "F", "np", "self")):

@@ -20,7 +20,7 @@ from auditkit.probing.source.walking import children, walk
 
 @dataclass(frozen=True)
 class Method:
-    """What a method's name says: its contract, its first argument, and the only class that has it."""
+    """A known method of a library: its contract, its arguments, and the only class that has it."""
 
     contract: Contract
     takes: tuple[Takes, ...] = ()
@@ -37,20 +37,20 @@ METHODS = {
     "watch": Method(Contract.MONITOR, (Takes.MODULE,)),
 }
 FUNCTION = Method(Contract.GRAD_NORM, (Takes.PARAMETERS, Takes.MODULE))
-"""What is known of a function of an imported package, whose name says that it clips or gives a norm of gradients."""
+"""For a function of an imported package whose name says that it clips or returns a norm of gradients."""
 _MOST_BASES = 8
 _SHARDED = "FullyShardedDataParallel"
 
 
 class LibraryMethods:
-    """Tells of the calls of one checkout which are methods of a library."""
+    """Recognizes calls of libraries' methods in one checkout."""
 
     def __init__(self, files: PythonFiles) -> None:
         self._files = files
         self._holders: dict[Module, dict[str, str]] = {}
 
     def called(self, module: Module, call: ast.Call, inside: str) -> str:
-        """`accelerate:Accelerator.clip_grad_norm_` for a call of it; "" for what is no library's."""
+        """Return `accelerate:Accelerator.clip_grad_norm_` for a call of it; "" for another call."""
         name = last_name(call.func)
         if name not in METHODS or not isinstance(call.func, ast.Attribute):
             return self._function(module, dotted_name(call.func))
@@ -68,7 +68,7 @@ class LibraryMethods:
         return f"{holder}.{name}" if holder else self._function(module, dotted_name(call.func))
 
     def _function(self, module: Module, written: str) -> str:
-        """`timm.utils:dispatch_clip_grad` for a function of an imported package that no file here can be."""
+        """Return `timm.utils:dispatch_clip_grad` for a function of an imported package that is not in the checkout."""
         package, _, name = module.full_name(written).rpartition(".")
         top = package.partition(".")[0]
         is_plain = package.replace(".", "").isidentifier() and package == package.lower()
@@ -78,11 +78,11 @@ class LibraryMethods:
 
     @cached_property
     def _parts(self) -> frozenset[str]:
-        """The names of all folders and files of the checkout: a script may import any of them."""
+        """The names of all folders and files of the checkout, which scripts may import."""
         return frozenset(part for file in self._files.names for part in file.with_suffix("").parts)
 
     def _holder(self, module: Module, receiver: str, method: str) -> str:
-        """The class of a library whose instance a name is: made of it, or the only class that has the method."""
+        """Return the library's class whose instance a name is: by its constructor, or by a method of only one class."""
         if module not in self._holders:
             self._holders[module] = dict(self._made(module))
         known = self._holders[module].get(receiver)
@@ -97,19 +97,19 @@ class LibraryMethods:
         return next((each for each in sharded if each.endswith(_SHARDED)), "")
 
     def _is_own(self, module: Module, package: str) -> bool:
-        """Whether an import of it reaches a file of the checkout, if only another one beside a script."""
+        """Return whether an import of a package reaches a file of the checkout, perhaps beside a script."""
         top, file = package.partition(".")[0], self._files.path / module.file
         own = {file.parent / f"{top}.py", file.parent / top / "__init__.py"} - {file}
         return self._files.file_of(top) is not None or not self._files.names.keys().isdisjoint(own)
 
     def _is_defined_here(self, known: str, method: str) -> bool:
-        """Whether the checkout is that library, or has a class of its own with that method."""
+        """Return whether the checkout is that library, or has a class of its own with that method."""
         package = re.split("[.:]", known)[0]
         methods = (function.name for function in self._files.functions() if function.owner is not None)
         return self._files.file_of(package) is not None or method in methods
 
     def _made(self, module: Module) -> Iterator[tuple[str, str]]:
-        """The names that are given an instance of a library's class, by an assignment or an annotation."""
+        """Yield the names that get an instance of a library's class, by an assignment or an annotation."""
         for node in walk([module.tree]):
             if isinstance(node, ast.arg) and node.annotation is not None:
                 yield node.arg, self._foreign(module, dotted_name(node.annotation))
@@ -119,7 +119,7 @@ class LibraryMethods:
                 yield from ((dotted_name(target), made) for target in targets_of(node))
 
     def _base(self, owner: Class, depth: int = 0) -> str:
-        """The first base of a library that a class has, or one of its bases in the checkout."""
+        """Return the first library base of a class, also through its bases in the checkout."""
         for base in map(dotted_name, owner.node.bases):
             own = self._files.resolve(owner.module, base) if depth < _MOST_BASES else None
             found = self._base(own, depth + 1) if isinstance(own, Class) else self._foreign(owner.module, base)
@@ -128,10 +128,7 @@ class LibraryMethods:
         return ""
 
     def _foreign(self, module: Module, written: str) -> str:
-        """`package:Class` of a class that a module imports from what is not the checkout's; "" for others.
-
-        And for torch's Module: it is one of its heirs that has the method.
-        """
+        """Return `package:Class` for a class imported from outside the checkout; "" for others and torch's Module."""
         head, _, rest = written.partition(".")
         package, _, name = module.origins.get(head, "").partition(":")
         if not package or self._is_own(module, package) or module.full_name(written) == "torch.nn.Module":
@@ -158,7 +155,7 @@ _MOST_HOPS = 3
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """One place that calls a library's function, `module:qualified.name`; `arguments` are those that are literal."""
+    """One place that calls a library's function, `module:qualified.name`; `arguments` are the literal ones."""
 
     function: str
     file: str
@@ -168,20 +165,20 @@ class LibraryCall:
 
     @property
     def place(self) -> str:
-        """`train.py:312 in main`; a line at module level is in nothing."""
+        """The place, as in `train.py:312 in main`."""
         return f"{self.file}:{self.line}" + (f" in {self.inside}" if self.inside else "")
 
     @property
     def manner(self) -> dict[str, Any]:
-        """The arguments under which the function does something else than by default; a limit is none."""
+        """The arguments that differ from the defaults, except limits."""
         given = {name: self.arguments.get(name, default) for name, default in _DEFAULTS.items()}
         return {name: value for name, value in given.items() if value != _DEFAULTS[name]}
 
 
 def library_calls(files: PythonFiles) -> Iterator[LibraryCall]:
-    """Every call of a library's gradient function, in functions, methods and at module level, by any name."""
+    """Yield every call of a library's gradient function, in functions, methods and at module level, under any name."""
     if files.file_of(_MODULE) is not None:
-        return  # it is torch itself that is read
+        return  # The checkout is torch itself.
     methods = LibraryMethods(files)
     for module in list(files.matching(_NAMED)):
         for call, inside in _calls(module):
@@ -193,7 +190,7 @@ def library_calls(files: PythonFiles) -> Iterator[LibraryCall]:
 
 
 def library_candidates(calls: Iterable[LibraryCall]) -> list[Candidate]:
-    """One for each function and each manner in which it is called, with the first literal limit of its places."""
+    """Return a candidate for each function and each set of arguments, with the first literal limit of its places."""
     groups: dict[tuple[str, str], list[LibraryCall]] = {}
     for call in calls:
         groups.setdefault((call.function, repr(call.manner)), []).append(call)
@@ -220,7 +217,7 @@ def _candidate(calls: list[LibraryCall]) -> Candidate:
 
 
 def _calls(module: Module) -> list[tuple[ast.Call, str]]:
-    """Each call in the order of the file, with the qualified name of the function or class that it stands in."""
+    """Return each call in the order of the file, with the qualified name of the function or class around it."""
     found: list[tuple[ast.Call, str]] = []
     waiting: list[tuple[ast.AST, str]] = [(module.tree, "")]
     while waiting:
@@ -234,7 +231,7 @@ def _calls(module: Module) -> list[tuple[ast.Call, str]]:
 
 
 def _torch_function(files: PythonFiles, module: Module, written: str, hops: int = 0) -> str:
-    """The function of `torch.nn.utils` that a dotted name in a module means, through imports; "" for none."""
+    """Return the function of `torch.nn.utils` that a dotted name means, through imports; or ""."""
     head, _, rest = written.partition(".")
     origin, _, name = module.origins.get(head, "").partition(":")
     full = ".".join(part for part in (origin, name, rest) if part)
@@ -242,7 +239,7 @@ def _torch_function(files: PythonFiles, module: Module, written: str, hops: int 
     if package in (_MODULE, f"{_MODULE}.clip_grad"):
         function = _DEPRECATED.get(function, function)
         return function if function in _FUNCTIONS else ""
-    # `from .utils import clip_grad_norm_`, or `utils.clip_grad_norm_`, where utils imports it from torch.
+    # `from .utils import clip_grad_norm_`, or `utils.clip_grad_norm_`, if utils imports it from torch.
     holder, passed = (package, function) if full.startswith(f"{origin}.") else ("", "")
     other = files.modules.get(holder)
     if other is None or other is module or passed in other.own_names or hops == _MOST_HOPS:
@@ -258,7 +255,7 @@ def _literals(module: Module, function: str, call: ast.Call) -> dict[str, Any]:
 
 
 def _literal(module: Module, node: ast.expr) -> Any:
-    """The number or flag that is written there, infinity in all its spellings; None for what is computed."""
+    """Return a literal number or flag, with every spelling of infinity; None for a computed value."""
     if isinstance(node, ast.Constant):
         return float("inf") if node.value == "inf" else node.value
     if isinstance(node, ast.Call) and dotted_name(node.func) == "float" and len(node.args) == 1:

@@ -33,7 +33,7 @@ TOUCHES_SPECTRA = re.compile(rb"svds?\b|def \w*echo|def \w*(shard|partition|assi
 _SHARD_NAME = re.compile(r"shard|partition|assign|owner|owned", re.IGNORECASE)
 _SPECTRAL_SCORE = 5
 
-# Parsing costs a hundred times what a search does, and few files of a checkout touch gradients.
+# Parsing costs a hundred times more than a text search, and few files of a checkout touch gradients.
 TOUCHES_GRADIENTS = re.compile(
     rb"grad(?<!no_grad)(?<!requires_grad)(?<!enable_grad)(?<!zero_grad)(?<!set_grad)s?"
     rb"(?:_(?:data|sample|norm|list|buffer|flat|for|in|group|part|shard)\w*)?\b|gradients?\b[ _]*[:,)=\].]|"
@@ -42,18 +42,17 @@ TOUCHES_GRADIENTS = re.compile(
 
 _STEPS = tuple(f"{mark}{name}" for name in (*vocabulary.PARTS_OF_TRAINING, "main") for mark in ".:")
 _MOST_EXAMPLES = 8
-"""Training loops of examples that are candidates: trying one takes a second, and some checkouts have a hundred."""
+"""How many training loops of examples are tried: each takes a second, and some checkouts have a hundred."""
 _FURTHER_EXAMPLE = "auditkit tries eight training loops of examples: --target checks another"
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """What reading a checkout found: candidates, best first, and files that could not be read.
+    """What discovery found: candidates, best first, and files that could not be read.
 
-    Only files that mention gradients, or a collector by name, are parsed; the others' syntax is not
-    looked at. `file_count` says how many there were in all. `library_calls` are functions of
-    torch's that the checkout calls. `files` are those that were read; `untried_loops` train, and each has an obstacle.
-    `passed_over` are functions that handle gradients and are no candidates, with the reason of each.
+    Only files that mention gradients, or a collector by name, are parsed. `file_count` counts all files.
+    `library_calls` are calls of torch's functions. `files` are the parsed ones; `untried_loops` train, and each has an
+    obstacle. `passed_over` are functions that handle gradients and are not candidates, with the reason.
     """
 
     files: PythonFiles = field(compare=False)
@@ -68,18 +67,17 @@ class Discovery:
 def discover(
     path: Path, configured_roots: Sequence[str | Path] = (), is_recorded: Callable[[str], bool] = lambda _: False
 ) -> Discovery:
-    """The gradient collectors under `path`, each with hints on how to call and feed it.
+    """Return the gradient collectors under `path`, each with hints on how to call and feed it.
 
-    Hints, not verdicts: whether a candidate works is found out by trying it. A loop that trains and whose inputs a run
-    recorded (`is_recorded`) needs no names that show what it trains. Raises BadInputError where a configured import
-    root does not exist.
+    A training loop whose inputs a run recorded (`is_recorded`) needs no names that show what it trains. auditkit must
+    try a candidate to know whether it works. Raises BadInputError for a missing import root.
     """
     with garbage_collection_paused():
         return _discover(PythonFiles(path, import_roots(path, configured_roots)), is_recorded)
 
 
 def _place(found: Candidate | PassedOver) -> tuple[str, str]:
-    """The file and the function of what was found."""
+    """Return the file and the function of a candidate."""
     return found.file, split_call(found.call)[1]
 
 
@@ -88,14 +86,14 @@ def _discover(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Discove
     calls = CollectorCalls(files)
     while True:
         calls.find()
-        # Callers, and packages that export a collector, perhaps under another name.
+        # Parse callers, and packages that export a collector, perhaps under another name.
         names = b"|".join(sorted(re.escape(name.encode()) for name in calls.names()))
         if not calls.collectors or not _parse(files, re.compile(rb"\b(" + names + rb")\b")):
             break
     _parse(files, TOUCHES_SPECTRA)
     reader = Candidates(calls)
     functions = [*reader.read(), *spectral_candidates(files)]
-    # A step is checked by its blocks where it has any: they run without the object that the whole method needs.
+    # A step is checked by its blocks if it has any: they run without the object that the whole method needs.
     by_blocks = {_place(each) for each in functions if each.call.endswith(_STEPS)}
     whole = [each for each in functions if _place(each) not in by_blocks]
     blocks = list(block_candidates(files, whole))
@@ -110,7 +108,7 @@ def _discover(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Discove
     untried = [each for each in steps if each.obstacles]
     untried += [replace(each, obstacles=(_FURTHER_EXAMPLE,)) for each in further]
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
-    # What is checked as a training step, or in part as a block, is not passed over.
+    # Functions checked as a training step, or in part as a block, are not passed over.
     checked = {_place(each) for each in candidates}
     passed = [each for each in reader.passed_over if _place(each) not in checked]
     return Discovery(
@@ -125,14 +123,14 @@ def _discover(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Discove
 
 
 def _parse(files: PythonFiles, pattern: re.Pattern[bytes]) -> bool:
-    """Parse the files that match; whether there were any that were not parsed before."""
+    """Parse the files that match, and return whether there were new ones."""
     before = len(files.modules)
     deque(files.matching(pattern), maxlen=0)
     return len(files.modules) > before
 
 
 def block_candidates(files: PythonFiles, functions: Iterable[Candidate]) -> Iterator[Candidate]:
-    """The blocks of the files that were parsed, but for those inside one of `functions`, which are checked whole."""
+    """Yield the blocks of the parsed files, except those inside one of `functions`, which are checked whole."""
     whole = {(candidate.file, candidate.line) for candidate in functions}
     for module in files.modules.values():
         for block in blocks_of_gradients(module):
@@ -150,7 +148,7 @@ def _block_candidate(block: Block) -> Candidate:
     returned = block.node.body[-1]
     value = returned.value if isinstance(returned, ast.Return) else None
     is_several = value is not None and (returns_several(block, value, None) or is_finite_check(block.name))
-    # `next(model.parameters()).grad.norm()` reads one gradient out of all.
+    # `next(model.parameters()).grad.norm()` reads only one gradient.
     calls = {dotted_name(node.func) for node in block.nodes if isinstance(node, ast.Call)}
     is_of_one = "next" in calls and not any(isinstance(node, ast.For | ast.comprehension) for node in block.nodes)
     return Candidate(
@@ -167,10 +165,10 @@ def _block_candidate(block: Block) -> Candidate:
 
 
 def spectral_candidates(files: PythonFiles) -> Iterator[Candidate]:
-    """The public functions that decompose replica gradients, estimate echoes, or deal keys to ranks, by their names.
+    """Yield the public functions that decompose replica gradients, estimate echoes, or assign keys to ranks, by name.
 
-    What each of them returns is found out by trying. A helper that decomposes one matrix (`safe_svd(tensor)`) is
-    checked through its caller.
+    auditkit learns what they return by trying them. A helper that decomposes one matrix (`safe_svd(tensor)`) is checked
+    through its caller.
     """
     for function in files.functions():
         if function.owner is None and not function.name.startswith("_"):
@@ -190,7 +188,7 @@ def spectral_candidates(files: PythonFiles) -> Iterator[Candidate]:
 def _spectral_contract(function: Function) -> Contract | None:
     slots = [item.arg for item in function.required]
     if _SHARD_NAME.search(function.name):
-        # Keys are several, or a number of them: a function that cuts one tensor, or its size, deals nothing out.
+        # A shard plan gets several keys, or their number; a function that splits one tensor is not one.
         keys = [slot for slot in slots if slot_names.shard_kind(slot) == "keys"]
         kinds = {slot_names.shard_kind(item.arg) for item in function.parameters}
         are_keys = len(keys) == 1 and (keys[0].endswith("s") or slot_names.is_count(keys[0]))

@@ -1,4 +1,4 @@
-"""What goes backward and makes an optimizer's step: functions and loops."""
+"""Find training steps: functions and loops with a backward pass and an optimizer's step."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SCORE = 4
 
 
 def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Iterator[Candidate]:
-    """A candidate for every function that does both, itself or in helpers, and that gets or owns what it trains.
+    """Yield a candidate for each function that trains a model which it gets or owns, directly or in helpers.
 
-    A loop that does both in a script, or in a function that makes its model itself, is one as a block; it has an
-    obstacle if its names do not show what it trains and no run recorded its inputs.
+    A training loop in a script, or in a function that creates its model itself, becomes a block. It has an obstacle if
+    its names do not show what it trains and no run recorded its inputs.
     """
     for module in list(files.modules.values()):
         calls = TrainingCalls(module)
@@ -52,7 +52,7 @@ def is_step(files: PythonFiles, call: str) -> bool:
 
 
 def _is_driven(function: Function, calls: TrainingCalls) -> bool:
-    """Whether it goes backward and steps, itself or in helpers, and has what it trains."""
+    """Return whether a function calls backward and steps, directly or in helpers, and has a model to train."""
     if (function.name.startswith("__") and function.name != "__call__") or not all(calls.of(function)):
         return False
     return _is_given_all(function) or (function.is_bound and "self." in function.text)
@@ -64,7 +64,7 @@ def _is_given_all(function: Function) -> bool:
 
 
 def _parts(function: Function, calls: TrainingCalls) -> Iterator[Function]:
-    """The helpers that it calls with a loss, and theirs."""
+    """Yield the helpers that a function calls with a loss."""
     within = calls.inside(function.owner)
     for node in function.nodes:
         helper = within.helper(node) if isinstance(node, ast.Call) else None
@@ -82,7 +82,7 @@ def _candidate(function: Function, calls: TrainingCalls, score: int) -> Candidat
         file=function.module.file,
         line=function.node.lineno,
         contract_guess=Contract.TRAIN_STEP,
-        evidence=(f"goes backward at line {backward}", f"makes an optimizer's step at line {step}"),
+        evidence=(f"calls backward at line {backward}", f"makes an optimizer's step at line {step}"),
         score=score - (2 if is_in_side_folder(function.module.file) else 0),
         last_line=function.node.end_lineno if isinstance(function, Block) else None,
     )

@@ -1,10 +1,8 @@
-"""What names mean: words, methods and patterns, as data. `gradient_names` reads the words."""
+"""The meaning of names as data: words, methods and patterns. `gradient_names` reads the words."""
 
 from __future__ import annotations
 
 import re
-
-# Words of names.
 
 REDUCTIONS = frozenset({
     "norm", "vector_norm", "matrix_norm", "get_total_norm", "sum", "nansum", "mean", "nanmean", "std",
@@ -19,9 +17,9 @@ ABOUT = frozenset({
     "dim", "is_tensor", "len", "isinstance", "type", "id", "data_ptr", "is_contiguous", "element_size", "stride",
     "hasattr", "get_device", "is_floating_point", "nbytes", "is_meta", "range", "callable", "data_parallel_group",
 })  # fmt: skip
-"""Sizes and places of gradients are not gradients."""
+"""Sizes and locations of gradients are not gradients."""
 GRADIENT_WORDS = frozenset(("grad", "grads", "gradient", "gradients", "backprops"))
-# `clip_grads`, `requires_grad`, `num_grads`: what is done about gradients, and how many there are.
+# Words before "grad" that make it an action or a count: `clip_grads`, `requires_grad`, `num_grads`.
 DEEDS = frozenset((
     "requires", "require", "no", "zero", "clip", "max", "min", "enable", "disable", "set", "is", "has", "have", "use",
     "reduce", "sync", "accumulate", "scale", "unscale", "with", "create", "need", "needs", "allow", "free", "detach",
@@ -30,7 +28,7 @@ DEEDS = frozenset((
     "noise", "add", "apply", "backward", "calc", "calculate", "stop", "update", "print", "watch", "normalize",
     "rescale",
 ))  # fmt: skip
-# `grad_list`, `grads_for_norm`, `grad_groups_flat`: how they are kept. `grad_output` is that of an operation.
+# Words after "grad" that say how gradients are stored: `grad_list`, `grads_for_norm`, `grad_groups_flat`.
 KEPT = frozenset((
     "data", "sample", "samples", "list", "lists", "flat", "flattened", "buffer", "buffers", "shard", "shards", "local",
     "partition", "partitions", "partitioned", "tensor", "tensors", "value", "values", "vec", "vector", "dict", "for",
@@ -67,7 +65,7 @@ LOGS = re.compile(
 NO_LOGGERS = frozenset(("torch", "math", "np", "numpy", "F"))
 GETTERS = frozenset(("get", "collect", "gather", "fetch", "flatten", "list", "iter", "named", "main", "master", "all"))
 
-# Methods and functions that do something with tensors.
+# Methods and functions that change tensors.
 
 SCALES = frozenset((
     "mul_", "div_", "copy_", "multiply_", "divide_", "_foreach_mul_", "_foreach_div_", "set_", "lerp_",
@@ -77,18 +75,17 @@ CLAMPS = frozenset((
 ))  # fmt: skip
 BOUNDS = frozenset(("clamp", "clip", "clamp_tensor", "clip_by_value", "hardtanh"))
 POWERS = frozenset(("sqrt", "einsum", "square", "pow"))
-"""Reductions in a function that is named for a norm."""
+"""Reductions in a function named for a norm."""
 WITHOUT_RESULT = frozenset(("_amp_foreach_non_finite_check_and_unscale_", "amp_non_finite_check_and_unscale_"))
-"""These check their arguments, and write the result into one of them."""
+"""They check their arguments, and write the result into one of them."""
 CONTAINER_METHODS = frozenset(("append", "extend", "add", "update", "insert", "appendleft", "setdefault"))
 FILLS = frozenset((
     "fill_", "logical_or_", "copy_", "add_", "bitwise_or_", "set_", "scatter_add_", "index_add_",
 ))  # fmt: skip
 COLLECTIVES = frozenset(("gather", "all_gather", "all_gather_into_tensor", "reduce_scatter", "all_gather_object"))
 
-# What limits gradients or reports them.
 
-# torch's own functions are targets of their own kind.
+# torch's own functions are separate targets.
 LIBRARY = frozenset(("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "get_total_norm"))
 SCALING = frozenset(("mul_", "div_"))
 LIMITING_METHODS = CLAMPS | SCALING | {"nan_to_num_", "renorm_"}
@@ -99,7 +96,7 @@ TELLS = re.compile(r"print|log|writer|info|debug|warn|add_scalar|report|record|w
 OF_PARAMETERS = re.compile(r"param|weights")
 LOOP_PARAMETER = re.compile(r"p|par|param\w*|\w+_params?|weight|w")
 
-# What only computes.
+# Calls without side effects.
 
 PLAIN_CALLS = frozenset({
     "list", "tuple", "dict", "set", "filter", "map", "zip", "enumerate", "sorted", "float", "int", "bool", "len",
@@ -110,7 +107,6 @@ PLAIN_CALLS = frozenset({
 PLAIN_MODULES = frozenset(("torch", "math", "itertools", "functools", "collections", "numpy", "operator"))
 SETS_UP = re.compile(r"param|grad|norm|clip|coef")
 
-# Functions.
 
 AUTOGRAD = re.compile(r"(.*_)?(backward|forward)(_.*)?|(.*_)?(fwd|bwd)(_.*)?")
 NOT_CALLED = frozenset(("property", "cached_property", "setter", "overload", "abstractmethod", "fixture"))
@@ -119,7 +115,6 @@ PARAMETER = re.compile(r"(\w+_)?(p|params?|parameters?|weights?)")
 FINISH_NAME = re.compile(r"(materiali[sz]e|finali[sz]e|finish|resolve|reali[sz]e|to_python|to_host|to_cpu|sync)(_.*)?")
 COLLECT_WORDS = re.compile(r"^(collect|compute|get|gather|measure)_|_async$")
 
-# Arguments.
 
 PARAMETERS_NAME = re.compile(r"(.*_)?(params|parameters)(_list)?|param_list|parameter_list")
 NAMED_PARAMETERS_NAME = re.compile(r"(.*_)?named_(params|parameters)")
@@ -129,10 +124,9 @@ OPTIMIZER_NAME = re.compile(r"(.*_)?(optimizer|optim|opt)")
 TENSORS_NAME = re.compile(r"tensors|tensor_list|xs")
 SETUP_NAME = re.compile(r"register(_modules)?|attach|watch|track|bind|setup|set_up|set_modules|monitor|observe")
 
-# Training.
 
 TRAINING_METHODS = frozenset(("backward", "step", "zero_grad"))
 PARTS_OF_TRAINING = TRAINING_METHODS | {"forward", "closure", "training_step", "main"}
-"""Functions that happen to return something: no collectors, and their names say nothing about who calls them."""
+"""Functions that may return a statistic by the way: not collectors, and their names do not identify callers."""
 STEPPED = re.compile(r"(.*\.)?\w*(opt|optim\w*|optimizer\w*|scaler)\w*(\[.*\])?", re.IGNORECASE)
 LOSS = re.compile(r"(\w*_)?loss(es)?")

@@ -1,4 +1,4 @@
-"""A file with a change in it, and the unified diff of it that `git apply` takes."""
+"""A changed file, and its unified diff for `git apply`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 
 @dataclass(frozen=True)
 class FileChange:
-    """The bytes of a file, named from the checkout, before and after a change."""
+    """The bytes of a file, relative to the checkout, before and after a change."""
 
     file: str
     before: bytes
     after: bytes
 
     def difference(self, prefix: str = "") -> str:
-        """The unified diff, its paths below `prefix`, such as "sub/". Raises CannotComplete where it is no UTF-8."""
+        """Return the unified diff, with paths below `prefix`, such as "sub/".
+
+        Raises CannotComplete if it is not UTF-8.
+        """
         path = prefix + self.file
         try:
             before, after = (_lines(content.decode("utf-8")) for content in (self.before, self.after))
@@ -32,7 +35,7 @@ class FileChange:
 
 
 def prefix_of(spec: CheckoutSpec) -> str:
-    """The path from the top of the repository to the checkout, such as `sub/`; "" at the top or without one."""
+    """Return the path from the top of the repository to the checkout, such as `sub/`; or ""."""
     repository = git.find_repository(spec.directory)
     return f"{repository.prefix}/" if repository is not None and repository.prefix else ""
 

@@ -1,4 +1,4 @@
-"""Which local names a statement reads and sets: enough to see what of a function still needs what."""
+"""The local names that a statement reads and sets: enough to find out what depends on what in a function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Names:
 
 
 def names_of(nodes: ast.AST | Iterable[ast.AST], annotations: bool = False) -> Names:
-    """What `nodes` read and set. `x += 1` and `x.append(1)` do both; annotations count only where asked for."""
+    """Return the names that `nodes` read and set. `x += 1` and `x.append(1)` do both; `annotations` includes those."""
     loads: set[str] = set()
     stores: set[str] = set()
     left_out = () if annotations else ("annotation", "returns")
@@ -52,7 +52,7 @@ def names_of(nodes: ast.AST | Iterable[ast.AST], annotations: bool = False) -> N
 
 
 def _scope(node: ast.AST, loads: set[str], stores: set[str], annotations: bool) -> list[ast.AST]:
-    """Take in what a function, a class or a comprehension reads of the names around it; what is left to look at."""
+    """Add what a function, a class or a comprehension reads of outer names; return the nodes that are left to visit."""
     match node:
         case ast.ClassDef():
             stores.add(node.name)
@@ -77,13 +77,13 @@ def _scope(node: ast.AST, loads: set[str], stores: set[str], annotations: bool) 
 
 
 def parameters(arguments: ast.arguments) -> frozenset[str]:
-    """The names of all parameters, `*args` and `**kwargs` among them."""
+    """Return the names of all parameters, including `*args` and `**kwargs`."""
     listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     return frozenset(item.arg for item in listed if item is not None)
 
 
 def required_parameters(arguments: ast.arguments) -> frozenset[str]:
-    """The names of the parameters without a default."""
+    """Return the names of the parameters without a default."""
     positional = [*arguments.posonlyargs, *arguments.args]
     plain = positional[: len(positional) - len(arguments.defaults)]
     keyword = (item for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is None)

@@ -1,4 +1,4 @@
-"""Put recommended Python code into the file that defines its target, in the place of the function."""
+"""Replace a function in the file that defines it by recommended Python code."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _OBVIOUS_IMPORTS: Mapping[str, str] = {
     "F": "import torch.nn.functional as F",
     "math": "import math",
 }
-"""What code may use without importing it, where its module does not import it either."""
+"""Imports that recommended code may omit, even if its module lacks them."""
 _ELISION = re.compile(r"^[ \t]*#[ \t]*(?:\.{3}|…)", re.MULTILINE)
 
 
 class CannotComplete(Exception):
-    """Code that cannot be put in the place of a function, or a change that cannot be made; the message says why."""
+    """Code cannot replace a function, or a change cannot be made; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class FunctionFile:
 
 @dataclass(frozen=True)
 class Patch:
-    """A file with a change in it: its new bytes, the changed function, the diff, and what was added to the code.
+    """A changed file: its new bytes, the changed function, the diff, and notes on additions.
 
     `file` is relative to the checkout.
     """
@@ -61,12 +61,12 @@ class Patch:
 
 
 def find_function(checkout: Path, roots: Sequence[Path], call: str) -> FunctionFile | None:
-    """The function or the block that `call` names, None where the checkout does not define it there."""
+    """Return the function or the block that `call` names, None if the checkout does not define it there."""
     return function_in(PythonFiles(checkout, roots), call)
 
 
 def function_in(files: PythonFiles, call: str) -> FunctionFile | None:
-    """The same in files that are read already."""
+    """Return the same for files that are already read."""
     function = function_or_block(files, call)
     if function is None:
         return None
@@ -74,21 +74,21 @@ def function_in(files: PythonFiles, call: str) -> FunctionFile | None:
 
 
 def text_of(data: bytes) -> tuple[str, str, str]:
-    """The text of a Python file with its own line ends, its encoding, and the line end that most of its lines have.
+    """Return the text of a Python file with its own line ends, its encoding, and its most common line end.
 
-    Raises SyntaxError or UnicodeError where the file cannot be read as it says.
+    Raises SyntaxError or UnicodeError if the file does not match its declared encoding.
     """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    encoding = "utf-8" if encoding == "utf-8-sig" else encoding  # a byte order mark stays a character
+    encoding = "utf-8" if encoding == "utf-8-sig" else encoding  # A byte order mark stays a character.
     text = data.decode(encoding)
     return text, encoding, "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
 def patch(code: str, place: FunctionFile) -> Patch:
-    """The file of `place` with the definition in `code` in the place of its function.
+    """Return the file of `place` with its function replaced by the definition in `code`.
 
-    What else the code defines, and obvious imports that it lacks, go above the function. Raises CannotComplete for code
-    that is no whole definition of this function.
+    Other definitions in the code, and obvious imports that it lacks, go above the function. Raises CannotComplete for
+    code that is not a whole definition of this function.
     """
     function = place.function
     if isinstance(function, Block):
@@ -118,7 +118,7 @@ def patch(code: str, place: FunctionFile) -> Patch:
 
 
 def _definition(code: str, original: FunctionNode) -> tuple[str, list[str], list[ast.stmt]]:
-    """The text of the new definition, what was read into it, and the other statements of the code."""
+    """Return the text of the new definition, notes on assumptions, and the other statements of the code."""
     opened = re.compile(rf"(def\s+{re.escape(original.name)}\s*)\([^()]*(?:\.\.\.|…)[^()]*\)\s*(->[^:\n]+)?:")
     returns = f" -> {ast.unparse(original.returns)}" if original.returns else ""
     text = textwrap.dedent(code.expandtabs())
@@ -140,20 +140,20 @@ def _definition(code: str, original: FunctionNode) -> tuple[str, list[str], list
     if type(new) is not type(original):
         raise CannotComplete("one of the code and the function is asynchronous, the other is not")
     if extra := required_parameters(new.args) - parameters(original.args):
-        raise CannotComplete(f"needs {', '.join(sorted(extra))}, which callers of {original.name} do not give")
+        raise CannotComplete(f"needs {', '.join(sorted(extra))}, which callers of {original.name} do not pass")
     notes = ["the code is a whole function"]
     notes += [f"the signature, left out with ..., is the original's: ({ast.unparse(original.args)})"] * bool(is_open)
     if lost := parameters(original.args) - parameters(new.args):
-        notes.append(f"it takes {', '.join(sorted(lost))} no longer")
+        notes.append(f"it no longer takes {', '.join(sorted(lost))}")
     lines = text.split("\n")[new.lineno - 1 : new.end_lineno]
     lines[0] = lines[0].replace(f"def {new.name}", f"def {original.name}", 1)
-    # A future import stands first in a file or nowhere.
+    # A future import must be first in a file.
     future = [item for item in body if isinstance(item, ast.ImportFrom) and item.module == "__future__"]
     return "\n".join(lines), notes, [item for item in body if item not in (new, *future)]
 
 
 def _needed_imports(statements: Sequence[ast.stmt], known: frozenset[str]) -> list[str]:
-    """The imports of what nothing defines. Raises CannotComplete for a name that is not obvious."""
+    """Return the imports of undefined names. Raises CannotComplete for a name that is not obvious."""
     there = known | names_of(statements).stores
     needed = names_of(statements).loads - there
     if "*" not in known and (lost := sorted(needed - _OBVIOUS_IMPORTS.keys())):

@@ -1,1 +1,1 @@
-"""Run probes as a user asked for them: options, targets, the source, whose code a finding is in."""
+"""Run probes with the user's options: on targets, on the source; and decide whose code a finding is in."""

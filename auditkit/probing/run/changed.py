@@ -55,13 +55,13 @@ class Changed:
         return f"{counted(len(self.files), 'Python file')} changed since {self.commit[:12]}"
 
     def has(self, target: Target, files: PythonFiles) -> bool:
-        """Whether a target is in a changed file, or calls a function of one."""
+        """Return whether a target is in a changed file, or calls a function of one."""
         module = target.call.partition(":")[0]
         file = files.file_of(module)
         if module in self.files or (file is not None and file.relative_to(files.path).as_posix() in self.files):
             return True
         function = function_or_block(files, target.call)
-        for name in files.names.values():  # a name resolves only among files that were parsed
+        for name in files.names.values():  # Names resolve only among parsed files, so parse all of them.
             files.module_of(f"{name}:")
         return function is not None and self._is_reached(function, files, set(), _MOST_CALLS)
 

@@ -13,9 +13,9 @@ from auditkit.probing.engine.catalog import load_catalog, select
 
 
 def read_configuration(explicit: Path | None, checkout: str | Path | None) -> Config:
-    """The named configuration, else the checkout's own auditkit.yaml, else an empty one.
+    """Read the named configuration, else the checkout's own auditkit.yaml, else return an empty one.
 
-    `checkout` is `DIR` or `DIR@REV` as the user wrote it. Raises BadInputError.
+    `checkout` is `DIR` or `DIR@REV`. Raises BadInputError.
     """
     path = explicit
     if path is None and checkout is not None:
@@ -26,21 +26,20 @@ def read_configuration(explicit: Path | None, checkout: str | Path | None) -> Co
 
 
 def catalog_of(config: Config) -> dict[str, ProbeInfo]:
-    """Every probe that a run may ask, by id: read with the configuration, or now, where there is none."""
+    """Return every probe that a run may use, by id."""
     return dict(config.catalog) or load_catalog(config.probes_dir)
 
 
 def checkout_of(named: str | None, configuration: Config) -> str:
-    """The named checkout, else the configuration's, else the folder of its file, else this one."""
+    """Return the named checkout, else the configuration's, else the folder of its file, else the current folder."""
     beside = str(configuration.path.parent) if configuration.path else "."
     return named or configuration.checkout or beside
 
 
 def find_probes(config: Path | None, names: Sequence[str] = ()) -> list[ProbeInfo]:
-    """The named probes, of ours and of the configuration's folders; all of them where none is named.
+    """Return the named probes, bundled or of the configuration's folder; all of them without names.
 
-    Without `config` the current folder's auditkit.yaml is read, if it has one. Raises BadInputError with
-    the nearest names for one that is not known.
+    Without `config`, read the current folder's auditkit.yaml if there is one. Raises BadInputError for an unknown name.
     """
     catalog = catalog_of(read_configuration(config, "."))
     return select(catalog, names) if names else list(catalog.values())

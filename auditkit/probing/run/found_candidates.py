@@ -1,4 +1,4 @@
-"""What reading a checkout found, told: for the run's JSON, for its first lines, and for a failure."""
+"""Describe the candidates that discovery found: for the run's JSON, for its first lines, and for a failure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from auditkit.probing.source.files import LeftOut
 
 _UNTRIED = re.compile(r"[:;] give [^:;]*--argument \S+=VALUE")
 _MOST_NAMED, _MOST_PLACES = 3, 2
-_RUNGS = {"file": "by their file alone", "placeholders": "with placeholders for {}", "cut_out": "cut out of their file"}
+_RUNGS = {"file": "from their file only", "placeholders": "with stubs for {}", "cut_out": "cut out of their file"}
 
 
 def told(trials: Sequence[Trial], excluded: Sequence[Candidate], left_out: LeftOut) -> tuple[FoundCandidate, ...]:
-    """Each candidate once, whichever of its ways to be called works; then those of files that are left out."""
+    """Return each candidate once, preferring a trial that works; then the candidates of excluded files."""
     best: dict[str, Trial] = {}
     for trial in trials:
         is_step = trial.target.contract is Contract.TRAIN_STEP
@@ -35,7 +35,7 @@ def told(trials: Sequence[Trial], excluded: Sequence[Candidate], left_out: LeftO
 
 
 def candidate_of(trial: Trial) -> FoundCandidate:
-    """What one trial showed of its candidate."""
+    """Describe a candidate by its trial."""
     found, target = trial.candidate, trial.target
     plan: Mapping[str, Any] = {} if trial.plan is None else dict(trial.plan)
     why_not = "" if trial.works else _UNTRIED.sub("", trial.message.removeprefix(f"{target.call}: "))
@@ -55,7 +55,7 @@ def candidate_of(trial: Trial) -> FoundCandidate:
 
 
 def configured_lines(run: Run) -> Iterator[str]:
-    """How many targets auditkit.yaml names, and whether it switches discovery off."""
+    """Say how many targets auditkit.yaml names, and whether it switches discovery off."""
     count = counted(sum(not each.found for each in run.targets), "target")
     if run.discovery_off:
         yield f"Discovery is off (discover: false): auditkit checked only the {count} of auditkit.yaml, no new code"
@@ -64,7 +64,7 @@ def configured_lines(run: Run) -> Iterator[str]:
 
 
 def summary_lines(candidates: Sequence[FoundCandidate]) -> Iterator[str]:
-    """How many were found and asked and in which way they were loaded; why the others were not, most names folded."""
+    """Say how many candidates were found and checked, how they were loaded, and why the others were not checked."""
     known = [each for each in candidates if not each.excluded]
     if not known:
         yield from left_out_lines(candidates)
@@ -84,7 +84,7 @@ def summary_lines(candidates: Sequence[FoundCandidate]) -> Iterator[str]:
 
 
 def left_out_lines(candidates: Iterable[FoundCandidate]) -> Iterator[str]:
-    """How many functions discovery saw and left out for each reason or folder, in one line."""
+    """Say in one line how many functions discovery left out for each reason or folder."""
     counts = Counter(each.excluded for each in candidates if each.excluded)
     if counts:
         reasons = "; ".join(f"{count}: {reason}" for reason, count in counts.most_common())
@@ -99,7 +99,7 @@ def called(candidate: FoundCandidate) -> str:
 
 
 def not_asked_lines(candidates: Iterable[FoundCandidate]) -> Iterator[str]:
-    """Each reason once, with some of the candidates that it stopped."""
+    """Say each reason once, with the first names of the candidates that it stopped."""
     for reason, stopped in by_reason(candidates).items():
         if len(stopped) == 1:
             yield f"    1 not checked: {stopped[0].call}: {stopped[0].why_not}"
@@ -110,7 +110,7 @@ def not_asked_lines(candidates: Iterable[FoundCandidate]) -> Iterator[str]:
 
 
 def _loaded(asked: Sequence[FoundCandidate]) -> Iterator[str]:
-    """By each way to be loaded but the package itself how many were."""
+    """Count the modules that were not loaded as part of their package, by the way that loaded them."""
     for rung, count in Counter(each.rung for each in asked).items():
         if rung in _RUNGS:
             absent = sorted({name for each in asked if each.rung == rung for name in each.placeholders})
@@ -118,7 +118,7 @@ def _loaded(asked: Sequence[FoundCandidate]) -> Iterator[str]:
 
 
 def table(candidates: Iterable[FoundCandidate]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """A row for each (what was found, whether it was fed, its rung, what was filled in), and a line on why not."""
+    """Yield a row for each candidate (name, fed or not, how it was loaded, filled arguments), and a line on why not."""
     yield ("found", "fed", "rung", "filled"), ""
     for each in candidates:
         filled = ", ".join(f"{name}={value}" for name, value in each.filled.items())

@@ -1,4 +1,4 @@
-"""Which targets a job is about: named on the command line, configured, or found in the checkout and tried."""
+"""The targets of a job: named on the command line, configured, or found in the checkout and tried."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _MOST_NAMED = 3
 class FoundTargets:
     """The targets to audit: those that the user named, then the `found_count` that discovery found.
 
-    `failure` says why none can be fed; `likeliest` is then the collector that is asked all the same, so that every
-    probe has a result that says why there is no answer. `notes` are sentences on what was passed over; `candidates` is
-    all that was found, with how it was fed or why it was not; `files` are the files that were read.
+    If no target can be fed, `failure` says why, and `likeliest` is the collector that the probes run on nevertheless,
+    so that every probe has a result with the reason. `notes` say what was left out; `candidates` are all that discovery
+    found; `files` are the files that were read.
     """
 
     targets: tuple[Target, ...] = ()
@@ -57,7 +57,7 @@ class FoundTargets:
 
     @property
     def asked(self) -> tuple[Target, ...]:
-        """What the probes are asked about."""
+        """The targets that the probes run on."""
         return self.targets or self.likeliest
 
 
@@ -75,13 +75,11 @@ def find_targets(
 ) -> FoundTargets:
     """Read the checkout for collectors and try each of them, also in the interpreters of `others`.
 
-    The result begins with the `configured` targets; discovery adds to them, and does not try them again.
-
-    A candidate that can be fed in one interpreter is a target in all. Of several ways to call one
-    function (a flag that returns more) the one with the richest answer is audited. `libraries` also asks torch's own
-    functions that the checkout calls; nothing in a file of `left_out` is asked, nor a target that `only`
-    refuses. Where none can be fed, the failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError
-    where none can even be imported.
+    Return the `configured` targets first; discovery does not try them again. A candidate that can be fed in one
+    interpreter is a target in all. If a function can be called in several ways (a flag that returns more), choose the
+    one that returns most. `libraries` adds torch's functions that the checkout calls. Files of `left_out` and targets
+    that `only` rejects are not checked. The failure is a TargetNotLoadedError if no candidate could be imported, else a
+    NothingMeasuredError.
     """
     recorded = setting.recorded.calls if setting.recorded is not None else {}
     found = discover(opened.path, configured_roots, recorded.__contains__)
@@ -97,11 +95,11 @@ def find_targets(
     imports = slow_imports(found.files, calls)
     interpreters = {each.interpreter: each for each in (setting, *others)}
     everywhere = [try_candidates(candidates, each, progress, imports) for each in interpreters.values()]
-    # Of one candidate's trials in several interpreters: the first that works, else the first.
+    # Of one candidate's trials in several interpreters, take the first that works, else the first.
     trials = tuple(next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True))
     best: dict[str, Trial] = {}
     for trial in trials:
-        # A library's function is asked in each manner in which it is called.
+        # A library's function is checked once for each set of arguments that the checkout calls it with.
         key = repr((trial.target.call, trial.target.arguments)) if trial.target.places else trial.target.call
         key += " as a step" if trial.target.contract is Contract.TRAIN_STEP else ""
         if trial.works and _richness(trial) > _richness(best.get(key)):
@@ -138,7 +136,7 @@ def find_targets(
 
 
 class Configured:
-    """The targets of auditkit.yaml, and which candidates of discovery they are."""
+    """The targets of auditkit.yaml, which discovery must not report again."""
 
     def __init__(self, targets: Sequence[Target], files: PythonFiles) -> None:
         self.calls = [target.call for target in targets]
@@ -146,10 +144,10 @@ class Configured:
         self._adapted = " ".join(_docstring(each) for target, each in self._named if _is_step(target)).split()
 
     def has(self, candidate: Candidate) -> bool:
-        """Whether auditkit.yaml names this candidate, by this or by another name of the same function.
+        """Return whether auditkit.yaml names this candidate, under any name of the same function.
 
-        A function that collects and trains is two candidates. Each manner of calling a library's function is one. The
-        docstring of a step adapter names the step that it covers.
+        A function that collects and trains is two candidates; so is a library's function called with two sets of
+        arguments. The docstring of a step adapter names the step that it covers.
         """
         return candidate.call in self._adapted or any(
             _is_step(target) == (candidate.contract_guess is Contract.TRAIN_STEP)
@@ -168,7 +166,7 @@ def _docstring(function: Function | None) -> str:
 
 
 def _function(files: PythonFiles, call: str) -> Function | None:
-    """The function or block that a call names, also where its module imports the function from another one."""
+    """Return the function or block that a call names, also if its module only imports the function."""
     found = function_or_block(files, call)
     module = files.module_of(call)
     if found is None and isinstance(module, Module):
@@ -182,9 +180,9 @@ def _is_at(function: Function, candidate: Candidate) -> bool:
 
 
 def is_specimen(checkout: Path, file: str) -> bool:
-    """Whether a file lies in a folder `specimens` beside probes: a defect that is there on purpose.
+    """Return whether a file lies in a folder `specimens` beside probes: its defects are intended.
 
-    Not where the checkout itself is a specimen: then it is what was asked about.
+    If the checkout itself is a specimen, return False.
     """
     folders = PurePosixPath(file).parts[:-1]
     places = (checkout.joinpath(*folders[:depth]) for depth, name in enumerate(folders) if name == "specimens")
@@ -197,7 +195,7 @@ def _holds_probes(folder: Path) -> bool:
 
 
 def _unread(problem: SourceProblem) -> FoundCandidate:
-    """A file that cannot be parsed: it may hold anything, so it is listed with what was not checked."""
+    """List a file that cannot be parsed as not checked."""
     why = f"line {problem.line}: {problem.message}"
     return FoundCandidate(problem.path, problem.path, problem.line, why_not=why, reason=Reason.NOT_PARSED)
 
@@ -213,7 +211,7 @@ def _richness(trial: Trial | None) -> tuple[int, int]:
 
 
 def name_target(target: Target, taken: Sequence[str]) -> Target:
-    """The target with a short name: the function's or statement's, with its place where two share one."""
+    """Return the target with a short name: the function's or statement's, with its place if two share a name."""
     short = _short_name(target.call)
     shared = sum(_short_name(call) == short for call in taken) > 1
     name = re.sub(r"[^\w.]+", ".", target.call) if shared else short
@@ -231,7 +229,7 @@ def _untried(loop: Candidate) -> FoundCandidate:
 
 
 def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
-    """What all candidates together import and nobody has, once."""
+    """Name the missing packages of all candidates, and the pip command for them."""
     names = sorted({name for trial in trials for name in trial.missing}, key=str.lower)
     if not names:
         return []
@@ -239,7 +237,7 @@ def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
 
 
 def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:
-    """Why there is no target, and what to do next."""
+    """Return the error that says why there is no target, and what to do next."""
     if not trials and not found.untried_loops:
         text = f"no gradient collector was found in {counted(found.file_count, 'Python file')}"
         return NothingMeasuredError("\n  ".join([text, *notes]), _next_step(opened, found))
@@ -259,7 +257,7 @@ def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], no
 
 
 def _likeliest(trials: Sequence[Trial]) -> Trial:
-    """The first collector that lacks no module, so that to say how it is called may be enough; else the first."""
+    """Return the first collector without missing modules, else the first: naming its arguments may be enough."""
     return next((trial for trial in trials if not _lacks_modules(trial)), trials[0])
 
 
@@ -268,19 +266,19 @@ def _lacks_modules(trial: Trial) -> bool:
 
 
 def _next_step(opened: OpenCheckout, found: Discovery) -> str:
-    """A command that has an answer: about all of the repository, about the source alone, or of the specimen."""
-    named = "a collector that reading does not find is named with --target package.module:function"
+    """Return a command that works here: on the whole repository, on the specimen, or on the source alone."""
+    named = "name a collector that auditkit does not find with --target package.module:function"
     repository = find_repository(opened.source)
     if repository is not None and repository.prefix and discover(repository.top).candidates:
         return f"the whole repository has some: auditkit audit {shlex.quote(str(repository.top))}; {named}"
     if not found.file_count:
-        return f"an audit of the bundled specimen shows what is found: auditkit audit; {named}"
+        return f"auditkit audit shows the findings of the bundled specimen; {named}"
     checkout = shlex.quote(opened.label)
-    return f"what needs no collector: auditkit probe run sync_in_loop --checkout {checkout}; {named}"
+    return f"source probes need no collector: auditkit probe run sync_in_loop --checkout {checkout}; {named}"
 
 
 def calls_like(name: str, checkout: str, roots: Sequence[str] = ()) -> list[str]:
-    """The collectors of a checkout, as it lies, that are called most like `name`, best first; else the likeliest."""
+    """Return the collectors of a checkout with the names nearest to `name`, else the likeliest."""
     found = discover(parse_checkout(checkout).directory, roots)
     calls = list(dict.fromkeys(candidate.call for candidate in found.candidates))
     functions = {call.rpartition(":")[2]: call for call in reversed(calls)}

@@ -1,4 +1,4 @@
-"""Run probes on targets under one interpreter on one device: one run, judged, with nothing filed yet."""
+"""Run probes on targets under one interpreter on one device, and judge the results; nothing is filed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _COUNTING = ("graphs", *TRAFFIC)
 
 @dataclass(frozen=True)
 class Progress:
-    """What to call while probes run; every call may come from another thread.
+    """Callbacks while probes run; any thread may call them.
 
-    `finished` gets each judged result once; what a run adds later (its cause, its ticket, the results of other
-    environments) is not in it yet.
+    `finished` gets each judged result once, without what a run adds later (cause, ticket, other environments).
     """
 
     targets_known: Callable[[Sequence[Target], int], None] = lambda *_: None
@@ -41,10 +40,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked of every arm alike: these probes of these targets.
+    """Which probes to run on which targets; the same for every interpreter and device.
 
-    `place` is the checkout without any interpreter. Discovery found the last `found_count` targets; a user named the
-    others. `attributed` says that findings which are torch's own are to be told from the checkout's.
+    `place` is the checkout without an interpreter. Discovery found the last `found_count` targets; a user named the
+    others. `attributed` separates torch's own findings from the checkout's.
     """
 
     targets: Sequence[Target]
@@ -55,10 +54,10 @@ class Questions:
 
 
 def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
-    """Every probe on every target in `setting`. What could not be loaded is an `error` result.
+    """Run every probe on every target in `setting`; a target that could not be loaded gives `error` results.
 
-    Two workers at a time: counts do not change under load, and no time is measured. They share the last target.
-    A finding that torch's own function has as well is said to be torch's (docs/design/ownership.md).
+    Two workers run at a time, which share the last target: no probe measures time, and counts do not change under load.
+    A finding that torch's own function has as well is attributed to torch (docs/design/ownership.md).
     """
     calls = [target.call for target in questions.targets]
     last = len(calls) - 1
@@ -96,14 +95,14 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
 
 
 def _halves(probes: Sequence[ProbeInfo]) -> list[Sequence[ProbeInfo]]:
-    """What computes, and what compiles or counts traffic: of the bundled probes, half of the time each."""
+    """Split the probes into halves of equal time: those that compute, and those that compile or count traffic."""
     counts = [probe for probe in probes if probe.instrument in _COUNTING]
     computes = [probe for probe in probes if probe.instrument not in _COUNTING]
     return [half for half in (computes, counts) if half] or [()]
 
 
 def _notes(calls: Sequence[str], runs: Sequence[TargetRun]) -> tuple[str, ...]:
-    """What was noted of targets, each text once: six loops of one trainer are fed alike."""
+    """Return each note once, with the targets that it concerns."""
     of_text: dict[str, list[str]] = {}
     for call, run in zip(calls, runs, strict=True):
         for text in dict.fromkeys(run.notes):
@@ -112,7 +111,7 @@ def _notes(calls: Sequence[str], runs: Sequence[TargetRun]) -> tuple[str, ...]:
 
 
 def _joined(runs: Sequence[TargetRun], probes: Sequence[ProbeInfo]) -> TargetRun:
-    """One target's run by several workers as one, its results in the order of the probes."""
+    """Join the runs of one target by several workers; results are in the order of the probes."""
     first = next((run for run in runs if run.plan is not None), runs[0])
     by_probe = {result.probe: result for run in runs for result in run.results}
     notes = list(dict.fromkeys(note for run in runs for note in run.notes))
@@ -127,11 +126,10 @@ def ask(
     progress: Progress | None = None,
     label: str | None = None,
 ) -> Run:
-    """Every one of `probes` (of scope `target`) about every one of `targets`, judged, with no tickets.
+    """Run `probes` (those of scope `target`) on `targets`, judge them, and file no ticket.
 
-    `label` stands for the checkout in the run, `opened.label` without one. A target that cannot be loaded is
-    an `error` result. Nobody reads a severity of these answers: whose a finding is, which changes no outcome, is not
-    asked. Raises BadInputError as `RunOptions.setting` does.
+    `label` names the checkout in the run instead of `opened.label`. Findings are not attributed to torch, since that
+    changes only a severity. Raises BadInputError as `RunOptions.setting` does.
     """
     asked = [probe for probe in probes if probe.scope == "target"]
     questions = Questions(targets, asked, environment_of(label or opened.label, opened), attributed=False)
@@ -139,10 +137,10 @@ def ask(
 
 
 def environment_of(label: str, opened: OpenCheckout) -> Environment:
-    """Where a run is made that only reads: no interpreter, no torch, no device. `label` stands for the checkout."""
+    """Return the environment of a run that only reads source: without interpreter, torch or device."""
     return Environment(
         checkout=label,
-        # The bundled specimen is part of auditkit: its version says which one it is.
+        # The bundled specimen is part of auditkit, so auditkit's version identifies it.
         revision="" if label == BUNDLED else opened.revision,
         dirty=label != BUNDLED and opened.dirty,
         python="",
@@ -155,6 +153,6 @@ def environment_of(label: str, opened: OpenCheckout) -> Environment:
 
 
 def run_id() -> str:
-    """A name for a run: when it began, and something that no other run of that second has."""
+    """Return a unique name for a run: when it began, and a random part."""
     now = datetime.datetime.now(datetime.UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"

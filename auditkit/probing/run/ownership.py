@@ -1,4 +1,4 @@
-"""Whose defect a finding is: a library's, where its own function that the target calls has it as badly."""
+"""Whose defect a finding is: a library's, if its own function, which the target calls, has the same defect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REFUSED = "refused"
 
 
 class TorchItself:
-    """What torch's own functions answer to the probes: each is asked once in a run, when a finding first needs it."""
+    """Results of the probes on torch's own functions; each probe runs once in a run, when a finding first needs it."""
 
     def __init__(self, setting: Setting, probes: Sequence[ProbeInfo]) -> None:
         self._setting = setting
@@ -35,9 +35,9 @@ class TorchItself:
         self._lock = threading.Lock()
 
     def attribute(self, calls: TorchCalls, found: Sequence[ProbeResult]) -> list[ProbeResult]:
-        """The findings about a target that makes `calls`; those that torch has as well are torch's, at P4.
+        """Attribute to torch, at P4, the findings of a target that torch's functions in `calls` have as well.
 
-        Their outcome stays, and a severity that the user configured.
+        Their outcome stays; so does a severity that the user configured.
         """
         doubted = [result.probe for result in found if _is_blamed(result, calls)]
         with self._lock:
@@ -45,13 +45,13 @@ class TorchItself:
         return [self._attributed(result, theirs) if result.probe in doubted else result for result in found]
 
     def own(self, run: TargetRun) -> TargetRun:
-        """What was asked of a library's function itself, because the checkout calls it: every finding is its own."""
+        """Attribute every finding of a library's function to the library itself."""
         version = _version(run)
         owned = [self._owned(result, result, version) if result.severity else result for result in run.results]
         return replace(run, results=owned)
 
     def _ask(self, target: Target, probes: Sequence[str]) -> list[tuple[ProbeResult, str]]:
-        """Each answer of torch's function with the version of torch."""
+        """Run probes on torch's function, if new, and return each result with the version of torch."""
         asked = repr((target.call, sorted(target.arguments.items())))
         new = [self._probes[name] for name in probes if (asked, name) not in self._answers]
         if new:
@@ -65,11 +65,11 @@ class TorchItself:
             if theirs.probe == ours.probe and _is_as_bad(theirs, ours):
                 owned = self._owned(ours, theirs, version)
                 name = _function(theirs).rpartition(".")[2]
-                return replace(owned, message=f"{ours.message}; {name} of torch {version} does so by itself")
+                return replace(owned, message=f"{ours.message}; {name} of torch {version} does the same")
         return ours
 
     def _owned(self, ours: ProbeResult, theirs: ProbeResult, version: str) -> ProbeResult:
-        """A finding as a library's own, as which nobody can mend it here; of torch the version is known."""
+        """Attribute a finding to the library that has the defect, with the version if it is torch."""
         severity = self._setting.policy.severities.get(ours.probe, Severity.P4)
         function = _function(theirs)
         library = function.partition(".")[0]
@@ -83,13 +83,13 @@ def _version(run: TargetRun) -> str:
 
 
 def _is_blamed(result: ProbeResult, calls: TorchCalls) -> bool:
-    """Whether the finding arises where torch's functions are called, or at no line of its own."""
+    """Return whether the finding arises where torch's functions are called, or at no particular line."""
     place = result.location
     return place is None or [place.file, place.line] in [list(line) for line in calls["lines"]]
 
 
 def _counterparts(calls: TorchCalls) -> list[Target]:
-    """torch's functions as targets; who calls both parts of `clip_grad_norm_` does what that does."""
+    """Return torch's functions as targets; calls of both parts of `clip_grad_norm_` count as one call of it."""
     functions = {name: dict(arguments) for name, arguments in calls["functions"].items()}
     if all(part in functions for part in _PARTS):
         parts = [functions.pop(part) for part in _PARTS]
@@ -98,9 +98,9 @@ def _counterparts(calls: TorchCalls) -> list[Target]:
 
 
 def _is_as_bad(theirs: ProbeResult, ours: ProbeResult) -> bool:
-    """Whether torch's own answer is a finding, too, no less severe, and no figure of ours is worse than its.
+    """Return whether torch has the same finding, at least as severe, with no better measurement.
 
-    What raises is torch's as well where torch, asked by itself, refuses in its own words.
+    An exception is torch's as well if torch's function refuses the same input.
     """
     if theirs.device != ours.device:
         return False
@@ -115,13 +115,13 @@ def _is_as_bad(theirs: ProbeResult, ours: ProbeResult) -> bool:
 
 
 def _judged(taken: Sequence[Measurement]) -> list[Measurement]:
-    """What a finding goes by: growth where that was fitted, as some more launches of each call are no growth."""
+    """Return the fitted growth rates if there are any, else all measurements: a constant overhead is no growth."""
     slopes = [measurement for measurement in taken if measurement.unit == _SLOPE]
     return slopes or list(taken)
 
 
 def _function(theirs: ProbeResult) -> str:
-    """The function of a library that has the defect: the public name of the one where it arises, else the one asked."""
+    """Return the public name of the library's function where the defect arises, else the target's."""
     module, _, asked = theirs.target.partition(":")
     place = theirs.location
     arises = place.function.lstrip("_") if place is not None else ""

@@ -1,4 +1,4 @@
-"""`auditkit-recorded.json` of a checkout, and which functions are no longer those whose calls it has."""
+"""`auditkit-recorded.json` of a checkout, and which functions changed since it was written."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from auditkit.probing.find.blocks.blocks import function_or_block
 from auditkit.probing.source.modules import Function
 from auditkit.probing.source.python_files import PythonFiles
 
-_ANEW = "auditkit run -- COMMAND writes it anew"
+_ANEW = "auditkit run -- COMMAND writes a new one"
 _MOST_NAMED = 3
 
 
 def recorded_in(folder: Path) -> tuple[RecordedRun | None, str]:
-    """Return the recorded run of a checkout, None if there is none; and a sentence if its file cannot be used."""
+    """Return the recorded run of a checkout, or None; and a sentence if its file cannot be used."""
     path = folder / RECORDED_NAME
     if not path.is_file() or path.is_symlink():
         return None, ""
@@ -30,12 +30,12 @@ def recorded_in(folder: Path) -> tuple[RecordedRun | None, str]:
 
 
 def source_digest(function: Function) -> str:
-    """A digest of what a function's source does: its syntax tree without lines and comments."""
+    """Return a digest of a function's syntax tree, without lines and comments."""
     return hashlib.sha256(ast.dump(function.node).encode()).hexdigest()[:16]
 
 
 def recorded_notes(folder: Path, read: Callable[[], PythonFiles]) -> list[str]:
-    """Say which functions changed since their calls were recorded, or why the file is not used; at most one line."""
+    """Say in at most one line which functions changed since they were recorded, or why the file is not used."""
     run, why = recorded_in(folder)
     if run is None:
         return [why] if why else []
@@ -47,5 +47,5 @@ def recorded_notes(folder: Path, read: Callable[[], PythonFiles]) -> list[str]:
     changed = [call for call, digest in now.items() if digest != own[call]]
     if not changed:
         return []
-    text = f"changed since their calls were recorded on {run.when}, which are used all the same"
+    text = f"changed since their calls were recorded on {run.when}, which are used anyway"
     return [f"{text}: {listed(changed, _MOST_NAMED)}; {_ANEW}"]

@@ -1,4 +1,4 @@
-"""What a user says of how probes run, and what that comes to in an open checkout."""
+"""Options of how probes run, and the setting that they make in an open checkout."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from auditkit.probing.run.recorded_file import recorded_in
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How probes run: with which configuration, interpreter (None: the configured one), device and limit.
+    """How probes run: configuration, interpreter (None: the configured one), device and time limit.
 
-    `in_place` says that the files of a checkout run where they lie, not in a copy. With `uses_cache` results of earlier
-    commands are used again, and with `fresh`, too, new ones are kept. `first` is called with a checkout
-    that no command has run before.
+    `in_place` runs the files of a checkout where they are, not in a copy. `uses_cache` reuses results of earlier
+    commands; `fresh` replaces them. `first` is called with a checkout that no command has run before.
     """
 
     config: Config = field(default_factory=Config)
@@ -39,18 +38,18 @@ class RunOptions:
 
     @property
     def interpreter(self) -> str | None:
-        """The interpreter that was named, on the command line or in the configuration; None: the checkout's own."""
+        """The interpreter named on the command line or in the configuration; None: the checkout's own."""
         return self.python or self.config.python
 
     @contextlib.contextmanager
     def open(self, spec: CheckoutSpec) -> Iterator[OpenCheckout]:
-        """The checkout, ready to be run. Raises BadInputError as `open_copy` does."""
+        """Open the checkout, by default as a copy. Raises BadInputError as `open_copy` does."""
         opening = open_checkout if self.in_place else open_copy
         with opening(spec, self.interpreter) as opened:
             yield opened
 
     def import_roots(self, opened: OpenCheckout) -> tuple[Path, ...]:
-        """Where the checkout's modules are imported from. Raises BadInputError for a root that is not there."""
+        """Return where the checkout's modules are imported from. Raises BadInputError for a missing root."""
         return checkout.import_roots(opened.path, self.config.import_roots)
 
     @property
@@ -59,7 +58,7 @@ class RunOptions:
         return Policy(self.config.policy, self.config.severity)
 
     def setting(self, opened: OpenCheckout) -> Setting:
-        """What they come to in `opened`. Raises BadInputError for an interpreter or root that is not there."""
+        """Return the setting for `opened`. Raises BadInputError for a missing interpreter or root."""
         interpreter, _ = choose_interpreter(opened.source, self.interpreter)
         return Setting(
             checkout=opened.path,
@@ -74,7 +73,7 @@ class RunOptions:
         )
 
     def _cache(self, checkout: Path) -> ResultCache | None:
-        """The cache of a checkout; none in a sandbox, where code inside can forge every result."""
+        """Return the cache of a checkout; None in a sandbox, where code inside can forge every result."""
         if not self.uses_cache or sandbox.inside():
             return None
         cache, is_first = cache_for(checkout, __version__, self.fresh)
@@ -83,7 +82,7 @@ class RunOptions:
         return cache
 
     def on_arms(self, pythons: Sequence[str], devices: Sequence[DeviceChoice]) -> tuple[RunOptions, ...]:
-        """Every interpreter on every device, each once, in the order given; these options where none is named."""
+        """Return options for every interpreter on every device, each once, in the given order."""
         named = dict.fromkeys(pythons) or [self.python]
         kinds = dict.fromkeys(devices) or [self.device]
         return tuple(replace(self, python=python, device=device) for python in named for device in kinds)

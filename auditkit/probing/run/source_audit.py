@@ -1,4 +1,4 @@
-"""The part of an audit that only reads: source probes over the checkout's files, without any interpreter."""
+"""The part of an audit that only reads: source probes on the checkout's files, without an interpreter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from auditkit.probing.source_probes.runner import notes_of, run_source_probes
 
 
 class SourceScope(StrEnum):
-    """Which modules source probes ask about; what refers to them is looked for in the whole checkout."""
+    """Which modules source probes check; references to them are searched in the whole checkout."""
 
     WHOLE = "whole"
     GRADIENTS = "gradients"
@@ -32,9 +32,10 @@ class SourceScope(StrEnum):
 
 @dataclass(frozen=True)
 class SourceQuestions:
-    """What source probes are asked, of which modules; `targets` are those whose modules belong to the question.
+    """Which source probes to run on which modules; the modules of `targets` are always among them.
 
-    `files` are the only files that are read for findings; None for all."""
+    If `files` is given, only these files are checked.
+    """
 
     probes: Sequence[ProbeInfo]
     scope: SourceScope
@@ -45,19 +46,19 @@ class SourceQuestions:
 
 @dataclass(frozen=True)
 class SourceAnswers:
-    """The judged results, and what the reader of the run must know of the checkout's files."""
+    """The judged results, and notes on the checkout's files."""
 
     results: tuple[ProbeResult, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def are_any(self) -> bool:
-        """Whether some probe said yes or no."""
+        """Whether some probe reached a result."""
         return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in self.results)
 
 
 def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Progress | None = None) -> SourceAnswers:
-    """Read the checkout and ask every source probe. Nothing of the checkout is imported or run."""
+    """Read the checkout and run every source probe on it. Nothing of the checkout is imported or run."""
     if not questions.probes:
         return SourceAnswers()
     progress, options = progress or Progress(), questions.options
@@ -72,7 +73,7 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Prog
 
 
 def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[Module], bool]:
-    """Whether a module is one that the probes ask about."""
+    """Return a predicate: whether the probes check a module."""
     named = set(_places_of(questions.targets))
     left_out = LeftOut(index.root, questions.options.config.exclude)
 

@@ -1,1 +1,1 @@
-"""Python files as they are read: modules, names, imports, statements."""
+"""Read Python files: modules, names, imports, statements."""

@@ -1,6 +1,6 @@
 """Who calls a statement of a checkout: the calls that lead to it, under which conditions, up to scripts and tests.
 
-Only source is read, and only the files that name a function are parsed. A method is known by its name: an object's
+Only source is read, and only the files that name a function are parsed. A method is identified by its name: an object's
 class is not followed, so a call of another class's method of that name counts as well.
 """
 
@@ -31,7 +31,7 @@ INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, NO_CALLER = (
     "at an interval", "under a flag for debugging", "after an exception", "under a flag that is never set",
     "as a fallback that warns", "for tensors on the host", "by no code of the checkout",
 )  # fmt: skip
-"""The kinds of conditions under which a statement runs seldom, in words that follow "called"."""
+"""Conditions under which a statement rarely runs, as words after "called"."""
 _RANK = (FALLBACK, HOST, INTERVAL, FLAG, EXCEPT, CONSTANT, NO_CALLER)
 _MOST_STEPS = 5
 _MOST_USES = 12
@@ -52,7 +52,7 @@ _LISTS = re.compile(r"(?i)^(typing\.)?(list|sequence|tuple)\b|\b(List|Sequence)\
 
 @dataclass(frozen=True)
 class Condition:
-    """A test under which a statement runs: its text, and its kind where that says that it runs seldom."""
+    """A test around a statement: its text, and its kind if the statement rarely runs because of it."""
 
     text: str
     kind: str = ""
@@ -74,24 +74,24 @@ class Use:
 
     @property
     def worst(self) -> str:
-        """The condition that lets it run least often; "" for none."""
+        """The condition under which it runs least often, or ""."""
         kinds = {condition.kind for condition in self.conditions}
         return next((kind for kind in reversed(_RANK) if kind in kinds), "")
 
 
 @functools.cache
 def callers_of(root: Path) -> Callers:
-    """The callers in a checkout; a checkout that is measured does not change."""
+    """Return the callers in a checkout, cached, since a checkout does not change during a run."""
     return Callers(root)
 
 
 class Callers:
-    """The uses of a checkout's functions; its files are read when the first is looked for."""
+    """The uses of a checkout's functions; its files are read at the first search."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self.reading = threading.RLock()
-        """To be held for every question: two threads that parse one file would each know its nodes by other ids."""
+        """Held during every search: two threads that parse one file would have different ids of its nodes."""
         self._modules: dict[str, Module | None] = {}
         self._parents: dict[str, dict[int, ast.AST]] = {}
         self._uses: dict[tuple[str, int], list[Use]] = {}
@@ -112,11 +112,11 @@ class Callers:
 
     @functools.cached_property
     def trains(self) -> bool:
-        """Whether a file that is no test calls `backward` or the step of an optimizer."""
+        """Whether a file outside the tests calls `backward` or the step of an optimizer."""
         return any(_TRAINS.search(data) for source, data in self.files.values() if not source.is_test)
 
     def is_written(self, pattern: re.Pattern[bytes]) -> bool:
-        """Whether a Python file of the checkout or of its tests matches."""
+        """Return whether a Python file of the checkout or of its tests matches."""
         return any(pattern.search(data) for _, data in self.files.values())
 
     def _name(self, source: SourceFile) -> str:
@@ -141,10 +141,8 @@ class Callers:
             self._parents[module.file] = found
         return self._parents[module.file]
 
-    # --- places ---
-
     def at(self, file: str, line: int) -> Use | None:
-        """The statement at a line with the conditions inside its function; None where it cannot be read."""
+        """Return the statement at a line with the conditions inside its function; None if it cannot be read."""
         module = self._module(file)
         if module is None:
             return None
@@ -160,7 +158,7 @@ class Callers:
         )
 
     def of_target(self, call: str) -> Use | None:
-        """The definition that a target's call names."""
+        """Return the definition that a target's call names."""
         place, _, rest = call.partition(":")
         module = self._module(self._by_name.get(place, place))
         qualified = rest.partition("#")[0]
@@ -182,15 +180,13 @@ class Callers:
         return Use(module, is_test, node, function, tuple(each for each in found if each.text))
 
     def _owner(self, module: Module, node: ast.AST) -> ast.ClassDef | None:
-        """The class around a node, looking out of nested functions."""
+        """Return the class around a node, also outside nested functions."""
         parents = self._parent(module)
         while (outer := parents.get(id(node))) is not None:
             if isinstance(outer, ast.ClassDef):
                 return outer
             node = outer
         return None
-
-    # --- conditions ---
 
     def _condition(self, module: Module, function: ast.AST | None, outer: ast.AST, child: ast.AST) -> Condition:
         if isinstance(outer, ast.ExceptHandler):
@@ -218,7 +214,7 @@ class Callers:
         return Condition(text, FALLBACK if not is_body and _AVAILABLE.search(said) and _warns(block) else "")
 
     def _is_interval(self, module: Module, test: ast.expr, said: str) -> bool:
-        """Whether a test is one of every so many steps, here or in the method of this module that it calls."""
+        """Return whether a test is true once per N steps, here or in the method of this module that it calls."""
         names = [last_name(node.func) for node in walk([test]) if isinstance(node, ast.Call)]
         named = (each for each in module.defined() if each.name in names)
         called = [each.node for each in named if re.match("_?(should|is)_", each.name)]
@@ -226,14 +222,14 @@ class Callers:
         return bool(tested) and not any(map(_ACCUMULATES.search, (said, *tested)))
 
     def _with_names(self, function: ast.AST | None, test: ast.expr) -> ast.expr:
-        """A test, or the tuple of it and of what its local names were given last."""
+        """Return a test, or a tuple of it and the last values of its local names."""
         names = {node.id for node in walk([test]) if isinstance(node, ast.Name)}
         assigned = (node for node in walk([function]) if isinstance(node, ast.Assign)) if function is not None else ()
         values = [node.value for node in assigned if {dotted_name(target) for target in node.targets} & names]
         return ast.Tuple([test, *values]) if values else test
 
     def _constant(self, module: Module, function: ast.AST | None, test: ast.expr, steps: int = 3) -> object:
-        """The value of a test that never changes: a literal, or a name that always has its first value."""
+        """Return the value of a test that never changes: a literal, or a name with a single value."""
         match test:
             case ast.Constant(value=value):
                 return False if value is None else value
@@ -253,7 +249,7 @@ class Callers:
     def _never_passed(
         self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, steps: int
     ) -> object:
-        """The default of a parameter that no call of the function gives another value."""
+        """Return the default of a parameter if no call of the function passes another value."""
         arguments = function.args
         listed = [*arguments.posonlyargs, *arguments.args]
         default = dict(zip([each.arg for each in reversed(listed)], reversed(arguments.defaults), strict=False))
@@ -280,16 +276,14 @@ class Callers:
                 return None
         return expected
 
-    # --- uses ---
-
     def uses(self, of: Use) -> list[Use]:
-        """The places that call or name the function of `of`, its own body left out."""
+        """Return the places that call or name the function of `of`, except in its own body."""
         function = of.function
         if function is None:
             return []
         key = (of.module.file, function.lineno)
         if key not in self._uses:
-            self._uses[key] = []  # a function that only itself leads to
+            self._uses[key] = []  # stops recursion
             self._uses[key] = list(self._found(of.module, function))
         return self._uses[key]
 
@@ -319,7 +313,7 @@ class Callers:
                     yield self._use(other, node)
 
     def _imported(self, module: Module, origin: Module, name: str) -> dict[str, tuple[Condition, ...]]:
-        """The local names under which a module imports `name` of `origin`, and the fallback that an import is."""
+        """Return the names under which a module imports `name` of `origin`, with the conditions of fallback imports."""
         ours, last = origin.name, origin.name.rpartition(".")[2]
         found: dict[str, tuple[Condition, ...]] = {}
         for item in module.imports:
@@ -331,7 +325,7 @@ class Callers:
         return found
 
     def _means(self, module: Module, node: ast.Attribute, origin: Module, owner: ast.ClassDef | None) -> bool:
-        """Whether `x.name` may be the function of `origin`, or the method of its class `owner`."""
+        """Return whether `x.name` may be the function of `origin`, or the method of its class `owner`."""
         head = dotted_name(node.value)
         imported = module.full_name(head) or module.origins.get(head, "").replace(":", ".")
         if owner is None:
@@ -340,10 +334,8 @@ class Callers:
             return node.attr not in {each.name for each in around.body if isinstance(each, _DEFINITIONS)}
         return not imported or imported.rpartition(".")[2] == owner.name
 
-    # --- what follows ---
-
     def seldom(self, use: Use, steps: int = _MOST_STEPS, seen: frozenset[int] = frozenset()) -> str:
-        """The condition under which alone a statement runs, of the path of callers that runs most; "" for none."""
+        """Return the condition of the most frequent path of callers to a statement, or ""."""
         own, function = use.worst, use.function
         if function is None or use.is_test or steps == 0 or own in (EXCEPT, CONSTANT):
             return own
@@ -358,7 +350,7 @@ class Callers:
         return max(own, above, key=_rank)
 
     def _is_public(self, use: Use) -> bool:
-        """Whether code outside of the checkout calls a function: it trains nothing itself, or exports the name."""
+        """Return whether code outside the checkout calls a function: nothing here trains, or the name is exported."""
         function, owner = use.function, self._owner(use.module, use.function or use.node)
         assert function is not None
         if not self.trains or function.decorator_list or (owner is not None and owner.bases):
@@ -372,7 +364,7 @@ class Callers:
         )
 
     def entry_points(self, use: Use, steps: int = 2) -> list[str]:
-        """Where the calls begin, or lead to within two steps: functions, and files of scripts and tests."""
+        """Return where the calls begin within two steps: functions, and files of scripts and tests."""
         if use.function is None or use.is_test:
             return [use.module.file]
         uses = self.uses(use)
@@ -381,7 +373,7 @@ class Callers:
         return list(dict.fromkeys(name for each in uses for name in self.entry_points(each, steps - 1)))
 
     def filters_gradients(self, use: Use, steps: int = 3) -> str:
-        """What every path of callers tests before the call: `grad`, `requires_grad`, or ""."""
+        """Return what every path of callers tests before the call: `grad`, `requires_grad`, or ""."""
         found = []
         for each in self.uses(use):
             if each.is_test or each.function is None:
@@ -392,16 +384,16 @@ class Callers:
         return min(found, key=("", "requires_grad", "grad").index, default="")
 
     def passes_lists(self, use: Use) -> bool:
-        """Whether every call outside of the tests gives a list as the first argument."""
+        """Return whether every call outside of the tests passes a list as the first argument."""
         calls = self._first_arguments(use)
         return bool(calls) and all(_is_list(function, given) for function, given in calls)
 
     def may_pass_nothing(self, use: Use) -> bool:
-        """Whether a call outside of the tests gives what is left of a list after a filter."""
+        """Return whether a call outside of the tests passes a filtered list."""
         return any(_is_filtered(function, given) for function, given in self._first_arguments(use))
 
     def _first_arguments(self, use: Use) -> Sequence[tuple[ast.AST | None, ast.expr]]:
-        """The first argument of each call outside of the tests, and the function that calls."""
+        """Return the first argument of each call outside of the tests, and the calling function."""
         calls = []
         for each in self.uses(use):
             call = self._parent(each.module).get(id(each.node))
@@ -411,18 +403,18 @@ class Callers:
         return calls
 
     def is_optimizers_step(self, use: Use) -> bool:
-        """Whether a statement is in the `step` of an `Optimizer`'s subclass."""
+        """Return whether a statement is in the `step` of an `Optimizer`'s subclass."""
         owner, function = self._owner(use.module, use.node), use.function
         is_step = function is not None and function.name == "step"
         return is_step and owner is not None and any(last_name(base) == "Optimizer" for base in owner.bases)
 
     def is_named_flat(self, function: _Definition) -> bool:
-        """Whether a function's name or one of its parameters says that it gets flat buffers."""
+        """Return whether a function's name or one of its parameters says that it gets flat buffers."""
         names = (node.arg for node in walk([function.args]) if isinstance(node, ast.arg))
         return any(map(_FLAT.search, (function.name, *names)))
 
     def gets_flat_gradients(self, use: Use) -> bool:
-        """Whether the gradients lie in flat buffers: the function or its class says so, or that of each caller."""
+        """Return whether gradients are in flat buffers, by the function, its class, or each of its callers."""
         function = use.function
         if function is None:
             return False
@@ -454,7 +446,7 @@ def _is_stored(node: ast.Name | ast.Attribute) -> bool:
 
 
 def _is_every(node: ast.AST) -> bool:
-    """Whether a test is true once in so many: `step % n == 0`, `not step % n`."""
+    """Return whether a test is true once per N: `step % n == 0`, `not step % n`."""
     match node:
         case ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.Eq()]):
             return True
@@ -469,12 +461,12 @@ def _warns(block: Iterable[ast.AST]) -> bool:
 
 
 def _steps(block: Iterable[ast.AST]) -> bool:
-    """Whether a block makes the optimizer's step: then it runs once for each of them."""
+    """Return whether a block contains the optimizer's step and so runs once per step."""
     return any(isinstance(node, ast.Call) and last_name(node.func) in ("step", "zero_grad") for node in walk(block))
 
 
 def _only_value(tree: ast.Module, name: str) -> object:
-    """The literal that a module gives a name, once and for all."""
+    """Return the only literal that a module assigns to a name."""
     stored = [node for node in walk([tree]) if isinstance(node, ast.Name) and node.id == name and _is_stored(node)]
     given = [
         node.value
@@ -486,7 +478,7 @@ def _only_value(tree: ast.Module, name: str) -> object:
 
 
 def _is_filtered(function: ast.AST | None, given: ast.expr) -> bool:
-    """Whether an argument is written as a filtered list, there or where the name got its value."""
+    """Return whether an argument is a filtered list, in the call or where its name was assigned."""
     match given:
         case ast.ListComp(generators=loops) | ast.GeneratorExp(generators=loops):
             return any(loop.ifs for loop in loops)
@@ -501,7 +493,7 @@ def _is_filtered(function: ast.AST | None, given: ast.expr) -> bool:
 
 
 def _is_list(function: ast.AST | None, given: ast.expr) -> bool:
-    """Whether an argument is written as a list: there, where the name got its value, or in its annotation."""
+    """Return whether an argument is a list: in the call, where its name was assigned, or by its annotation."""
     match given:
         case ast.List() | ast.ListComp() | ast.Tuple():
             return True

@@ -1,4 +1,4 @@
-"""Cut the lines around a location out of the checkout, clipped to the function that holds it."""
+"""Excerpts of the lines around a location, inside the function around it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LONGEST_LINE = 240
 
 
 def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) -> CodeExcerpt | None:
-    """The code evidence at `location`; None where the file cannot be read or has no such line.
+    """Return the code excerpt at `location`; None if the file cannot be read or has no such line.
 
-    That of an installed package is cut where the package lies. `tree` is the file's, where it was parsed already.
-    Nothing is cut of a file outside: a worker says where, and so may its target.
+    The file may be in an installed package. `tree` is the file's, if it was already parsed. Files outside are not read,
+    since a target can forge the location.
     """
     top = Path(location.folder or root)
     path = top / location.file
@@ -38,7 +38,7 @@ def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) 
 
 
 def _block(path: Path, location: Location) -> tuple[int, int] | None:
-    """The lines of the block that a location is in, as far as they are near it; None where the file has none there."""
+    """Return the lines of the block at a location, as far as they are near it; None without a block there."""
     module = parse_module(path, source_bytes(path), path.parent, path.stem)
     found = blocks_of(module) if isinstance(module, Module) else []
     block = next((each for each in found if each.qualified_name == location.function), None)
@@ -57,9 +57,9 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
-    """The lines to show: the statement of `line` whole, with its loop and some lines around, within its function.
+    """Return the lines to show: the whole statement of `line`, with its loop and nearby lines, in its function.
 
-    Of a definition they are those that follow its docstring, unless the whole of it is short.
+    For a definition, return the lines after its docstring, or all of it if it is short.
     """
     nodes = _nodes_around(tree, line)
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -81,7 +81,7 @@ def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
 
 
 def _opening(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:
-    """The first statements of a function behind its docstring, all of it where it is short."""
+    """Return the first statements of a function after its docstring, or all of it if it is short."""
     first, last = first_line(function), last_line(function)
     if last - first < _LONGEST_OPENING:
         return first, last
@@ -92,7 +92,7 @@ def _opening(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int
 
 
 def _trimmed(scope: ast.AST, line: int, first: int, last: int) -> tuple[int, int]:
-    """Whole statements and no blank lines before and behind that of `line`; one that begins just above is shown."""
+    """Extend or trim to whole statements without blank lines around that of `line`."""
     statements = [node for node in ast.walk(scope) if isinstance(node, ast.stmt)]
     cut = (node for node in statements if not hasattr(node, "body") and node.lineno < first <= last_line(node))
     first = min((node.lineno for node in cut if first - node.lineno < _LONGEST_STATEMENT), default=first)
@@ -102,7 +102,7 @@ def _trimmed(scope: ast.AST, line: int, first: int, last: int) -> tuple[int, int
 
 
 def _nodes_around(tree: ast.Module, line: int) -> list[ast.stmt]:
-    """Every statement that holds `line`, outermost first."""
+    """Return every statement around `line`, outermost first."""
     around: list[ast.stmt] = []
     waiting: list[ast.AST] = list(tree.body)
     while waiting:

@@ -1,4 +1,4 @@
-"""Which files of a checkout are its own, and which of those auditkit checks: nothing vendored, built or archived."""
+"""Which files belong to a checkout, and which of them auditkit checks: nothing vendored, built or archived."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIDE_FOLDERS = frozenset((
     "notebooks", "demo", "demos", "experiments",
 ))  # fmt: skip
 _DATED_FOLDER = re.compile(r"20\d\d(-?)(0[1-9]|1[0-2])\1([0-2]\d|3[01])(?!\d).*")
-"""`2024-10-10_Muon`, `20260430_adamh`: records that stay as they were on that day."""
+"""`2024-10-10_Muon`, `20260430_adamh`: archived experiments of that day."""
 _TOOL_FILES = frozenset(("setup.py", "noxfile.py", "tasks.py", "fabfile.py", "dodo.py", "hubconf.py", "conf.py"))
 _SETTING_SUFFIXES = frozenset((".toml", ".cfg", ".ini", ".yaml", ".yml", ".json", ".ipynb", ".sh", ".bat", ".in"))
 _SETTING_NAMES = frozenset(("Makefile", "Dockerfile", "Justfile", "justfile"))
@@ -39,9 +39,9 @@ _LOCK_FILES = frozenset(("package-lock.json", "poetry.lock", "uv.lock", "pdm.loc
 class SourceFile:
     """One file: `name` is relative to the checkout, with forward slashes.
 
-    `kind` is `python`, `settings` (what may name a function to be run: YAML, TOML, notebooks, scripts) or
-    `prose`. Test files name what they test; the code of side folders (examples, scripts, archives, records
-    with a date) uses the rest, and needs no tests.
+    `kind` is `python`, `settings` (YAML, TOML, notebooks or scripts that may name functions) or `prose`. Test files
+    name what they test; the code of side folders (examples, scripts, archives, dated records) uses the rest, and needs
+    no tests.
     """
 
     path: Path
@@ -59,15 +59,15 @@ class SourceFile:
 
 
 def is_in_side_folder(file: str) -> bool:
-    """Whether a file lies among examples, scripts, archives or records with a date."""
+    """Return whether a file is among examples, scripts, archives or dated records."""
     return any(part in _SIDE_FOLDERS or _DATED_FOLDER.fullmatch(part) for part in file.split("/")[:-1])
 
 
 def list_files(root: Path) -> list[SourceFile]:
-    """The checkout's files in the order of their names, links left out.
+    """Return the checkout's files sorted by name, without links.
 
-    In a git work tree: what is tracked, and what is neither tracked nor ignored. Elsewhere: what lies
-    there. In both cases without hidden, vendored, built and environment folders, and hidden Python files.
+    In a git work tree: tracked and not ignored files. Elsewhere: all files. In both cases without hidden, vendored,
+    built and environment folders, and hidden Python files.
     """
     names = _listed_by_git(root)
     if names is None:
@@ -89,7 +89,7 @@ def _kind(name: str) -> str:
 
 
 def _listed_by_git(root: Path) -> list[str] | None:
-    """What git knows below `root`, None where git does not know the folder."""
+    """Return git's files below `root`, None if git does not track the folder."""
     repository = git.find_repository(root)
     if repository is None or not repository.has_work_tree or not git.current_revision(repository):
         return None
@@ -113,8 +113,8 @@ def _lies_in_foreign(root: Path, name: str, known: dict[str, bool]) -> bool:
 class LeftOut:
     """The files of a checkout that auditkit does not check: vendored and archived ones, and those of `exclude`.
 
-    Each of `exclude` is a path below the checkout or a pattern of one, in which `*` stands for anything. A folder
-    is vendored that says so by its name, is a submodule, or has a setup file and somebody else's licence.
+    Each of `exclude` is a path below the checkout or a pattern in which `*` matches anything. A folder is vendored by
+    its name, as a submodule, or because it has a setup file and another owner's licence.
     """
 
     def __init__(self, root: Path, exclude: Sequence[str] = ()) -> None:
@@ -126,13 +126,13 @@ class LeftOut:
         self._folders: dict[str, tuple[str, str]] = {"": ("", "")}
 
     def place_of(self, file: str) -> str:
-        """The outermost folder (or pattern) for which a file of the checkout is left out; "" where it is checked."""
+        """Return the outermost folder (or pattern) for which a file is left out; "" if it is checked."""
         return self._place(file)[0]
 
     def sentences(self, collectors: Iterable[str] = ()) -> list[str]:
-        """What is left out and why, in one line; then each pattern that no Python file matches.
+        """Say in one line what is left out and why; then name each pattern that no Python file matches.
 
-        `collectors` are the files of what would have been asked.
+        `collectors` are the files of all collectors, checked or not.
         """
         below = files_below(self._root, lambda folder: folder.name not in VENDORED_FOLDERS and is_foreign(folder))
         files = [path.relative_to(self._root).as_posix() for path in below if path.suffix == ".py"]
@@ -148,7 +148,7 @@ class LeftOut:
         return lines + [f"exclude {each!r}: no Python file matches" for each in idle]
 
     def _place(self, file: str) -> tuple[str, str]:
-        """A folder that is left out, with a slash, or a pattern; and why."""
+        """Return a folder that is left out, with a slash, or a pattern; and why."""
         excluded = next((each for each, path in self._exclude.items() if _matches(file, path)), "")
         return (excluded, "excluded") if excluded else self._folder(file.rpartition("/")[0])
 
@@ -157,15 +157,15 @@ class LeftOut:
             parent, _, name = folder.rpartition("/")
             above = self._folder(parent)
             why = "" if above[0] else self._why(folder)
-            # Records of many days are one place.
+            # Records of many days count as one place.
             place = f"{parent}/20*/".lstrip("/") if _DATED_FOLDER.fullmatch(name) else f"{folder}/"
             self._folders[folder] = (place, why) if why else above
         return self._folders[folder]
 
     def _why(self, folder: str) -> str:
-        """Why a folder is left out that lies in none that is; "" where it is not."""
+        """Say why a folder outside others that are left out is left out itself, or ""."""
         name, path = folder.rpartition("/")[2], self._root / folder
-        # A copy can be installed by itself, and its licence names others than the checkout's does.
+        # A copy can be installed by itself, and its licence names other owners than the checkout's does.
         is_copy = bool(self._copyrights) and any((path / file).is_file() for file in _SETUP_FILES)
         if name in VENDORED_FOLDERS or folder in self._submodules or (is_copy and _copyrights(path) - self._copyrights):
             return "vendored"
@@ -177,7 +177,7 @@ def _matches(file: str, pattern: str) -> bool:
 
 
 def _copyrights(folder: Path) -> frozenset[bytes]:
-    """The lines of a folder's licence that name its holders, without years."""
+    """Return the lines of a folder's licence that name its owners, without years."""
     licences = [path for path in sorted(folder.iterdir()) if _LICENCE.fullmatch(path.name) and path.is_file()]
     lines = (line for path in licences for line in _COPYRIGHT.findall(read_file(path) or b""))
     return frozenset(re.sub(rb"[\W\d]+", b" ", line).strip() for line in lines)

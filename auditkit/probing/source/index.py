@@ -1,4 +1,4 @@
-"""A checkout as source: every file of it read and parsed once."""
+"""A checkout as source: every file read and parsed once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _LARGEST_TEXT_BYTES = 1_000_000
 
 
 class SourceIndex:
-    """What reading a checkout's files showed; nothing of them is imported or run.
+    """The files of a checkout, read but not imported or run.
 
-    `modules` are the files that parse, tests included, in the order of their names; `problems` those that
-    do not.
+    `modules` are the files that parse, tests included, sorted by name; `problems` those that do not.
     """
 
     def __init__(self, root: Path, configured_roots: Sequence[str | Path] = ()) -> None:
@@ -52,7 +51,7 @@ class SourceIndex:
             self.problems.append(parsed)
             return
         parsed.is_test, parsed.is_side = source.is_test, source.is_side
-        if source.is_test:  # only what it names counts: its tree would take memory
+        if source.is_test:  # Of tests only the names count, and trees take memory.
             strings = parsed.strings
             parsed = Module(parsed.file, parsed.name, ast.Module([], []), [], imports=parsed.imports, is_test=True)
             parsed.strings = strings
@@ -60,7 +59,7 @@ class SourceIndex:
 
     @property
     def package(self) -> str:
-        """The one top-level package of the checkout's own code, or "source" where there are several or none."""
+        """The only top-level package of the checkout's own code, or "source" if there are several or none."""
         own = (module for module in self.modules if not (module.is_test or module.is_side))
         names = {module.name.partition(".")[0] for module in own if "." in module.name}
         return names.pop() if len(names) == 1 else "source"
@@ -70,16 +69,16 @@ class SourceIndex:
         return any(source.is_test for source in self.python_files)
 
     def source_of(self, module: Module) -> bytes:
-        """The bytes of the file, for a search before its tree is walked."""
+        """Return the bytes of the file, for a text search before a walk of its tree."""
         return self._sources[module.file]
 
     def text_of(self, source: SourceFile) -> str:
-        """The text of a settings or prose file, "" for one that is large or cannot be read."""
+        """Return the text of a settings or prose file, "" if it is large or cannot be read."""
         return source_bytes(source.path, _LARGEST_TEXT_BYTES).decode("utf-8", "replace")
 
     @cached_property
     def unparsed_words(self) -> frozenset[str]:
-        """Every word of the files that do not parse: what they may name is taken as named."""
+        """Every word of the files that do not parse, which counts as a use."""
         return frozenset().union(*(_words(self._sources.get(problem.path, b"")) for problem in self.problems))
 
     @cached_property
@@ -96,9 +95,9 @@ class SourceIndex:
 
 
 def _load(source: SourceFile) -> bytes | SourceProblem:
-    """The file's bytes, or why they are not read."""
+    """Return the file's bytes, or why they are not read."""
     if inert_line(source.name) != source.name:
-        # Such a name fits no line of a ticket, and no import: two findings could look the same.
+        # Such a name fits in no ticket and no import, and two findings could look the same.
         shown = inert(source.name).replace("\n", "\\n").replace("\t", "\\t")
         why = "not read: its name holds a character that moves the cursor, or hides or turns text"
         return SourceProblem(shown, 1, why)

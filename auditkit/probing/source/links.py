@@ -1,4 +1,4 @@
-"""What an imported name stands for: the module that defines it, through re-exports, stars and script folders."""
+"""Resolve imported names to the module that defines them, through re-exports, stars and script folders."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Key = tuple[str, str]
 class Links:
     """Resolves imported names among the modules of one checkout.
 
-    `is_partial` says that only some of its files were parsed: a package's own may be missing, and a module is
-    known by its whole name only.
+    `is_partial` means that only some of its files were parsed: a package's own may be missing, and a module is found
+    only by its full name.
     """
 
     def __init__(self, modules: Iterable[Module], is_partial: bool = False) -> None:
@@ -41,10 +41,10 @@ class Links:
         self._known: dict[Key, Key | None] = {}
 
     def modules_called(self, written: str) -> list[str]:
-        """The modules that an import statement may mean by `written`.
+        """Return the modules that an import statement may mean by `written`.
 
-        A script that imports its neighbour (`from utils import x`) and a package below a folder that is
-        not on our list of import roots are found by the end of their names.
+        Scripts that import their neighbours (`from utils import x`), and packages below a folder that is not an import
+        root, are found by the end of their names.
         """
         if written in self.modules:
             return [written]
@@ -54,7 +54,7 @@ class Links:
         return [name for name in self._by_last[written.rpartition(".")[2]] if name.endswith(ending)]
 
     def targets(self, item: Import) -> Iterator[Key]:
-        """What one import brings in: definitions, or (module, "") for a module; nothing for others' code."""
+        """Yield the targets of one import: definitions, or (module, "") for a module; nothing for third-party code."""
         for module in self.modules_called(item.module):
             if not item.name or item.name == "*":
                 yield module, item.name
@@ -67,10 +67,10 @@ class Links:
                 yield module, ""
 
     def resolve(self, module: str, name: str, steps: int = _MOST_STEPS) -> Key | None:
-        """Where `name` of `module` is defined; None where that is not in the checkout."""
+        """Return where `name` of `module` is defined; None if that is not in the checkout."""
         key = (module, name)
         if key not in self._known:
-            self._known[key] = None  # an import that leads back to itself
+            self._known[key] = None  # stops recursion
             self._known[key] = self._resolve(module, name, steps)
         return self._known[key]
 
@@ -86,7 +86,7 @@ class Links:
         return None
 
     def dotted_targets(self, module: Module, written: str) -> Iterator[tuple[str, str, str]]:
-        """(module, name, rest) for `a.b.c` in `module`, where `a` is imported: what it reaches, and what follows.
+        """Yield (module, name, rest) for `a.b.c` in `module`, where `a` is imported: its target, and the rest.
 
         A name outside the checkout yields nothing.
         """

@@ -1,4 +1,4 @@
-"""One Python file as it is parsed: its functions, classes and imports. Nothing of it is imported or run."""
+"""One parsed Python file: its functions, classes and imports. It is not imported or run."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ _FOREIGN_FOLDERS = VENDORED_FOLDERS | {
 TEST_FILE = re.compile(r"(test_.*|(.*_)?tests?|conftest)\.py")
 
 PARSER = threading.Lock()
-"""Two targets are looked at in two threads, and Python 3.11 fails with a SystemError where a collection of garbage lets
-another thread parse in the middle of `ast.parse` (github.com/python/cpython/issues/106905)."""
+"""Held while parsing:
+
+Python 3.11 fails with a SystemError if a garbage collection lets another thread parse during `ast.parse`
+(github.com/python/cpython/issues/106905).
+"""
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _MOST_BASES = 8
@@ -42,7 +45,7 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class SourceProblem:
-    """A file that could not be read as Python: `path` is relative to the checkout."""
+    """A file that could not be parsed: `path` is relative to the checkout."""
 
     path: str
     line: int
@@ -60,13 +63,13 @@ class Import:
 
 
 def _decorators(node: FunctionNode | ast.ClassDef) -> frozenset[str]:
-    """The last words of decorators: `staticmethod`, `property`, `no_grad`."""
+    """Return the last names of decorators: `staticmethod`, `property`, `no_grad`."""
     called = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
     return frozenset(last_name(item) for item in called)
 
 
 class _Definition:
-    """What a function and a class share: code that other code can name."""
+    """Common base of functions and classes."""
 
     module: Module
     qualified_name: str
@@ -96,7 +99,7 @@ class _Definition:
 
 @dataclass(eq=False)
 class Function(_Definition):
-    """A function of the checkout that can be called by a name: at module level, or in a class."""
+    """A function of the checkout that can be called by name: at module level, or in a class."""
 
     module: Module
     qualified_name: str
@@ -114,12 +117,12 @@ class Function(_Definition):
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """Every node of its body and signature; walked once, used often."""
+        """Every node of its body and signature, cached."""
         return list(ast.walk(self.node))
 
     @cached_property
     def text(self) -> str:
-        """Its source lines, for a look that is cheaper than a walk."""
+        """Its source lines, for a cheap text search."""
         return "\n".join(self.module.lines[self.node.lineno - 1 : self.node.end_lineno])
 
     @property
@@ -129,7 +132,7 @@ class Function(_Definition):
 
     @property
     def parameters(self) -> list[ast.arg]:
-        """The parameters that a caller gives, in order, without `self`, `*args` and `**kwargs`."""
+        """The parameters that a caller passes, in order, without `self`, `*args` and `**kwargs`."""
         arguments = self.node.args
         listed = [*arguments.posonlyargs, *arguments.args]
         if self.owner is not None and "staticmethod" not in self.decorators:
@@ -162,7 +165,7 @@ class Class(_Definition):
 
     @property
     def bases(self) -> list[str]:
-        """The bases as they are written, without their type arguments: `Protocol` of `Protocol[T]`."""
+        """The bases as written, without their type arguments: `Protocol` of `Protocol[T]`."""
         plain = (base.value if isinstance(base, ast.Subscript) else base for base in self.node.bases)
         return [dotted_name(base) or ast.unparse(base) for base in plain]
 
@@ -178,7 +181,7 @@ class Class(_Definition):
 
 @dataclass(eq=False)
 class Module:
-    """A parsed file: `file` relative to the checkout, `name` as an import statement writes it."""
+    """A parsed file: `file` relative to the checkout, `name` as in an import statement."""
 
     file: str
     name: str
@@ -187,7 +190,7 @@ class Module:
     functions: dict[str, Function] = field(default_factory=dict)
     classes: dict[str, Class] = field(default_factory=dict)
     imports: tuple[Import, ...] = ()
-    """What it imports, at any depth, in the order of the file."""
+    """Its imports at any depth, in the order of the file."""
     is_test: bool = False
     is_side: bool = False
     """Whether it is an example, a script or an archive: it uses the rest of the checkout, and needs no tests."""
@@ -205,7 +208,7 @@ class Module:
 
     @cached_property
     def strings(self) -> frozenset[str]:
-        """The words of short texts that look like a name or a path to one; no keys of mappings and no docstrings."""
+        """The words of short strings that look like a name or a path to one, except keys of mappings and docstrings."""
         nodes = list(walk([self.tree]))
         data = {id(key) for node in nodes for key in _keys(node)}
         texts = (text for node in nodes if id(node) not in data and (text := text_in(node)))
@@ -213,17 +216,17 @@ class Module:
         return frozenset(word for name in names for word in re.split("[.:]", name))
 
     def public(self) -> list[Function | Class]:
-        """Its public functions, methods and classes in the order of lines; no stubs."""
+        """Return its public functions, methods and classes in the order of lines, without stubs."""
         found = [each for each in self.definitions() if each.is_public and not each.is_stub]
         return sorted(found, key=lambda each: each.line)
 
     def definitions(self) -> list[Function | Class]:
-        """Its classes, functions and methods."""
+        """Return its classes, functions and methods."""
         return [*self.classes.values(), *self.defined()]
 
     @cached_property
     def origins(self) -> dict[str, str]:
-        """What an imported name stands for: `package.module` or `package.module:name`."""
+        """The origin of each imported name: `package.module` or `package.module:name`."""
         return {
             item.local: f"{item.module}:{item.name}" if item.name else item.module
             for item in self.imports
@@ -232,28 +235,28 @@ class Module:
 
     @property
     def own_names(self) -> frozenset[str]:
-        """The functions and classes that others can import."""
+        """The functions and classes that other modules can import."""
         return frozenset([*self.functions, *(name for name in self.classes if "." not in name)])
 
     def full_name(self, written: str) -> str:
-        """`torch.nn.functional.norm` for `F.norm`; "" for names that are not imported."""
+        """Return `torch.nn.functional.norm` for `F.norm`; "" for names that are not imported."""
         head, _, rest = written.partition(".")
         origin = self.origins.get(head, "").replace(":", ".")
         return f"{origin}.{rest}" if origin and rest else origin
 
     def named(self, qualified_name: str) -> Function | Class | None:
-        """Its function at module level, or its class, of that name."""
+        """Return its module-level function or its class of that name."""
         return self.functions.get(qualified_name) or self.classes.get(qualified_name)
 
     def defined(self) -> Iterator[Function]:
-        """Its functions, then its methods, each in the order of the file."""
+        """Yield its functions, then its methods, each in the order of the file."""
         yield from self.functions.values()
         for owner in self.classes.values():
             yield from owner.methods.values()
 
 
 def _keys(node: ast.AST) -> Iterable[ast.AST | None]:
-    """Docstrings, and text keys of a mapping, which are data: `stats["grad_norm"]` names no function `grad_norm`."""
+    """Return docstrings and text keys of a mapping, which are data: `stats["grad_norm"]` names no function."""
     match node:
         case ast.Expr(value=value):
             return (value,)
@@ -271,7 +274,7 @@ def _keys(node: ast.AST) -> Iterable[ast.AST | None]:
 def method_of(
     owner: Class | None, name: str, resolve: Callable[[Module, str], object], depth: int = 0
 ) -> Function | None:
-    """The method of a class, or of the first of its bases that has one; `resolve` says what a base's name means."""
+    """Return the method of a class, or of its first base that has one; `resolve` looks up a base by name."""
     if owner is None or name in owner.methods or depth >= _MOST_BASES:
         return owner.methods.get(name) if owner is not None else None
     bases = (resolve(owner.module, dotted_name(base)) for base in owner.node.bases)
@@ -280,7 +283,7 @@ def method_of(
 
 
 def instances_in(functions: Iterable[Function | None], resolve: Callable[[Module, str], object]) -> dict[str, Class]:
-    """The names that functions give an instance of a class to, `self.x` in `__init__` included."""
+    """Return the names to which functions assign an instance of a class, including `self.x` in `__init__`."""
     found: dict[str, Class] = {}
     for function in filter(None, functions):
         for node in statements(function.node.body):
@@ -292,10 +295,10 @@ def instances_in(functions: Iterable[Function | None], resolve: Callable[[Module
 
 
 def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
-    """The checkout's own Python files: no tests unless wanted, no hidden, vendored or generated folders.
+    """Yield the checkout's own Python files: no tests by default, no hidden, vendored or generated folders.
 
-    Links are not followed: what they lead to inside the checkout has a name of its own, and what lies
-    outside is not part of it. A name that no line can show is not a module's.
+    Links are not followed: their targets in the checkout have their own names, and others are not part of it. Files
+    with unprintable names are skipped.
     """
 
     def is_left_out(folder: Path) -> bool:
@@ -309,14 +312,14 @@ def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
 
 
 def files_below(root: Path, is_left_out: Callable[[Path], bool]) -> Iterator[Path]:
-    """Every file below a folder, without those of the folders that are left out, each folder's in order."""
+    """Yield every file below a folder, except in folders that are left out, sorted in each folder."""
     for folder, subfolders, files in os.walk(root):
         subfolders[:] = sorted(name for name in subfolders if not is_left_out(Path(folder, name)))
         yield from (Path(folder, name) for name in sorted(files))
 
 
 def is_foreign(folder: Path) -> bool:
-    """Whether a folder holds what others wrote or a tool made: vendored, built, hidden, a virtual environment."""
+    """Return whether a folder has third-party or generated files: vendored, built, hidden, a virtual environment."""
     return (
         folder.name in _FOREIGN_FOLDERS
         or folder.name.startswith(".")
@@ -326,7 +329,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def module_name(path: Path, import_roots: Sequence[Path]) -> str | None:
-    """The name to import a file by, from the innermost import root; None where it has none."""
+    """Return the name to import a file by, from the innermost import root; None if it has none."""
     holding = [root for root in import_roots if path.is_relative_to(root)]
     if not holding:
         return None
@@ -340,18 +343,19 @@ def module_name(path: Path, import_roots: Sequence[Path]) -> str | None:
 
 
 def parse_module(path: Path, source: bytes, root: Path, name: str) -> Module | SourceProblem:
-    """The parsed and indexed file, or why it cannot be parsed."""
+    """Return the parsed and indexed file, or why it cannot be parsed."""
     file = path.relative_to(root).as_posix()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape in somebody's string is not our finding
-            # A byte that its encoding lacks is an error on import; ast.parse lets it pass in comments.
+            warnings.simplefilter("ignore")  # an invalid escape in the checkout is not a finding
+            # A byte that is invalid in the declared encoding is an error on import, but ast.parse accepts it in
+            # comments.
             encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
             lines = source.decode(encoding).splitlines()
             with PARSER:
                 tree = ast.parse(source, filename=file)
     except SyntaxError as error:
-        # What a newer Python has added is an error here, and the file's author must not be blamed for it.
+        # Newer Python's syntax is an error here, so say which Python parsed it.
         message = f"{error.msg} (read as Python {sys.version_info.major}.{sys.version_info.minor})"
         return SourceProblem(file, error.lineno or _line_of_null(source), message)
     except UnicodeDecodeError as error:
@@ -366,7 +370,7 @@ def parse_module(path: Path, source: bytes, root: Path, name: str) -> Module | S
 
 
 def _line_of_null(source: bytes) -> int:
-    """The line of the first null byte, which Python's error does not name; 1 without one."""
+    """Return the line of the first null byte, which Python's error does not name; 1 without one."""
     return source.count(b"\n", 0, max(source.find(b"\0"), 0)) + 1
 
 
@@ -395,7 +399,7 @@ def _imports(module: Module, is_package: bool) -> Iterator[Import]:
 
 
 def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run on import, looking into `if` and `try` around definitions."""
+    """Yield statements that run on import, including those in `if` and `try`."""
     for statement in body:
         yield statement
         if isinstance(statement, ast.If | ast.Try):
@@ -407,7 +411,7 @@ def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements at any depth: functions import, too. Expressions hold none, so they are not walked."""
+    """Yield all statements at any depth; expressions contain none, so they are not walked."""
     waiting: list[ast.AST] = [*body]
     waiting.reverse()
     while waiting:
@@ -418,7 +422,7 @@ def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             waiting += getattr(statement, name)[::-1]
 
 
-# The lists of statements, handlers and cases in each node that has one, the last of the file first.
+# The fields of each kind of node that list statements, handlers or cases, the last of the file first.
 _BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
     kind: tuple(name for name in ("cases", "finalbody", "orelse", "handlers", "body") if name in kind._fields)
     for kind in (
@@ -439,7 +443,7 @@ def _index_class(module: Module, node: ast.ClassDef, prefix: str) -> None:
 
 
 def absolute_origin(importer: str, module: str, level: int, is_package: bool) -> str:
-    """The module that `from ..module import` in the module `importer` names; `level` counts the leading dots."""
+    """Return the module that `from ..module import` in the module `importer` names; `level` counts the leading dots."""
     if not level:
         return module
     parts = importer.split(".")
@@ -448,7 +452,7 @@ def absolute_origin(importer: str, module: str, level: int, is_package: bool) ->
 
 
 def dotted_name(node: ast.expr) -> str:
-    """`a.b.c` for names and attributes of names, "" for anything else."""
+    """Return `a.b.c` for names and attributes of names, "" for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     parts = []
@@ -459,34 +463,34 @@ def dotted_name(node: ast.expr) -> str:
 
 
 def last_name(node: ast.expr) -> str:
-    """The last word of what is called: `norm` of `torch.norm` and of `f(x).norm`."""
+    """Return the last name of a called expression: `norm` of `torch.norm` and of `f(x).norm`."""
     return node.attr if isinstance(node, ast.Attribute) else dotted_name(node)
 
 
 def targets_of(node: ast.AST) -> list[ast.expr]:
-    """What an assignment sets, with or without an annotation; nothing for anything else."""
+    """Return the targets of an assignment, with or without an annotation; nothing for anything else."""
     if isinstance(node, ast.Assign):
         return node.targets
     return [node.target] if isinstance(node, ast.AnnAssign) else []
 
 
 def changed_by(node: ast.AST) -> list[ast.expr]:
-    """What an assignment sets or changes: also the target of `x += 1`; nothing for anything else."""
+    """Return the targets of an assignment, including `x += 1`; nothing for anything else."""
     return [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
 
 
 def is_constant(node: ast.AST, value: object) -> bool:
-    """Whether a node is the literal `value`, of the same type: `0` is not `False`."""
+    """Return whether a node is the literal `value`, of the same type: `0` is not `False`."""
     return isinstance(node, ast.Constant) and type(node.value) is type(value) and node.value == value
 
 
 def text_in(node: ast.AST | None) -> str:
-    """The text of a literal, "" for anything else."""
+    """Return the text of a string literal, "" for anything else."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def source_bytes(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
-    """A file's bytes; none where it is generated (too large) or cannot be read."""
+    """Return a file's bytes; none if it is too large (generated) or cannot be read."""
     try:
         return read_file(path, most) or b""
     except OSError:

@@ -1,4 +1,4 @@
-"""A checkout's own Python files, each read once and parsed when it is needed, and what names in them mean."""
+"""A checkout's own Python files, each read once and parsed when needed, and the meaning of names in them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from auditkit.probing.source.modules import (
 
 @contextlib.contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Parsing makes millions of nodes, all of them kept: looking for garbage among them took 2.6 of 6.4 s on torch."""
+    """Pause the collector while parsing creates millions of lasting nodes: it took 2.6 of 6.4 s on torch."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -35,25 +35,24 @@ def garbage_collection_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             if gc.get_freeze_count() == 0:
-                # Straight into the oldest generation: the first collection would look at all of them, 0.7 s of 15.
+                # Move them to the oldest generation: the first collection would visit all of them, 0.7 s of 15.
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
 
 
 class PythonFiles:
-    """The files below `path` by the names that imports use, or by their paths where none reaches them; `roots` are its
-    import roots.
+    """The files below `path` by module name, or by path if they cannot be imported; `roots` are the import roots.
 
-    Tests, hidden and foreign folders are left out. `modules` are those that were parsed so far, `problems`
-    files that could not be read or parsed. Threads may share one: a file is read and parsed once.
+    Tests, hidden and foreign folders are left out. `modules` are those that were parsed so far, `problems` files that
+    could not be read or parsed. Threads may share one: a file is read and parsed once.
     """
 
     def __init__(self, path: Path, roots: Sequence[Path]) -> None:
         self.path = path
         self.names: dict[Path, str] = {}
         for file in source_files(path):
-            # Of a file that no import reaches, its path. A colon would end it in a call.
+            # A file that cannot be imported has its path; a colon would end it in a call.
             self.names[file] = module_name(file, roots) or file.relative_to(path).as_posix().replace(":", "_")
         self._files = {name: file for file, name in reversed(self.names.items())}
         self.modules: dict[str, Module] = {}
@@ -63,15 +62,13 @@ class PythonFiles:
         self._links: Links | None = None
         self._reading = threading.RLock()
 
-    # --- files ---
-
     @property
     def read_count(self) -> int:
-        """How many files were read; one that is too large is not."""
+        """How many files were read, without those that are too large."""
         return sum(source is not None for source in self._sources.values())
 
     def source(self, file: Path) -> bytes:
-        """The bytes of a file; none for one that is too large or cannot be read, which is a problem then."""
+        """Return the bytes of a file; empty if it is too large or cannot be read, which is a problem then."""
         with self._reading:
             if file not in self._sources:
                 self._sources[file] = None
@@ -94,40 +91,38 @@ class PythonFiles:
             return self._parsed[file]
 
     def matching(self, pattern: re.Pattern[bytes]) -> Iterator[Module]:
-        """The modules whose text a pattern finds: parsing costs a hundred times what a search does."""
+        """Yield the modules whose text matches a pattern: parsing costs a hundred times more than a search."""
         for file in [file for file in self.names if pattern.search(self.source(file))]:
             if isinstance(parsed := self._parse(file), Module):
                 yield parsed
 
     def functions(self) -> Iterator[Function]:
-        """Every function and method of the modules that were parsed."""
+        """Yield every function and method of the parsed modules."""
         for module in self.modules.values():
             yield from module.defined()
 
-    # --- names ---
-
     def call_at(self, file: str, function: str) -> str:
-        """What calls the function `function` (a qualified name) of `file`, relative to the checkout; "" for none."""
+        """Return the call of the function `function` (a qualified name) of `file`, relative to the checkout; or ""."""
         name = self.names.get(self.path / file)
         return f"{name}:{function}" if name and function else ""
 
     def module_of(self, call: str) -> Module | SourceProblem | None:
-        """The module of `module:qualified.name`, or why it cannot be read; None where it is not there."""
+        """Return the module of `module:qualified.name`, or why it cannot be read; None if it is missing."""
         file = self.file_of(call.partition(":")[0])
         return self._parse(file) if file is not None else None
 
     def file_of(self, name: str) -> Path | None:
-        """The file of a module; None where it is not there."""
+        """Return the file of a module, or None."""
         return self._files.get(name)
 
     def function(self, call: str) -> Function | None:
-        """The function that `call` names, None where the checkout does not define it in that module."""
+        """Return the function that `call` names, None if the checkout does not define it in that module."""
         module = self.module_of(call)
         defined = module.defined() if isinstance(module, Module) else ()
         return next((one for one in defined if one.call == call), None)
 
     def resolve(self, module: Module, name: str) -> Function | Class | None:
-        """What a dotted name in a module means among the modules that were parsed; None if not of ours."""
+        """Return what a dotted name in a module means among the parsed modules; None if it is not the checkout's."""
         found = module.named(name)
         if found is None and name.partition(".")[0] in module.origins:
             if self._links is None:
@@ -137,9 +132,9 @@ class PythonFiles:
         return found
 
     def callee(self, function: Function, call: ast.Call, instances: Mapping[str, Class]) -> Function | None:
-        """The function of the checkout that a call inside `function` reaches; None if reading cannot resolve it.
+        """Return the checkout's function that a call inside `function` reaches; None if it cannot be resolved.
 
-        `instances` says which local names hold an instance of which class.
+        `instances` are the classes of local names.
         """
         name = dotted_name(call.func)
         head, _, method = name.rpartition(".")
@@ -157,11 +152,11 @@ class PythonFiles:
         return self.method(owner, method) if isinstance(owner, Class) else None
 
     def method(self, owner: Class, name: str) -> Function | None:
-        """The method of a class, or of the first of its bases in the checkout that has one of that name."""
+        """Return the method of a class, or of its first base in the checkout with that name."""
         return method_of(owner, name, self.resolve)
 
 
-# What a file that imports them says. The first takes 1.6 s of processor time, the next 0.4.
+# Patterns of files that import them. The first takes 1.6 s of processor time, the next 0.4.
 _SLOW = {
     "torch.distributed.fsdp": re.compile(rb"torch\.distributed\.(?:fsdp|_?tensor|optim|checkpoint|_composable)\b"),
     "torch.distributed.optim": re.compile(rb"torch\.distributed\.optim\b"),
@@ -169,7 +164,7 @@ _SLOW = {
 
 
 def slow_imports(files: PythonFiles, calls: Iterable[str]) -> list[str]:
-    """The slow parts of torch that a file of the packages of `calls` imports; a script is no package."""
+    """Return the slow parts of torch that files of the packages of `calls` import; scripts are not packages."""
     modules = (call.partition(":")[0] for call in calls)
     packages = {module.partition(".")[0] for module in modules if not module.endswith(".py")}
     sources = [files.source(file) for file, name in files.names.items() if name.partition(".")[0] in packages]

@@ -1,4 +1,4 @@
-"""The statement that holds a line, and the function around it: read from the source, never imported."""
+"""The statement at a line, and the function around it: read from the source, never imported."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LOCALS = "<locals>"
 
 @dataclass(frozen=True)
 class Unit:
-    """What a line belongs to.
+    """The statement and the function of a line.
 
-    `statement` is None for the line of a definition: it names a function, not what in it is wrong.
-    `function` is the qualified name as Python writes it, "" at module level; `node` and `parts` are the
-    statement's syntax and the expressions to blame in it.
+    `statement` is None for the line of a definition, which names a function rather than a fault in it. `function` is
+    the qualified name as Python writes it, "" at module level; `node` and `parts` are the statement's syntax and the
+    expressions to blame in it.
     """
 
     module: Module
@@ -32,14 +32,14 @@ class Unit:
 
 
 class Sources:
-    """The files that findings about a checkout point at, each parsed once."""
+    """The files of findings about a checkout, each parsed once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._modules: dict[tuple[str, str], Module | None] = {}
 
     def unit(self, file: str, line: int, folder: str = "") -> Unit | None:
-        """What `line` of `file`, below `folder` where it is none of the checkout's, belongs to; None if unreadable."""
+        """Return the unit of `line` of `file`, below `folder` if that is given; None if it cannot be read."""
         if (folder, file) not in self._modules:
             self._modules[folder, file] = self._parse(Path(folder) if folder else self._root, file)
         module = self._modules[folder, file]
@@ -54,11 +54,11 @@ class Sources:
 
 
 def unit_at(module: Module, line: int) -> Unit:
-    """What `line` of a parsed file belongs to.
+    """Return the unit of `line` of a parsed file.
 
-    That is the innermost statement, of a loop or a condition only its head. Where the statement lists
-    things one to a line (elements of a list, a tuple, a set or a dict, or keyword arguments), it is the
-    one on that line: what is wrong with one of them is not wrong with the next.
+    It is the innermost statement, or only the head of a loop or a condition. If the statement lists items on separate
+    lines (elements of a list, a tuple, a set or a dict, or keyword arguments), it is the item on that line: a fault of
+    one item does not concern the next.
     """
     node, function = _innermost(module.tree, line)
     if node is None or isinstance(node, _DEFINITIONS):
@@ -75,7 +75,7 @@ def unit_at(module: Module, line: int) -> Unit:
 
 
 def _innermost(tree: ast.Module, line: int) -> tuple[ast.stmt | None, str]:
-    """The innermost statement that holds `line`, and the qualified name of the definition around it."""
+    """Return the innermost statement at `line`, and the qualified name of the definition around it."""
     found: ast.stmt | None = None
     path: list[str] = []
     inside: ast.AST | None = tree
@@ -89,13 +89,13 @@ def _innermost(tree: ast.Module, line: int) -> tuple[ast.stmt | None, str]:
 
 
 def _blocks(node: ast.AST) -> Iterator[ast.AST]:
-    """Statements, and what holds statements, directly below a node."""
+    """Return statements, handlers and cases directly below a node."""
     kinds = (ast.stmt, ast.excepthandler, ast.match_case)
     return (child for child in ast.iter_child_nodes(node) if isinstance(child, kinds))
 
 
 def head_of(node: ast.stmt) -> tuple[ast.expr, ...]:
-    """The expressions of a statement itself, without those of the statements in it."""
+    """Return the expressions of a statement itself, without those of the statements in it."""
     found = []
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
@@ -106,14 +106,14 @@ def head_of(node: ast.stmt) -> tuple[ast.expr, ...]:
 
 
 def extent(node: ast.stmt) -> tuple[int, int]:
-    """The first and the last line of a statement, without the statements in it."""
+    """Return the first and the last line of a statement, without the statements in it."""
     if not any(_blocks(node)):
         return node.lineno, last_line(node)
     return node.lineno, max([node.lineno, *map(last_line, head_of(node))])
 
 
 def _element(parts: Iterable[ast.expr], line: int) -> ast.expr | None:
-    """The one of several listed things that has `line`, and the lines around it, for itself."""
+    """Return the listed item at `line`, if it is the only one there."""
     for part in parts:
         for node in ast.walk(part):
             listed = _listed(node)
@@ -132,7 +132,7 @@ def _listed(node: ast.AST) -> list[ast.expr]:
 
 
 def first_line(node: ast.AST) -> int:
-    """The first line of a statement with its decorators, of an `except` or of a `case`."""
+    """Return the first line of a statement with its decorators, of an `except` or of a `case`."""
     if isinstance(node, ast.match_case):
         return node.pattern.lineno
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])

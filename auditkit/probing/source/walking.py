@@ -9,24 +9,24 @@ _LEAVES = frozenset((
     "ctx", "id", "attr", "arg", "name", "asname", "module", "level", "op", "ops", "kind", "type_comment",
     "type_ignores", "conversion", "is_async", "simple", "rest", "kwd_attrs",
 ))  # fmt: skip
-"""Fields that hold no code; a function's and a handler's `name` is text, and so is an argument's `arg`."""
+"""Fields without code; a function's and a handler's `name` is text, and so is an argument's `arg`."""
 
 FIELDS: dict[type, tuple[str, ...]] = {
     kind: tuple(name for name in kind._fields if name not in _LEAVES)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
-"""For every kind of node the fields that hold nodes or lists of them."""
+"""For every kind of node the fields that contain nodes or lists of them."""
 
 
 def walk(roots: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Every node below `roots` and they themselves, in no order to rely on."""
+    """Yield `roots` and every node below them, in no particular order."""
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
         fields = FIELDS.get(type(node))
         if fields is None:
-            continue  # None for a missing default, a text in `global x`
+            continue  # None for a missing default, a string in `global x`
         yield node
         for name in fields:
             value = getattr(node, name)
@@ -37,7 +37,7 @@ def walk(roots: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def children(node: ast.AST, left_out: tuple[str, ...] = ()) -> list[ast.AST]:
-    """The nodes directly inside one that may hold code, those of some fields left out."""
+    """Return the nodes directly inside one that may contain code, except those of some fields."""
     found: list[ast.AST] = []
     for name in FIELDS.get(type(node), ()):
         value = getattr(node, name)

@@ -1,7 +1,7 @@
 """Who meets a finding: what training needs for it, and whether the code of the checkout has that.
 
-A probe's verdict says who meets a finding in training as it is done today, perhaps for each thing that it `needs`. This
-module lowers that where the checkout cannot have it, or calls the statement seldom (docs/design/severity.md).
+A probe's verdict says who meets a finding in current training, perhaps for each of its `needs`. This module lowers that
+if the checkout cannot have a need, or rarely calls the statement (docs/design/severity.md).
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ _CASTS = {
 _BY_VARIABLE = re.compile(rb"%s\.to\([^()\n]*dtype\)" % _MODULES)
 _LAYOUTS_AND_DTYPES = (*_CASTS, "float64", "sparse")
 NEEDS = (*_LAYOUTS_AND_DTYPES, "missing", "generator", "empty", "tensors", "dtensor", "")
-"""What a verdict may say that a finding needs: gradients of a dtype, sparse ones, parameters without a gradient, an
-argument that is a generator, one without tensors, one of hundreds of tensors, DTensors; "" for nothing special."""
+"""What a finding may need, by its probe's verdict.
+
+Gradients of a dtype, sparse ones, parameters without a gradient, an argument that is a generator, one without tensors,
+one of hundreds of tensors, DTensors; "" for nothing special.
+"""
 
 
 @dataclass(frozen=True)
 class Met:
-    """Who meets a finding after a look at the source, why that is rarer than its probe says, and the callers."""
+    """Who meets a finding in this checkout, why that is rarer than the probe says, and the callers."""
 
     occurs: Occurs
     lowered: tuple[str, ...] = ()
@@ -61,9 +64,9 @@ def who_meets(
     recorded: MetBy | None = None,
     is_named: bool = False,
 ) -> Met:
-    """Judge `occurs`, which holds for each need who meets the finding; the most frequent need that is left counts.
+    """Judge `occurs`, which maps each need to who meets the finding; the most frequent remaining need counts.
 
-    A function that a user named is called somewhere, though not in the checkout.
+    A function that a user named counts as called even if the checkout does not call it.
     """
     callers = callers_of(checkout)
     with callers.reading:
@@ -96,7 +99,7 @@ def _of_cost(seldom: str) -> Occurs:
 def _judged(
     callers: Callers, need: str, word: Occurs, target: Use | None, at: Use | None, recorded: MetBy | None
 ) -> tuple[Occurs, str]:
-    """Who meets a finding with `need`, and why that is rarer than `word`."""
+    """Return who meets a finding with `need`, and why that is rarer than `word`."""
     cap, why = _limit(callers, need, target, at)
     if _is_rarer(cap, word):
         return cap, why
@@ -113,7 +116,7 @@ def _judged(
 
 
 def _limit(callers: Callers, need: str, target: Use | None, at: Use | None) -> tuple[Occurs, str]:
-    """The most frequent word that the checkout allows for a need, and why."""
+    """Return the most frequent word that the checkout allows for a need, and why."""
     if need == "float64":
         return Occurs.EXTREME, "training has no float64 gradients"
     if need in _CASTS:
@@ -153,7 +156,7 @@ def _named(need: str) -> re.Pattern[bytes]:
 
 
 def _met_by(callers: Callers, at: Use) -> MetBy:
-    """The callers of the function around a statement, under which conditions, and where the calls begin."""
+    """Return the callers of the function around a statement, their conditions, and where the calls begin."""
     uses = [at] if at.function is None else [each for each in callers.uses(at) if not each.is_test] or callers.uses(at)
     conditions = {each.text: None for use in (at, *uses) for each in use.conditions}
     entries = callers.entry_points(at) if at.function is not None and uses else ()

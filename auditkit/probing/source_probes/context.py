@@ -1,4 +1,4 @@
-"""What a source probe gets as `ctx`: the modules that it is about, the checks that read them, and what it yields."""
+"""What a source probe gets as `ctx`: the modules to check, the checks that read them, and its messages."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _T = TypeVar("_T")
 
 
 class NotApplicable(Exception):
-    """The probe makes no sense for this checkout; the text says why."""
+    """The probe does not apply to this checkout; the text says why."""
 
 
 class SourceContext:
-    """One checkout as source probes see it; see docs/design/source.md.
+    """One checkout for source probes; see docs/design/source.md.
 
-    `modules` are those that the run is about, never tests; whatever names them is looked for everywhere.
+    `modules` are those to check, without tests; uses of their names are searched everywhere.
     """
 
     NotApplicable = NotApplicable
@@ -32,14 +32,14 @@ class SourceContext:
         self.index = index
         self.modules = tuple(item for item in index.modules if not item.is_test and wanted(item))
         self.problems: list[SourceProblem] = []
-        """Files whose code a check could not follow to its end."""
+        """Files whose code a check could not fully follow."""
 
     @cached_property
     def links(self) -> Links:
         return Links(reversed(self.index.modules))
 
     def check(self, name: str) -> Iterator[dict[str, Any]]:
-        """What the check `name` of style.py finds, as measurements and locations, and what it examined."""
+        """Yield the findings of the check `name` of style.py as measurements and locations, and what it examined."""
         for found in getattr(style, name)(self):
             if isinstance(found, style.Finding):
                 for row, value, unit, case in found.rows:
@@ -49,31 +49,29 @@ class SourceContext:
                 yield from self.examined(**found)
 
     def reads_in_loops(self, module: Module) -> list[FunctionReads]:
-        """The functions that read tensors back once for each of many; none where nothing names tensors."""
+        """Return the functions that read tensors back in loops; none if the file has no tensors."""
         if not HAS_TENSORS.search(self.index.source_of(module)):
             return []
         return self.followed(module, lambda tree: ModuleReads(tree).functions())
 
     def followed(self, module: Module, read: Callable[[Module], Iterable[_T]]) -> list[_T]:
-        """What a check finds in a module; code nested too deeply becomes a problem of its file."""
+        """Return the findings of a check in a module; code nested too deeply becomes a problem of its file."""
         try:
             return list(read(module))
         except RecursionError:
             self.problems.append(SourceProblem(module.file, 1, "nested too deeply to be followed"))
             return []
 
-    # --- what a probe yields ---
-
     def measurement(self, subject: str, name: str, value: Any, unit: str, /, **case: Any) -> dict[str, Any]:
-        """Something that was read, about `subject`: a function (`package.module:name`), a module, a parameter."""
+        """Return a measurement about `subject`: a function (`package.module:name`), a module, a parameter."""
         said = {"type": "measurement", "subject": subject, "name": name, "value": value, "unit": unit, "case": case}
         return {**said, "evidence": Evidence.READ}
 
     def examined(self, **counts: int) -> Iterator[dict[str, Any]]:
-        """What was looked at where nothing was found: `examined(functions=12)`, beside the number of files."""
+        """Yield how much was examined: `examined(functions=12)`, besides the number of files."""
         for name, count in {"files": len(self.modules), **counts}.items():
             yield self.measurement("", f"{name}_examined", count, "count")
 
     def location(self, subject: str, module: Module, line: int, function: str = "") -> dict[str, Any]:
-        """Where in the checkout it stands: the ticket's Location."""
+        """Return the ticket's location in the checkout."""
         return {"type": "location", "subject": subject, "file": module.file, "line": line, "function": function}

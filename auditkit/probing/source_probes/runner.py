@@ -1,4 +1,4 @@
-"""Run source probes over one checkout: what each one read becomes one result for every subject, judged.
+"""Run source probes on one checkout: one judged result for every subject.
 
 A file that does not parse is an error of that file; nothing of the checkout is imported or run.
 """
@@ -28,7 +28,7 @@ from auditkit.probing.source_probes.context import NotApplicable, SourceContext
 
 @dataclass
 class _Subject:
-    """What a probe yielded about one subject."""
+    """The messages of a probe about one subject."""
 
     measurements: list[Measurement] = field(default_factory=list)
     location: Location | None = None
@@ -42,10 +42,10 @@ def run_source_probes(
     started: Callable[[str], None] = lambda _: None,
     recorded: RecordedRun | None = None,
 ) -> Iterator[ProbeResult]:
-    """The results of every probe: its findings, or one that says what was examined; then unreadable files.
+    """Yield the results of every probe: its findings, or one that says what was examined; then unreadable files.
 
-    `wanted` says which modules the probes ask about. `started(probe)` is called as each one starts. `recorded` says who
-    called a function in a run.
+    `wanted` selects the modules to check. `started(probe)` is called when each probe starts. `recorded` has the callers
+    of functions in a run.
     """
     with garbage_collection_paused():
         context = SourceContext(index, wanted)
@@ -63,7 +63,7 @@ def run_source_probes(
 
 
 def notes_of(index: SourceIndex) -> tuple[str, ...]:
-    """What the reader of a run must know of its files: tests that do not parse, of which every word counts."""
+    """Return notes on test files that do not parse, of which every word counts as a use."""
     tests = _test_files(index)
     return tuple(
         f"{problem.path}:{problem.line}: {problem.message}; a test file: every word in it counts as a use"
@@ -104,7 +104,7 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, recorded: Rec
 
 
 def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:
-    """What was yielded, by subject; "" holds what was examined."""
+    """Return the messages by subject; "" has the examined counts."""
     subjects: dict[str, _Subject] = {}
     for message in messages:
         subject = subjects.setdefault(message["subject"], _Subject())
@@ -118,7 +118,7 @@ def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:
 def _findings(
     asked: Asked, index: SourceIndex, subjects: Mapping[str, _Subject], recorded: RecordedRun | None
 ) -> list[ProbeResult]:
-    """One result for each subject that reproduces."""
+    """Return one result for each reproduced subject."""
     judged = [
         _judged(replace(asked, subject=name, recorded=_met_by(recorded, name, subject.location)), index, subject)
         for name, subject in subjects.items()

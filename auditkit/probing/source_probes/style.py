@@ -1,4 +1,4 @@
-"""Checks of the source for upkeep: names that nothing exports, uses, tests, guards, repeats only once, or collects.
+"""Checks of the source for upkeep: exports, unused and untested names, private names, defaults, missing producers.
 
 Each check is a generator of findings for one probe; it ends with the counts of what it examined.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found about one subject, at a line of a module: rows of name, value, unit and case."""
+    """A finding of a check about one subject, at a line of a module: rows of name, value, unit and case."""
 
     subject: str
     module: Module
@@ -45,8 +45,6 @@ class Finding:
 
 Found = Iterator[Finding | Mapping[str, int]]
 
-
-# --- public_function_unused --------------------------------------------------------------------------
 
 # Decorators that change how a function runs, and do not register it anywhere.
 _PLAIN_DECORATORS = frozenset({
@@ -59,7 +57,7 @@ _PLAIN_DECORATORS = frozenset({
 
 
 def unused_functions(context: SourceContext) -> Found:
-    """The public functions and methods that no code, test, export, setting or prose of the checkout names."""
+    """Yield the public functions and methods that no code, test, export, setting or prose of the checkout names."""
     from vulture import Vulture
 
     index, code = context.index, Vulture()
@@ -92,7 +90,7 @@ def unused_functions(context: SourceContext) -> Found:
 
 
 def _is_hook(function: Function) -> bool:
-    """Whether pytest or a framework may call it: a method of a class with a base outside the module."""
+    """Return whether pytest or a framework may call it: a method of a class with a base outside the module."""
     has_other_base = function.owner is not None and not _has_own_bases(function.owner)
     return function.name.startswith(("pytest_", "test_")) or has_other_base
 
@@ -105,13 +103,11 @@ def _has_own_bases(owner: Class) -> bool:
     )
 
 
-# --- public_function_untested ------------------------------------------------------------------------
-
 _COLLECTOR_WORDS = ("grad", "norm", "stat", "health", "collect")
 
 
 def untested_collectors(context: SourceContext) -> Found:
-    """The public collectors, and what is named like them in the same module, that no test file names."""
+    """Yield the public collectors, and similarly named code in the same module, that no test file names."""
     if not context.index.has_tests:
         raise context.NotApplicable("the checkout has no test file (test_*.py, *_test.py, tests/)")
     words = {word.lower().replace("test", "_test_") for word in context.index.words_of_tests}
@@ -146,7 +142,7 @@ def _collects(function: Function) -> bool:
 
 
 def _is_named_like_one(item: Function | Class) -> bool:
-    """Whether something beside collectors is named like one: `materialize_grad_stats`, `DualGradientStats`."""
+    """Return whether something beside collectors is named like one: `materialize_grad_stats`, `DualGradientStats`."""
     is_named_so = any(word in item.name.lower() for word in _COLLECTOR_WORDS)
     return is_named_so and (isinstance(item, Function) or bool(_public_methods(item)))
 
@@ -155,11 +151,8 @@ def _public_methods(owner: Class) -> list[Function]:
     return [method for method in owner.methods.values() if method.is_public]
 
 
-# --- used_name_not_exported --------------------------------------------------------------------------
-
-
 def partial_exports(context: SourceContext) -> Found:
-    """The modules whose package exports some of their names and lacks others that are imported from outside."""
+    """Yield modules whose package exports some of their names, but not others that outside code imports."""
     importers: dict[tuple[str, str], list[Module]] = defaultdict(list)
     for user in context.index.modules:
         for item in user.imports:
@@ -180,7 +173,7 @@ def partial_exports(context: SourceContext) -> Found:
             and not item.local.startswith("_")
             and any(origin == module.name for origin, _ in context.links.targets(item))
         ]
-        # One that exports nothing of a module has decided that its users import the module itself.
+        # A package that exports nothing of a module expects its users to import the module itself.
         if not found or any(item.name == "*" for _, item in found) or any(_exports(package)[1] for package in packages):
             continue
         exported = {item.name for _, item in found}
@@ -205,7 +198,7 @@ def partial_exports(context: SourceContext) -> Found:
 
 
 def _exports(package: Module) -> tuple[set[str], bool]:
-    """The names of `__all__`, and whether the package makes names that cannot be read from its source."""
+    """Return the names of `__all__`, and whether the package creates names that its source does not show."""
     names, is_open = set[str](), "__getattr__" in package.own_names | package.bound
     for statement in top_level(package.tree.body):
         match statement:
@@ -225,10 +218,8 @@ def _joined(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-# --- default_repeated ----------------------------------------------------------------------------------
-
 _PLAIN_NUMBERS = frozenset((-1.0, 0.0, 1.0, 2.0))
-# What a run is tuned with (lr, gamma, batch_size, dropout) differs from place to place on purpose.
+# Tuning parameters (lr, gamma, batch_size, dropout) differ between places on purpose.
 _THRESHOLD = re.compile(
     r"(\w+_)?(thresh(old)?|tol(erance)?|[ar]tol|limit|bound|cutoff|floor|ceiling|eps(ilon)?|clip(ping)?|clamp)s?(_\w+)?"
     r"|(\w+_)?norm|m(ax|in)_(grad\w*|value|ratio)"
@@ -237,7 +228,7 @@ _DECIDING = re.compile(r"(clamp|clip|isclose|allclose|minimum|maximum|min|max|th
 
 
 def repeated_defaults(context: SourceContext) -> Found:
-    """The thresholds that several signatures of one module repeat, if code beside them decides by them."""
+    """Yield the thresholds that several signatures of one module repeat, if nearby code compares with them."""
     found: dict[str, Finding] = {}
     signatures = 0
     for module in context.modules:
@@ -249,7 +240,7 @@ def repeated_defaults(context: SourceContext) -> Found:
                 if value not in _PLAIN_NUMBERS and _THRESHOLD.fullmatch(parameter):
                     groups[parameter, value].append((item, line))
         for (parameter, value), places in groups.items():
-            # One method of several classes is an interface.
+            # A method of several classes is an interface.
             names = {
                 one.name if isinstance(one, Function) and one.owner and one.name != "__init__" else one.qualified_name
                 for one, _ in places
@@ -267,11 +258,11 @@ def repeated_defaults(context: SourceContext) -> Found:
 
 
 def _numbers(item: Function | Class) -> list[tuple[str, float, int]]:
-    """The literal numbers that a function, or a dataclass with its fields, has as defaults: name, number and line."""
+    """Return the literal defaults of a function, or of a dataclass's fields: name, number and line."""
     if isinstance(item, Function):
         given: list[tuple[str, ast.expr | None]] = [*item.defaults.items()]
         is_called = item.decorators.isdisjoint(("overload", "abstractmethod"))
-    else:  # a dataclass's fields are the parameters of the `__init__` that is made for it
+    else:  # a dataclass's fields are the parameters of its `__init__`
         given = [(each.target.id, each.value) for each in item.fields if isinstance(each.target, ast.Name)]
         is_called = not item.decorators.isdisjoint(("dataclass", "define", "frozen"))
     numbers = [(name, _number(node), node.lineno) for name, node in given if node is not None]
@@ -279,7 +270,7 @@ def _numbers(item: Function | Class) -> list[tuple[str, float, int]]:
 
 
 def _number(node: ast.expr) -> float | None:
-    """The number that an expression writes out, with its sign; None for anything else, truth values included."""
+    """Return the literal number of an expression, with its sign; None for anything else, including truth values."""
     try:
         value = ast.literal_eval(node) if isinstance(node, ast.Constant | ast.UnaryOp) else None
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -288,7 +279,7 @@ def _number(node: ast.expr) -> float | None:
 
 
 def _decides(node: ast.AST, parameter: str) -> bool:
-    """Whether code compares or clamps with a value of that name; checks of its own range do not count."""
+    """Return whether code compares or clamps with a value of that name, except to check its range."""
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         others = [side for side in sides if not _names(side, parameter)]
@@ -304,8 +295,6 @@ def _names(node: ast.expr, parameter: str) -> bool:
     return any(dotted_name(part).rpartition(".")[2].lstrip("_") == parameter for part in parts)
 
 
-# --- private_torch_api_without_fallback ----------------------------------------------------------------
-
 _VERSION = re.compile(
     r"torch.*version|version.*torch|TORCH_(GE|GT|GREATER|LE|LESS|LT|VERSION|AT_LEAST|\d)", re.IGNORECASE
 )
@@ -316,14 +305,14 @@ _ABSENCE = frozenset((
 ))  # fmt: skip
 _ONE_RELEASE = re.compile(r"===?\s*\d|~=\s*\d+\.\d+\.\d|<=?\s*\d+\.[1-9]")
 _REQUIRES = re.compile(r"(?<![\w.-])torch(?![\w.-])(?:\[[^\]]*\])?\s*\(?([<>=!~][^;\"'\n#]*)")
-# At the top: what an example or an archived version below requires says nothing of the checkout.
+# Only at the top: requirements of an example or an archived version do not concern the checkout.
 _DECLARES = re.compile(
     r"^(pyproject\.toml|setup\.(cfg|py)|([^/]*requirements|requirements/)[^/]*\.(txt|in)|environment\.ya?ml)$"
 )
 
 
 def private_uses(context: SourceContext) -> Found:
-    """The uses of torch's private names that nothing guards, and how the checkout pins torch."""
+    """Yield the unguarded uses of torch's private names, and how the checkout pins torch."""
     pin = _pin(context)
     for module in context.modules:
         if b"torch" not in context.index.source_of(module):
@@ -340,7 +329,7 @@ def private_uses(context: SourceContext) -> Found:
 
 
 def _pin(context: SourceContext) -> str:
-    """How the checkout's own requirements hold torch to one release, such as `torch==2.9.1`; else "none"."""
+    """Return how the checkout's own requirements pin torch to one release, such as `torch==2.9.1`; else "none"."""
     for source in context.index.files:
         if _DECLARES.search(source.name):
             for found in _REQUIRES.finditer(context.index.text_of(source)):
@@ -352,8 +341,8 @@ def _pin(context: SourceContext) -> str:
 class _PrivateUses:
     """The unguarded private names of torch in one module: `torch._x`, `torch.x._y`, and imports of them.
 
-    A guard is a test of the version or of the name's presence around the use, or in an earlier `if` that leaves, or
-    kept in a name; or a `try` that catches what its absence raises.
+    A guard is a test of the version or of the name's presence, around the use, in an earlier `if` that leaves, or
+    stored in a name; or a `try` that catches the error.
     """
 
     def __init__(self, module: Module) -> None:
@@ -374,7 +363,7 @@ class _PrivateUses:
         }
 
     def found(self) -> list[tuple[int, str, str]]:
-        """Line, private name, and the function around it."""
+        """Return line, private name, and the function around it."""
         found = set()
         for node in self._nodes:
             for private in filter(None, map(private_part, self._names(node))):
@@ -384,7 +373,7 @@ class _PrivateUses:
         return sorted(found)
 
     def _names(self, node: ast.AST) -> list[str]:
-        """`torch.nn.utils._x` for an attribute of torch however it was imported, and for imports of it."""
+        """Return `torch.nn.utils._x` for an attribute of torch under any imported name, and for imports of it."""
         match node:
             case ast.Import(names=names):
                 return [alias.name for alias in names]
@@ -424,14 +413,14 @@ class _PrivateUses:
         return False
 
     def _guards_the_rest(self, statement: ast.stmt) -> bool:
-        """`if not hasattr(...): return` and `assert hasattr(...)` guard what follows."""
+        """Return whether a statement guards what follows: `if not hasattr(...): return`, `assert hasattr(...)`."""
         if isinstance(statement, ast.If):
             leaves = isinstance(statement.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
             return leaves and self._guards(statement.test)
         return isinstance(statement, ast.Assert) and self._guards(statement.test)
 
     def _guards(self, test: ast.AST) -> bool:
-        """Whether an expression tests torch's version or the presence of a name, or asks for types alone."""
+        """Return whether an expression tests torch's version, the presence of a name, or TYPE_CHECKING."""
         for node in walk([test]):
             if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] in _PRESENCE:
                 return True
@@ -443,7 +432,7 @@ class _PrivateUses:
 
 
 def private_part(name: str) -> str:
-    """`torch.nn.utils._x` up to its first private part, "" without one; `__version__` and the like are public."""
+    """Return `torch.nn.utils._x` up to its first private part, or ""; `__version__` and the like are public."""
     parts = name.split(".")
     for place, part in enumerate(parts):
         if place and parts[0] == "torch" and part.startswith("_") and not part.endswith("__"):
@@ -452,13 +441,11 @@ def private_part(name: str) -> str:
 
 
 def _catches_absence(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler catches what a missing name raises."""
+    """Return whether a handler catches the error of a missing name."""
     types = walk([handler.type]) if handler.type is not None else ()
     caught = {dotted_name(node).rpartition(".")[2] for node in types if isinstance(node, ast.expr)}
     return handler.type is None or not _ABSENCE.isdisjoint(caught)
 
-
-# --- materialize_without_collect -----------------------------------------------------------------------
 
 _FINISHING = re.compile(r"(materiali[sz]e|finish|finali[sz]e|wait)(_\w+)?")
 _MAY_FINISH = re.compile(rb"\bdef (materiali[sz]e|finish|finali[sz]e|wait)")
@@ -468,7 +455,7 @@ _TRAINS = frozenset(("backward", "step", "zero_grad"))
 
 @dataclass(frozen=True)
 class Collection:
-    """A function that reads back the `keys` of a mapping; who returns such a mapping, and who writes it out.
+    """A function that reads back the `keys` of a mapping; the functions that return it, and mappings written by hand.
 
     `materialize_stats(pending)` is such a function. `by_hand` has the file, the line and the function of each mapping.
     """
@@ -481,7 +468,7 @@ class Collection:
 
 
 def missing_collections(context: SourceContext) -> Found:
-    """The finishing functions whose input nothing public produces."""
+    """Yield the finishing functions whose input no public function produces."""
     examined = 0
     for found in collections_of(context):
         examined += 1
@@ -497,7 +484,7 @@ def missing_collections(context: SourceContext) -> Found:
 
 
 def collections_of(context: SourceContext) -> Iterator[Collection]:
-    """Every public function that finishes what others collect, with who collects it and where that is written out."""
+    """Yield every public finishing function, with the functions that collect its input and mappings written by hand."""
     index = context.index
     for module in context.modules:
         if not _MAY_FINISH.search(index.source_of(module)):
@@ -509,7 +496,7 @@ def collections_of(context: SourceContext) -> Iterator[Collection]:
 
 
 def _finishers(tree: Module) -> Iterator[tuple[Function, frozenset[str]]]:
-    """The functions that read back what they are given, with the text keys that they demand."""
+    """Yield the functions that read back their argument, with the text keys that they need."""
     for function in tree.defined():
         reads_back = any(
             (isinstance(node, ast.Attribute) and node.attr in _READS)
@@ -527,7 +514,7 @@ def _collection(module: Module, finisher: Function, keys: frozenset[str], trees:
     calls = {
         key: {last_name(item.func) for item in items if isinstance(item, ast.Call)} for key, items in given.items()
     }
-    # Keys of several returns count together: a finisher reads some only where others are missing.
+    # Keys of several returns count together: a finisher may read some only if others are missing.
     made = {id(one): {key for value in _returned(one) for key in literal_keys(one, value)} for one in functions}
     direct = [one for one in functions if keys <= made[id(one)] and not _trains(one)]
     found = {id(one): one for one in direct}
@@ -546,7 +533,7 @@ def _collection(module: Module, finisher: Function, keys: frozenset[str], trees:
 
 
 def _may_be_called(function: Function, finisher: Function) -> bool:
-    """A private producer is one only for its neighbours; a finisher that passes its input on is none."""
+    """Return whether a producer can be called: a private one only in its file; not the finisher itself."""
     is_public = not any(part.startswith("_") for part in function.qualified_name.split("."))
     is_other = function.qualified_name != finisher.qualified_name
     return is_other and (is_public or function.module.file == finisher.module.file)
@@ -562,7 +549,7 @@ def _trains(function: Function) -> bool:
 
 
 def _keys_of(node: ast.AST) -> frozenset[str]:
-    """The text keys of `{"a": ...}` and `dict(a=...)`; none for anything else."""
+    """Return the text keys of `{"a": ...}` and `dict(a=...)`; none for anything else."""
     keys: list[str | None] = []
     if isinstance(node, ast.Dict):
         keys = [text_in(key) for key in node.keys if key is not None]
@@ -572,7 +559,7 @@ def _keys_of(node: ast.AST) -> frozenset[str]:
 
 
 def _mappings(tree: Module) -> Iterator[tuple[str, int, str, frozenset[str]]]:
-    """Every mapping with text keys in a module, with the function (of any depth) that holds it."""
+    """Yield every mapping with text keys in a module, with the function around it."""
     waiting: list[tuple[ast.AST, str]] = [(tree.tree, "")]
     while waiting:
         node, function = waiting.pop()

@@ -1,8 +1,8 @@
-"""Find where a loop over gradients or parameters reads a tensor back to the host at every turn, without running it.
+"""Find loops over gradients or parameters that read a tensor back to the host in every iteration, without running it.
 
 Values are followed through assignments, branches, loops, comprehensions and helpers of the same module. A kind says
 what a value is: TENSOR, HOST (numbers, sizes, and tensors that were copied to the host once), NONE, MODULE, GROUP (of
-an optimizer), `("items", kind)`, `("row", kinds)`, `("table", kind)`, or None, which means that it is not known.
+an optimizer), `("items", kind)`, `("row", kinds)`, `("table", kind)`, or None for an unknown value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TENSOR, HOST, NONE, MODULE, GROUP = "tensor", "host", "none", "module", "group"
 HAS_TENSORS = re.compile(
     rb"\b(import|from)\b[^\n#]*\btorch\b|\.(named_)?(parameters|buffers)\(|\.param_groups\b|\.grad\b(?!\s*\()"
 )
-"""A file with tensors names torch, or what only its modules, optimizers and tensors have."""
+"""A file with tensors names torch, or attributes of its modules, optimizers and tensors."""
 _MOST_HELPERS_DEEP = 3
 _LONGEST_TEXT = 60
 _GRADIENTS = re.compile(
@@ -42,7 +42,7 @@ _THEIR_LIKE = re.compile(r"(\w+_)?(grads?|gradients?|params?|parameters?|norms?|
 _SELDOM = re.compile(r"(^|_)(debug\w*|verbose|sanity|checks?|profil\w*|diagnos\w*|paranoid|inf)(_|$)", re.IGNORECASE)
 _BATCHES = re.compile(r"(?<![a-z])((data)?loaders?|datasets?|batches)(?![a-z])", re.IGNORECASE)
 _ON_HOST = re.compile(r"(^|_)(cpu|numpy|np|pinned)(_|$|\d)|^(state_)?steps?(_t)?$|(state_dict|checkpoint|ckpt)s?$")
-"""Names of what lies in host memory; torch's optimizers keep `state["step"]` there."""
+"""Names of values in host memory; torch's optimizers keep `state["step"]` there."""
 _NAMED = (
     (re.compile(r"(\w+_)?(grads|gradients|tensors)"), ("items", TENSOR)),
     (re.compile(r"(\w+_)?(grad|gradient|tensor)"), TENSOR),
@@ -55,7 +55,7 @@ _MAPPINGS = frozenset(("dict", "mapping", "mutablemapping", "ordereddict", "para
 
 _READING_METHODS = frozenset(("item", "tolist", "cpu", "numpy", "is_nonzero", "equal", "allclose"))
 _WAITING = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount"))
-"""Operators whose size the host has to read; their result stays on the device."""
+"""Operators whose result size the host must read; their result stays on the device."""
 _READING_FUNCTIONS = frozenset(("torch.equal", "torch.allclose", "torch.is_nonzero"))
 _HOST_ATTRIBUTES = frozenset((
     "shape", "ndim", "device", "dtype", "layout", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse",
@@ -81,7 +81,7 @@ _OF_MODULES = {
     "named_modules": ("items", ("row", (HOST, MODULE))),
     "named_children": ("items", ("row", (HOST, MODULE))),
 }
-# Only tensors have these: a name that is used so holds one.
+# Attributes that only tensors have, so that their use identifies one.
 _OF_TENSORS = frozenset(("grad", "detach", "requires_grad", "is_cuda", "grad_fn", "is_sparse", "norm", "numel"))
 _WRAPPERS = frozenset(
     ("list", "tuple", "iter", "reversed", "set", "tqdm", "track", "deque", "islice", "chain", "sorted")
@@ -95,10 +95,10 @@ Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 class HostRead:
     """One expression that is read back once for each tensor.
 
-    `what` is how (`.item()`, `if`, `any()`), `value` what is read, `loop_line` and `over` the loop. Where a helper
-    reads, `helper` says which and at what line. `guard` is the test of an interval or a flag under which alone it is
-    read (`step % 100 == 0`). `of_gradients` says that the loop is one over gradients, or over parameters and their like
-    where the function deals with gradients.
+    `what` is how (`.item()`, `if`, `any()`), `value` what is read, `loop_line` and `over` the loop. If a helper reads,
+    `helper` names it and its line. `guard` is the test of an interval or a flag around the read (`step % 100 == 0`).
+    `of_gradients` means that the loop is over gradients, or over parameters and similar values in a function that uses
+    gradients.
     """
 
     line: int
@@ -123,7 +123,7 @@ class FunctionReads:
 
 @dataclass(frozen=True)
 class _Loop:
-    """A loop that runs, over tensors or not; a helper's call is one without `node`: its caller may do so in one."""
+    """A loop, over tensors or not; a helper's call is one without `node`, since its caller may be in a loop."""
 
     node: ast.AST | None
     over: ast.expr | None
@@ -131,7 +131,7 @@ class _Loop:
     names: frozenset[str] = frozenset()
 
     def is_over_gradients(self, value: ast.expr, functions: Iterable[Function]) -> bool:
-        """Whether reading `value` in it is about gradients, or their like where one of `functions` has gradients."""
+        """Return whether reading `value` concerns gradients, or similar values if one of `functions` has gradients."""
         parts = [value, *([] if self.over is None else [self.over])]
         reads = (part for part in walk([self.node]) if isinstance(part, ast.Attribute)) if self.node else ()
         if any(_names(part, _GRADIENTS) for part in parts) or any(
@@ -143,21 +143,21 @@ class _Loop:
 
 
 class ModuleReads:
-    """Follows the functions of one module; helpers are followed with what they are given."""
+    """Follows the functions of one module, and helpers with their arguments."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self._summaries: dict[tuple[str, tuple[Kind, ...]], tuple[Kind, list[HostRead]]] = {}
 
     def functions(self) -> Iterator[FunctionReads]:
-        """Every function and method with reads in loops over tensors, in the order of lines."""
+        """Yield every function and method with reads in loops over tensors, in the order of lines."""
         for function in sorted(self.module.defined(), key=lambda item: item.node.lineno):
             reads = self._follow(function, (), 0, False).reads
             if reads:
                 yield FunctionReads(function.call, function.qualified_name, tuple(sorted(reads.values())))
 
     def find(self, function: Function, called: ast.expr) -> Function | None:
-        """The function of this module that `called` means inside `function`."""
+        """Return the function of this module that `called` means inside `function`."""
         if isinstance(called, ast.Name):
             return self.module.functions.get(called.id)
         if not isinstance(called, ast.Attribute):
@@ -167,10 +167,10 @@ class ModuleReads:
         return method_of(owner, called.attr, lambda _, base: self.module.classes.get(base))
 
     def summary(self, function: Function, given: tuple[Kind, ...], depth: int) -> tuple[Kind, list[HostRead]]:
-        """What a call of `function` returns, and what it reads outside loops of its own."""
+        """Return the kind of the result of `function`, and what it reads outside of its own loops."""
         key = (function.qualified_name, given)
         if key not in self._summaries:
-            self._summaries[key] = None, []  # a helper that calls itself
+            self._summaries[key] = None, []  # stops recursion
             if depth <= _MOST_HELPERS_DEEP:
                 flow = self._follow(function, given, depth, True)
                 declared = of_annotation(function.node.returns) if function.node.returns is not None else None
@@ -192,9 +192,9 @@ class ModuleReads:
 
 
 class _Flow:
-    """Follows a function's body once, in the order in which it runs; the body of a loop twice.
+    """Follows a function's body once, in execution order; the body of a loop twice.
 
-    `known` says what its names hold at this point. Visiting an expression returns its kind.
+    `known` are the current kinds of its names. Visiting an expression returns its kind.
     """
 
     def __init__(self, module: ModuleReads, function: Function, depth: int, as_helper: bool) -> None:
@@ -203,12 +203,12 @@ class _Flow:
         self.loops = [_Loop(None, None, True)] if as_helper else []
         self.outer_loops = len(self.loops)
         self.guard = ""
-        """The test of an interval or a flag under which alone the present line runs."""
+        """The test of an interval or a flag around the current line."""
         self.reads: dict[tuple[int, int, str], HostRead] = {}
         self.returned: Kind = NONE
 
     def visit(self, node: ast.AST) -> Kind:
-        """Follow a statement, or return the kind of an expression; other statements are not followed."""
+        """Follow a statement, or return the kind of an expression; other statements are ignored."""
         match node:
             case ast.Constant(value=value):
                 return NONE if value is None else HOST
@@ -255,7 +255,7 @@ class _Flow:
         return None
 
     def read(self, node: ast.expr, what: str, value: ast.expr, inner: HostRead | None = None) -> None:
-        """Note that `value` is read back at `node`, if that happens in a loop over gradients; `inner` is a helper's."""
+        """Note that `value` is read back at `node`, if that is in a loop over gradients; `inner` is a helper's read."""
         key = (node.lineno, node.col_offset, what)
         loop = next((loop for loop in reversed(self.loops) if loop.is_over_tensors), None)
         if loop is None or key in self.reads:
@@ -270,7 +270,7 @@ class _Flow:
             self.reads[key] = HostRead(*key, text, line, over, helper, self.guard or guard, of_gradients)
 
     def test(self, node: ast.expr, what: str) -> None:
-        """Note what asking for the truth of `node` reads."""
+        """Note what evaluating the truth of `node` reads."""
         match node:
             case ast.BoolOp():
                 for value in self.in_turn(node):
@@ -280,8 +280,6 @@ class _Flow:
             case _:
                 if self.visit(node) == TENSOR:
                     self.read(node, what, node)
-
-    # Expressions.
 
     def visit_Attribute(self, node: ast.Attribute) -> Kind:
         known = self.known.get(dotted_name(node))
@@ -298,7 +296,7 @@ class _Flow:
         return join(*kinds)
 
     def in_turn(self, node: ast.BoolOp) -> Iterator[ast.expr]:
-        """The values of `and` or `or`, each under the guards before it."""
+        """Yield the values of `and` or `or`, each under the guards before it."""
         guard = self.guard
         for value in node.values:
             yield value
@@ -311,7 +309,7 @@ class _Flow:
             self.read(node, "in", node.comparators[0])  # a list compares each element
         if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
             return HOST
-        # What is compared with a text is one.
+        # A value that is compared with a string is one.
         return HOST if any(map(text_in, node.comparators)) else result_of(kinds)
 
     def visit_Subscript(self, node: ast.Subscript) -> Kind:
@@ -323,7 +321,7 @@ class _Flow:
         if _ON_HOST.search(str(key)):
             return HOST
         if isinstance(node.slice, ast.Compare) and base == TENSOR:
-            self.read(node, "[mask]", node.value)  # how many elements are meant is known to the device alone
+            self.read(node, "[mask]", node.value)  # The number of selected elements is known only to the device.
         if isinstance(node.slice, ast.Slice):
             return base
         match base:
@@ -337,7 +335,7 @@ class _Flow:
 
     @contextmanager
     def inside(self, node: Comprehension) -> Iterator[None]:
-        """The loops of a comprehension, with their names, while the block runs."""
+        """Enter the loops of a comprehension, with their names, inside the context."""
         before, outer = dict(self.known), len(self.loops)
         for part in node.generators:
             self.enter(node, part.target, part.iter)
@@ -375,7 +373,7 @@ class _Flow:
         return TENSOR if self.visit(node.func) == MODULE else None
 
     def wrapper(self, node: ast.Call, name: str, given: list[Kind]) -> Kind:
-        """The elements of what is given; `sorted` asks for the truth of each comparison."""
+        """Return the elements of the argument; `sorted` evaluates the truth of each comparison."""
         inner = join(*map(element, given if name == "chain" else given[:1]))
         if name == "sorted" and inner == TENSOR and not node.keywords:
             self.each(node, "sorted()", given[0])
@@ -388,7 +386,7 @@ class _Flow:
         self.loops.pop()
 
     def builtin(self, node: ast.Call, name: str, given: list[Kind]) -> Kind:
-        """What a built-in function returns; `float(norm)` reads a tensor, `max(norms)` each; False for any other."""
+        """Return the result of a built-in function, or False; `float(norm)` reads a tensor, `max(norms)` each one."""
         first = given[0] if given else None
         match name:
             case _ if name in _READING_BUILTINS:
@@ -413,7 +411,7 @@ class _Flow:
         return False
 
     def torch_call(self, node: ast.Call, full: str, given: list[Kind]) -> Kind:
-        """What a function of torch returns; a tensor that is made without `device=` lies on the host."""
+        """Return the result of a function of torch; a tensor created without `device=` is on the host."""
         part, _, last = full.rpartition(".")
         if TENSOR in given and (full in _READING_FUNCTIONS or (part == "torch" and last in _WAITING)):
             items = [*node.args, *(item.value for item in node.keywords)]
@@ -431,7 +429,7 @@ class _Flow:
         if _FACTORIES.fullmatch(last.removesuffix("_like")):
             devices = [ast.unparse(item.value) for item in node.keywords if item.arg == "device"]
             return TENSOR if TENSOR in given or any("'cpu'" not in device for device in devices) else HOST
-        # An operator of torch on a value of unknown kind: it would not be called on anything but a tensor.
+        # An operator of torch on a value of unknown kind: only a tensor makes sense.
         made = result_of(element(kind) if isinstance(kind, tuple) else kind for kind in given) if given else None
         made = TENSOR if made is None and given and given[0] is None else made
         return ("items", made) if last in _SEVERAL else made
@@ -449,7 +447,7 @@ class _Flow:
         if name in _READING_METHODS or (is_copy and base == TENSOR):
             return HOST
         if name == "state_dict":
-            return ("table", HOST)  # a checkpoint: copying it to the host is what it is for
+            return ("table", HOST)  # a checkpoint is copied to the host on purpose
         if name in _OF_MODULES and base not in (HOST, TENSOR):
             return _OF_MODULES[name]
         match base:
@@ -465,14 +463,12 @@ class _Flow:
                 return value
         return None
 
-    # Statements.
-
     def block(self, statements: Iterable[ast.stmt]) -> bool:
-        """Follow statements; whether the end of the block is never reached."""
+        """Follow statements; return whether the end of the block is never reached."""
         listed = list(statements)
         last = listed[-1] if listed else None
         kept, guard = self.loops, self.guard
-        # What stands in a block that leaves the loop runs once, however long the loop is.
+        # Statements in a block that leaves the loop run only once.
         if isinstance(last, ast.Return):
             self.loops = kept[: self.outer_loops]
         elif isinstance(last, ast.Raise):
@@ -490,7 +486,7 @@ class _Flow:
             self.assign(target, kind)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        """`total += norm` and `grads += [grad]`."""
+        """Handle `total += norm` and `grads += [grad]`."""
         kind: Kind = self.visit(node.value)
         before: Kind = self.known.get(dotted_name(node.target))
         if isinstance(before, tuple):
@@ -511,7 +507,7 @@ class _Flow:
         self.loops.pop()
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
-        """Twice: what a turn leaves behind is what the next one finds."""
+        """Follow the body twice: values of one iteration reach the next."""
         given = self.enter(node, node.target, node.iter)
         for _ in range(2):
             self.assign(node.target, given)
@@ -520,7 +516,7 @@ class _Flow:
         self.block(node.orelse)
 
     def enter(self, node: ast.For | ast.AsyncFor | Comprehension, target: ast.expr, over: ast.expr) -> Kind:
-        """Begin the turns of a loop, and return what its names hold: where the source does not say, by their use."""
+        """Enter a loop, and return the kind of its names, from the source or from their use."""
         source = self.visit(over)
         given = element(source) if _BATCHES.search(ast.unparse(over)) else _used_in(target, element(source), node)
         names = frozenset(part.id for part in walk([target]) if isinstance(part, ast.Name))
@@ -545,7 +541,7 @@ class _Flow:
             self.known = {name: join(after_body.get(name, NONE), self.known.get(name, NONE)) for name in names}
 
     def visit_FunctionDef(self, node: FunctionNode) -> None:
-        """A function inside this one sees its names; where it is called is not known."""
+        """Follow an inner function, which sees the outer names; its callers are unknown."""
         known, loops, returned, outer = self.known, self.loops, self.returned, self.outer_loops
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         self.known = known | {item.arg: of_parameter(item) for item in arguments}
@@ -556,7 +552,7 @@ class _Flow:
     visit_AsyncFor, visit_AsyncFunctionDef = visit_For, visit_FunctionDef
 
     def assign(self, target: ast.expr, kind: Kind) -> None:
-        """Let the names of `target` hold `kind`, taken apart as the target is."""
+        """Assign `kind` to the names of `target`, unpacked like the target."""
         match target:
             case ast.Name() | ast.Attribute():
                 self.known[dotted_name(target)] = kind
@@ -571,17 +567,14 @@ class _Flow:
                     self.known[text_of(target)] = kind
 
     def put_into(self, holder: ast.expr, kind: Kind) -> None:
-        """`holder[...] = value` and `holder.append(value)`: a container holds what is put into it."""
+        """Handle `holder[...] = value` and `holder.append(value)`: the container gets the kind of the value."""
         match self.known.get(dotted_name(holder)):
             case ("items" | "table" as shape, before):
                 self.known[dotted_name(holder)] = (shape, join(before, kind))
 
 
-# What kinds are made of.
-
-
 def element(kind: Kind) -> Kind:
-    """What a loop over `kind` gives: a tensor's rows are tensors, a mapping's keys are on the host."""
+    """Return the kind of a loop's items over `kind`: a tensor's rows are tensors, a mapping's keys are on the host."""
     match kind:
         case "tensor" | "module" | "host":
             return kind
@@ -595,14 +588,14 @@ def element(kind: Kind) -> Kind:
 
 
 def holds_tensors(kind: Kind) -> bool:
-    """Whether taking `kind` apart gives tensors. An optimizer's groups are few, however many parameters they have."""
+    """Return whether iterating over `kind` gives many tensors; an optimizer's groups are few."""
     if isinstance(kind, tuple):
         return any(map(holds_tensors, kind[1])) if kind[0] == "row" else holds_tensors(kind[1])
     return kind in (TENSOR, MODULE)
 
 
 def join(*kinds: Kind) -> Kind:
-    """What a name holds after several branches; a tensor in one and a number in the other is not known."""
+    """Return the kind of a name after several branches; a tensor in one and a number in the other is unknown."""
     found: Kind = NONE
     for kind in kinds:
         if NONE in (found, kind) or found == kind:
@@ -615,13 +608,13 @@ def join(*kinds: Kind) -> Kind:
 
 
 def result_of(kinds: Iterable[Kind]) -> Kind:
-    """What an operator makes of its operands: a tensor where one is, on the host where all are."""
+    """Return the kind of an operator's result: a tensor if one operand is, on the host if all are."""
     known = list(kinds)
     return TENSOR if TENSOR in known else HOST if all(kind in (HOST, NONE) for kind in known) else None
 
 
 def of_parameter(item: ast.arg) -> Kind:
-    """What is passed for a parameter, as far as its annotation or else its name says."""
+    """Return the kind of a parameter, by its annotation or else its name."""
     if _ON_HOST.search(item.arg):
         return HOST
     if item.annotation is not None:
@@ -630,7 +623,7 @@ def of_parameter(item: ast.arg) -> Kind:
 
 
 def of_annotation(node: ast.expr) -> Kind:
-    """The kind that an annotation names; of a union of a tensor and several the several, else it is not known."""
+    """Return the kind of an annotation; for a union of a tensor and several tensors, the several; or None."""
     match node:
         case ast.Constant(value=None):
             return NONE
@@ -663,7 +656,7 @@ def _union(parts: list[ast.expr]) -> Kind:
 
 
 def of_attribute(base: Kind, name: str) -> Kind:
-    """What the attribute `name` of a value of kind `base` is."""
+    """Return the kind of the attribute `name` of a value of kind `base`."""
     if base == HOST or (name in _HOST_ATTRIBUTES and base != MODULE):
         return HOST
     if name == "grad" or (base == TENSOR and name in ("data", "T", "H", "mT", "real", "imag")):
@@ -674,13 +667,13 @@ def of_attribute(base: Kind, name: str) -> Kind:
 
 
 def _parts(kind: Kind, count: int) -> list[Kind]:
-    """The kinds of so many names that take `kind` apart."""
+    """Return the kinds of `count` names that unpack `kind`."""
     is_row = isinstance(kind, tuple) and kind[0] == "row" and len(kind[1]) == count
     return list(kind[1]) if is_row else [element(kind)] * count
 
 
 def _used_in(target: ast.expr, given: Kind, body: ast.AST) -> Kind:
-    """`given`; where that is not known, also for a part of it, what the use of the loop's names in its body says."""
+    """Return `given`; for unknown parts of it, the kind by the use of the loop's names in its body."""
     if isinstance(target, ast.Tuple) and (given is None or (isinstance(given, tuple) and given[0] == "row")):
         kinds = _parts(given, len(target.elts))
         return ("row", tuple(_used_in(part, kind, body) for part, kind in zip(target.elts, kinds, strict=True)))
@@ -689,7 +682,7 @@ def _used_in(target: ast.expr, given: Kind, body: ast.AST) -> Kind:
 
 
 def _is_used_as_tensor(name: str, body: ast.AST) -> bool:
-    """Whether a loop reads of its own name what only tensors have; not where it tests first whether it is a tensor."""
+    """Return whether a loop reads attributes of its name that only tensors have, without testing its type."""
     nodes = list(walk([body]))
     asked = (node for node in nodes if isinstance(node, ast.Call) and node.args)
     if _ON_HOST.search(name) or any(
@@ -701,28 +694,25 @@ def _is_used_as_tensor(name: str, body: ast.AST) -> bool:
 
 
 def _goes_to_cpu(node: ast.Call) -> bool:
-    """`.to("cpu")` that waits: a non-blocking copy does not."""
+    """Return whether a call is a blocking `.to("cpu")`."""
     texts = [ast.unparse(item) for item in [*node.args, *node.keywords]]
     return any("'cpu'" in text for text in texts) and "non_blocking=True" not in texts
 
 
 def text_of(node: ast.expr) -> str:
-    """The code of an expression on one line, cut after 60 characters."""
+    """Return the code of an expression on one line, cut after 60 characters."""
     text = " ".join((dotted_name(node) or ast.unparse(node)).split())
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
 
 
 def _names(node: ast.AST, pattern: re.Pattern[str]) -> bool:
-    """Whether code names what `pattern` finds."""
+    """Return whether code contains a name that `pattern` matches."""
     words = (getattr(part, field, None) for part in walk([node]) for field in ("id", "attr", "arg", "value"))
     return any(isinstance(word, str) and pattern.fullmatch(word) for word in words)
 
 
-# Tests that most steps or most runs fail.
-
-
 def guard_of(test: ast.expr) -> str:
-    """The text of such a test: an interval, a flag for a check, the infinity norm."""
+    """Return the text of a test that rarely holds: an interval, a flag for a check, the infinity norm; or ""."""
     return ast.unparse(test) if any(map(_says_seldom, walk([test]))) else ""
 
 
@@ -738,7 +728,7 @@ def _says_seldom(node: ast.AST) -> bool:
 
 
 def guard_after(test: ast.expr) -> str:
-    """The guard of what follows a block that is left under `test`: `if step % 100: return`, `if not debug: return`."""
+    """Return the guard of the code after a block that leaves: `if step % 100: return`, `if not debug: return`."""
     match test:
         case ast.BinOp(op=ast.Mod()) | ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.NotEq()]):
             return ast.unparse(test)

@@ -76,7 +76,7 @@ class LocalPool:
     def _start_what_fits(self) -> None:
         while self._waiting and len(self._running) < self._jobs:
             need = self._waiting[0].resources
-            # With fewer GPUs than it asks for the job itself says so: that is an answer, too.
+            # With fewer GPUs than it needs, the job itself reports that: a result, too.
             cards = min(need.gpus, self._all_cards)
             used_mb = sum(one.task.resources.memory_mb for one in self._running.values())
             if used_mb + need.memory_mb > self._memory_mb or cards > len(self._cards):

@@ -25,7 +25,7 @@ from auditkit.sweep.jobs import Resources
 
 _OPTIONS = ("partition", "account", "qos", "constraint", "exclude", "poll_s")
 _COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
-# Administrators ask for at most a call in some seconds; an end shows in the folder before.
+# Administrators want few calls per minute; the folder shows the end of a job sooner.
 _POLL_S = 10.0
 _IN_QUEUE = 1000
 # The process that starts a job's own, in MB.
@@ -38,7 +38,7 @@ _SILENT_AT_MOST_S = 600.0
 _SEEN_WITHIN_S = 5.0
 # Many may be killed at once: they wait for one look at the queue together.
 _KILLED_POLL_S = 1.0
-# Slurm gives a cancelled job 30 s to end, where nobody changed that.
+# Slurm's default gives a cancelled job 30 s to end.
 _CANCELLED_WITHIN_S = 120.0
 _OVER = frozenset(
     ["BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]
@@ -79,7 +79,7 @@ class SlurmQueue:
         self._options = {name: text for name, text in settings.options.items() if name != "poll_s"}
         self._name, self._logs = settings.name, settings.folder / "logs"
         self._folder = settings.folder / "slurm"
-        # Its pickles are loaded: nobody else may put one there.
+        # The pickles of this folder are loaded, so no other user may write there.
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._waiting: list[Task] = []
         self._running: dict[str, Task] = {}
@@ -112,7 +112,7 @@ class SlurmQueue:
         deadline = time.monotonic() + timeout_s
         while True:
             if self._left:
-                # Nobody asked for them: their jobs are of another plan.
+                # No task claimed them: their jobs are of another plan.
                 _call("scancel", *(job for job, _ in self._left.values()))
                 self._left = {}
             self._submit_waiting()
@@ -190,7 +190,7 @@ class SlurmQueue:
             stderr_to_stdout=True,
             # In the batch step itself: no second step, and signals reach it there, too.
             use_srun=False,
-            # What is lost is asked again by whoever counts the attempts. Its own folder holds no modules.
+            # The driver counts the attempts and resubmits a lost task. The folder contains no modules to import.
             additional_parameters={"no-requeue": True, "chdir": str(self._folder)},
             **({"gres": f"gpu:{resources.gpus}"} if resources.gpus else {}),
             **self._options,
@@ -215,7 +215,7 @@ class SlurmQueue:
                 command, log = pickle.loads((self._folder / f"{job}_submitted.pkl").read_bytes()).args
                 found[Path(log).stem] = job, command
             except Exception:
-                # Nobody can ask for it: it is cancelled with those that nobody does.
+                # No task can claim it: it is cancelled with the unclaimed ones.
                 found[job] = job, ()
         return found
 

@@ -1,7 +1,7 @@
-"""What a target returned, as named numbers: numbers, tensors, mappings, dataclasses, tuples, objects.
+"""The result of a target as named numbers: numbers, tensors, mappings, dataclasses, tuples, objects.
 
-A field is a dotted path: `gradient_norm`, `1.host_grad_norm` (second item of a tuple), or the empty
-string for an answer that is itself a number.
+A field is a dotted path: `gradient_norm`, `1.host_grad_norm` (second item of a tuple), or "" for a result that is a
+number.
 """
 
 import dataclasses
@@ -24,13 +24,13 @@ Parts = Callable[[Any], List[Tuple[str, Any]]]
 
 
 def flatten(answer: Any) -> Dict[str, Any]:
-    """Every number and truth value in `answer` by its path. Reads tensors: never call it while counting."""
+    """Return every number and truth value by its path. It reads tensors, so never call it while counting."""
     numbers = ((path, _number_of(leaf)) for path, leaf in leaves(answer))
     return dict(itertools.islice(((path, number) for path, number in numbers if number is not None), _MOST_ITEMS))
 
 
 def types_of(answer: Any) -> Dict[str, str]:
-    """The type of every number, truth value and tensor in `answer` by its path; of a tensor its dtype and device."""
+    """Return the type of every number, truth value and tensor by its path; of a tensor its dtype and device."""
     return {path: _type_of(leaf) for path, leaf in itertools.islice(leaves(answer), _MOST_ITEMS)}
 
 
@@ -41,18 +41,18 @@ def _type_of(leaf: Any) -> str:
 
 
 def words(answer: Any) -> Dict[str, str]:
-    """Every text, member of an enumeration and None in `answer` by its path."""
+    """Return every string, enum member and None by its path."""
     found = ((path, value) for path, value in nodes(answer) if value is None or isinstance(value, (str, enum.Enum)))
     return {path: value.name if isinstance(value, enum.Enum) else str(value) for path, value in found}
 
 
 def host_numbers(answer: Any) -> Dict[str, Any]:
-    """Return the numbers that `answer` holds outside of tensors, by path: they were read back from the device."""
+    """Return the numbers outside of tensors, by path: they were read back from the device."""
     return {path: leaf for path, leaf in leaves(answer) if not isinstance(leaf, torch.Tensor)}
 
 
 def graph_tensors(answer: Any) -> Dict[str, torch.Tensor]:
-    """The tensors in `answer` that autograd can go back from, by path."""
+    """Return the tensors with a graph, by path."""
     found = leaves(answer)
     return {path: leaf for path, leaf in found if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None}
 
@@ -73,12 +73,12 @@ def kind_of(answer: Any) -> str:
 
 
 def differences(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
-    """The fields of `first` that `second` lacks or holds another value of; two NaN are the same."""
+    """Return the fields of `first` that `second` lacks or has with another value; NaN equals NaN."""
     return [path for path, value in first.items() if path not in second or not _same(value, second[path])]
 
 
 def lost_fields(usual: Dict[str, Any], answer: Dict[str, Any]) -> str:
-    """Return in words which fields of the usual result an answer lacks; "" for none."""
+    """Say which fields of the usual result are missing in another one; "" for none."""
     lost = [path or "the number" for path in usual if path not in answer]
     if not lost:
         return ""
@@ -94,10 +94,10 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def _number_of(leaf: Any) -> Any:
-    """Return a leaf as a number; None for a tensor or an array that is more than one."""
+    """Return a leaf as a number; None for a tensor or an array with more than one element."""
     if isinstance(leaf, torch.Tensor):
         if hasattr(leaf, "full_tensor") and leaf.numel() == 1:
-            leaf = leaf.full_tensor()  # the whole of a sharded number; every rank calls this
+            leaf = leaf.full_tensor()  # gathers a sharded number; every rank calls this
         host = to_host(leaf.detach())
         return host.reshape(()).item() if host.numel() == 1 and not host.is_complex() else None
     if isinstance(leaf, (bool, int, float)):
@@ -106,9 +106,9 @@ def _number_of(leaf: Any) -> Any:
 
 
 def nodes(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST, path: str = "") -> Iterator[Any]:
-    """The answer and everything in it, as (path, value), down to `depth`.
+    """Yield the result and everything in it, as (path, value), down to `depth`.
 
-    `parts` names what a container or an object consists of, `items_of` unless given.
+    `parts` returns the parts of a container or an object, `items_of` by default.
     """
     yield path, answer
     for name, item in [] if depth == 0 or _is_leaf(answer) else (parts or items_of)(answer):
@@ -116,7 +116,7 @@ def nodes(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST, pat
 
 
 def leaves(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST) -> Iterator[Any]:
-    """Every tensor, value of NumPy's and number in an answer, as (path, value)."""
+    """Yield every tensor, NumPy value and number in a result, as (path, value)."""
     return ((path, value) for path, value in nodes(answer, parts, depth) if _is_leaf(value))
 
 
@@ -125,12 +125,12 @@ def _is_leaf(value: Any) -> bool:
 
 
 def joined(path: str, name: str) -> str:
-    """The path of a part."""
+    """Return the path of a part."""
     return path + "." + name if path else name
 
 
 def items_of(value: Any, broken: Optional[Dict[str, Exception]] = None) -> List[Tuple[str, Any]]:
-    """The named parts of a container or an object; properties that raise are left out, and put into `broken`."""
+    """Return the named parts of a container or an object; properties that raise go into `broken`."""
     if isinstance(value, Mapping):
         return [(str(key), item) for key, item in value.items()]
     if hasattr(value, "_asdict"):
@@ -150,7 +150,7 @@ def items_of(value: Any, broken: Optional[Dict[str, Exception]] = None) -> List[
 
 
 def stored_items(value: Any) -> List[Tuple[str, Any]]:
-    """The public attributes that an object holds."""
+    """Return the public attributes of an object."""
     names = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
     names += [name for name in getattr(value, "__dict__", {}) if name not in names]
     return [(name, getattr(value, name, None)) for name in names if not name.startswith("_")]
@@ -172,7 +172,7 @@ def questions(value: Any) -> List[Tuple[str, Callable[[], Any]]]:
 
 
 def read_properties(answer: Any) -> None:
-    """Read each property of the answer, as its user does; what it holds in tensors stays where it is."""
+    """Read each property of the result, as its user does, without reading tensors."""
     for _ in nodes(answer):
         pass
 
@@ -184,7 +184,7 @@ def _needs_no_arguments(function: Any) -> bool:
 
 
 def relative_difference(value: Optional[float], expected: Optional[float]) -> float:
-    """How far `value` is from `expected`; 0 for two NaN, infinite where only one of the two is a finite number."""
+    """Return how far `value` is from `expected`; 0 for two NaN, infinite if only one is a finite number."""
     if value is None or expected is None or not (math.isfinite(value) and math.isfinite(expected)):
         return 0.0 if repr(value) == repr(expected) else math.inf
     return abs(value - expected) / max(abs(expected), abs(value)) if value != expected else 0.0

@@ -1,6 +1,6 @@
 """What annotations promise: that a result may be None, that an argument must be a list.
 
-An annotation is an object, or text where the module postpones evaluation; text is parsed, not evaluated.
+An annotation is an object, or text if the module postpones evaluation; text is parsed, not evaluated.
 """
 
 import ast
@@ -15,7 +15,7 @@ _ANY_ITERABLE = re.compile(r"\b(Iterable|Iterator|Generator|Any)\b")
 
 
 def declares_none(annotation: Any) -> bool:
-    """Whether `annotation` allows None anywhere: `float | None`, `Optional[float]`, `dict[str, float | None]`."""
+    """Return whether `annotation` allows None anywhere: `float | None`, `dict[str, float | None]`."""
     if not isinstance(annotation, str):
         is_none = annotation is None or annotation is type(None)
         return is_none or any(declares_none(part) for part in typing.get_args(annotation))
@@ -28,7 +28,7 @@ def declares_none(annotation: Any) -> bool:
 
 
 def return_declaration(function: Callable) -> Any:
-    """Return the annotation of what `function` returns; "" where there is none."""
+    """Return the annotation of the result of `function`; "" without one."""
     with contextlib.suppress(TypeError, ValueError):
         annotation = inspect.signature(function).return_annotation
         return "" if annotation is inspect.Signature.empty else annotation
@@ -36,7 +36,7 @@ def return_declaration(function: Callable) -> Any:
 
 
 def field_declaration(value: Any, name: str) -> Any:
-    """Return the annotation of an attribute or a property of `value`; "" where there is none."""
+    """Return the annotation of an attribute or a property of `value`; "" without one."""
     member = inspect.getattr_static(type(value), name.rstrip("()"), None)
     member = member.fget if isinstance(member, property) else member
     if inspect.isfunction(member):
@@ -50,6 +50,6 @@ def field_declaration(value: Any, name: str) -> Any:
 
 
 def declares_sized(annotation: Any) -> bool:
-    """Whether an argument is declared as a list, and not as any iterable."""
+    """Return whether an argument is declared as a list, and not as any iterable."""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     return bool(_SIZED.search(text)) and not _ANY_ITERABLE.search(text)

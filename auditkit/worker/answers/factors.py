@@ -1,8 +1,8 @@
-"""The singular values and vectors in an answer, found by what they do to the matrices, not by name or order.
+"""The singular values and vectors in a result, found by their effect on the matrices, not by name or order.
 
-A column u of an (R, N, K) tensor is a left singular vector where |G^T u| is a singular value; a row of an
-(R, K) tensor holds singular values where it is the largest K of them. So U, S and V are known in any order,
-transposed or not, in tuples, mappings, records, and in lists of one entry for each replica.
+A column u of an (R, N, K) tensor is a left singular vector if |G^T u| is a singular value; a row of an (R, K) tensor
+has singular values if it is the largest K of them. So U, S and V are found in any order, transposed or not, in tuples,
+mappings, records, and in lists of one entry for each replica.
 """
 
 from typing import Any, Dict, Optional
@@ -20,7 +20,7 @@ _CLOSE = 1e-2
 
 
 def tensor_parts(answer: Any, replica_count: int, path: str = "", depth: int = _DEEPEST) -> Dict[str, torch.Tensor]:
-    """Every array of an answer by its path; one for each replica, in a list, is a batch of them at `path.*`."""
+    """Return every array of a result by its path; a list with one item per replica is a batch at `path.*`."""
     tensor = _as_tensor(answer)
     if tensor is not None:
         return {path: tensor}
@@ -51,7 +51,7 @@ def _as_tensor(value: Any) -> Optional[torch.Tensor]:
 
 
 def factor_roles(answer: Any, grads_RNM: torch.Tensor) -> Dict[str, Role]:
-    """Which parts of an answer are the singular values and vectors of `grads_RNM`, and in which form."""
+    """Return which parts of a result are the singular values and vectors of `grads_RNM`, and in which form."""
     grads = to_host(grads_RNM).double()
     truth = decomposed(grads).svals
     readers = {SVALS: _svals_kind, LEFT: _vectors_kind, RIGHT: _vectors_kind}
@@ -68,7 +68,7 @@ def factor_roles(answer: Any, grads_RNM: torch.Tensor) -> Dict[str, Role]:
 
 
 def _svals_kind(part: torch.Tensor, truth_RD: torch.Tensor, _grads: torch.Tensor) -> str:
-    """`vector` for (R, K), `matrix` for (R, K, K) with zeros beside the diagonal, or ""."""
+    """Return `vector` for (R, K), `matrix` for (R, K, K) with zeros beside the diagonal, or ""."""
     if part.dim() == 2:
         return "vector" if _is_spectrum(part, truth_RD) else ""
     if part.dim() != 3 or part.shape[1] != part.shape[2]:
@@ -79,7 +79,7 @@ def _svals_kind(part: torch.Tensor, truth_RD: torch.Tensor, _grads: torch.Tensor
 
 
 def _vectors_kind(part: torch.Tensor, truth_RD: torch.Tensor, maps: torch.Tensor) -> str:
-    """`columns` or `rows` where these are unit vectors that `maps` stretches by the singular values, or ""."""
+    """Return `columns` or `rows` if these are unit vectors that `maps` stretches by the singular values, or ""."""
     for kind, columns in (("columns", part), ("rows", part.mT)):
         if part.dim() != 3 or columns.shape[1] != maps.shape[2]:
             continue
@@ -90,7 +90,7 @@ def _vectors_kind(part: torch.Tensor, truth_RD: torch.Tensor, maps: torch.Tensor
 
 
 def _is_spectrum(values_RK: torch.Tensor, truth_RD: torch.Tensor) -> bool:
-    """Whether these are the K largest singular values of each replica, in any order; beyond D they are 0."""
+    """Return whether these are the K largest singular values of each replica, in any order; beyond D they are 0."""
     kept = values_RK.shape[1]
     padding = torch.zeros(truth_RD.shape[0], max(0, kept - truth_RD.shape[1]), dtype=truth_RD.dtype)
     expected = torch.cat([truth_RD, padding], dim=1)[:, :kept]
@@ -99,7 +99,7 @@ def _is_spectrum(values_RK: torch.Tensor, truth_RD: torch.Tensor) -> bool:
 
 
 def read_factors(answer: Any, roles: Dict[str, Role], replica_count: int) -> Dict[str, torch.Tensor]:
-    """U as (R, N, K), S as (R, K) and V as (R, M, K), in float64, by role; what is missing is left out."""
+    """Return U as (R, N, K), S as (R, K) and V as (R, M, K), in float64, by role, without missing ones."""
     parts = tensor_parts(answer, replica_count)
     found: Dict[str, torch.Tensor] = {}
     for name in (LEFT, SVALS, RIGHT):
@@ -111,7 +111,7 @@ def read_factors(answer: Any, roles: Dict[str, Role], replica_count: int) -> Dic
 
 
 def as_svd(found: Dict[str, torch.Tensor]) -> Optional[Svd]:
-    """The whole decomposition, where an answer holds its vectors."""
+    """Return the decomposition, if a result has both kinds of vectors."""
     if LEFT not in found or RIGHT not in found:
         return None
     kept = min(found[name].shape[2] for name in (LEFT, RIGHT))
@@ -120,7 +120,7 @@ def as_svd(found: Dict[str, torch.Tensor]) -> Optional[Svd]:
 
 
 def echo_roles(high: Any, higher_scale: Any, low: Any, replica_count: int) -> Dict[str, Role]:
-    """The part that is high for identical replicas at every scale, and low for unrelated ones."""
+    """Return the part that is high for identical replicas at every scale, and low for unrelated ones."""
     parts, scaled, unrelated = (tensor_parts(each, replica_count) for each in (high, higher_scale, low))
     found: Dict[str, float] = {}
     for path, part in parts.items():

@@ -1,8 +1,8 @@
 """What the fields of a result mean, by their behaviour, not by name.
 
-A field is the norm where scaling every gradient by 4 scales it by 4 (or by 16: a squared norm, degree 2), where
-their sign and order change nothing, and where each of them alone can make it larger; it is a zero count where it
-equals the planted number of zeros in two different cases. Names only break ties.
+A field is the norm if scaling every gradient by 4 scales it by 4 (or by 16: a squared norm, degree 2), if their sign
+and order change nothing, and if each gradient alone can make it larger; it is a zero count if it equals the planted
+number of zeros in two different cases. Names only break ties.
 """
 
 import math
@@ -11,9 +11,9 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple
 from ..base.refusals import CannotReadError
 from ..gradients.gradients import benign
 
-# One gradient times this outweighs the others in every norm of all of them, also in a mean over tensors.
+# One gradient times this outweighs the others in every norm of all gradients, also in a mean over tensors.
 _DOMINANT = 256.0
-# Squares of gradients of 2**80 overflow float32, and those of float32 values never float64.
+# Squares of gradients of 2**80 overflow float32; squares of float32 values never overflow float64.
 _HUGE = 80
 _COUNTED = ("zero_count", "zero_fraction", "nan_count", "nan_fraction", "inf_count", "inf_fraction")
 _DECLARABLE = ("norm", "health", *_COUNTED)
@@ -30,7 +30,7 @@ class Role(NamedTuple):
 
 
 def declared_roles(returns: Dict[str, str], fields: Dict[str, Any], ask: Callable) -> Dict[str, Role]:
-    """Return the roles that the target's `returns` states. Raises CannotReadError for a field that is not there."""
+    """Return the roles that the target's `returns` declares. Raises CannotReadError for a missing field."""
     roles = {}
     for name, path in returns.items():
         if name not in _DECLARABLE:
@@ -47,7 +47,7 @@ def declared_roles(returns: Dict[str, str], fields: Dict[str, Any], ask: Callabl
 
 
 def _degrees(ask: Callable) -> Dict[str, int]:
-    """For each field that scales as a power of the gradients' scale: 1 (norm) or 2 (squared norm)."""
+    """Return 1 (norm) or 2 (squared norm) for each field that scales as this power of the gradients' scale."""
     small = ask(benign())
     large = ask([grad * 4 for grad in benign()])
     found = {}
@@ -66,7 +66,7 @@ def _positive(value: Any) -> bool:
 
 
 def norm_role(ask: Callable) -> Optional[Role]:
-    """Return the field that is a norm of all gradients; None where none is: one layer's norm, a clamped value."""
+    """Return the field that is a norm of all gradients; None if none is: one layer's norm, a clamped value."""
     norms = _norms_of_all(ask)
     degrees = {path: degree for path, degree in _degrees(ask).items() if path in norms}
     lesser = _lesser_twins(ask, degrees) if len(degrees) > 1 else set()
@@ -76,7 +76,7 @@ def norm_role(ask: Callable) -> Optional[Role]:
 
 
 def _lesser_twins(ask: Callable, degrees: Dict[str, int]) -> Set[str]:
-    """Return fields that overflow where another one, equal for ordinary gradients, holds: that one is meant."""
+    """Return fields that overflow although an equal field does not, which is then the norm."""
     usual = ask(benign())
     try:
         huge = ask([grad * 2.0**_HUGE for grad in benign()])
@@ -87,7 +87,7 @@ def _lesser_twins(ask: Callable, degrees: Dict[str, int]) -> Set[str]:
 
 
 def _norms_of_all(ask: Callable) -> Set[str]:
-    """The fields that neither sign nor order of the gradients changes, and that grow with each of them."""
+    """Return the fields that do not depend on sign or order of the gradients, and that grow with each of them."""
     usual = {path: value for path, value in ask(benign()).items() if _positive(value)}
     found = set(usual)
     for same in ([grad.abs() for grad in benign()], benign()[::-1]):

@@ -1,7 +1,7 @@
-"""A result as probes of inputs need it: its numbers, its structure, and the line that returned it.
+"""A result for probes of inputs: its numbers, its structure, and the line that returned it.
 
-The structure says which fields there are and of what kind, whatever their values. Two results of one structure can be
-read by the same code. A number is a number, an int or a float; a tensor is none.
+The structure lists the fields and their kinds, whatever their values. The same code can read two results of one
+structure. An int or a float is a number; a tensor is not.
 """
 
 import re
@@ -30,9 +30,9 @@ _PLAIN = ("None", "tensor", "truth value", "number", "text", "list")
 
 
 class Answer(NamedTuple):
-    """`fields` are the numbers by path, `structure` the kinds of all parts, "" being the result itself.
+    """`fields` are the numbers by path, `structure` the kinds of all parts, "" for the result itself.
 
-    `broken` are the properties that raise, and what; `site` is the line of the checkout that returned the result.
+    `broken` are the properties that raise, and their errors; `site` is the checkout's line that returned the result.
     """
 
     fields: Dict[str, Any]
@@ -42,9 +42,9 @@ class Answer(NamedTuple):
 
 
 def take_answer(call: Callable[[], Any], roots: SourceRoots, none_is_declared: bool) -> Callable[[], Answer]:
-    """Call the target now; the function that this returns reads its result.
+    """Call the target; the returned function reads its result.
 
-    `none_is_declared`: the target's annotation says that the result may hold None.
+    `none_is_declared` means that the target's annotation allows None in the result.
     """
     raw, site = returned_by(call, roots)
 
@@ -57,7 +57,7 @@ def take_answer(call: Callable[[], Any], roots: SourceRoots, none_is_declared: b
 
 
 def _read(path: str, value: Any, none_is_declared: bool, answer: Answer, depth: int) -> None:
-    """Add the kind of every part. What a list holds is left out: its length follows the input."""
+    """Add the kind of every part, except items of lists, whose number follows the input."""
     if len(answer.structure) >= _MOST_PARTS:
         return
     kind = _kind_of(value)
@@ -70,17 +70,16 @@ def _read(path: str, value: Any, none_is_declared: bool, answer: Answer, depth: 
 
 
 def _kind_of(value: Any) -> str:
-    """`number`, `tensor`, `truth value`, `text`, `None`, `mapping`, `list`, `tuple`, or the class's name."""
+    """Return `number`, `tensor`, `truth value`, `text`, `None`, `mapping`, `list`, `tuple`, or the class's name."""
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         return "truth value" if "bool" in type(value).__name__ else "number"
     return next((kind for types, kind in _KINDS if isinstance(value, types)), type(value).__name__)
 
 
 def common_structure(answers: Sequence[Dict[str, str]]) -> Dict[str, str]:
-    """Return the parts that all results of a target have, without those that come and go with its tensors.
+    """Return the parts that all results of a target have, without those that depend on its tensors.
 
-    `layer0_norm` stands for one tensor where another result lacks `layer2_norm`: names that differ only in
-    their digits share a fate.
+    `layer0_norm` depends on a tensor if another result lacks `layer2_norm`: digits in names are ignored.
     """
     common = set.intersection(*[set(kinds) for kinds in answers])
     varying = {_without_digits(path) for path in set.union(*[set(kinds) for kinds in answers]) - common}

@@ -1,1 +1,1 @@
-"""What every package of the worker uses: lines of the checkout, refusals, torch's internals."""
+"""Shared by all packages of the worker: lines of the checkout, exceptions, torch's internals."""

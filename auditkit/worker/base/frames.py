@@ -1,4 +1,4 @@
-"""Which line of the checkout is running: the innermost frame whose file lies under the source roots."""
+"""Which line of the checkout is running: the innermost frame whose file is under the source roots."""
 
 import functools
 import linecache
@@ -12,12 +12,12 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 
-# Between a target's line and the operator it calls lie these, where the target is torch's own code.
+# If the target is torch's own code, these frames are between its line and the operator it calls.
 _MACHINERY = (
     "torch/_dynamo/", "torch/_compile.py", "torch/_ops.py", "torch/_tensor.py", "torch/overrides.py",
     "torch/utils/_python_dispatch.py", "torch/utils/_contextlib.py", "torch/_prims_common/", "torch/autograd/",
 )  # fmt: skip
-# What Dynamo of torch 2.15 calls a comprehension that it runs by itself.
+# Dynamo of torch 2.15 gives a comprehension that it runs separately this name.
 _COMPREHENSION = re.compile(r"__comprehension_(\w+)_at_\d+_\d+")
 
 
@@ -37,9 +37,9 @@ class Site(NamedTuple):
 
 
 class SourceRoots:
-    """The folders that count as "the checkout" when a frame is attributed.
+    """The folders that count as the checkout when a frame is attributed.
 
-    `installed` allows files under site-packages: for a target that is itself an installed package.
+    `extra` allows folders under site-packages, if the target is an installed package.
     """
 
     def __init__(self, root: str, extra: Tuple[str, ...] = ()) -> None:
@@ -48,16 +48,16 @@ class SourceRoots:
         self._relative: Dict[str, Optional[str]] = {}
 
     def relative(self, filename: str) -> Optional[str]:
-        """`filename` as the checkout names it, or None where it is not part of the checkout."""
+        """Return `filename` relative to the checkout, or None if it is not part of it."""
         if filename not in self._relative:
             self._relative[filename] = self._find(filename)
         return self._relative[filename]
 
     def means_host(self, site: Optional[Site]) -> bool:
-        """Whether a copy at a line is meant for the host.
+        """Return whether a copy at a line is meant for the host.
 
-        A copy into a buffer, or to a device that a call returns, is on the host for lack of a device, unless the
-        function up to there speaks of the host.
+        A copy into a buffer, or to a device that a call returns, goes to the host only because there is no device,
+        unless the function mentions the host before that line.
         """
         if site is None:
             return True
@@ -75,7 +75,7 @@ class SourceRoots:
             if path == extra or path.startswith(extra + os.sep):
                 relative = os.path.relpath(path, os.path.dirname(extra)).replace(os.sep, "/")
                 return None if relative.startswith(_MACHINERY) else relative
-        # Below the root only: the checkout itself may lie in site-packages, as the bundled specimen of a wheel does.
+        # Check below the root only: the checkout itself may be in site-packages, as the specimen of a wheel is.
         if path.startswith(self.root + os.sep) and not any(part in path[len(self.root) :] for part in _INSTALLED):
             return os.path.relpath(path, self.root).replace(os.sep, "/")
         return None
@@ -86,7 +86,7 @@ class SourceRoots:
         return next((os.path.dirname(path) for path in self._extra if os.path.basename(path) == first), "")
 
     def innermost(self, frame: Optional[FrameType] = None) -> Optional[Site]:
-        """The checkout's line that is running now, seen from `frame` (default: the caller's)."""
+        """Return the checkout's line that is running now, seen from `frame` (default: the caller's)."""
         current = frame if frame is not None else sys._getframe(1)
         while current is not None:
             relative = self.relative(current.f_code.co_filename)
@@ -96,7 +96,7 @@ class SourceRoots:
         return None
 
     def of_traceback(self, error_traceback: Optional[TracebackType]) -> Optional[Site]:
-        """The checkout's line closest to where an exception was raised."""
+        """Return the checkout's line closest to where an exception was raised."""
         found = None
         for frame, line in traceback.walk_tb(error_traceback):
             relative = self.relative(frame.f_code.co_filename)
@@ -106,7 +106,7 @@ class SourceRoots:
 
 
 def _real_path(file: str) -> str:
-    """As os.path.realpath, which takes ten times as long: thousands of modules lie in few folders."""
+    """Return os.path.realpath(file) ten times as fast: thousands of modules are in few folders."""
     path = os.path.join(_real_folder(os.path.dirname(file)), os.path.basename(file))
     return os.path.realpath(path) if os.path.islink(path) else path
 
@@ -120,14 +120,14 @@ def _real_folder(folder: str) -> str:
 
 
 def name_of(frame: FrameType) -> str:
-    """The function's qualified name; Python 3.10 knows only the plain one."""
+    """Return the function's qualified name; Python 3.10 knows only the plain one."""
     name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
     of_dynamo = _COMPREHENSION.fullmatch(name)
     return of_dynamo.group(1) if of_dynamo is not None else name
 
 
 def most_common(sites: List[Optional[Site]]) -> Optional[Site]:
-    """The site that occurs most often, the first one among equals; None where no frame was ours."""
+    """Return the site that occurs most often, the first one of equals; None without any."""
     counts: Dict[Site, int] = {}
     for site in sites:
         if site is not None:
@@ -136,7 +136,7 @@ def most_common(sites: List[Optional[Site]]) -> Optional[Site]:
 
 
 def chain(error: Optional[BaseException]) -> List[BaseException]:
-    """An exception and those that it was raised from, or while handling, the last one first."""
+    """Return an exception and its causes and contexts, the last raised first."""
     found: List[BaseException] = []
     while error is not None and error not in found:
         found.append(error)

@@ -10,7 +10,7 @@ from .frames import Site, SourceRoots, name_of
 
 
 def returned_by(call: Callable[[], Any], roots: SourceRoots) -> Tuple[Any, Optional[Site]]:
-    """What `call` returns, and the checkout's line that returned it first: a caller may only pass it on."""
+    """Return the result of `call` and the checkout's line that returned it first: callers may only pass it on."""
     returned: List[Tuple[Any, Site]] = []
 
     def watch(frame: FrameType, event: str, value: Any) -> None:
@@ -31,7 +31,7 @@ def returned_by(call: Callable[[], Any], roots: SourceRoots) -> Tuple[Any, Optio
 
 @contextlib.contextmanager
 def profiled(watch: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
-    """Inside, `watch(frame, event, value)` is called for every call and return of this thread."""
+    """Call `watch(frame, event, value)` for every call and return of this thread inside the context."""
     before = sys.getprofile()
     sys.setprofile(watch)
     try:
@@ -41,7 +41,7 @@ def profiled(watch: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
 
 
 def is_deliberate(error: BaseException, roots: SourceRoots) -> bool:
-    """Whether a `raise` in the checkout raised `error`, and not Python, torch or another library."""
+    """Return whether a `raise` in the checkout raised `error`, and not Python, torch or another library."""
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next

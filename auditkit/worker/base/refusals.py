@@ -6,9 +6,9 @@ from .frames import Site
 
 
 class CannotFeedError(Exception):
-    """The target wants something that no gradient case provides; the message names it.
+    """The target needs an argument that auditkit cannot provide; the message names it.
 
-    `attempts` is what each way to feed it said.
+    `attempts` are the errors of each way to feed it.
     """
 
     def __init__(self, message: str, attempts: Tuple[str, ...] = ()) -> None:
@@ -17,7 +17,7 @@ class CannotFeedError(Exception):
 
 
 class CannotReadError(Exception):
-    """The result holds nothing that a probe can judge, or not the field that `returns` names."""
+    """The result has no value that a probe can judge, or not the field that `returns` names."""
 
 
 class NotApplicable(Exception):
@@ -25,7 +25,7 @@ class NotApplicable(Exception):
 
 
 class Unavailable(Exception):
-    """The probe needs hardware or memory that is not here; `reason` is the outcome's."""
+    """The probe needs hardware or memory that is missing; `reason` is the outcome's."""
 
     def __init__(self, message: str, reason: str = "no_memory") -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class Unavailable(Exception):
 class TargetRaised(Exception):
     """The target raised on a valid case; `site` is the line in the checkout.
 
-    `deliberate` where a `raise` of the checkout itself did it: a refusal in its own words.
+    `deliberate` means that a `raise` in the checkout itself raised the error.
     """
 
     def __init__(self, error: BaseException, site: Optional[Site], deliberate: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What we know of torch's inside: what it imports at a first use, and how it says that memory is out."""
+"""Facts about torch's internals: what it imports at a first use, and how it reports that memory ran out."""
 
 import collections
 import contextlib
@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class OperatorMode(TorchDispatchMode):
     """A dispatch mode whose handler torch does not wrap in `_disable_dynamo`.
 
-    The wrapper imports torch._dynamo, 1 s of processor time in every worker; nothing of ours is compiled. Where it is
-    imported already, the code that is measured may be: then the handler is wrapped, or it would be traced as well.
+    The wrapper imports torch._dynamo, which takes 1 s of processor time in every worker. If it is already imported, the
+    measured code may be compiled: then the handler is wrapped, or it would be traced as well.
     """
 
     def __enter__(self) -> Any:
@@ -30,23 +30,23 @@ class OperatorMode(TorchDispatchMode):
 
 
 def import_first(*modules: str) -> None:
-    """Import what torch would import later, once, before processes are forked; what this torch lacks is left out."""
+    """Import once, before forks, what torch would import later; ignore modules that this torch lacks."""
     for name in modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
 
 def import_for_modes() -> None:
-    """What an older torch imports at a dispatch mode's first operator."""
+    """Import what an older torch imports at a dispatch mode's first operator."""
     if not hasattr(TorchDispatchMode, "_should_skip_dynamo"):
         importlib.import_module("torch._dynamo")
 
 
 @contextlib.contextmanager
 def without_compiler(function: Callable[..., Any]) -> Iterator[None]:
-    """Meanwhile a function of torch's that turns Dynamo off does not import it: 3.5 s of processor time in a process.
+    """Keep a function of torch that disables Dynamo from importing it, which takes 3.5 s of processor time.
 
-    torch asks the plain function for what to call instead. Where Dynamo is imported already nothing is changed.
+    torch looks up a replacement on the plain function. If Dynamo is already imported, nothing changes.
     """
     plain = inspect.unwrap(function)
     name = "__dynamo_disable"
@@ -61,13 +61,13 @@ def without_compiler(function: Callable[..., Any]) -> Iterator[None]:
 
 
 def raise_if_out_of_memory(error: BaseException) -> None:
-    """Turn torch's own ways to say so into MemoryError."""
+    """Turn torch's own errors for a lack of memory into MemoryError."""
     if isinstance(error, torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error):
         raise MemoryError(" ".join(str(error).split())[:300]) from error
 
 
 def new_scaler_states() -> Dict[Any, Any]:
-    """What a GradScaler that is enabled keeps by optimizer; without its stages where this torch names none."""
+    """Return the per-optimizer states of an enabled GradScaler; without its stages if this torch names none."""
     fresh: Any = getattr(torch.amp.grad_scaler, "_refresh_per_optimizer_state", dict)
     return collections.defaultdict(fresh)
 
@@ -76,5 +76,5 @@ _NO_CUDA = ("Torch not compiled with CUDA enabled", "Found no NVIDIA driver", "N
 
 
 def misses_cuda(error: BaseException) -> bool:
-    """Whether torch raised because code uses CUDA on a machine without it."""
+    """Return whether torch raised because code uses CUDA on a machine without it."""
     return isinstance(error, (AssertionError, RuntimeError)) and str(error).startswith(_NO_CUDA)

@@ -44,31 +44,29 @@ class Calls:
         self.has_finish = caller.finish is not None
         """Whether a second step finishes the result."""
         self.writes_gradients = bool(plan.writes)
-        """Whether the target is there to change gradients."""
+        """Whether the target's purpose is to change gradients."""
         self._read: Set[str] = set()
 
     def on(self, device: str) -> "Calls":
-        """The same target on another device."""
+        """Return the same target on another device."""
         return Calls(self.plan, self.caller, device, self.roots)
 
-    # --- the result --------------------------------------------------------------------------------
-
     def raw(self, grads: Sequence[Any]) -> Any:
-        """What the target returns, unchanged."""
+        """Return the target's result, unchanged."""
         with on_device(self.device), self.target_errors():
             return self.prepared(grads)()
 
     def answer(self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Dict[str, Any]:
-        """Every number of the result by field.
+        """Return every number of the result by field.
 
-        For a target that changes gradients and returns no number, the norm that it leaves.
+        For a target that changes gradients and returns no number, it is their norm afterwards.
         """
         return self.answer_with_types(grads, second)[0]
 
     def answer_with_types(
         self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None
     ) -> Tuple[Dict[str, Any], Dict[str, str]]:
-        """The numbers of the result and the types of its parts, both by field."""
+        """Return the numbers of the result and the types of its parts, both by field."""
         given: List[GroupInput] = []
         with on_device(self.device), self.target_errors():
             raw = self.prepared(grads, True, given, second)()
@@ -76,14 +74,14 @@ class Calls:
         return effects.effect(given) if self.plan.writes and not self.plan.fields else flatten(raw), types
 
     def words(self, grads: Sequence[Any]) -> Dict[str, str]:
-        """Every text, member of an enumeration and None of the result by field."""
+        """Return every string, enum member and None of the result by field."""
         with on_device(self.device), self.target_errors():
             return words(self.prepared(grads)())
 
     def ask(
         self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None, whole: bool = True, one_pass: bool = False
     ) -> structures.Answer:
-        """The result with its structure; `one_pass` passes the gradients as a generator."""
+        """Return the result with its structure; `one_pass` passes the gradients as a generator."""
         step = (whole and self.caller.finish) or self.caller.function
         optional = declarations.declares_none(declarations.return_declaration(step))
         with on_device(self.device), self.target_errors():
@@ -93,36 +91,34 @@ class Calls:
         return answer._replace(broken={path: self._raised(error) for path, error in answer.broken.items()})
 
     def role(self, name: str) -> Any:
-        """The role `name` of the result. Raises NotApplicable where the result has none."""
+        """Return the role `name` of the result. Raises NotApplicable if the result has none."""
         if name not in self.roles:
             raise NotApplicable("its result has no {}; fields: {}".format(name, ", ".join(self.plan.fields) or "none"))
         return self.roles[name]
 
     def number(self, role: Optional[str], grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Any:
-        """The role's number, None if the result lacks it; without a role, how many numbers the result holds."""
+        """Return the role's number, or None if the result lacks it; without a role, how many numbers the result has."""
         answer = self.answer(grads, second)
         return len(answer) if role is None else answer.get(self.role(role).path)
 
     def norm(self, grads: Sequence[Any]) -> float:
-        """The norm that the target reports, the root of a squared one. Raises NotApplicable."""
+        """Return the norm that the target reports, the root of a squared one. Raises NotApplicable."""
         value = self.number("norm", grads)
         number = math.nan if value is None else float(value)
         return math.sqrt(number) if self.role("norm").degree == 2 and number >= 0 else number
 
     def left_by(self, grads: Sequence[Any]) -> List[Optional[torch.Tensor]]:
-        """The gradients after one call, dense on the host; None where one was taken away."""
+        """Return the gradients after one call, dense on the host; None for a removed one."""
         given: List[GroupInput] = []
         with on_device(self.device), self.target_errors():
             self.prepared(grads, given=given)()
         return effects.on_host(effects.gradients_now(given[0]))
 
     def answers_in_turn(self, makes: Sequence[Make]) -> List[Dict[str, Any]]:
-        """The results of one instance for these gradients one after the other."""
+        """Return the results of one instance for these gradients one after the other."""
         repeated = self.repeated(makes[0])
         with on_device(self.device), self.target_errors():
             return [flatten(repeated.call(make())) for make in makes]
-
-    # --- what the target says of itself --------------------------------------------------------------
 
     @property
     def sync_promise(self) -> Optional[Promise]:
@@ -141,7 +137,7 @@ class Calls:
         return declarations.declares_sized(self.caller.annotation(feed.setup, (feed.setup_slots or feed.slots)[0]))
 
     def definition(self) -> Optional[Site]:
-        """The line where the target is defined: the location when no single line is to blame."""
+        """Return the line of the target's definition: the location of a defect without a line of its own."""
         function = inspect.unwrap(self.caller.function)
         code = getattr(function, "__code__", None)
         relative = self.roots.relative(code.co_filename) if code is not None else None
@@ -149,21 +145,19 @@ class Calls:
             return None
         return Site(relative, code.co_firstlineno, getattr(function, "__qualname__", function.__name__))
 
-    # --- which gradients it reads --------------------------------------------------------------------
-
     def gradients(self, tensors: int, elements: int, dtype: str = "float32", magnitude: float = 1.0) -> List[Any]:
-        """`Cases.gradients`. Raises NotApplicable for matrices of a dtype that the result does not depend on."""
+        """Return `Cases.gradients`. Raises NotApplicable for matrices of a dtype that the result does not depend on."""
         return self._if_read(self.cases.gradients(tensors, elements, dtype, magnitude), dtype)
 
     def known_norm(
         self, pattern: str, tensors: int, elements: int, dtype: str = "float32", magnitude: float = 1.0
     ) -> Tuple[List[Any], float]:
-        """`Cases.known_norm`, refused like `gradients`."""
+        """Return `Cases.known_norm`. Raises NotApplicable as `gradients` does."""
         grads, norm = self.cases.known_norm(pattern, tensors, elements, dtype, magnitude)
         return self._if_read(grads, dtype), norm
 
     def reads(self, index: int, tensors: int = 3, first: int = 0) -> bool:
-        """Whether the result depends on the gradient `index` of those of `planted`, in the order from `first` on."""
+        """Return whether the result depends on the gradient `index` of `planted`, in the order from `first` on."""
 
         def make(factor: float) -> List[Any]:
             grads = gradients.small_gradients(tensors)
@@ -180,9 +174,9 @@ class Calls:
         return grads
 
     def _follows(self, make: Callable[[float], List[Any]]) -> bool:
-        """Whether other factors give another result, or there is no sound one to compare with.
+        """Return whether other factors give another result, or there is no valid result to compare with.
 
-        What differs between equal calls, a clock, is left out where there is anything else.
+        Fields that differ between equal calls (a clock) are ignored if there are others.
         """
         try:
             usual, again = (self.answer(make(1.0)) for _ in range(2))
@@ -192,13 +186,11 @@ class Calls:
             others = (self.answer(make(factor)) for factor in _FACTORS)
             return any(set(differences(usual, other)) - clocks or set(other) - set(usual) for other in others)
         except TargetRaised:
-            return True  # it has looked at them
-
-    # --- the call itself -----------------------------------------------------------------------------
+            return True  # It has read them.
 
     @contextlib.contextmanager
     def target_errors(self) -> Iterator[None]:
-        """Raise TargetRaised for what the target raises; what auditkit could not feed is no defect of the target."""
+        """Raise TargetRaised for the target's errors, but not for a value that auditkit could not provide."""
         try:
             yield
         except (MemoryError, KeyboardInterrupt, SystemExit, NotApplicable):
@@ -223,25 +215,25 @@ class Calls:
         second: Optional[Sequence[Any]] = None,
         wrap: Optional[Callable[[List[Any]], Any]] = None,
     ) -> Callable[[], Any]:
-        """A fresh call on `grads`; `whole` adds the step that finishes an asynchronous result.
+        """Return a new call on `grads`; `whole` includes the step that finishes an asynchronous result.
 
-        Without `second` the second group is the one that the plan was found with.
+        Without `second` the second group is that of the plan.
         """
         groups = (grads, self.second_group() if second is None else second)
         with on_device(self.device):
             return self.caller.prepare(self.plan.feed, groups, whole, given, wrap)
 
     def second_group(self) -> List[Any]:
-        """The second group that the plan was found with: one gradient, or a parameter without any."""
+        """Return the second group that the plan was found with: one gradient, or a parameter without one."""
         return self.cases.place([torch.ones(2, 3)]) if self.plan.groups is Groups.TWO_WITH_GRADIENTS else [None]
 
     def repeated(self, make: Callable[[], Sequence[Any]]) -> RepeatedCall:
-        """One instance of the target that is called again and again on gradients like those of `make`.
+        """Return one instance of the target that can be called repeatedly with gradients like those of `make`.
 
-        Raises NotApplicable where it reads a value that is made for one call.
+        Raises NotApplicable if it reads a value that is computed for one call.
         """
         made = [path for path, value in self.plan.filled.items() if value in OF_ONE_CALL]
-        # Arguments beside a list of gradients are made anew for each call, as that list is.
+        # Arguments beside a list of gradients are new for each call, as that list is.
         stale = [path for path in made if "." in path or self.plan.feed.takes != "gradients"]
         if stale:
             raise NotApplicable("a later call would get {} of the first one".format(" and ".join(stale)))

@@ -1,4 +1,4 @@
-"""What a probe gets as `ctx`: gradients, the target as calls, the instruments, and ways to say why it does not run."""
+"""What a probe gets as `ctx`: gradients, the target as calls, the instruments, and exceptions for why it cannot run."""
 
 from typing import Any, Dict, NamedTuple, Optional, Sequence
 
@@ -63,47 +63,45 @@ class Context:
         return StepRuns(self._calls.caller, StepFeed(**self.plan.step), self._calls.roots)
 
     def types_on_simulated_device(self) -> Dict[str, str]:
-        """The types of the target's result on the simulated device; nothing where it does not run there.
+        """Return the types of the target's result on the simulated device; empty if it does not run there.
 
-        A host tensor in the result is one that the target moved or made there.
+        A host tensor in the result is one that the target moved or created there.
         """
         calls = self._calls.on("simulated")
         try:
             return calls.answer_with_types(calls.cases.benign())[1]
-        except Exception:  # the simulated device lacks operators that some targets use
+        except Exception:  # The simulated device lacks operators that some targets use.
             return {}
 
     @staticmethod
     def common_structure(answers: Sequence[structures.Answer]) -> Dict[str, str]:
-        """The parts that every result has, without those that stand for one of its tensors."""
+        """Return the parts that every result has, without those of one of its tensors."""
         return structures.common_structure([answer.structure for answer in answers])
 
-    # --- what a probe yields -------------------------------------------------------------------------
-
     def measurement(self, name: str, value: Any, unit: str, evidence: str = "", **case: Any) -> Dict[str, Any]:
-        """One measured number in its case. The evidence label is the device's, unless given."""
+        """Return one measured number with its case. The evidence label is the device's by default."""
         label = evidence or ("simulated" if self.device == "simulated" else "measured")
         case = {**case, "device": self.device}
         return {"type": "measurement", "name": name, "value": value, "unit": unit, "case": case, "evidence": label}
 
     def law(self, name: str, counts: Dict[int, int]) -> Dict[str, Any]:
-        """The law of `{tensors: count}` as a measurement: its value is the slope, its case the whole line."""
+        """Return the law of `{tensors: count}` as a measurement: its value is the slope, its case the whole line."""
         law = _fit_law(counts)
         return self.measurement(name, law.slope, "per tensor", law=law.text, constant=law.constant, exact=law.exact)
 
     def location(self, site: Optional[Site]) -> Dict[str, Any]:
-        """Where in the checkout it happens: the ticket's Location. From now on `located` is true."""
+        """Return the ticket's location in the checkout, and set `located`."""
         self.located = True
         found = None if site is None else {**site.to_json(), "folder": self._calls.roots.folder(site.file)}
         return {"type": "location", "location": found}
 
     def note(self, text: str) -> Dict[str, Any]:
-        """Something the reader of the result must know."""
+        """Return a note for the reader of the result."""
         return {"type": "note", "text": text}
 
 
 class _Law(NamedTuple):
-    """Exact counts as a line in the number of tensors: `3n+1`, not "many". `exact` if every point lies on it."""
+    """Exact counts as a line in the number of tensors: `3n+1`, not "many". `exact` if every point is on it."""
 
     slope: float
     constant: float
@@ -111,7 +109,7 @@ class _Law(NamedTuple):
 
     @property
     def text(self) -> str:
-        """`3n+1`, `n`, `5`; a line that misses a point is marked as approximate."""
+        """The line as text: `3n+1`, `n`, `5`; "about" if it misses a point."""
         factor = "" if self.slope == 1 else "{:.4g}".format(self.slope)
         line = "{}n{:+.4g}".format(factor, self.constant) if self.constant else factor + "n"
         if self.slope == 0:
@@ -120,9 +118,9 @@ class _Law(NamedTuple):
 
 
 def _fit_law(counts: Dict[int, int]) -> _Law:
-    """The line through the smallest and the largest of at least two n.
+    """Return the line through the smallest and the largest of at least two n.
 
-    It stays at the last count if the two largest n have the same one: 4, 10, 10, 10 does not grow.
+    If the two largest n have the same count, the law is constant: 4, 10, 10, 10 does not grow.
     """
     smallest, (second, largest) = min(counts), sorted(counts)[-2:]
     has_settled = counts[second] == counts[largest]

@@ -24,38 +24,36 @@ class Measures:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    # --- costs ---------------------------------------------------------------------------------------
-
     def syncs(self, grads: Sequence[Any], whole: bool = True) -> Count:
-        """Syncs of one call; `whole=False` leaves out the finishing step."""
+        """Count syncs of one call; `whole=False` excludes the finishing step."""
         self._warm_up(grads, whole)
         with self._calls.target_errors():
             return count_syncs(self._read(grads, whole), self._calls.device, self._calls.roots)
 
     def launches(self, grads: Sequence[Any]) -> Count:
-        """Kernel launches of one call."""
+        """Count kernel launches of one call."""
         self._warm_up(grads, True)
         with self._calls.target_errors():
             return count_launches(self._read(grads, True), self._calls.device, self._calls.roots)
 
     def transfers(self, grads: Sequence[Any]) -> Traffic:
-        """What one whole call moves between devices, in bytes."""
+        """Count what one whole call moves between devices, in bytes."""
         with self._calls.target_errors():
             return count_transfers(self._read(grads, True), self._calls.device, self._calls.roots)
 
     def peak_bytes(self, grads: Sequence[Any], python: bool = False) -> int:
-        """Peak bytes that one call adds, by the allocator, or of NumPy and `python` memory."""
+        """Return the peak bytes that one call adds, by the allocator, or of NumPy and `python` memory."""
         measure = memory.python_peak_bytes if python else memory.peak_bytes
         with self._calls.target_errors():
             return measure(self._calls.prepared(grads), self._calls.device)
 
     def live_at_peak(self, grads: Sequence[Any]) -> List[memory.LiveBytes]:
-        """The checkout's lines that hold memory at the peak of one call, largest first."""
+        """Return the checkout's lines that allocated the peak of one call, largest first."""
         with self._calls.target_errors():
             return memory.live_at_peak(self._calls.prepared(grads), self._calls.device, self._calls.roots)
 
     def held_bytes(self, make: Make, counts: Sequence[int], python: bool = False) -> Dict[int, int]:
-        """Bytes that one instance holds after so many calls, each on new gradients that are dropped afterwards."""
+        """Return the bytes that one instance keeps after so many calls, each on new gradients that are then dropped."""
         measure = memory.python_held_bytes if python else memory.held_bytes
         with self._calls.target_errors():
             repeated = self._calls.repeated(make)
@@ -67,16 +65,16 @@ class Measures:
             return measure(step, counts, self._calls.device)
 
     def kept_by_answer(self, make: Make) -> memory.AnswerMemory:
-        """Bytes that the result alone keeps alive, and its tensors that carry a graph, by path."""
+        """Return the bytes that only the result keeps alive, and its tensors with a graph, by path."""
         with self._calls.target_errors():
             return memory.kept_by_answer(self._calls.repeated(make), make, self._calls.device)
 
     def available_bytes(self) -> int:
-        """Memory that a case may use on this device now."""
+        """Return the memory that a case may use on this device now."""
         return memory.available_bytes(self._calls.device)
 
     def changes(self, grads: Sequence[Any], leaves: Sequence[Any] = ()) -> List[mutation.Mutation]:
-        """What one call changes in what it was given; `leaves` as `with_graph` made them. Raises TargetRaised."""
+        """Return what one call changes in its inputs; `leaves` are those of `with_graph`. Raises TargetRaised."""
         given: List[GroupInput] = []
         call = self._calls.prepared(grads, given=given)
         with on_device(self._calls.device):
@@ -85,12 +83,10 @@ class Measures:
                 call()
             return watched.changes()
 
-    # --- graphs --------------------------------------------------------------------------------------
-
     def replay(self, grads: Sequence[Any], others: Sequence[Any]) -> graph_capture.Replay:
-        """The collecting step captured in a CUDA graph on `grads` and replayed on the values of `others`.
+        """Capture the collecting step in a CUDA graph on `grads` and replay it on the values of `others`.
 
-        Raises NotApplicable where the result is on the host, TargetRaised where an ordinary call raises.
+        Raises NotApplicable if the result is on the host, TargetRaised if an ordinary call raises.
         """
         groups = (grads, self._calls.second_group())
 
@@ -105,16 +101,16 @@ class Measures:
             return graph_capture.replay_graph(make_step, grads, others)
 
     def graphs(self, grads: Sequence[Any], whole: bool = True) -> Trace:
-        """How torch.compile cuts one call into graphs; `whole=False` leaves out the finishing step."""
+        """Count the graphs that torch.compile makes of one call; `whole=False` excludes the finishing step."""
         self._warm_up(grads, whole)
         return trace(self._compilable(grads, whole), self._calls.roots)
 
     def fullgraph_failure(self, grads: Sequence[Any], whole: bool = True) -> Optional[Stop]:
-        """Why `torch.compile(fullgraph=True)` refuses the call; None where it compiles."""
+        """Return why `torch.compile(fullgraph=True)` rejects the call; None if it compiles."""
         return fullgraph_failure(self._compilable(grads, whole), self._calls.roots)
 
     def _compilable(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
-        """A call that torch.compile can take. Raises NotApplicable where its result would not be about the target."""
+        """Return a call for torch.compile. Raises NotApplicable if its result would not be about the target."""
         if self._calls.device == "simulated":
             hint = ": use --device auto or cpu" if self._calls.plan.device == "cpu" else ""
             raise NotApplicable("torch.compile does not trace the simulated device" + hint)
@@ -123,19 +119,17 @@ class Measures:
         return self._calls.prepared(grads, whole)
 
     def returns_host_numbers(self) -> bool:
-        """Whether a number outside of tensors in the result depends on the gradients: it had to be read back."""
+        """Return whether a number outside of tensors in the result depends on the gradients: it was read back."""
         seen = set()
         for case in ({}, {"scale": 4.0}, {"zeros": 5}, {"nans": 5}, {"infs": 5}):
             with contextlib.suppress(TargetRaised):
                 seen.add(repr(host_numbers(self._calls.raw(self._calls.cases.benign(**case)))))
         return len(seen) > 1
 
-    # --- places --------------------------------------------------------------------------------------
-
     def where(
         self, what: str, grads: Sequence[Any], *numbers: int, second: Optional[Sequence[Any]] = None
     ) -> Optional[Site]:
-        """The line of the first operator that does `what`, a function of instruments/tracing.py with its `numbers`."""
+        """Return the line of the first operator that does `what`, a function of measure/tracing.py with `numbers`."""
         described = getattr(tracing, what)
         try:
             call = self._calls.prepared(grads, second=second)
@@ -146,27 +140,27 @@ class Measures:
         return found or self._calls.definition()
 
     def where_raised(self, error: BaseException) -> Optional[Site]:
-        """The checkout's line closest to where `error` was raised."""
+        """Return the checkout's line closest to where `error` was raised."""
         return self._calls.roots.of_traceback(error.__traceback__) or self._calls.definition()
 
     def where_retained(self, make: Make, with_graph: bool = False) -> Optional[Site]:
-        """The line that made what outlives a call, or, `with_graph`, what in the result carries a graph."""
+        """Return the line that created what outlives a call, or, `with_graph`, a tensor with a graph in the result."""
         repeated, (device, roots) = self._calls.repeated(make), (self._calls.device, self._calls.roots)
         return memory.where_retained(repeated, make, with_graph, device, roots) or self._calls.definition()
 
     def where_imprecise(self, grads: Sequence[Any], tolerance: float) -> Optional[Site]:
-        """The line whose value is the first to be off by more than `tolerance` (relative)."""
+        """Return the line of the first value that is off by more than `tolerance` (relative)."""
         call, (device, roots) = self._calls.prepared(grads), (self._calls.device, self._calls.roots)
         return tracing.first_imprecise(call, tolerance, device, roots) or self._calls.definition()
 
     def where_different(self, grads: Sequence[Any], others: Sequence[Any]) -> Optional[Site]:
-        """The line that first computes something else from `grads` than from `others`, the same values."""
+        """Return the line of the first value that differs between `grads` and `others`, which have the same values."""
         first, second = (self._calls.prepared(each) for each in (grads, others))
         found = tracing.first_difference(first, second, self._calls.device, self._calls.roots)
         return found or self._calls.definition()
 
     def where_changed(self, grads: Sequence[Any], leaves: Sequence[Any] = ()) -> Optional[Site]:
-        """The line that first changes what the target was given."""
+        """Return the line that first changes the target's inputs."""
         given: List[GroupInput] = []
         call = self._calls.prepared(grads, given=given)
         with on_device(self._calls.device):
@@ -174,7 +168,7 @@ class Measures:
             return mutation.first_changing_line(call, watched, self._calls.roots) or self._calls.definition()
 
     def where_read_again(self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Optional[Site]:
-        """The line that reads an iterator of the gradients after its end."""
+        """Return the line that reads an iterator of the gradients after its end."""
         passed: List[lines.WatchedIterator] = []
 
         def watch(listed: List[Any]) -> lines.WatchedIterator:
@@ -187,11 +181,11 @@ class Measures:
         return found[0] if found else self._calls.definition()
 
     def most_common(self, sites: List[Optional[Site]]) -> Optional[Site]:
-        """The line that occurs most often."""
+        """Return the line that occurs most often."""
         return most_common(sites) or self._calls.definition()
 
     def _read(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
-        """A call with the reads of its result's properties: a whole one costs what reading its fields costs."""
+        """Return a call; a whole one includes reading the properties of its result, as a user would."""
         call = self._calls.prepared(grads, whole)
 
         def call_and_read() -> Any:
@@ -203,6 +197,6 @@ class Measures:
 
     def _warm_up(self, grads: Sequence[Any], whole: bool) -> None:
         with on_device(self._calls.device), self._calls.target_errors():
-            # What is counted next must get the gradients as they were before a target changed them.
+            # The next count needs the gradients as they were before a target changed them.
             fresh = [grad.clone() for grad in grads] if self._calls.plan.writes else grads
             self._calls.prepared(fresh, whole)()

@@ -26,12 +26,12 @@ from .calls import Calls
 
 DEFAULT_LIMIT_S = 50.0
 _MOST_FILES = 4000
-# Code, not remarks: an import, a call, a type that is asked for.
+# Code, not comments: an import, a call, a type check.
 _DTENSORS = re.compile(
     rb"torch\.distributed\.(fsdp|tensor|_tensor|device_mesh)|\b(fully_shard|init_device_mesh|parallelize_module|"
     rb"distribute_tensor|FullyShardedDataParallel)\(|\.(full_tensor|to_local)\(|isinstance\([^\n]*\bDTensor\b"
 )
-# Data parallel code reduces losses and gradients over ranks; one that reduces a norm has a part of them on each.
+# Data parallel code reduces losses and gradients over ranks; code that reduces a norm has a part of it on each.
 _OWN_SHARDS = re.compile(rb"\breduce_scatter_tensor\(|\ball_reduce\([^\n)]*(norm|total\b|square)")
 _COLLECTIVES = re.compile(
     rb"\b(all_reduce|all_gather\w*|reduce_scatter\w*|all_to_all\w*|broadcast\w*|gather|scatter)\("
@@ -41,9 +41,9 @@ _NUMBERS = ("norm", "coefficient")
 
 
 class Report(NamedTuple):
-    """What a target says of one set of gradients: its norm, and the factor by which it scaled them (None: neither).
+    """A target's norm of one set of gradients, and the factor by which it scaled them (None: neither).
 
-    `raised` is what it raised instead, `site` the line of the checkout that did.
+    `raised` is its error instead, `site` the checkout's line of the error.
     """
 
     norm: Optional[float] = None
@@ -52,7 +52,7 @@ class Report(NamedTuple):
     site: Optional[Site] = None
 
     def numbers(self, prefix: str = "") -> Iterator[Tuple[str, float, str]]:
-        """Name, value and unit of each measurement that it comes to."""
+        """Yield name, value and unit of each of its measurements."""
         if self.norm is not None:
             yield prefix + "norm", self.norm, "norm"
         if self.coefficient is not None:
@@ -62,7 +62,7 @@ class Report(NamedTuple):
 class RankCalls:
     """Calls in real ranks. Every method ends all of its ranks before it returns.
 
-    `device` is where the ranks run: the host from the first time that there are too few GPUs for them.
+    `device` is where the ranks run; it becomes the host once there are too few GPUs for them.
     """
 
     def __init__(self, calls: Calls, options: Dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ class RankCalls:
         self._options = options
 
     def ranks(self, world_size: int, body: Body, most_s: float = math.inf) -> List[List[Dict[str, Any]]]:
-        """What `body(rank)` yields in each rank. Raises RanksFailed, Unavailable."""
+        """Return what `body(rank)` yields in each rank. Raises RanksFailed, Unavailable."""
         reason = ranks.why_not(self.device, world_size)
         if reason and self.device == "cuda":
             self.device, reason = "cpu", ranks.why_not("cpu", world_size)
@@ -83,21 +83,21 @@ class RankCalls:
 
     @property
     def deals_with_dtensors(self) -> bool:
-        """Whether the target's package has code for what torch shards: DTensors, FSDP, device meshes."""
+        """Whether the target's package has code for torch's sharding: DTensors, FSDP, device meshes."""
         return self.package_mentions(_DTENSORS)
 
     @property
     def deals_with_shards(self) -> bool:
-        """Whether it has code for sharded gradients, torch's or those that it shards itself."""
+        """Whether it has code for sharded gradients, by torch or its own."""
         return self.deals_with_dtensors or self.package_mentions(_OWN_SHARDS)
 
     def package_mentions(self, pattern: Any) -> bool:
-        """Whether a file of the target's package holds what `pattern` (of bytes) finds."""
+        """Return whether a file of the target's package matches `pattern` (of bytes)."""
         return any(_mentions(path, pattern) for path in self._package_files())
 
     def _package_files(self) -> Iterator[str]:
         name = self._calls.caller.function.__module__.partition(".")[0]
-        # Not imported: of code that was cut out of its file no package runs, and one that did would be another.
+        # Do not import it: for cut-out code no package runs.
         where = sys.modules.get(name) or importlib.util.find_spec(name)
         paths = getattr(where, "__path__", None) or getattr(where, "submodule_search_locations", None) or []
         folders = [path for path in paths if os.path.isdir(path)]
@@ -109,15 +109,15 @@ class RankCalls:
         yield from itertools.islice(found, _MOST_FILES)
 
     def reported_by_one(self, stage: Optional[int] = None) -> Report:
-        """The target on the gradients of one process, all or of one of two pipeline stages.
+        """Run the target on the gradients of one process, all or of one of two pipeline stages.
 
-        On the host: CUDA must not begin before the ranks are forked.
+        It runs on the host: CUDA must not be initialized before the ranks are forked.
         """
         grads = sharded.one_process() if stage is None else sharded.stage(stage)
         return _report(self._calls.on("cpu"), grads, needs_answer=True)
 
     def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Report]]:
-        """The target in every rank, on the same gradients in each placement; a list by rank."""
+        """Run the target in every rank, on the same gradients in each placement; return lists by rank."""
 
         def body(rank: int) -> Iterator[Dict[str, Any]]:
             import torch.distributed as dist
@@ -127,25 +127,25 @@ class RankCalls:
                 yield {"placement": placement, **_report(self._calls.on(self.device), grads)._asdict()}
                 dist.barrier()
 
-        # 2 s. FSDP's first call would load Dynamo in every rank.
+        # FSDP's first call would import Dynamo in every rank, in 2 s.
         import_first("torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch._dynamo")
         found: Dict[str, List[Report]] = {placement: [] for placement in placements}
         for messages in self.ranks(world_size, body):
             for message in messages:
                 if "placement" in message:
-                    # Infinities and NaN travel as words.
+                    # Infinities and NaN are sent as words.
                     norm, coefficient = (None if message[name] is None else float(message[name]) for name in _NUMBERS)
                     site = Site(*message["site"]) if message["site"] else None
                     found[message["placement"]].append(Report(norm, coefficient, message["raised"], site))
-                else:  # the rank ended there, and did not run what comes after it
+                else:  # The rank ended there, and did not run later placements.
                     placement = list(found)[min(len(messages) - 1, len(found) - 1)]
                     found[placement].append(Report(raised=str(message["rank_raised"])))
         return found
 
     def answers_of_two_ranks(self) -> List[Dict[str, Any]]:
-        """What each of two ranks returns, the second without any gradient; nothing where no collective is reached.
+        """Return the result of each of two ranks, the second without gradients; empty without any collective.
 
-        For each rank its `numbers` and its `types`, or what it or the other rank `raised`.
+        Each rank has `numbers` and `types`, or `raised`, an error of either rank.
         """
         if not self.package_mentions(_COLLECTIVES):
             return []
@@ -167,10 +167,10 @@ class RankCalls:
         return ended if any(message["collectives"] for message in ended) else []
 
     def gathered(self, world_size: int, per_rank: int, rows: int, columns: int) -> Tuple[List[Any], List[Any], int]:
-        """(the one-process numbers, those of every rank, how many collectives ran) for replicas divided in order.
+        """Return (the one-process numbers, those of every rank, the number of collectives) for divided replicas.
 
-        The numbers are the echoes, or the replicas' matrices rebuilt from their factors; None of a rank that
-        returns nothing.
+        The numbers are the echoes, or the replicas' matrices rebuilt from their factors; None for a rank that returns
+        nothing.
         """
         everything = matrices.replicas(world_size * per_rank, rows, columns, noise=0.3)
         expected = _numbers(self._calls, [everything])
@@ -185,17 +185,17 @@ class RankCalls:
         return expected or [], [each["numbers"] for each in first], max(each["collectives"] for each in first)
 
     def shares_of_ranks(self, key_count: int, world_size: int) -> List[List[Any]]:
-        """What each rank owns by a plan that reads the number of ranks from the process group."""
+        """Return the keys of each rank by a plan that reads the number of ranks from the process group."""
 
         def body(rank: int) -> Iterator[Dict[str, Any]]:
-            # Another hash in every rank, as in processes that were started one by one.
+            # Hashes differ between ranks, as in processes started separately.
             case = ShardCase(key_count, rank, world_size, salt=rank)
             yield {"keys": owned_keys(self._calls.on(self.device).raw([case]), case).keys}
 
         return [message["keys"] for message in self._first_of_ranks(world_size, body)]
 
     def _first_of_ranks(self, world_size: int, body: Body) -> List[Dict[str, Any]]:
-        """The first message of every rank. Raises TargetRaised."""
+        """Return the first message of every rank. Raises TargetRaised."""
         answers = self.ranks(world_size, body)
         for message in itertools.chain.from_iterable(answers):
             if "rank_raised" in message:
@@ -245,7 +245,7 @@ def _mentions(path: str, pattern: Any) -> bool:
 
 
 class _Collectives(OperatorMode):
-    """Counts the collectives that move anything; a barrier moves nothing."""
+    """Counts the collectives that move data; a barrier moves none."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What probes of spectra and of shard plans measure: factors, echoes, alignment, shares of keys."""
+"""Measurements of spectra and shard plans: factors, echoes, alignment, shares of keys."""
 
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
@@ -23,27 +23,27 @@ class Spectra:
         """Whether a shard plan takes the number of ranks; otherwise it reads the process group."""
 
     def factors(self, grads: Sequence[Any]) -> Dict[str, torch.Tensor]:
-        """`left` (R, N, K), `svals` (R, K) and `right` (R, M, K) in float64, where the result has them."""
+        """Return `left` (R, N, K), `svals` (R, K) and `right` (R, M, K) in float64, if the result has them."""
         return read_factors(self._calls.raw(grads), self._calls.roles, grads[0].shape[0])
 
     def parts(self, grads: Sequence[Any]) -> Dict[str, torch.Tensor]:
-        """The tensors of one result, by path."""
+        """Return the tensors of one result, by path."""
         return tensor_parts(self._calls.raw(grads), grads[0].shape[0])
 
     def svals_part(self, grads: Sequence[Any]) -> Optional[torch.Tensor]:
-        """The singular values as the target returns them; None where it returns none."""
+        """Return the singular values as the target returns them; None if it returns none."""
         return self.parts(grads).get(self._calls.roles["svals"].path) if "svals" in self._calls.roles else None
 
     def echoes(self, grads: Sequence[Any]) -> torch.Tensor:
-        """The echoes as the target returns them, (D,) or one for each replica too."""
+        """Return the echoes as the target returns them, (D,) or one for each replica too."""
         found = self.parts(grads).get(self._calls.role(ECHO).path)
         return torch.full((1,), float("nan")) if found is None else found.double()
 
     def alignment_scores(self, grads: Sequence[Any]) -> Dict[str, List[float]]:
-        """(score, optimum) of the result against each thing it may be aligned to, averaged over directions.
+        """Return (score, optimum) of the result against each possible reference, averaged over directions.
 
-        The score of a direction is |<u, u_ref>| |<v, v_ref>|; the optimum is that of the best assignment of the
-        same directions. Raises NotApplicable where the result has no vectors on both sides.
+        The score of a direction is |<u, u_ref>| |<v, v_ref>|; the optimum is that of the best assignment of the same
+        directions. Raises NotApplicable if the result has no vectors on both sides.
         """
         found = as_svd(self.factors(grads))
         if found is None:
@@ -57,7 +57,7 @@ class Spectra:
         return {name: list(_scores(found, reference)) for name, reference in references.items()}
 
     def share(self, key_count: int, rank: int, world_size: int, salt: int = 0) -> List[Any]:
-        """The keys of one rank, by index if they are keys that it was given. Raises TargetRaised."""
+        """Return the keys of one rank, by index if they are given keys. Raises TargetRaised."""
         case = ShardCase(key_count, rank, world_size, salt)
         answer = self._calls.raw([case])
         with self._calls.target_errors():
@@ -65,12 +65,12 @@ class Spectra:
 
     @staticmethod
     def work_of(keys: Sequence[int]) -> int:
-        """The elements of the matrices behind keys."""
+        """Return the number of elements of the matrices of these keys."""
         return sum(8 * work(key) for key in keys)
 
 
 def _scores(found: Svd, reference: Svd) -> Iterator[float]:
-    """The mean over the directions of all replicas but the reference itself: as returned, and at best."""
+    """Yield the mean score over all directions except the reference's own: as returned, and at best."""
     kept = found.left.shape[2]
     cut = Svd(reference.left[:, :kept], reference.svals[:kept], reference.right[:, :kept])
     actual, best, directions = 0.0, 0.0, 0

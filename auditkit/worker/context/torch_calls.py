@@ -1,4 +1,4 @@
-"""Which of torch's own functions for gradients a target calls: seen while it runs, whatever it calls them."""
+"""Which of torch's own functions for gradients a target calls: seen while it runs, under any name."""
 
 import contextlib
 import inspect
@@ -16,16 +16,15 @@ from ..simulated.device import on_device
 from .calls import Calls
 
 _NAMES = ("clip_grad_norm_", "get_total_norm", "clip_grads_with_norm_", "clip_grad_value_")
-# What is computed. `foreach` and `error_if_nonfinite` say how: whoever passes them answers for what follows.
+# Arguments that change the result. A user who passes `foreach` or `error_if_nonfinite` owns the consequences.
 _ARGUMENTS = ("max_norm", "norm_type", "clip_value")
 
 
 def torch_calls(plan: Plan, caller: Caller, roots: SourceRoots) -> Dict[str, Any]:
-    """`functions` of torch with the arguments that they got, and the `lines` of the checkout to blame for them.
+    """Return `functions` of torch with their arguments, and the `lines` of the checkout that call them.
 
-    Those are the lines that call them, and the target's definition, which stands where no line is to blame. Nothing
-    for a target that calls none of them, whose answer does not follow from them, or that is one: then torch's function
-    is what was asked about.
+    The lines include the target's definition, the location if no line is to blame. The result is empty for a target
+    that calls none of them, whose result does not follow from them, or that is one of them.
     """
     known = {function.__code__: name for name, function in _functions().items()}
     if plan.feed.forms or getattr(inspect.unwrap(caller.function), "__code__", None) in known:
@@ -51,15 +50,15 @@ def torch_calls(plan: Plan, caller: Caller, roots: SourceRoots) -> Dict[str, Any
 
 
 def _functions() -> Dict[str, Any]:
-    """torch's functions themselves, whose code an alias and a decorated one share."""
+    """Return torch's plain functions: an alias and a decorated one share their code."""
     found = {name: getattr(torch.nn.utils, name, None) for name in _NAMES}
     return {name: inspect.unwrap(function) for name, function in found.items() if function is not None}
 
 
 def _follows(calls: Calls) -> bool:
-    """Whether the target answers otherwise where torch's functions do nothing and return a constant.
+    """Return whether the result changes if torch's functions do nothing and return a constant.
 
-    Of gradients that are large: whatever limit there is, they reach it.
+    The gradients are so large that they exceed any limit.
     """
 
     def answer() -> str:
@@ -86,12 +85,12 @@ def _replaced(functions: Iterable[Any]) -> Iterator[None]:
 
 
 def _constant(*_: Any, **__: Any) -> torch.Tensor:
-    """Runs in place of torch's functions, with their module's names: it knows `torch` alone."""
+    """Replace torch's functions; it runs with their module's names, so only `torch` is known."""
     return torch.tensor(0.5)
 
 
 def _is_inside(frame: Optional[FrameType], codes: Dict[Any, str]) -> bool:
-    """Whether one of the functions called the next."""
+    """Return whether one of the functions is on the stack."""
     while frame is not None:
         if frame.f_code in codes:
             return True

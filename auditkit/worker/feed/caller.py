@@ -1,7 +1,7 @@
-"""How a target is fed: which argument takes the gradients, in what form, after which set-up call.
+"""Call a target: which argument gets the gradients, in what form, after which set-up call.
 
-A `Feed` is found by trying (see `search.py`); `prepare` turns it and a list of gradients into a call
-without arguments, so that building modules and registering them is never part of what is measured.
+The search finds a `Feed` by trying (see `search.py`); `prepare` turns it and a list of gradients into a call without
+arguments, so that measurements exclude building modules and registering them.
 """
 
 import copy
@@ -25,15 +25,14 @@ from .surroundings import Surroundings
 from .uninitialized import SELF
 
 CONSTRUCTOR = "__init__"
-"""The set-up step of a class that is built with the modules it watches."""
+"""The set-up step of a class whose constructor gets the modules it watches."""
 
 
 class Caller:
-    """Binds one target (function, or method of a class built anew each time) to a `Feed`.
+    """Binds one target (a function, or a method of a new instance) to a `Feed`.
 
-    `given` are the arguments that somebody gave; a dotted name is what the target reads of an argument or of `self`.
-    While a way to feed it is searched, `around` is what was made up for the last call. `turn` says how many calls of
-    one instance came before this one.
+    `given` are the user's arguments; a dotted name is an attribute of an argument or of `self`. During the search,
+    `around` has the values made for the last call. `turn` counts the earlier calls of the instance.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Caller:
         return other
 
     def on(self, device: str) -> "Caller":
-        """Return the same target, which is fed on another device."""
+        """Return the same target, called on another device."""
         return self._replaced(device=device)
 
     def with_argument(self, name: str, value: Any) -> "Caller":
@@ -74,7 +73,7 @@ class Caller:
         return self._replaced(given={**self.given, name: value})
 
     def as_recorded(self, size: str) -> "Caller":
-        """Return the same target, called as in the recorded run: its other arguments are those of the recording."""
+        """Return the same target, called with the arguments of the recorded run."""
         arguments = recorded.in_size(self.recorded["arguments"], size)
         feed = recorded.feed_of(arguments, self.needs_instance())
         given = recorded.given_of(arguments, feed.slots[0] if feed is not None and feed.slots else "")
@@ -82,16 +81,14 @@ class Caller:
         return self._replaced(given={**given, **self.given}, recorded=calls, is_recorded=True)
 
     def without_recording(self) -> "Caller":
-        """Return the same target, fed by guesses."""
+        """Return the same target, called with guessed arguments."""
         return self._replaced(recorded={})
 
     def that_remembers(self) -> "Caller":
-        """Return the same target, whose module keeps from now on what the target leaves there."""
+        """Return the same target, whose module keeps its state between calls from now on."""
         if self.starts_fresh:
             self._module_state.put_back()
         return self._replaced(starts_fresh=False)
-
-    # --- arguments ----------------------------------------------------------------------------------
 
     @property
     def _called(self) -> List[Callable]:
@@ -114,7 +111,7 @@ class Caller:
         return found
 
     def _reads_gradients_of(self, name: str) -> bool:
-        """Whether the source of the target reads gradients or parameters of an argument."""
+        """Return whether the source of the target reads gradients or parameters of an argument."""
         return re.search(r"\b{}\.(\w*grad\w*|parameters)\b".format(name), source_of(self.function)) is not None
 
     @property
@@ -129,13 +126,13 @@ class Caller:
         }
 
     def numbers(self) -> Dict[str, float]:
-        """The numbers among the arguments of the target and of its class, and among what it read: also by default."""
+        """Return the numbers that the target gets or reads, including defaults."""
         read = {path: made.value for path, made in self.around.read.items()}
         found = {**self._defaults, **read, **self.given}
         return {name: value for name, value in found.items() if type(value) in (int, float)}
 
     def neutral_numbers(self) -> Dict[str, float]:
-        """The defaults of the target and of its class that may switch off what it does: 1, 1.0 and 0.0."""
+        """Return the defaults of the target and its class that may switch off its effect: 1, 1.0 and 0.0."""
         neutral = ((int, 1), (float, 1.0), (float, 0.0))
         found = {name: value for name, value in self._defaults.items() if name not in self.given}
         return {name: value for name, value in found.items() if (type(value), value) in neutral}
@@ -153,7 +150,7 @@ class Caller:
                 raise CannotFeedError("it has no argument '{}'; it has: {}".format(name, named))
 
     def annotation(self, setup: Optional[str], slot: str) -> Any:
-        """What the argument `slot`, of the set-up step if there is one, is declared as; "" where it is not."""
+        """Return the annotation of the argument `slot`, of the set-up step if there is one; "" without one."""
         function: Any = self.function
         if setup not in (None, MADE) and self.owner is not None:
             function = self.owner if setup == CONSTRUCTOR else getattr(self.owner, str(setup))
@@ -163,9 +160,9 @@ class Caller:
     def _keywords(
         self, called: Callable, slots: Sequence[str], paths: Sequence[str], around: Surroundings
     ) -> Dict[str, Any]:
-        """Fill the arguments of `called` that are no `slots`: given, guessed, or another view of the same gradients.
+        """Fill the arguments of `called` other than `slots`: given, guessed, or another view of the same gradients.
 
-        Optional ones are filled where `paths` has them.
+        Optional ones are filled only if `paths` names them.
         """
         parameters = inspect.signature(called).parameters
         of_class = called is self.owner
@@ -179,16 +176,14 @@ class Caller:
             filled.update({k: v for k, v in self.given.items() if "." not in k and k not in owned and k not in slots})
         return filled
 
-    # --- objects ------------------------------------------------------------------------------------
-
     def needs_instance(self) -> bool:
-        """Whether the target is a method that needs an object of its class."""
+        """Return whether the target is a method that needs an object of its class."""
         if self.owner is None:
             return False
         return not isinstance(inspect.getattr_static(self.owner, self.method), (staticmethod, classmethod))
 
     def constructor_slots(self) -> List[str]:
-        """What the class must be given that nothing else fills: a model to watch, for example."""
+        """Return the constructor's arguments that cannot be guessed: a model to watch, for example."""
         return required_parameters(self.owner, self.arguments) if self.owner is not None else []
 
     def new_instance(
@@ -197,7 +192,7 @@ class Caller:
         around: Optional[Surroundings] = None,
         paths: Sequence[str] = (),
     ) -> Any:
-        """Return an object of the target's class. Raises CannotFeedError where its constructor needs more."""
+        """Return an object of the target's class. Raises CannotFeedError if its constructor needs more arguments."""
         assert self.owner is not None
         inputs = inputs or {}
         missing = [name for name in self.constructor_slots() if name not in inputs]
@@ -208,7 +203,7 @@ class Caller:
         return self.owner(**filled, **inputs)
 
     def instance_for(self, feed: Feed, like: Sequence[Any]) -> Any:
-        """Return the one object that is called again and again with new gradients; None for a function."""
+        """Return the instance for repeated calls with new gradients; None for a function."""
         return self._set_up(feed, lambda _: {}, self._surroundings(feed, like)) if self.needs_instance() else None
 
     def _surroundings(self, feed: Feed, grads: Sequence[Optional[torch.Tensor]]) -> Surroundings:
@@ -217,7 +212,7 @@ class Caller:
         return Surroundings(self.given, grads, self.device, feed.by_use, code, self.owner, infers)
 
     def _set_up(self, feed: Feed, fill: Callable[[List[str]], Dict[str, Any]], around: Surroundings) -> Any:
-        """Return a new instance that has been handed what it watches, where it watches something."""
+        """Return a new instance that has been given what it watches, if it watches anything."""
         assert self.owner is not None
         if feed.setup == MADE:
             node = self.recorded["arguments"].get(SELF) if self.is_recorded else None
@@ -235,8 +230,6 @@ class Caller:
             setup(**self._keywords(setup, feed.setup_slots, (), around), **fill(feed.setup_slots))
         return instance
 
-    # --- calls --------------------------------------------------------------------------------------
-
     def prepare(
         self,
         feed: Feed,
@@ -248,9 +241,8 @@ class Caller:
     ) -> Callable[[], Any]:
         """Return a call without arguments on `groups` (gradients of the first and the second group).
 
-        `whole` adds the step that finishes an asynchronous answer.
-        What the target is handed is appended to `given`; `wrap` turns a list into what is handed instead;
-        `instance` is used instead of a new one, as it is.
+        `whole` includes the step that finishes an asynchronous result. The inputs are appended to `given`; `wrap`
+        replaces a list by another object; `instance` is used instead of a new one.
         """
         collect, finish = self.steps(feed, [placed(group, self.device) for group in groups], given, wrap, instance)
         return collect if not whole or finish is None else lambda: finish(collect())
@@ -263,14 +255,14 @@ class Caller:
         wrap: Optional[Wrap] = None,
         instance: Any = None,
     ) -> Tuple[Callable[[], Any], Optional[Callable[[Any], Any]]]:
-        """Return the collecting step as a call, and the one that finishes its answer, of the same instance."""
+        """Return the collecting step as a call, and the step that finishes its result, of the same instance."""
         if self.starts_fresh:
             self._module_state.put_back()
         first, *others = grads_of_groups
         handed = [] if given is None else given
         single = end_to_end(first) if feed.container == SINGLE else None
         around = self._surroundings(feed, first if single is None else [single.joined])
-        if self.is_searched:  # a measured call is not kept alive
+        if self.is_searched:  # only in the search, so that a measured call can be freed
             self.around = around
 
         def fill(slots: List[str]) -> Dict[str, Any]:
@@ -302,7 +294,7 @@ class Caller:
         ]
 
         def called() -> Any:
-            if self.turn:  # arguments that count steps advance with every call
+            if self.turn:  # arguments that count steps increase with every call
                 advance = self.turn * guesses.STEPS_OF_A_CALL
                 return function(*positional, **{**keywords, **{n: v + advance for n, v in first_steps.items()}})
             return function(*positional, **keywords)
@@ -311,7 +303,7 @@ class Caller:
 
 
 def source_of(function: Callable) -> str:
-    """Return the source of a function; "" where it cannot be read."""
+    """Return the source of a function; "" if it cannot be read."""
     try:
         return inspect.getsource(inspect.unwrap(function))
     except (OSError, TypeError):
@@ -319,7 +311,7 @@ def source_of(function: Callable) -> str:
 
 
 def file_of(function: Callable) -> str:
-    """Return the text of the file that defines a function; "" where it cannot be read."""
+    """Return the text of the file that defines a function; "" if it cannot be read."""
     try:
         with open(inspect.getsourcefile(inspect.unwrap(function)) or "", encoding="utf-8") as file:
             return file.read()

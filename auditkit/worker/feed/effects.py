@@ -1,8 +1,8 @@
-"""What a target does to the gradients that it is given, and whether that is what it is for.
+"""What a target does to its gradients, and whether that is its purpose.
 
-Decided by behaviour, see docs/design/effects.md: limiting makes gradients smaller the larger they are, and keeps
-their direction, or the elements within the limit; scaling follows an argument; thinning drops the small ones. A
-statistic that is added up in the gradients' own memory does none of this: `abs_`, `square_`, `nan_to_num_`.
+Judged by behaviour, see docs/design/effects.md: limiting shrinks larger gradients more, and keeps their direction, or
+the elements within the limit; scaling follows an argument; thinning zeros the small elements. A statistic that uses the
+gradients' own memory does none of this: `abs_`, `square_`, `nan_to_num_`.
 """
 
 import math
@@ -15,7 +15,7 @@ from ..gradients.gradients import benign
 from ..simulated.tensor import to_host
 from .given import GroupInput
 
-# A limit that ordinary gradients do not reach is met by a thousand or a billion times their norm.
+# If ordinary gradients do not reach a limit, a thousand or a billion times their norm does.
 _SCALES = (2.0**0, 2.0**10, 2.0**30)
 _TOLERANCE = 1e-3
 AFTER = "gradients_after.norm"
@@ -29,7 +29,7 @@ Apply = Callable[[List[torch.Tensor]], Grads]
 
 
 class Effect(NamedTuple):
-    """The `form` of a change, by what factor the norm changed, and the one factor of all tensors (None: by no one)."""
+    """The `form` of a change, the factor of the norm, and the common factor of all tensors (None: there is none)."""
 
     form: str
     shrinking: float = 1.0
@@ -37,7 +37,7 @@ class Effect(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """The effects on finite gradients, smallest first, and on some that are not; None where it raised."""
+    """The effects on finite gradients, smallest first, and on non-finite ones; None if it raised."""
 
     ordinary: List[Effect]
     nonfinite: Optional[Effect]
@@ -49,7 +49,7 @@ class Effects(NamedTuple):
 
     @property
     def limits(self) -> bool:
-        """Whether it makes gradients smaller, by more where they are larger, and leaves their direction."""
+        """Whether it shrinks larger gradients more, and keeps their direction."""
         if not self.forms or not {SCALED, CLAMPED}.issuperset(self.forms):
             return False
         first, last = self.ordinary[0].shrinking, self.ordinary[-1].shrinking
@@ -57,23 +57,23 @@ class Effects(NamedTuple):
 
     @property
     def scales(self) -> bool:
-        """Whether it multiplies all gradients by one and the same factor."""
+        """Whether it multiplies all gradients by the same factor."""
         factors = [effect.factor for effect in self.ordinary if effect.factor is not None]
         is_everywhere = self.forms == [SCALED] and len(factors) == len(self.ordinary)
         return is_everywhere and max(factors) - min(factors) <= _TOLERANCE * max(factors)
 
     @property
     def is_an_answer(self) -> bool:
-        """Whether the effect can stand for the result of a target that returns no number.
+        """Whether the effect is the result of a target that returns no number.
 
-        It limits or scales, or changes gradients that are not finite and no others.
+        The target limits or scales gradients, or changes only non-finite ones.
         """
         cleans = not self.forms and self.nonfinite is not None and self.nonfinite.form != SAME
         return self.limits or self.scales or cleans
 
 
 def observe(apply: Apply) -> Effects:
-    """Return the effects of a target; `apply` calls it on gradients and returns them as they are afterwards."""
+    """Return the effects of a target; `apply` calls it on gradients and returns them afterwards."""
     ordinary = [_effect(apply, [grad * scale for grad in benign()]) for scale in _SCALES]
     return Effects([each for each in ordinary if each is not None], _effect(apply, benign(nans=1, infs=1)))
 
@@ -102,7 +102,7 @@ def change(before: Grads, after: Grads) -> Effect:
 
 
 def _rows(before: Grads, after: Grads) -> List[Any]:
-    """Return the rows of matrices, and vectors whole: adaptive clipping limits each by itself."""
+    """Return the rows of matrices, and whole vectors: adaptive clipping limits each of them."""
     pairs: List[Any] = [(first, second) for first, second in zip(before, after, strict=True) if first is not None]
     return [
         _flat(*row)
@@ -120,21 +120,21 @@ def _is_same(old: torch.Tensor, new: torch.Tensor) -> bool:
 
 
 def _factor(old: torch.Tensor, new: torch.Tensor) -> Optional[float]:
-    """Return the one factor above 0 by which every element changed; None where there is none."""
+    """Return the common positive factor of all elements; None if there is none."""
     factor = float(torch.dot(old, new) / torch.dot(old, old))
     is_common = bool(((new - factor * old).abs() <= _TOLERANCE * abs(factor) * old.abs()).all())
     return factor if is_common and factor > 0 and math.isfinite(factor) else None
 
 
 def _is_clamped(old: torch.Tensor, new: torch.Tensor) -> bool:
-    """Whether elements beyond a limit, one for either sign, became that limit, and the others stayed."""
+    """Return whether elements beyond a limit (one per sign) became that limit, and the others did not change."""
     beyond = old != new
     shrank = (new.sign() == old.sign()) & (new.abs() < old.abs())
     return bool(shrank[beyond].all()) and len(new[beyond].unique()) <= 2
 
 
 def _is_thinned(old: torch.Tensor, new: torch.Tensor) -> bool:
-    """Whether the smallest elements became 0, and the others stayed."""
+    """Return whether the smallest elements became 0, and the others did not change."""
     kept = old == new
     if not bool((new[~kept] == 0).all()):
         return False
@@ -152,14 +152,14 @@ _FORMS = (
 
 
 def gradients_now(given: GroupInput) -> List[Optional[torch.Tensor]]:
-    """Return the gradients of a group as they are now: those of the module's parameters, or the list's items."""
+    """Return the current gradients of a group: those of the module's parameters, or the list's items."""
     if given.module is not None:
         return [parameter.grad for parameter in given.module.parameters()]
     return list(given.listed or ())
 
 
 def on_host(grads: Grads) -> List[Optional[torch.Tensor]]:
-    """Return the gradients as dense tensors on the host, without their graph."""
+    """Return the gradients as dense tensors on the host, detached from their graph."""
     return [None if grad is None else _dense(to_host(grad.detach())).cpu() for grad in grads]
 
 

@@ -1,4 +1,4 @@
-"""The arguments that carry one group of gradients, kept so that they can be read and replaced after the call."""
+"""The arguments that carry one group of gradients, which can be read and replaced after the call."""
 
 import itertools
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
@@ -14,13 +14,13 @@ Wrap = Callable[[List[Any]], Any]
 
 
 class GroupInput(NamedTuple):
-    """The module behind a group, and the list itself where the target got one."""
+    """The module of a group, and its list if the target got one."""
 
     module: Optional[GradientHolder]
     listed: Optional[List[Any]]
 
     def put(self, grads: Optional[Sequence[torch.Tensor]]) -> None:
-        """Hand other gradients over in the same objects, or none, as `zero_grad()` does."""
+        """Put other gradients into the same objects, or none, as `zero_grad()` does."""
         if self.module is not None:
             self.module.put(grads)
         elif self.listed is not None:
@@ -35,9 +35,9 @@ class EndToEnd(NamedTuple):
 
 
 def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
-    """Join gradients for a target that takes one tensor: a single one as it is, several one after another.
+    """Join gradients for a target that takes one tensor: concatenate them if there are several.
 
-    Raises NotApplicable where one tensor cannot hold them.
+    Raises NotApplicable if one tensor cannot contain them.
     """
     present = [grad for grad in grads if grad is not None]
     if len(present) == 1:
@@ -46,16 +46,16 @@ def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
         return EndToEnd(None if len(grads) else torch.zeros(0), [])
     kinds = {(grad.dtype, str(grad.device), grad.layout) for grad in present}
     if len(kinds) > 1 or torch.strided not in next(iter(kinds)):
-        raise NotApplicable("it takes one tensor: there is none of several dtypes, devices or layouts")
+        raise NotApplicable("it takes one tensor, which cannot mix dtypes, devices or layouts")
     joined = torch.cat([grad.reshape(-1) for grad in present])
     ends = list(itertools.accumulate(grad.numel() for grad in present))
-    # Not split(): autograd refuses its views once the tensor behind them was written to.
+    # Not split(): autograd rejects its views after a write to their base tensor.
     parts = [joined.narrow(0, end - grad.numel(), grad.numel()) for grad, end in zip(present, ends, strict=True)]
     return EndToEnd(joined, [part.view(grad.shape) for part, grad in zip(parts, present, strict=True)])
 
 
 def handed_over(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], own: Any, slot: str) -> Any:
-    """Return the argument for the slot of a group: the gradients of its `own` surroundings in the feed's container."""
+    """Return the argument for the slot of a group: the gradients of `own` in the feed's container."""
     handed = own.made(_KINDS[feed.takes], slot)
     holder = None if feed.takes == "gradients" else own.module
     listed = handed if isinstance(handed, list) and feed.takes != "modules" else None
@@ -76,5 +76,5 @@ _KINDS = {word: kind for kind, word in guesses.CARRIERS.items()}
 
 
 def generator(listed: List[Any]) -> Iterator[Any]:
-    """Return one pass over the items, as `module.parameters()` is one."""
+    """Return a generator over the items, as `module.parameters()` is one."""
     return (item for item in listed)

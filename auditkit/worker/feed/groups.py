@@ -1,4 +1,4 @@
-"""A process group of one rank, for targets that reduce over ranks: real gloo, on the loopback device alone."""
+"""A process group of one rank, for targets that reduce over ranks: real gloo, on the loopback device."""
 
 import enum
 import functools
@@ -14,7 +14,7 @@ from ..base.namespaces import replace_held
 from .guesses import BACKEND, GROUP, Guess, known
 
 DISTRIBUTED = "torch.distributed"
-"""The path of the default process group, which a target uses that reads its rank or reduces without a group."""
+"""The path of the default process group, used by targets that read their rank or reduce without a group."""
 _NO_GROUP = re.compile(
     r"(process group|dist|distributed)\b.* not (yet |been )*initialized|init_process_group|"
     r"(?-i:\b(LOCAL_RANK|RANK|WORLD_SIZE)\b)",
@@ -26,13 +26,13 @@ _NO_BACKEND = re.compile(
 
 _ours: List[Any] = []
 _global_groups: List[str] = []
-# What torchrun tells a rank.
+# Environment variables that torchrun sets for a rank.
 _ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
 _environment: Dict[str, str] = {}
 
 
 def world() -> Any:
-    """Return the process group of all ranks: the initialized one, or else one of this process alone."""
+    """Return the process group of all ranks: the initialized one, or a new one of this process alone."""
     import torch.distributed as dist
 
     if not dist.is_initialized():
@@ -47,7 +47,7 @@ def world() -> Any:
 
 
 def backend() -> Any:
-    """Return a fake for the backend that a wrapper of torch.distributed holds."""
+    """Return a fake for the backend of a wrapper of torch.distributed."""
     world()
     return Backend()
 
@@ -58,23 +58,20 @@ def _raising_frame(error: BaseException) -> Optional[FrameType]:
 
 
 def constants(error: BaseException) -> List[str]:
-    """Return the names that the function which raised holds as text, as `hasattr` takes them."""
+    """Return the identifiers among the string constants of the function that raised, as `hasattr` takes them."""
     frame = _raising_frame(error)
     found = [] if frame is None else frame.f_code.co_consts
     return [each for each in found if isinstance(each, str) and each.isidentifier()]
 
 
 def asks_hasattr(error: BaseException, owner: Any) -> bool:
-    """Whether a method of `owner` raised that calls `hasattr`."""
+    """Return whether a method of `owner` raised that calls `hasattr`."""
     frame = _raising_frame(error)
     return frame is not None and "hasattr" in frame.f_code.co_names and frame.f_locals.get("self") is owner
 
 
 def missing(error: BaseException) -> str:
-    """Return what lacks a group or a backend where that made a function raise: a module's variable, or `DISTRIBUTED`.
-
-    "" for any other error.
-    """
+    """Return what lacks a group or a backend and so raised: a module's variable, or `DISTRIBUTED`; else ""."""
     frame = _raising_frame(error)
     for name in () if frame is None else frame.f_code.co_names:
         if frame.f_globals.get(name, "") is None and known(name) == Guess(GROUP):  # type: ignore[union-attr]
@@ -101,7 +98,7 @@ def _without_backend(frame: FrameType) -> str:
 
 
 def join(paths: Sequence[str], filled: Callable[[str, Guess], Any]) -> None:
-    """Make the groups that a target reads without being handed one, where `paths` names them."""
+    """Create the groups in `paths` that a target reads from its modules."""
     for path in paths:
         module, _, name = path.rpartition(".")
         if path == DISTRIBUTED:
@@ -113,7 +110,7 @@ def join(paths: Sequence[str], filled: Callable[[str, Guess], Any]) -> None:
 
 
 class Backend:
-    """torch.distributed as the backend of a wrapper, whose own reductions are known by their names."""
+    """torch.distributed as the backend of a wrapper; the wrapper's own reductions are translated by name."""
 
     def __getattr__(self, name: str) -> Any:
         import torch.distributed as dist
@@ -132,14 +129,14 @@ def _with_own_reductions(function: Any, *values: Any, **named: Any) -> Any:
 
 
 def leave() -> None:
-    """End the group of this process alone, if there is one: real ranks are about to be forked, or the call is over."""
+    """End auditkit's group of one rank, before real ranks are forked or after the call."""
     while _global_groups:
         put_back = _global_groups.pop().rpartition(".")
         setattr(sys.modules[put_back[0]], put_back[2], None)
     if _ours:
         import torch.distributed as dist
 
-        replace_held(dist.ProcessGroup, lambda _: None)  # what modules made beside ours would answer no rank
+        replace_held(dist.ProcessGroup, lambda _: None)  # Groups that modules created beside it would match no rank.
         _ours.clear()
         for name in _environment:
             os.environ.pop(name, None)

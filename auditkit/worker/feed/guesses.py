@@ -1,9 +1,8 @@
-"""The vocabulary: the values of names that a target reads, where nobody gave one.
+"""The vocabulary: values for names that a target reads, if the user gave none.
 
-A finding that depends on a guess alone is none: `other` is a second value that is as plausible, and that keeps to what
-the first one does (a limit that clips ordinary gradients, a step on which something is logged). Where there is no
-such value `other` is None: a norm without an order is the 2-norm, which is what the probes ask about.
-A value that only the worker can make stands here as the words that a report shows.
+A finding must not depend on a guess, so `other` is a second plausible value with the same effect (a limit that clips
+ordinary gradients, a step on which something is logged). If there is none, `other` is None: a norm without an order is
+the 2-norm, which the probes check. A value that only the worker can create is given as the words that a report shows.
 This file imports no torch: reading a checkout's source needs the same table.
 """
 
@@ -47,21 +46,21 @@ OF_ONE_CALL = (
     GRADIENTS, GRADIENT_LISTS, BUFFER_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM,
     TOTAL_NORM_NUMBER, GROUP_NORMS, OF_ONE_SAMPLE,
 )  # fmt: skip
-"""What is made of the gradients of a call, and does not follow when others take their place on the parameters."""
+"""Values computed from the gradients of a call, which do not change when the parameters get others."""
 _CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE)
 STEPS_OF_A_CALL = 1000
-"""From one call of a target to its next: what is done every so many steps is done again."""
+"""The distance between the steps of two calls, so that periodic work runs in both."""
 
 
 class Guess(NamedTuple):
-    """A value, and another one that is as plausible; None where there is none."""
+    """A value, and another plausible one; None if there is none."""
 
     value: Any
     other: Any = None
 
 
 STEP = Guess(0, 100)
-"""What is done every so many steps is done at step 0, and at 100 in most programs."""
+"""Periodic work runs at step 0, and in most programs at step 100."""
 _CLIP = Guess(1.0, 0.5)
 _CLIP_OPTIONS = Guess({"max_norm": 1.0}, {"max_norm": 0.5})
 _WORD = r"(?:.*_)?"
@@ -129,14 +128,14 @@ _BY_NAME: _Patterns = (
         Guess(OBJECT),
     ),
 )
-"""Arguments and attributes; the first pattern that matches counts."""
+"""Arguments and attributes; the first matching pattern counts."""
 _BY_ANNOTATION: Dict[str, Guess] = {
     "float": Guess(0.5, 0.25), "int": Guess(1, 2), "bool": Guess(False, True), "Optimizer": Guess(OPTIMIZER),
     "GradScaler": Guess(SCALER), "ProcessGroup": Guess(GROUP),
     "SummaryWriter": Guess(LOGGER), "Logger": Guess(LOGGER),
 }  # fmt: skip
 _OF_OBJECTS: _Patterns = (
-    # What optimizers of several precisions keep by group, and GradScalers.
+    # State by group of optimizers of several precisions, and of GradScalers.
     (r"fp32_from_\w+_groups", Guess(MASTER_LISTS)),
     (r"(fp|bf|bit|float)(16|32)_groups|param(eter)?s_in_\w+", Guess(PARAMETER_LISTS)),
     (r"averaged_grad\w*", Guess(GRADIENT_LISTS)),
@@ -148,17 +147,17 @@ _OF_OBJECTS: _Patterns = (
     (r"_*(log|log_dict|log_scalars|log_metrics|print|info|warning|add_scalars?)_*", Guess(LOGGER)),
     (r"_*(gather|all_gather|all_reduce|reduce|unwrap_model)_*", Guess(SAME_VALUE)),
 )
-"""Attributes of objects and their methods alone."""
+"""Attributes and methods of objects only."""
 _GROUP_NORMS = re.compile(r"(\w+_)?(norm_groups|norms?_list|group_norms)")
 _OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
-# Parts of a configuration that hold further parts.
+# Sections of a configuration, which have further parts.
 _SECTIONS = re.compile(
     r"(\w+_)?(optim|optimizer|optimization|train|training|trainer|model|solver|common|distributed|distributed_training|"
     r"dist|log|logging|parallel|parallelism|checkpoint|data|clip_gradients|fsdp|trainer|dataset|lr_scheduler|"
     r"hyperparameters|general|system|runtime|cfg|config|args|hparams)"
 )
 _CARRIERS_BY_NAME: _Patterns = (
-    (r"(get|set|compute|zero|clip|reduce|norm|num)_\w*|\w*_has_\w*", ""),  # a method, what is kept of each, a flag
+    (r"(get|set|compute|zero|clip|reduce|norm|num)_\w*|\w*_has_\w*", ""),  # a method, a list with one item each, a flag
     (r"\w*named_\w+", NAMED_PARAMETERS),
     (_WORD + r"(models|modules|model_chunks|model_parts|model_list|chunks|networks|nets|layers)", MODULES),
     (_WORD + r"(params?|parameters?|weights)(_list|_flat\w*|_for_\w+)?|(param|parameter)_list", PARAMETERS),
@@ -176,7 +175,7 @@ def _first(table: _Patterns, word: str) -> Any:
 
 
 def guess(name: str, annotation: str) -> Optional[Guess]:
-    """Return a value for the argument `name`, declared as `annotation` ("" for none); None where none is known."""
+    """Return a guess for the argument `name`, declared as `annotation` ("" for none); None if there is none."""
     if name == "device" and annotation == "str":
         return Guess(DEVICE_NAME)
     if name in ("total_norm", "global_norm", "grad_norm") and _OPTIONAL.fullmatch(annotation) is None:
@@ -197,36 +196,36 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
 
 @functools.lru_cache(maxsize=None)
 def known(name: str) -> Optional[Guess]:
-    """Return a value for what is called `name`, an argument or an attribute; None where the name says nothing."""
+    """Return a guess for an argument or attribute `name`; None if the name is not known."""
     found: Optional[Guess] = _first(_BY_NAME, name.strip("_").lower())
     return Guess(CLIPS) if name == "clip_grad_norm_" else found
 
 
 @functools.lru_cache(maxsize=None)
 def of_object(name: str) -> Optional[Guess]:
-    """Return a value for an attribute of an object that code belongs to, its methods of logging and reducing too."""
+    """Return a guess for an attribute or method of an object."""
     kind = carrier(name)
     return _first(_OF_OBJECTS, name) or known(name) or (Guess(kind) if kind else None)
 
 
 def is_callable(found: Optional[Guess]) -> bool:
-    """Whether what a guess stands for can be called."""
+    """Return whether a guessed value can be called."""
     return found is not None and found.value in _CALLABLE
 
 
 def holds_group_norms(name: str) -> bool:
-    """Whether an argument of this name is a list of one norm for each group of parameters."""
+    """Return whether an argument of this name is a list of one norm for each group of parameters."""
     return _GROUP_NORMS.fullmatch(name) is not None
 
 
 def is_limit(name: str) -> bool:
-    """Whether a name is that of a limit that gradients are clipped to."""
+    """Return whether a name is that of a limit that gradients are clipped to."""
     return re.fullmatch(_LIMIT, name.strip("_").lower()) is not None
 
 
 @functools.lru_cache(maxsize=None)
 def carrier(name: str, annotation: str = "") -> str:
-    """Return which view of the gradients a name stands for (`PARAMETERS`, ...); "" for none."""
+    """Return which view of the gradients a name means (`PARAMETERS`, ...); "" for none."""
     found = _first(_CARRIERS_BY_NAME, name.strip("_").lower()) or ""
     if found or "Callable" in annotation:
         return str(found)
@@ -236,13 +235,13 @@ def carrier(name: str, annotation: str = "") -> str:
 
 
 def last_name(path: str) -> str:
-    """Return the last name of a path; of a method that returns something the name of what it returns."""
+    """Return the last name of a path; of a getter, the name of its result."""
     name = path.rpartition(".")[2].partition("[")[0].partition("(")[0]
     return re.sub(r"^(get_)?(compute_)?", "", name)
 
 
 def in_configuration(name: str) -> Optional[Guess]:
-    """Return a value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
+    """Return a guess for an attribute of a configuration, whose `optimizer` and `model` are sections."""
     word, found = name.strip("_").lower(), known(name)
     is_value = found is not None and not isinstance(found.value, str) and word != "clip_gradients"
     return Guess(CONFIG) if not is_value and _SECTIONS.fullmatch(word) else found

@@ -1,6 +1,6 @@
-"""What outlives a call of a target: the names of its module and its class, its own attributes, its caches.
+"""State that outlives a call of a target: the names of its module and its class, its own attributes, its caches.
 
-A collector that keeps its first result there looks as if it ignored gradients from the second call on.
+A collector that keeps its first result there seems to ignore gradients from the second call on.
 """
 
 import functools
@@ -11,10 +11,10 @@ _CACHED_FUNCTION = type(functools.lru_cache(maxsize=None)(len))
 
 
 class ModuleState:
-    """What the module of `function`, its class `owner` and it itself hold now."""
+    """The current state of `function`, of its module and of its class `owner`."""
 
     def __init__(self, function: Callable, owner: Optional[type]) -> None:
-        # A method carries the function that holds its attributes; a cached function wraps it.
+        # A method's function has its attributes; a cached function wraps it.
         plain: Any = inspect.unwrap(getattr(function, "__func__", function))
         spaces = (getattr(plain, "__globals__", {}), getattr(plain, "__dict__", {}), owner)
         self._spaces: List[Any] = [space for space in spaces if space is not None]
@@ -26,7 +26,7 @@ class ModuleState:
         self._caches: List[Any] = [value for value in (function, *values) if type(value) is _CACHED_FUNCTION]
 
     def put_back(self) -> None:
-        """Restore every name and every container, and empty the caches of functions."""
+        """Restore every name and every container, and clear the functions' caches."""
         for space, held in zip(self._spaces, self._held, strict=True):
             names = _names(space)
             put = functools.partial(setattr, space) if isinstance(space, type) else space.__setitem__

@@ -1,4 +1,4 @@
-"""What a plan is: how a target is fed, what its result means, and what it does to gradients; found by `search.py`."""
+"""The plan of a target, found by `search.py`: how to call it, what its result means, and what it does to gradients."""
 
 import enum
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Tuple
@@ -7,21 +7,21 @@ from ..answers.roles import Role
 from .guesses import BACKEND, FOUND_HOST, Guess
 
 MADE = "__new__"
-"""The set-up step of an object that is made without its constructor, see `uninitialized.py`."""
+"""The set-up step of an object that is created without its constructor, see `uninitialized.py`."""
 _OF_COSTS = frozenset(("devices", "graph_capture", "graphs", "launches", "memory", "syncs", "transfers"))
 _PLAIN = (type(None), bool, int, float, str)
 SINGLE = "single"
-"""The container of a target that takes one tensor or one parameter: all gradients in it, end to end."""
+"""The container of a target that takes one tensor or one parameter: all gradients, concatenated."""
 LISTS, NORMS = "lists", "norms"
-"""Those of a target that takes groups: the one list of all in a list, and a list of its total norm."""
+"""Containers of targets that take groups: a list of the one list, and a list of the total norm."""
 
 
 class Feed(NamedTuple):
     """`slots` take a group of gradients each, first group first, in a `container`; or one of the `forms` each.
 
-    `paths` is what the target reads beyond its required arguments, `cfg.max_norm`, made before each call. `refusal` is
-    the type of exception by which it refuses gradients that are not finite; `keeps`: its result is what it stores.
-    `by_use` is what uses say where names do not, by path, see `stub.py`; None if names explain all that it reads.
+    `paths` are values that the target reads besides its required arguments, `cfg.max_norm`, created before each call.
+    `refusal` is the type of exception that it raises for non-finite gradients; `keeps` means that its result is what it
+    stores. `by_use` has what uses show where names do not, by path, see `stub.py`; None if names explain all values.
     """
 
     takes: str
@@ -37,7 +37,7 @@ class Feed(NamedTuple):
 
 
 class Groups(enum.IntEnum):
-    """How many groups of gradients a target takes, and whether the second was found to need a gradient."""
+    """How many groups of gradients a target takes, and whether the second one needs a gradient."""
 
     ONE = 1
     TWO = 2
@@ -47,14 +47,13 @@ class Groups(enum.IntEnum):
 class Plan(NamedTuple):
     """Everything a probe needs to know about a target: found once, given to every probe.
 
-    `clips`: it makes the gradients small, the more the larger they are. `writes` says in words why changing
-    gradients is what it is for, "" where it is not; such a target without `fields` returns no number: its result
-    is what it does to the gradients. `starts_fresh`: its module keeps its first result, and is put back before each
-    call. `filled` is what nobody gave and was made up, by the path that the target reads it by; `others` are second
-    guesses for some of it. `device` is where the plan was found: a device where the target does not run on the host.
-    `torch_calls` says which of torch's own functions it calls, where (see `context/torch_calls.py`). `step` is how a
-    training step is fed (see `steps/runs.py`). `settings` are passed in place of defaults that switch the effect off.
-    `recorded` is the size of the tensors if inputs are built from a recorded call, see `recorded.py`.
+    `clips` means that it shrinks larger gradients more. `writes` says why changing gradients is its purpose, or is "";
+    such a target without `fields` returns no number, and its result is its effect on the gradients. `starts_fresh`
+    means that its module keeps the first result and is restored before each call. `filled` are the guessed values by
+    path; `others` are second guesses. `device` is where the plan was found, if the target does not run on the host.
+    `torch_calls` are its calls of torch's own functions (see `context/torch_calls.py`). `step` says how to feed a
+    training step (see `steps/runs.py`). `settings` replace defaults that switch the effect off. `recorded` is the size
+    of the tensors if inputs are built from a recorded call, see `recorded.py`.
     """
 
     feed: Feed
@@ -77,28 +76,28 @@ class Plan(NamedTuple):
     recorded: str = ""
 
     def with_filled(self, read: Dict[str, Guess]) -> "Plan":
-        """Return the plan with what was made up for the call that it was found by, as JSON has it."""
+        """Return the plan with the guessed values of the call that it was found by, as JSON."""
         plain = {path: made.value if type(made.value) in _PLAIN else repr(made.value) for path, made in read.items()}
         others = {path: made.other for path, made in read.items() if made.other is not None}
         return self._replace(filled=plain, others=others)
 
     def why_not_asked(self, instrument: str) -> str:
-        """Return why an instrument would not measure the target, by what was made up for it; "" where it would."""
+        """Return why an instrument does not measure the target because of guessed values; "" if it does."""
         backend = next((path for path, made in self.filled.items() if made == BACKEND), "")
         if instrument == "ranks" and self.feed.setup is not None and "torch.distributed" in self.filled:
-            return "its object shares parameters out over ranks by itself: what each would be handed is not known"
+            return "its object distributes parameters over ranks: auditkit does not know which gradients each rank gets"
         if instrument == "ranks" and backend:
-            return "its package reduces through {}, which its own program makes over its ranks".format(backend)
+            return "its package reduces through {}, which only its own program creates".format(backend)
         if instrument == "ranks" and any("of one sample" in str(made) for made in self.filled.values()):
-            return "it reads gradients of single samples: what a rank holds of each is not known"
+            return "it reads per-sample gradients: auditkit does not know each rank's part of them"
         if instrument == "ranks" and self.feed.keeps:
-            return "what it stores is a rank's own, for others to join"
+            return "it stores values of its own rank, which other code combines"
         if instrument == "transfers" and FOUND_HOST in self.filled.values():
-            return "it takes the device from its program, which was the host where it was loaded"
+            return "its program chose the device when it was loaded, and chose the CPU"
         if instrument in _OF_COSTS and self.feed.keeps:
             return "it returns nothing, and reading back what it stores would be counted as its own cost"
         if instrument == "graphs" and (self.feed.setup == MADE or self.feed.paths):
-            return "parts of what it reads are made up, and torch.compile would trace those"
+            return "some of its inputs are stubs, and torch.compile would trace those"
         return ""
 
     def to_json(self) -> Dict[str, Any]:

@@ -1,7 +1,6 @@
-"""What a target's name and docstring promise: how often it synchronises, and that it writes to its arguments.
+"""What a target's name and docstring promise: how often it synchronizes, and that it writes to its arguments.
 
-A promise is no behaviour: "asynchronous" is what returns before it has read, whatever it is called. Only a
-sentence that can be held against a count is read: no synchronisation, one, two, not one per tensor.
+Auditkit reads only sentences that a count can confirm: no synchronization, one, two, not one per tensor.
 """
 
 import inspect
@@ -13,7 +12,7 @@ _WAITS = (
     r"(?:(?:gpu|cuda|device-to-host|device|host)[- ])?"
     r"(?:sync(?:hroni[sz]\w*|s|ing)?\b|(?:host|device) reads?\b|\.item\b)"
 )
-# One for each tensor is no number; and ranks, processes and gradients are synchronised in another sense.
+# "One for each tensor" is not a number; and ranks, processes and gradients synchronize in another sense.
 _UNLIKE = (
     r"(?!\s+(?:per|for\s+each|for\s+every)\s+(?!call|step|iteration))"
     r"(?!(?:\s+points?)?\s+(?:across|between|among|with|of|grad\w*|param\w*|buffers?|ranks?|workers?|process\w*)\b)"
@@ -25,14 +24,14 @@ _PROMISES = re.compile(
     ),
     re.IGNORECASE,
 )
-# A sentence with one of these words before the promise speaks of another function, or gives no limit.
+# A sentence with one of these words before the promise is about another function, or sets no limit.
 _OF_ANOTHER = re.compile(r"\b(?:unlike|instead of|than|least|otherwise|avoids?|may|not|n't)\b", re.IGNORECASE)
 _STATISTIC = re.compile(
     r"norm|stat|health|metric|monitor|telemetry|collect|measure|comput|summar|record|report|track|log|get|check|observe|"
     r"read|mean|average|histogram|magnitude|fraction|ratio|variance",
     re.IGNORECASE,
 )
-# The first words of a docstring that describes what is returned, or what is done to get it.
+# The first words of a docstring that describes a result, or how it is obtained.
 _DESCRIBES_A_NUMBER = re.compile(
     r"(?:(?:the|an?|total|global|per[- ]\w+|l[12]|mean|average|largest|smallest|minimum|maximum|gradients?'?)[ -]+)*"
     r"(?:norms?|mean|average|magnitudes?|statistics?|stats|fraction|share|ratio|histogram|variance|count|number|"
@@ -48,7 +47,7 @@ _IN_PLACE = re.compile(r"\bin[- ]?place\b", re.IGNORECASE)
 
 
 class Promise(NamedTuple):
-    """`sync_count` of the collecting step at most, in `words` that stand in `place` (its name, its docstring)."""
+    """The collecting step synchronizes at most `sync_count` times, by `words` of `place` (its name, its docstring)."""
 
     sync_count: int
     words: str
@@ -57,7 +56,7 @@ class Promise(NamedTuple):
 
 
 def sync_promise(function: Callable) -> Optional[Promise]:
-    """Return the promise of the docstring, else of a name that ends in `_async`; None where there is none."""
+    """Return the promise of the docstring, else of a name that ends in `_async`; else None."""
     doc = inspect.getdoc(function) or ""
     for found in _PROMISES.finditer(doc):
         if not _is_of_another(doc, found):
@@ -72,7 +71,7 @@ def _is_of_another(doc: str, found: Any) -> bool:
 
 
 def writes_by_its_own_words(function: Callable) -> str:
-    """Return how a target says that it writes to its arguments, as torch does (`clip_`); "" where it does not."""
+    """Return how a target says that it writes to its arguments, as torch does (`clip_`); or ""."""
     if getattr(function, "__name__", "").endswith("_"):
         return "its name ends in an underscore"
     doc = inspect.getdoc(function) or ""
@@ -81,12 +80,12 @@ def writes_by_its_own_words(function: Callable) -> str:
 
 
 def names_a_statistic(function: Callable) -> bool:
-    """Whether the name of a target says that it measures."""
+    """Return whether the name of a target says that it measures."""
     return bool(_STATISTIC.search(getattr(function, "__name__", "")))
 
 
 def only_measures(function: Callable) -> bool:
-    """Whether a target's name and docstring both describe a measurement, and the name says nothing of a change."""
+    """Return whether a target's name and docstring both describe a measurement, and the name no change."""
     doc, name = inspect.getdoc(function) or "", getattr(function, "__name__", "").replace("_", " ")
     if not names_a_statistic(function) or _CHANGES.search(name):
         return False

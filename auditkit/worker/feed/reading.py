@@ -1,4 +1,4 @@
-"""From a feed that works to its plan: what the result says of gradients, and what the call does to them."""
+"""Make the plan of a feed that works: what the result says of gradients, and what the call does to them."""
 
 import math
 import re
@@ -20,7 +20,7 @@ from .repeated import RepeatedCall
 
 _ASKS_FOR_DEVICE = re.compile(r"\.to\(\s*(\w[\w.]*\(\)\.\w*device\w*\(\))")
 _WARM_UP = 64
-"""Calls after which a limit that moves has found its place."""
+"""Calls after which an adaptive limit has settled."""
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
 
 
@@ -32,11 +32,11 @@ class Trial(NamedTuple):
     second: Sequence[Any]
 
     def result(self, grads: Optional[Sequence[Any]] = None) -> Any:
-        """Return what the target returns for these gradients, `benign` ones without any."""
+        """Return the target's result for these gradients, or for `benign` ones."""
         return self.caller.prepare(self.feed, (benign() if grads is None else grads, self.second))()
 
     def numbers(self, grads: Sequence[Any]) -> str:
-        """Return the numbers of the result as one text, which can be compared."""
+        """Return the numbers of the result as one text that can be compared."""
         return repr(flatten(self.result(grads)))
 
     def with_argument(self, name: str, value: Any) -> "Trial":
@@ -58,7 +58,7 @@ class Trial(NamedTuple):
         return observe(apply)
 
     def effects_once_warm(self) -> Effects:
-        """Return what one object does to gradients after many calls: a limit may follow those before."""
+        """Return what one object does to gradients after many calls: its limit may follow earlier gradients."""
         repeated = RepeatedCall(self.caller, self.feed, benign(), self.second)
         for _ in range(_WARM_UP):
             repeated.call(benign())
@@ -71,9 +71,9 @@ class Trial(NamedTuple):
 
 
 def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan]:
-    """Return the plan of a trial with its first result; None where the result does not follow the gradients.
+    """Return the plan of a trial with its first result; None if the result does not follow the gradients.
 
-    Raises what the target does, and CannotReadError where `returns` names no field.
+    Raises the target's errors, and CannotReadError if `returns` names no field.
     """
     read = trial.caller.around.read
     depends = answer is not None and _depends_on_gradients(trial, answer)
@@ -81,7 +81,7 @@ def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan
     for name, value in {} if effects.forms else trial.caller.neutral_numbers().items():
         other = trial.with_argument(name, 2 * value or 1.0)
         changed = other.effects()
-        if changed.forms:  # a default of 1 or 0.0 had switched the change off
+        if changed.forms:  # A default of 1 or 0.0 had switched the change off.
             trial, effects, settings = other, changed, {name: 2 * value or 1.0}
             answer = trial.result()
             break
@@ -97,24 +97,24 @@ def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan
             trial, answer = (keeping, kept) if depends else (trial, answer)
     if not (depends or effects.is_an_answer or trial.feed.refusal):
         return None
-    if not (depends or trial.feed.refusal):  # what follows a total norm of ours alone is no result: the effect is
+    if not (depends or trial.feed.refusal):  # A result that follows only auditkit's total norm is none; the effect is.
         answer = None
     plan = _read_plan(trial, answer, request, effects, settings)
     if plan.feed.container == NORMS or any(made.value == GROUP_NORMS for made in read.values()):
-        plan = plan._replace(clips=False)  # by norms of ours: nobody checked them before
-    # The calls by which the target's file reads from its program which device to compute on.
+        plan = plan._replace(clips=False)  # The guessed norms were not checked.
+    # Calls in the target's file that return the program's device.
     calls = [] if torch.cuda.is_available() else _ASKS_FOR_DEVICE.findall(file_of(trial.caller.function))
     return plan.with_filled({**read, **{call: Guess(FOUND_HOST) for call in calls}})
 
 
 def _depends_on_gradients(trial: Trial, answer: Any) -> bool:
-    """Whether other gradients give another result: larger ones, none but zeros, or some that are not finite.
+    """Return whether other gradients give another result: larger ones, zeros, or non-finite ones.
 
-    A health check may see only the latter, each of the tensors by itself; refusing them is a result too.
+    A health check may see only non-finite ones, in a single tensor; an exception counts as a result.
     """
     if not flatten(answer):
         return False
-    for path, made in trial.caller.around.read.items():  # what follows a total norm of ours alone follows our own value
+    for path, made in trial.caller.around.read.items():  # Keep auditkit's total norm constant.
         if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER, GROUP_NORMS):
             norm = total_norm(benign())
             fixed = {TOTAL_NORM: norm, TOTAL_NORM_NUMBER: float(norm), GROUP_NORMS: [norm]}
@@ -133,7 +133,7 @@ def _depends_on_gradients(trial: Trial, answer: Any) -> bool:
 
 
 def _refusal(trial: Trial) -> str:
-    """Return the type of the exception by which the target refuses what is not finite, in any tensor; "" for none."""
+    """Return the type of exception that the target raises for non-finite values in any tensor; "" for none."""
     refused = set()
     for grads in list(_odd_gradients())[1:]:
         try:
@@ -149,7 +149,7 @@ def _larger() -> List[torch.Tensor]:
 
 
 def _odd_gradients() -> Iterator[List[torch.Tensor]]:
-    """Yield none but zeros; then one of the tensors with elements that are not finite."""
+    """Yield zeros; then gradients with non-finite elements in one tensor."""
     yield [torch.zeros_like(grad) for grad in benign()]
     for index in range(len(benign())):
         for bad in (math.nan, math.inf):
@@ -159,7 +159,7 @@ def _odd_gradients() -> Iterator[List[torch.Tensor]]:
 
 
 def _why_it_writes(trial: Trial, answer: Any, effects: Effects) -> str:
-    """Return why changing gradients is what a target is for, in words; "" where it changes none, or ought not to."""
+    """Say why changing gradients is the purpose of a target; "" if it changes none, or should not."""
     function = trial.caller.function
     if trial.caller.needs_instance() and not effects.limits:
         effects = next((each for each in [trial.effects_once_warm()] if each.limits), effects)
@@ -183,7 +183,7 @@ def _why_it_writes(trial: Trial, answer: Any, effects: Effects) -> str:
 
 
 def _follows_an_argument(trial: Trial, effects: Effects) -> bool:
-    """Whether another value of a number that the target is given or has as a default changes the factor."""
+    """Return whether another value of one of the target's numbers changes the factor."""
     for name, value in trial.caller.numbers().items():
         other = trial.with_argument(name, 2 * value or 1).effects().ordinary
         if other and other[0].factor != effects.ordinary[0].factor:
@@ -238,9 +238,9 @@ def _read_plan(
 
 
 def _is_check(ask: Any, fields: Dict[str, Any], has_guessed_values: bool) -> bool:
-    """Whether a single number is no norm: a yes or no, a count, or the same for gradients of twice the size.
+    """Return whether a single number is not a norm: a flag, a count, or the same for gradients of twice the size.
 
-    A clip factor stays the same below its limit, which we have guessed; so does a norm that has a floor.
+    A clip factor stays the same below its guessed limit; so does a norm with a floor.
     """
     if list(fields) != [""]:
         return False

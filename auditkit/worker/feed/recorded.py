@@ -1,7 +1,7 @@
-"""Inputs built from a recorded call: the recorded structure, with auditkit's gradients in place of the program's.
+"""Build inputs from a recorded call: the recorded structure, with auditkit's gradients instead of the program's.
 
-A recording is data of the checkout: a class or a function is looked up among the modules that are loaded, and only
-modules of the checkout itself are imported for it. Values of tensors are made up: integers are 0 or 1.
+A recording is data of the checkout: classes and functions are searched in loaded modules, and only modules of the
+checkout are imported for it. Values of tensors are random; integers are 0 or 1.
 """
 
 import collections
@@ -24,7 +24,7 @@ from .plan import MADE, SINGLE, Feed
 from .stub import Quiet
 
 SHRUNK, FULL = "shrunk", "full"
-"""The sizes of the tensors of a recorded call: at most 2 MB in all, or as they were."""
+"""The sizes of the tensors of a recorded call: at most 2 MB in all, or as recorded."""
 _MOST_BYTES = 2_000_000
 _SMALL = 16
 _MOST_ELEMENTS = 50_000_000
@@ -33,13 +33,13 @@ _KINDS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deq
 
 
 class Recorded:
-    """The node of one argument; `Builder` makes its value for each call anew."""
+    """The node of one argument; `Builder` creates a new value of it for each call."""
 
     def __init__(self, node: Any, arguments: Dict[str, Any]) -> None:
         self.node, self.arguments = node, arguments
 
     def build(self, around: Any) -> Any:
-        """Return the value for a call, whose values `around` makes."""
+        """Return the value for a call, whose values `around` creates."""
         builder = around.__dict__.get("_builder")
         if builder is None:
             builder = around.__dict__["_builder"] = Builder(self.arguments, around)
@@ -56,7 +56,7 @@ def given_of(arguments: Dict[str, Any], slot: str = "") -> Dict[str, Any]:
 
 
 def feed_of(arguments: Dict[str, Any], is_method: bool) -> Optional[Feed]:
-    """Return how the recorded call was handed gradients; None if no argument and no attribute carried any."""
+    """Return how the recorded call got gradients; None if no argument and no attribute carried any."""
     found = [(name, *carried(node)) for name, node in arguments.items() if name != "self" and carried(node)]
     found.sort(key=lambda each: each[1] == "gradients")
     setup = MADE if is_method else None
@@ -67,7 +67,7 @@ def feed_of(arguments: Dict[str, Any], is_method: bool) -> Optional[Feed]:
 
 
 def carried(node: Any) -> Any:
-    """Return how a value carries gradients, as `takes` and `container` of a feed; () for one that does not."""
+    """Return how a value carries gradients, as `takes` and `container` of a feed; () if it does not."""
     if not isinstance(node, dict):
         return ()
     kind, held = node.get("k"), node.get("v")
@@ -106,7 +106,7 @@ _roots: List[str] = []
 
 
 def accepted(function: Any, recorded: Dict[str, Any], roots: List[str]) -> Dict[str, Any]:
-    """Return the recorded calls without what the function reads from its module: a block has that, too."""
+    """Return the recorded calls without names that the function reads from its module, which blocks have."""
     _roots[:] = roots
     names = {"self", *inspect.signature(function).parameters}
     arguments = {name: node for name, node in recorded["arguments"].items() if name in names}
@@ -114,7 +114,7 @@ def accepted(function: Any, recorded: Dict[str, Any], roots: List[str]) -> Dict[
 
 
 def sizes_of(arguments: Dict[str, Any], builds_models: bool) -> List[str]:
-    """Return the sizes to try; the probe's own module stands for models unless they are built."""
+    """Return the sizes to try; the probe's own module replaces models unless they are built."""
     built = arguments if builds_models else {n: None if carried(each) else each for n, each in arguments.items()}
     return [FULL] if _bytes_of(built) <= _MOST_BYTES else [SHRUNK, FULL]
 
@@ -122,8 +122,8 @@ def sizes_of(arguments: Dict[str, Any], builds_models: bool) -> List[str]:
 def in_size(arguments: Dict[str, Any], size: str) -> Dict[str, Any]:
     """Return the arguments with smaller tensors, in which equal sizes stay equal, if `size` is SHRUNK.
 
-    The sizes of parameters but for kernels become smaller by one factor, also where attributes and other shapes have
-    them; if that is not enough, all other sizes, too. Grouped convolutions become ordinary ones.
+    Sizes of parameters, except of kernels, are divided by one factor, also in attributes and other shapes; if that is
+    not enough, all other sizes, too. Grouped convolutions become ordinary ones.
     """
     if size != SHRUNK:
         return arguments
@@ -167,7 +167,7 @@ def _bytes_of(arguments: Dict[str, Any]) -> int:
 
 
 def _with_sizes(value: Any, small: Dict[int, int]) -> Any:
-    """Return a copy in which every integer that is one of the sizes is the smaller one."""
+    """Return a copy in which every integer that is one of the sizes is replaced by the smaller one."""
     if isinstance(value, dict):
         kept = ("id", "ref", "line", "n")
         return {name: each if name in kept else _with_sizes(each, small) for name, each in value.items()}
@@ -177,7 +177,7 @@ def _with_sizes(value: Any, small: Dict[int, int]) -> Any:
 
 
 class Items(torch.utils.data.Dataset):
-    """A dataset whose DataLoaders give the batches of `loader`."""
+    """A dataset whose DataLoaders return the batches of `loader`."""
 
     def __init__(self, loader: Any, count: int) -> None:
         self.loader, self.count = loader, count
@@ -253,8 +253,6 @@ class Builder:
         around.read.setdefault("the recorded {}".format(kinds[0]), guesses.Guess("with the gradients of the probe"))
         return iter(made) if kinds[1] == "iterator" else made
 
-    # --- plain values --------------------------------------------------------------------------------
-
     def _str(self, node: Dict[str, Any]) -> str:
         return "x" * min(int(node["n"]), 200)
 
@@ -276,7 +274,7 @@ class Builder:
         return next((each.device for each in gradients if each is not None), torch.device("cpu"))
 
     def _device_name(self, node: Dict[str, Any]) -> str:
-        """Return the name of the device; `cpu:0` means no copy to the host, as the name `cpu` would."""
+        """Return the name of the device; `cpu:0` does not mean a copy to the host, as `cpu` would."""
         found = str(self._device(node))
         return "cpu:0" if found == "cpu" else found
 
@@ -294,8 +292,6 @@ class Builder:
 
     def _cut(self, node: Dict[str, Any]) -> Any:
         return Quiet({})
-
-    # --- containers ----------------------------------------------------------------------------------
 
     def _items(self, node: Dict[str, Any]) -> Any:
         kind, held = _KINDS[node["k"]], [self.value(each) for each in node["v"]]
@@ -321,8 +317,6 @@ class Builder:
             object.__setattr__(made, name, self.value(value))
         return made
 
-    # --- tensors and what holds them -----------------------------------------------------------------
-
     def _tensor(self, node: Dict[str, Any]) -> Any:
         shape, dtype = [int(each) for each in node["shape"]], self._dtype({"v": node["dtype"]})
         self.elements += int(torch.Size(shape).numel())
@@ -341,7 +335,7 @@ class Builder:
         return made.requires_grad_() if "grad" in node and made.is_floating_point() else made
 
     def _sum_of_parameters(self) -> torch.Tensor:
-        """Return a small number that depends on every parameter, as a tensor does that an earlier call computed."""
+        """Return a small number that depends on every parameter, as a tensor computed by an earlier call does."""
         nodes = [each for each in self.nodes.values() if each.get("p") and "grad" in each]
         return torch.stack([1e-3 * self.value(each).float().mean() for each in nodes] or [torch.zeros(())]).sum()
 
@@ -379,8 +373,6 @@ class Builder:
             raise CannotFeedError("no batch of its DataLoader was recorded")
         return self.batches(lambda: self.value(node["batch"]))
 
-    # --- objects and functions -----------------------------------------------------------------------
-
     def _bare(self, node: Dict[str, Any], base: type = object) -> Any:
         own = named(node["c"])
         if not (isinstance(own, type) and issubclass(own, base)):
@@ -411,7 +403,7 @@ class Builder:
             try:
                 value = self.value(each)
             except (CannotFeedError, TypeError):
-                value = Quiet({})  # the call may do without
+                value = Quiet({})  # The call may not need it.
             try:
                 object.__setattr__(made, name, value)
             except (AttributeError, TypeError):
@@ -458,14 +450,14 @@ def _nodes(value: Any) -> Iterator[Dict[str, Any]]:
 
 
 def named(words: str) -> Any:
-    """Return what a module has by this name. Raises CannotFeedError."""
+    """Return the object of this name in its module. Raises CannotFeedError."""
     module, _, qualified = str(words).partition(":")
     if module == "builtins" and qualified == "method":
         raise CannotFeedError("a built-in method was not recorded")
     found: Any = _module(module)
     parts = qualified.split(".")
     for each in [one for one in list(sys.modules.values()) if not hasattr(found, parts[0]) and _is_cut_out(one)]:
-        # A statement of the audited file imports or defines it, and nothing has needed it so far.
+        # A statement of the audited file imports or defines it, and has not run so far.
         loader: Any = getattr(each.__spec__, "loader", None)
         wanted = [each for each in (parts[0], module.partition(".")[0]) if each in loader.statements.binding]
         loader.define(each, wanted, is_definition)
@@ -478,7 +470,7 @@ def named(words: str) -> Any:
 
 
 def _module(name: str) -> Any:
-    """Return a loaded module, that of the script that ran, which is recorded by its file, or one of the checkout.
+    """Return a loaded module, by its name or by the file of the script that ran, or import one of the checkout.
 
     A module of the checkout is imported as those of the targets are, unless that would train.
     """
@@ -521,16 +513,16 @@ def _codes(space: Dict[str, Any], module: str) -> Iterator[Any]:
 
 
 def _lasts(node: Dict[str, Any]) -> bool:
-    """Whether the next call has the same object: a graph is gone after the backward."""
+    """Return whether the next call uses the same object: a graph is freed by the backward pass."""
     return node["k"] in _LASTING and not node.get("graph")
 
 
 def replayed(function: Any, method: str, arguments: Dict[str, Any], batches: Any) -> Callable[[], Any]:
-    """Return the recorded call of a training step: the step as a function without arguments."""
+    """Return the recorded call of a training step as a function without arguments."""
     builder = Builder(arguments, None, batches)
 
     def call() -> Any:
-        """Call on new values, but with the models and optimizers of the call before."""
+        """Call on new values, but with the models and optimizers of the previous call."""
         builder.made = {number: each for number, each in builder.made.items() if _lasts(builder.nodes[number])}
         values = {name: builder.value(node) for name, node in arguments.items()}
         called = getattr(values.pop("self"), method) if method and "self" in values else function

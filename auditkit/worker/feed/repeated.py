@@ -1,6 +1,6 @@
-"""One target called again and again with new gradients, as a training loop does.
+"""Call one target repeatedly with new gradients, as a training loop does.
 
-The instance, the module and its parameters live on; only the gradients are new at every call.
+The instance, the module and its parameters stay; only the gradients are new at every call.
 """
 
 from typing import Any, Iterator, List, Optional, Sequence
@@ -14,9 +14,9 @@ from .plan import MADE, SINGLE, Feed
 
 
 class RepeatedCall:
-    """`call(grads)` on gradients of the shapes of `like`, always of one instance; `forget()` drops the last ones.
+    """`call(grads)` uses gradients of the shapes of `like`, always with one instance; `forget()` drops the last ones.
 
-    Arguments that count steps advance with every call.
+    Arguments that count steps increase with every call.
     """
 
     def __init__(self, caller: Caller, feed: Feed, like: Sequence[torch.Tensor], second: Sequence[Any]) -> None:
@@ -25,7 +25,7 @@ class RepeatedCall:
         self._given: List[GroupInput] = []
         self._iterators: List[_Restarting] = []
         self._again: Any = None
-        # Gradients come in a new list each time; a module and its parameters are the same ones.
+        # Gradients come in a new list each time; a module and its parameters stay the same.
         self._takes_lists = (feed.takes == "gradients" or feed.container == SINGLE) and feed.setup in (None, MADE)
         self._instance = caller.instance_for(feed, like) if self._takes_lists else None
         if not self._takes_lists:
@@ -38,7 +38,7 @@ class RepeatedCall:
         return self._iterators[-1]
 
     def call(self, grads: Sequence[torch.Tensor]) -> Any:
-        """Return the target's result for `grads`, which take the place of those before."""
+        """Return the target's result for `grads`, which replace the previous ones."""
         if self._takes_lists:
             self._given.clear()
             pair = (grads, self._second)
@@ -52,11 +52,11 @@ class RepeatedCall:
         return answer
 
     def left(self) -> List[Optional[torch.Tensor]]:
-        """Return the gradients of the last call as they are now."""
+        """Return the current gradients of the last call."""
         return gradients_now(self._given[0])
 
     def forget(self) -> None:
-        """Drop the gradients, as `zero_grad()` does: what still lives, the target holds."""
+        """Drop the gradients, as `zero_grad()` does; only the target can still have them."""
         if self._takes_lists:
             self._given.clear()
             self._again = None

@@ -1,4 +1,4 @@
-"""Find out by trying how a target is fed; what its result means is read elsewhere, see `reading.py`."""
+"""Find by trying how to call a target; `reading.py` reads what its result means."""
 
 import contextlib
 import re
@@ -29,16 +29,16 @@ SAME = "its result is the same for other gradients"
 
 
 def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) -> Plan:
-    """Return the plan on the host; where there is none and an error names CUDA, the plan on a device.
+    """Return the plan on the host; if there is none and an error names CUDA, the plan on a device.
 
-    The device is a real one, or the simulated one. Raises what the search on the host raises where neither has a plan.
+    The device is a real or the simulated one. If neither has a plan, raises the error of the search on the host.
     """
     if caller.recorded:
         said = []
         for size in sizes_of(caller.recorded["arguments"], False):
             try:
                 return _find_recorded_plan(caller, request, size)
-            except Exception as error:  # what the recording is not enough for is guessed as without one
+            except Exception as error:  # If the recording is not enough, guess as without one.
                 said.append("{}: {}".format(type(error).__name__, " ".join(str(error).split())[:200]))
         why = "as recorded: {}".format("; ".join(dict.fromkeys(said)))
         try:
@@ -65,7 +65,7 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
 
 
 def _find_recorded_plan(caller: Caller, request: Dict[str, Any], size: str) -> Plan:
-    """Return the plan of the call that a run recorded. Raises CannotFeedError for one that carried no gradients."""
+    """Return the plan of the call that a run recorded. Raises CannotFeedError if it carried no gradients."""
     called = caller.as_recorded(size)
     feed = feed_of(called.recorded["arguments"], caller.needs_instance())
     if feed is None:
@@ -83,13 +83,13 @@ def _find_recorded_plan(caller: Caller, request: Dict[str, Any], size: str) -> P
 def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     """Try every way to feed the target until one gives a result that depends on the gradients, or limits them.
 
-    A collector of tensors also takes parameters, whose values are zeros: a result that stays the same for other
-    gradients is none. Where nobody named a contract, what is no collector of gradients may be one of spectra.
-    Raises CannotFeedError with why each attempt failed, CannotReadError where `returns` names no field.
+    A collector of tensors also accepts parameters, whose values are zeros: a result that stays the same for other
+    gradients does not count. Without a contract, a target that is no collector of gradients may be one of spectra.
+    Raises CannotFeedError with why each attempt failed, CannotReadError if `returns` names no field.
     """
     caller.refuse_unknown_arguments()
     caller.is_searched = True
-    placeholders.forget()  # what loading touched is none of the target's doing
+    placeholders.forget()  # Ignore stubs used during loading.
     try:
         if request.get("contract") in spectral_search.CONTRACTS:
             return spectral_search.find(caller, request)
@@ -98,7 +98,7 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
         if request.get("contract"):
             raise
         other = None
-        with contextlib.suppress(Exception, PlaceholderTouched):  # its constructor may raise anything
+        with contextlib.suppress(Exception, PlaceholderTouched):  # Its constructor may raise anything.
             other = spectral_search.guess(caller, request)
         if other is None:
             raise
@@ -109,7 +109,7 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
 
 
 def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
-    """Search again with the module as before the first call, where each result was the same: it may keep the first."""
+    """Search; if the result was always the same, search again with the module restored before each call."""
     try:
         return _try_feeds(caller, request)
     except CannotFeedError as error:
@@ -126,7 +126,7 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
 def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
     obstacles = _Obstacles()
     for feed in request.get("feeds") or possible_feeds(caller, request, obstacles.add):
-        groups.leave()  # a group that one way was given would be missing from the plan of the next
+        groups.leave()  # A group from an earlier way would be missing from the next plan.
         for second in _SECOND_GROUP if len(feed.setup_slots or feed.slots) == 2 else _SECOND_GROUP[:1]:
             try:
                 trial, answer = _first_result(Trial(caller, feed, second))
@@ -135,21 +135,21 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
                 raise
             except (Exception, PlaceholderTouched) as error:
                 raise_if_out_of_memory(error)
-                placeholders.forget()  # another way may do without
+                placeholders.forget()  # Another way may not need it.
                 for path in list(caller.around.unexplained())[:1]:
                     obstacles.add(no_value(path))
                 obstacles.add(error, _describe(feed))
                 continue
-            if plan is not None:  # later calls infer no value where this one needed none
+            if plan is not None:  # Later calls infer no value if this one needed none.
                 return plan._replace(feed=plan.feed._replace(by_use=plan.feed.by_use or None))
             obstacles.add_silence(answer, _describe(feed))
     raise obstacles.reason()
 
 
 def _first_result(trial: Trial) -> Tuple[Trial, Any]:
-    """Return the trial that makes what the target reads before its call, and the result.
+    """Return the trial that creates the values that the target reads, and its result.
 
-    Raises what the target does.
+    Raises the target's errors.
     """
     for _ in range(_MOST_REMEDIES):
         raised, path, wrong = None, "", []
@@ -174,11 +174,11 @@ def _first_result(trial: Trial) -> Tuple[Trial, Any]:
             paths = (*paths, *read, *filter(None, [path]))
         trial = trial.with_feed(by_use={**around.by_use, **dict.fromkeys(wrong, "")}, paths=paths)
         if raised is None:
-            placeholders.raise_if_touched()  # the target may have caught it
+            placeholders.raise_if_touched()  # The target may have caught it.
             if isinstance(answer, Stub):
                 raise no_value(vars(answer)["_path"])
             return trial, answer
-    raise CannotFeedError("it reads more than {} things that have to be made up".format(_MOST_REMEDIES))
+    raise CannotFeedError("it needs more than {} values that auditkit would have to create".format(_MOST_REMEDIES))
 
 
 def _describe(feed: Feed) -> str:
@@ -187,7 +187,7 @@ def _describe(feed: Feed) -> str:
 
 
 class _Obstacles:
-    """Why the ways to feed a target failed; `reason` is the one that says most."""
+    """Why the ways to feed a target failed; `reason` is the most informative one."""
 
     def __init__(self) -> None:
         self._said: List[Tuple[int, str]] = []
@@ -195,7 +195,7 @@ class _Obstacles:
         self._touched: Optional[PlaceholderTouched] = None
 
     def add(self, error: BaseException, how: str = "") -> None:
-        """Record what was raised by the target fed in this way, by its constructor, or by us."""
+        """Record an error of the target fed in this way, of its constructor, or of auditkit."""
         if isinstance(error, PlaceholderTouched):
             self._touched = error if how or self._touched is None else self._touched
         elif isinstance(error, CannotFeedError):
@@ -212,7 +212,7 @@ class _Obstacles:
         self._unread = self._unread or ("" if answer is None or flatten(answer) else kind_of(answer))
 
     def reason(self) -> BaseException:
-        """Return one reason; an absent module that was used, where no value could be given instead."""
+        """Return one reason; the use of an absent module only if no missing value was named."""
         if self._touched is not None and all(rank > 0 for rank, _ in self._said):
             return self._touched
         if self._unread:

@@ -1,4 +1,4 @@
-"""What a function or a class demands, and what is known for each of its arguments."""
+"""The arguments that a function or a class requires, and what is known about each."""
 
 import inspect
 from types import FunctionType
@@ -15,7 +15,7 @@ VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def with_own_signature(function: Callable) -> Callable:
-    """Let a decorator without functools.wraps that hides what it wraps behind `*args` name it; return the function."""
+    """Set `__wrapped__` if a decorator without functools.wraps hides the function behind `*args`; return it."""
     if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
         code = function.__code__
         takes_anything = code.co_flags & inspect.CO_VARARGS and not code.co_argcount + code.co_kwonlyargcount
@@ -36,7 +36,7 @@ def required_parameters(function: Callable, given: Container[str]) -> List[str]:
 
 
 def optional_first_parameter(function: Callable, given: Container[str]) -> List[str]:
-    """Return the first argument of a function all of whose arguments have defaults; one that is called is none."""
+    """Return the first argument of a function whose arguments all have defaults, except callables."""
     for name, each in inspect.signature(function).parameters.items():
         has_default = each.default is not each.empty and each.kind is each.POSITIONAL_OR_KEYWORD
         if has_default and name not in given and not guesses.is_callable(guesses.known(name)):
@@ -58,20 +58,20 @@ def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str
 
 
 def annotation_text(annotation: Any) -> str:
-    """Return an annotation as it stands in the source; "" for none."""
+    """Return an annotation as it is written in the source; "" for none."""
     if annotation is inspect.Parameter.empty:
         return ""
     return annotation.strip("'\"") if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def guessed(name: str, parameter: inspect.Parameter, of_class: bool = False) -> Optional[Guess]:
-    """A value for an argument by its name and annotation; a number that a class demands is known by its name alone."""
+    """Return a guess for an argument by its name and annotation; a class's numbers are known by name only."""
     annotation = annotation_text(parameter.annotation)
     is_number = annotation in ("float", "int", "bool", "str") and name != "device"
     return guess(name, "" if of_class and is_number else annotation)
 
 
 def shared(name: str, parameter: inspect.Parameter) -> Optional[Guess]:
-    """Another view of the same gradients, where the name of an argument says so."""
+    """Return another view of the same gradients if the name of an argument means one."""
     kind = guesses.carrier(name, annotation_text(parameter.annotation))
     return Guess(kind) if kind else None

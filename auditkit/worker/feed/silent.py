@@ -1,4 +1,4 @@
-"""Results of targets that return None: a refusal, what was logged or stored, and what was returned in place."""
+"""Results of targets that return None: an exception, what they logged or stored, and gradients that they replaced."""
 
 import dis
 import inspect
@@ -21,7 +21,7 @@ def with_result(
     handed: Sequence[GroupInput],
     instance: Any,
 ) -> Callable[[], Any]:
-    """Return the call with a result where it returns None, or new gradients that take the place of the old."""
+    """Return the call with a result if it returns None, or new gradients that replace the old."""
     if feed.keeps:
         return lambda: _stored(function, call, around, instance)
     if feed.refusal:
@@ -46,7 +46,7 @@ def _refuses(call: Callable[[], Any], refusal: str) -> bool:
 
 
 def _put_in_place(result: Any, handed: GroupInput) -> Any:
-    """Let a hook's result of as many elements take the place of the gradient, as autograd does."""
+    """Let a hook's result with as many elements replace the gradient, as autograd does."""
     parts = handed.listed or []
     count = sum(part.numel() for part in parts)
     if not isinstance(result, torch.Tensor) or result.numel() != count or count < 2:
@@ -57,7 +57,7 @@ def _put_in_place(result: Any, handed: GroupInput) -> Any:
 
 
 def _put_all_in_place(result: Any, handed: GroupInput) -> Any:
-    """Let as many tensors of the same shapes take the place of the gradients, as a module's backward hook does."""
+    """Let as many tensors of the same shapes replace the gradients, as a module's backward hook does."""
     parts = handed.listed or []
     is_like_them = isinstance(result, (list, tuple)) and any(each.dim() for each in parts)
     if not is_like_them or [getattr(each, "shape", None) for each in result] != [each.shape for each in parts]:
@@ -71,9 +71,9 @@ def _or_logged(result: Any, around: Surroundings) -> Any:
 
 
 def _stored(function: Callable, call: Callable[[], Any], around: Surroundings, instance: Any) -> Any:
-    """Call, and return the numbers and tensors that the call stored, several tensors of one name as their norm.
+    """Call, and return the numbers and tensors that the call stored; several tensors of one name as their norm.
 
-    A flag that `function` sets is part of the result also where it stays as it was.
+    A flag that `function` sets is part of the result even if it did not change.
     """
     code: Any = getattr(inspect.unwrap(function), "__code__", None)
     steps = [] if code is None else dis.get_instructions(code)
@@ -90,7 +90,7 @@ def _stored(function: Callable, call: Callable[[], Any], around: Surroundings, i
 
 
 def _state(value: Any) -> Any:
-    """Return what changes where a value does; a tensor is not read for it."""
+    """Return a value that changes when `value` does; a tensor is not read."""
     return (id(value), value._version) if isinstance(value, torch.Tensor) else value
 
 

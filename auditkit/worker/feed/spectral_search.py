@@ -1,4 +1,4 @@
-"""Find out by trying how a target of spectra or of shards is fed, and where its result holds what it promises."""
+"""Find by trying how to call a target of spectra or shards, and where its result has what its contract promises."""
 
 import inspect
 import re
@@ -23,7 +23,7 @@ _REPLICAS, _ROWS, _COLUMNS = 5, 9, 6
 
 
 def find(caller: Caller, request: Dict[str, Any]) -> Plan:
-    """Return the plan of the first way to feed it whose result holds what `request["contract"]` promises.
+    """Return the plan of the first feed whose result has what `request["contract"]` promises.
 
     Raises CannotFeedError with why each attempt failed.
     """
@@ -50,10 +50,10 @@ def find(caller: Caller, request: Dict[str, Any]) -> Plan:
 
 
 def guess(caller: Caller, request: Dict[str, Any]) -> Optional[Plan]:
-    """Return the plan of the first of the three contracts that fits; None where none does.
+    """Return the plan of the first of the three contracts that fits; None if none fits.
 
-    A plan of who owns what is guessed only of a function that takes a rank, how many there are, or keys: any
-    function that returns some texts would fit otherwise.
+    A shard plan is guessed only for a function that takes a rank, a number of ranks, or keys: any function that returns
+    strings would fit otherwise.
     """
     names = _slots(caller, SHARD_PLAN)
     takes_keys = any(slot_names.is_shard_word(name) or re.search(r"(^|_)(keys|names)$", name) for name in names)
@@ -66,9 +66,9 @@ def guess(caller: Caller, request: Dict[str, Any]) -> Optional[Plan]:
 
 
 def _slots(caller: Caller, contract: str) -> List[str]:
-    """Return the required arguments; of a shard plan also rank and world size where they have a default."""
+    """Return the required arguments; of a shard plan also rank and world size if they have a default."""
     own = ["self"] if caller.needs_instance() else []
-    # A number that is guessed elsewhere says here which rank asks, or how many keys there are.
+    # A number that is guessed for other targets is here the rank, or the number of keys.
     given = [name for name in caller.arguments if name not in caller.guesses or not slot_names.is_known(name)]
     slots = required_parameters(caller.function, [*given, *own])
     if contract != SHARD_PLAN:
@@ -103,20 +103,18 @@ def _try(caller: Caller, feed: Feed, contract: str) -> Plan:
     return plan.with_filled(caller.around.read)
 
 
-# --- shard plans --------------------------------------------------------------------------------------
-
 _LISTS: Tuple[type, ...] = (list, tuple, set, frozenset, range, type({}.keys()))
 
 
 class Share(NamedTuple):
-    """The keys of one rank, by their index where they are known; `kind` says what was returned."""
+    """The keys of one rank, by index if known; `kind` says what was returned."""
 
     keys: List[Any]
     kind: str
 
 
 def owned_keys(answer: Any, case: ShardCase) -> Share:
-    """Return the share of `case.rank`. Raises CannotReadError if the result is no plan."""
+    """Return the share of `case.rank`. Raises CannotReadError if the result is not a shard plan."""
     if not isinstance(answer, (Mapping, *_LISTS)) and not hasattr(answer, "__next__"):
         raise CannotReadError("its result ({}) is no collection of keys".format(type(answer).__name__))
     items = list(answer)
@@ -127,6 +125,6 @@ def owned_keys(answer: Any, case: ShardCase) -> Share:
 
 
 def _is_share(item: Any, case: ShardCase) -> bool:
-    """Whether an item of a list is itself a collection of keys, and not one key that is a tuple."""
+    """Return whether an item of a list is a collection of keys, and not one key that is a tuple."""
     is_key = isinstance(item, tuple) and isinstance(identity(item, case), int)
     return isinstance(item, (Mapping, *_LISTS)) and not is_key

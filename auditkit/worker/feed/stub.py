@@ -1,7 +1,7 @@
-"""Stubs: objects that stand for what a target reads and record it, and the error for a value that nothing explains.
+"""Stubs that replace what a target reads and record it, and the error for a value that nothing explains.
 
-A stub returns a value by the attribute's name first. What no name explains is inferred from its use: what is iterated
-holds one thing, what is called returns one, and an object is of the checkout's class that defines the methods called.
+A stub first returns a value by the attribute's name. Other values are inferred from their use: an iterated value
+contains one item, a called value returns one, and an object is of the checkout's class that defines the called methods.
 A value that is used as a truth, a number or a tensor stays unknown.
 """
 
@@ -23,31 +23,31 @@ _PLAIN_READS = ("LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR", "BINARY_OP")
 
 
 class UnknownValueError(CannotFeedError, AttributeError, KeyError):
-    """A target reads a value that nothing explains; code that looks whether it is there sees that it is not."""
+    """A target reads a value that nothing explains; to code that checks for the value, it does not exist."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 def no_value(path: str) -> UnknownValueError:
-    """Return the error that names what is read, with the option that gives it."""
+    """Return the error that names the value, with the option that sets it."""
     return UnknownValueError("{0}: no value is known: give --argument {0}=VALUE".format(path))
 
 
 def is_plain_read(frame: FrameType) -> bool:
-    """Whether code reads an attribute or an item directly: not by `getattr`, `hasattr` or `get`."""
+    """Return whether code reads an attribute or an item directly: not by `getattr`, `hasattr` or `get`."""
     return dis.opname[frame.f_code.co_code[frame.f_lasti]] in _PLAIN_READS
 
 
 def is_called(frame: FrameType, place: Optional[int] = None) -> bool:
-    """Whether code reads an attribute to call it, `x.name(...)`: where the frame is now, or at a `place` of it."""
+    """Return whether code reads an attribute to call it, `x.name(...)`: at the frame's position, or at `place`."""
     code, place = frame.f_code.co_code, frame.f_lasti if place is None else place
     name = dis.opname[code[place]]
     return name == "LOAD_METHOD" or (name == "LOAD_ATTR" and sys.version_info >= (3, 12) and bool(code[place + 1] & 1))
 
 
 def raised_at(error: BaseException) -> Tuple[FrameType, int]:
-    """Return the frame that raised, and the place in its code."""
+    """Return the frame that raised, and the position in its code."""
     trace = error.__traceback__
     assert trace is not None
     while trace.tb_next is not None:
@@ -56,16 +56,16 @@ def raised_at(error: BaseException) -> Tuple[FrameType, int]:
 
 
 class Recorder:
-    """Fills what one call reads and records it in `read` by its dotted path; `given` are values that somebody gave.
+    """Creates the values that one call reads and records them in `read` by dotted path; `given` are the user's values.
 
-    What no name explains is None where a recorder `has_none`; else it is inferred from its use: `by_use` holds what was
-    found so by path, the class of an object as `module:Class`, `CALLED`, or "", and `waiting` the paths whose use said
-    nothing yet. While `is_preparing`, values are made before the target reads them.
+    A value that no name explains is None if a recorder `has_none`; else it is inferred from its use. `by_use` has the
+    inferred values by path: the class of an object as `module:Class`, `CALLED`, or "". `waiting` are the paths whose
+    use has not shown anything yet. While `is_preparing`, values are created before the target reads them.
     """
 
     has_none = False
     fakes: ClassVar[Dict[Any, Callable[[Any, str], Any]]] = {}
-    """The value of each word, made for a call and the path that it is read by."""
+    """Functions that create the value of each word, for a call and a path."""
 
     def __init__(self, given: Dict[str, Any]) -> None:
         self.given = given
@@ -79,28 +79,28 @@ class Recorder:
     optimizer: Any = None
 
     def filled(self, path: str, found: Optional[Guess]) -> Any:
-        """Return the value at `path`: given, or what `found` stands for."""
+        """Return the value at `path`: given, or what `found` means."""
         raise NotImplementedError
 
     def made(self, value: Any, path: str = "") -> Any:
-        """Return a guessed value, or what the words of one stand for."""
+        """Return a guessed value, or the object that its words mean."""
         is_known = isinstance(value, str) and value in self.fakes
         return self.fakes[value](self, path) if is_known else copy.copy(value)
 
     def object_at(self, path: str, method: str = "") -> Any:
-        """Return the object of a class of the checkout at a path; None where no class is known."""
+        """Return the object of a class of the checkout at a path; None if no class is known."""
         return None
 
     def wait_for(self, path: str) -> None:
-        """Record that a value was used in a way that says nothing of it."""
+        """Record that a value was used in a way that does not show what it is."""
 
     def silences(self, _: str) -> bool:
-        """Whether what a constructor stores under this name is replaced by an object that does nothing."""
+        """Return whether an object that does nothing replaces what a constructor stores under this name."""
         return False
 
 
 class Stub:
-    """Stands for the value at `path`; `find` knows its attributes by name, None for a value of unknown kind."""
+    """Replaces the value at `path`; `find` knows its attributes by name, None for a value of unknown kind."""
 
     def __init__(self, around: Recorder, path: str, find: Optional[Callable[[str], Optional[Guess]]] = None) -> None:
         self.__dict__.update(_around=around, _path=path, _find=find or guesses.of_object, _is_known=find is not None)
@@ -113,7 +113,7 @@ class Stub:
         return self.__dict__[end]
 
     def _held(self) -> List[Any]:
-        """What it holds: the gradients or parameters that its name promises, else one thing."""
+        """Return its items: the gradients or parameters that its name means, else one item."""
         kind = guesses.carrier(guesses.last_name(self._path))
         if kind not in (guesses.GRADIENTS, guesses.PARAMETERS):
             return [self._part("[0]")]
@@ -169,7 +169,7 @@ class Stub:
         return known or (self._is_known and self._find(key) is not None)
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Return the default of the code that asks: it is better than a guess."""
+        """Return the calling code's default, which is better than a guess."""
         return self[key] if key in self and (default is None or key in self.__dict__) else default
 
     def __iter__(self) -> Iterator[Any]:
@@ -205,7 +205,7 @@ class Stub:
 class Quiet:
     """A logger or writer: any method accepts anything, records the numbers by their names, and returns None.
 
-    Writers (`add_scalar`, `wandb.log`, `logger.info`) copy a tensor to the host, and so does this.
+    Like writers (`add_scalar`, `wandb.log`, `logger.info`), it copies a tensor to the host.
     """
 
     def __init__(self, said: Dict[str, Any]) -> None:
@@ -217,7 +217,7 @@ class Quiet:
         return self
 
     def debug(self, *_: Any, **__: Any) -> None:
-        """Do nothing: `logging` formats no message of a level that is off."""
+        """Do nothing: `logging` formats no message of a disabled level."""
 
     def __call__(self, *values: Any, **named: Any) -> Any:
         names = [value for value in values if isinstance(value, str)]
@@ -247,4 +247,4 @@ COMMON: Dict[Any, Callable[[Any, str], Any]] = {
     guesses.PARAMETERS: lambda around, _: list(around.module.parameters()),
     guesses.NAMED_PARAMETERS: lambda around, _: list(around.module.named_parameters()),
 }
-"""What stands for the same in a collector and in a training step."""
+"""Fakes that a collector and a training step share."""

@@ -1,7 +1,7 @@
-"""The values of one call: fakes for optimizers, configurations, groups, loggers, all over the same gradients.
+"""The values of one call: fakes for optimizers, configurations, groups, loggers, all for the same gradients.
 
-Everything that carries gradients is a view of the same module, so that an optimizer's parameters are the model's. What
-the target reads is recorded by its dotted path: the reader of a report sees it, and the next call has it made before.
+Everything that carries gradients is a view of the same module, so that an optimizer's parameters are the model's.
+Values that the target reads are recorded by dotted path: a report shows them, and the next call gets them in advance.
 """
 
 import functools
@@ -29,14 +29,14 @@ _WRAPPED = {
     "module": ("module", "model", "orig_mod", "clip_grad_norm"),
     "optimizer": ("optimizer", "optim", "base_optimizer", "clip_grad_norm"),
 }
-"""What wrappers of a module or an optimizer call the object itself, and their method that clips."""
+"""Names that wrappers of a module or an optimizer give it, and their method that clips."""
 
 
 class Surroundings(Recorder):
     """All values of one call on `grads`.
 
-    `logged` holds the numbers that loggers got, `written` the tensors that a target is handed to write to. `code` is
-    what is called: classes are looked for in its module; an object of `owner`, its own class, holds no other of it.
+    `logged` has the numbers that loggers got, `written` the tensors that a target gets to write to. `code` is the
+    called function: classes are searched in its module; an object of its class `owner` contains no other one.
     """
 
     def __init__(
@@ -68,10 +68,11 @@ class Surroundings(Recorder):
 
     @functools.cached_property
     def optimizer(self) -> torch.optim.Optimizer:
-        """A real optimizer over the module's parameters."""
+        """A real optimizer of the module's parameters."""
         parameters = list(self.module.parameters())
         with without_compiler(torch.optim.Optimizer.add_param_group):
-            made = torch.optim.SGD(parameters or [torch.nn.Parameter(torch.zeros(1))], lr=0.1)  # it refuses none
+            # SGD rejects an empty list.
+            made = torch.optim.SGD(parameters or [torch.nn.Parameter(torch.zeros(1))], lr=0.1)
         made.param_groups[0] = {**made.param_groups[0], "params": parameters}
         return made
 
@@ -84,7 +85,7 @@ class Surroundings(Recorder):
         if found is None or self.by_use.get(path, CALLED) != CALLED:
             self.by_use.setdefault(path, "")
             self.read[path] = Guess(BY_USE)
-            if not path.endswith(")"):  # what a call returns may be left alone
+            if not path.endswith(")"):  # The result of a call may not be used.
                 self.waiting[path] = None
             return Stub(self, path)
         self.read[path] = found
@@ -101,7 +102,7 @@ class Surroundings(Recorder):
             elif found is None and method:
                 found = _class_with(method, self._module_name, self._owner or self._enclosing)
             name = "" if found is None else "{}:{}".format(found.__module__, found.__qualname__)
-            # What holds an object of its own class holds another, and that one another.
+            # Avoid an endless chain of objects of the same class.
             if found is None or any(path.startswith(at + ".") and each == name for at, each in self.by_use.items()):
                 return None
             self.waiting.pop(path, None)
@@ -121,7 +122,7 @@ class Surroundings(Recorder):
                 yield path
 
     def prepare(self, paths: Sequence[str], roots: Dict[str, Any]) -> None:
-        """Make what an earlier call read, before this one begins; `roots` are the objects that paths begin with."""
+        """Create the values that an earlier call read; `roots` are the objects that paths begin with."""
         self.is_preparing, self._instance = True, roots.get(SELF)
         for path in paths:
             first, *steps = _STEP.findall(path)
@@ -139,7 +140,7 @@ class Surroundings(Recorder):
         self.is_preparing = False
 
     def _give_parameter(self, parameter: Any, name: str, place: int) -> None:
-        """Give a parameter an attribute; one that came with the gradients stays."""
+        """Give a parameter an attribute, unless it came with the gradients."""
         path = "parameter." + name
         made = None if path in self.given else _of_parameter(name)
         if name in vars(parameter):
@@ -165,7 +166,7 @@ class Surroundings(Recorder):
             made.__dict__[name] = self.filled(path, guesses.of_object(name))
 
     def remedy(self, error: BaseException) -> str:
-        """Return the path of what was missing where a target raised because of it; "" where nothing of ours was.
+        """Return the path of the missing value that made a target raise; "" if no value of auditkit was missing.
 
         Raises UnknownValueError for an attribute of parameters that no name explains.
         """
@@ -176,7 +177,7 @@ class Surroundings(Recorder):
             names = groups.constants(each)
             if "grad_sample" in names:
                 return "parameter.grad_sample"
-            # What a method of the object asks `hasattr` for and raises where there is none.
+            # A method of the object raises because `hasattr` finds no such attribute.
             if self._instance is not None and groups.asks_hasattr(each, self._instance):
                 found = next((n for n in names if n not in vars(self._instance) and guesses.of_object(n)), "")
                 if found:
@@ -193,7 +194,7 @@ class Surroundings(Recorder):
         return ""
 
     def explained_wrongly(self, error: BaseException) -> List[str]:
-        """Return the paths whose value, made by its name, lacks what the target read of it."""
+        """Return the paths whose guessed value lacks the attribute that the target read."""
         if not isinstance(error, AttributeError) or error.obj is None or error.name is None:
             return []
         found, held = guesses.of_object(error.name), error.obj
@@ -217,7 +218,7 @@ class Surroundings(Recorder):
 
 
 def _is_explained(kind: str, name: str, is_method: bool) -> bool:
-    """Whether an attribute of this kind of object has a value by its name, one that can be called for a method."""
+    """Return whether an attribute of this kind of object has a value by its name, callable for a method."""
     if kind == "parameter":
         is_gradient = guesses.carrier(name) and not hasattr(torch.nn.Module, name)
         return bool(is_gradient or _of_parameter(name)) or guesses.known(name) is not None
@@ -232,7 +233,7 @@ def _is_explained(kind: str, name: str, is_method: bool) -> bool:
 
 
 def _part(made: Any, step: str) -> Any:
-    """Return what stands at one step of a path: an attribute or an item, the first or all that is held, a result."""
+    """Return the value at one step of a path: an attribute, the first item, all items, or a result."""
     if step == "()":
         return made()
     if step.startswith("["):
@@ -241,14 +242,14 @@ def _part(made: Any, step: str) -> Any:
 
 
 def _of_parameter(name: str) -> Optional[Tuple[Optional[str], Callable[..., Any], bool]]:
-    """Return what an attribute of parameters is, how it is made, and whether it follows the gradient; else None."""
+    """Return the meaning of an attribute of parameters, its constructor, and whether it follows the gradient."""
     if name == "grad_sample":
         return guesses.OF_ONE_SAMPLE, lambda each, place: None if each.grad is None else each.grad[None], True
     if re.fullmatch(r"_?(norm_sample|per_sample_(grad(ient)?_)?norms?)", name):
         words = "the norm of the gradient as that of one sample"
         return words, lambda each, place: total_norm([each.grad])[None], True
     if re.fullmatch(r"(summed|accumulated|acc)_grad", name):
-        return None, lambda each, place: None, False  # what is added up has nothing in it yet
+        return None, lambda each, place: None, False  # An accumulator is still empty.
     if re.fullmatch(r"(\w+_)?id", name):
         return "its place in the list", lambda each, place: place, False
     if guesses.carrier(name) == guesses.GRADIENTS or name == "grad_accum":
@@ -257,11 +258,8 @@ def _of_parameter(name: str) -> Optional[Tuple[Optional[str], Callable[..., Any]
 
 
 def _in_buffer(parameter: Any) -> torch.Tensor:
-    """Return the gradient as a buffer keeps it, which is there before any gradient is."""
+    """Return the gradient as a buffer that exists even before the gradient does."""
     return torch.zeros_like(parameter.data) if parameter.grad is None else parameter.grad
-
-
-# --- classes of the checkout ------------------------------------------------------------------------
 
 
 def _class_named(words: str) -> Optional[type]:
@@ -292,7 +290,7 @@ def _class_with(method: str, module: str, owner: Optional[type]) -> Optional[typ
 
 
 def _classes(modules: Iterable[ModuleType]) -> List[type]:
-    """Return the classes that modules hold, with their subclasses, except those of torch and Python."""
+    """Return the classes of modules, with their subclasses, except those of torch and Python."""
     found: Dict[type, None] = {}
     spaces = [vars(module) for module in modules if isinstance(module, ModuleType)]
     waiting = [each for space in spaces for each in list(space.values()) if issubclass(type(each), type)]
@@ -304,18 +302,15 @@ def _classes(modules: Iterable[ModuleType]) -> List[type]:
     return list(found)
 
 
-# --- what the words of a guess stand for ------------------------------------------------------------
-
-
 def _object(around: Surroundings, path: str) -> Any:
     made = around.object_at(path)
     return Stub(around, path, guesses.of_object) if made is None else made
 
 
 def _clip(around: Surroundings, *values: Any, **named: Any) -> torch.Tensor:
-    """Do what a wrapper's method of that name does, with or without the parameters before the limit."""
+    """Clip as a wrapper's method of that name does, with or without the parameters before the limit."""
     limit = next(value for value in (*values, *named.values()) if isinstance(value, (int, float)))
-    if limit == 0:  # most wrappers then only measure
+    if limit == 0:  # Most wrappers then only measure.
         return total_norm(around.grads)
     return torch.nn.utils.clip_grad_norm_(around.module.parameters(), limit)
 
@@ -326,7 +321,7 @@ def _device(around: Surroundings) -> torch.device:
 
 
 def _scaler(around: Surroundings) -> Any:
-    """Return a scaler that changes nothing, with the state that one that scales keeps."""
+    """Return a scaler that changes nothing, with the state of an enabled one."""
     made: Any = torch.amp.GradScaler("cpu", enabled=False)
     made._per_optimizer_states = new_scaler_states()
     made.inv_scale = placed([torch.ones(1)], around.device)[0]
@@ -376,7 +371,7 @@ Surroundings.fakes = {
     guesses.FLAT_GRADIENT: lambda around, _: _flat(around),
     guesses.LIMITS: _of_each(lambda each: 1.0),
     guesses.CLIPS: lambda around, _: functools.partial(_clip, around),
-    # Who makes pairs leaves out what has no gradient.
+    # Code that builds pairs leaves out parameters without a gradient.
     guesses.PAIRS: lambda around, _: [(p, p.grad) for p in around.module.parameters() if p.grad is not None],
     guesses.LOSS: lambda around, _: placed([torch.ones(())], around.device)[0].requires_grad_(),
     guesses.GRADIENTS: lambda around, _: [grad for grad in around.grads if grad is not None],

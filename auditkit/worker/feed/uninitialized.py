@@ -1,6 +1,6 @@
-"""Objects of a class made without its `__init__`: what their methods read is filled by name or by use, and recorded.
+"""Objects created without their class's `__init__`: attributes are filled by name or by use, and recorded.
 
-What `__init__` would store as a literal, its own or a parameter's default, is a better witness than a name.
+A literal or a parameter's default that `__init__` would store is better evidence than a name.
 """
 
 import ast
@@ -36,7 +36,8 @@ def make(owner: type, around: Recorder, at: str = SELF) -> Any:
 
     def read(self: Any, name: str) -> Any:
         inherited = getattr(super(made_class, self), "__getattr__", None)
-        if inherited is not None and name not in tried:  # a wrapper's own looks at what it wraps, which this fills
+        # A wrapper's own method reads the wrapped object, which this fills.
+        if inherited is not None and name not in tried:
             tried.append(name)
             with contextlib.suppress(AttributeError), placeholders.loading():  # an absent base class has none
                 return inherited(name)
@@ -61,14 +62,15 @@ def make(owner: type, around: Recorder, at: str = SELF) -> Any:
 
     left_open = _left_open(owner)
     members = {name: method for name, method in left_open.items() if method is not None}
-    members.update({"__getattr__": read, "__del__": lambda self: None})  # what the class tears down was never set up
+    # The class must not tear down what was never set up.
+    members.update({"__getattr__": read, "__del__": lambda self: None})
     try:
         made_class: Any = types.new_class(owner.__name__, (owner,), {}, lambda names: names.update(members))
         made_class.__abstractmethods__ = frozenset()
         made_class.__module__, made_class.__qualname__ = owner.__module__, owner.__qualname__
         try:
             made = object.__new__(made_class)
-        except TypeError:  # a built-in type has a __new__ of its own
+        except TypeError:  # A built-in type has its own __new__.
             made = made_class.__new__(made_class)
     except Exception as error:
         raise CannotFeedError("{} cannot be made without its __init__: {}".format(owner.__name__, error)) from error
@@ -78,7 +80,7 @@ def make(owner: type, around: Recorder, at: str = SELF) -> Any:
             around.read[path] = _of_subclass(method)
         elif guesses.is_callable(guesses.of_object(name)):
             made.__dict__[name] = around.filled(path, guesses.of_object(name))
-    if isinstance(made, torch.nn.Module):  # torch's own classes keep what they need in their constructors
+    if isinstance(made, torch.nn.Module):  # torch's own classes set up their state in constructors.
         torch.nn.Module.__init__(made)
         made._parameters.update(around.module.named_parameters())
     elif isinstance(made, torch.optim.Optimizer):
@@ -91,7 +93,7 @@ def _of_subclass(method: Any) -> Guess:
 
 
 def _method_of_subclass(owner: type, name: str) -> Any:
-    """Return the method that an abstract class or a mixin leaves to its subclasses; None where no subclass has it."""
+    """Return the method that an abstract class or a mixin leaves to its subclasses; None if no subclass has it."""
     subclasses: List[type] = owner.__subclasses__()
     for each in subclasses:
         found = vars(each).get(name) or _method_of_subclass(each, name)
@@ -102,7 +104,7 @@ def _method_of_subclass(owner: type, name: str) -> Any:
 
 @functools.lru_cache(maxsize=None)
 def _left_open(owner: type) -> Dict[str, Any]:
-    """The methods that only raise NotImplementedError, each as a subclass has it; None where no subclass does."""
+    """Return the methods that only raise NotImplementedError, each as a subclass defines it, or None."""
     own: Dict[str, Any] = {}
     for base in reversed(owner.__mro__):
         own.update(vars(base))
@@ -116,7 +118,7 @@ def _left_open(owner: type) -> Dict[str, Any]:
 
 
 class _Stored:
-    """What a constructor stores: a literal, or an expression over its module's names, its arguments and locals."""
+    """What a constructor stores: a literal, or an expression of its module's names, its arguments and locals."""
 
     def __init__(self, node: ast.expr, constructor: Any, local: Dict[str, ast.expr]) -> None:
         self._node, self._globals, self._local = node, constructor.__globals__, local
@@ -130,7 +132,7 @@ class _Stored:
             self.literal = ast.literal_eval(node)
 
     def guess(self, name: str) -> Optional[Guess]:
-        """Return what the literal and the name say; a flag that is off is taken as on."""
+        """Return the value by the literal and the name; a disabled flag counts as enabled."""
         found, literal = guesses.of_object(name), self.literal
         if literal is _COMPUTED:
             return found
@@ -144,7 +146,7 @@ class _Stored:
         return Guess(copy.copy(literal))
 
     def value(self, made: Any, path: str, found: Optional[Guess], around: Recorder) -> Any:
-        """Return the value as `__init__` computes it where that says more than the name; else the name's."""
+        """Return the value as `__init__` computes it if that is better evidence than the name; else the name's."""
         if self._says_more_than(found) and not around.silences(path.rpartition(".")[2]):
             with contextlib.suppress(UnknownValueError):
                 value = self._evaluated(made, around)
@@ -156,16 +158,16 @@ class _Stored:
         return around.filled(path, found)
 
     def _field_defaults(self) -> Dict[str, Guess]:
-        """The plain defaults of the dataclass that a stored parameter is declared as."""
+        """Return the plain defaults of the dataclass that annotates a stored parameter."""
         argument = self._arguments.get(self._node.id) if isinstance(self._node, ast.Name) else None
         declared: Any = None if argument is None else argument.annotation
-        with contextlib.suppress(Exception):  # an annotation may name what only a type checker imports
+        with contextlib.suppress(Exception):  # An annotation may name an import of type checkers.
             declared = eval(declared, self._globals) if isinstance(declared, str) else declared
         fields: Any = dataclasses.fields(declared) if dataclasses.is_dataclass(declared) else ()
         return {each.name: Guess(each.default) for each in fields if type(each.default) in _PLAIN}
 
     def _says_more_than(self, found: Optional[Guess]) -> bool:
-        """Whether the expression is a better witness than a name: a tensor, or an object of a class of the checkout."""
+        """Return whether the expression is better evidence than a name: a tensor, or an object of the checkout."""
         if found is None or not isinstance(self._node, ast.Call):
             return found is None
         if found.value == guesses.LOGGER or found.value is False:
@@ -177,7 +179,7 @@ class _Stored:
         local = dict(self._local)
 
         class Names(Dict[str, Any]):
-            """The names that the expression reads, each found when it is read."""
+            """The names that the expression reads, each evaluated when it is read."""
 
             def __missing__(names, name: str) -> Any:
                 names[name] = value = find(name, names)
@@ -205,7 +207,7 @@ class _Stored:
 
 @functools.lru_cache(maxsize=None)
 def _stored(owner: type, with_setup: bool) -> Dict[str, _Stored]:
-    """The attributes that the constructors of a class store, with the literals among them; of a mixin its users'.
+    """Return the attributes that the constructors of a class store, with their literals; of a mixin, its users'.
 
     `with_setup` adds the tensors that a method `setup` stores, which a program calls after the constructor.
     """
@@ -234,7 +236,7 @@ def _stored_by(constructor: Any) -> Dict[str, _Stored]:
     local = {name: value for name, value in local.items() if names.count(name) == 1}
     own = [(target.attr, value) for target, value in assigned if _is_own(target)]
     found = {name: _Stored(value, constructor, local) for name, value in own}
-    # A flag is as it is set at first, not as a condition changes it.
+    # A flag has its first value, before conditions change it.
     plain: List[ast.stmt] = [each for each in tree.body[0].body if isinstance(each, (ast.Assign, ast.AnnAssign))]
     first = {id(value) for _, value in _assignments(ast.Module(plain, []))}
     for name, value in own:

@@ -1,4 +1,4 @@
-"""The ways in which a target may be fed, likeliest first: which object it is a method of, which argument takes what."""
+"""The ways in which a target may be fed, likeliest first: its object, and which argument takes what."""
 
 import inspect
 import re
@@ -19,7 +19,7 @@ _PRECISION = re.compile(r"(fp16|fp32|bf16|half|master|main|flat|model)_?")
 
 
 class _Way(NamedTuple):
-    """The set-up step of the object, the arguments of it that take gradients, and those of the target itself."""
+    """The set-up step of the object, its arguments that take gradients, and those of the target itself."""
 
     setup: Optional[str]
     setup_slots: List[str]
@@ -27,7 +27,7 @@ class _Way(NamedTuple):
 
 
 def possible_feeds(caller: Caller, request: Dict[str, Any], refuse: Callable[[BaseException], None]) -> Iterator[Feed]:
-    """Yield feeds worth trying, last those with optional arguments filled; `refuse` gets why a way is closed."""
+    """Yield feeds to try, last those with optional arguments; `refuse` gets the error of an impossible way."""
     feeds: List[Feed] = []
     for find in (_usual_ways, _without_constructor):
         try:
@@ -35,10 +35,10 @@ def possible_feeds(caller: Caller, request: Dict[str, Any], refuse: Callable[[Ba
                 for feed in _feeds_of(caller, request, way):
                     feeds.append(feed)
                     yield feed
-        except (Exception, PlaceholderTouched) as error:  # a constructor may raise anything
+        except (Exception, PlaceholderTouched) as error:  # A constructor may raise anything.
             raise_if_out_of_memory(error)
             refuse(error)
-    # Optional arguments without a value of their own that something is known for: a limit, a process group.
+    # Optional arguments without a default value that can be guessed: a limit, a process group.
     optional = [
         name
         for called in filter(callable, (caller.function, caller.owner))
@@ -82,7 +82,7 @@ def _takes(slot: str, annotation: str) -> List[str]:
 
 
 def _usual_ways(caller: Caller, request: Dict[str, Any]) -> Iterator[_Way]:
-    """Yield those of a function, or of the method of an object that its class makes or that is set up first."""
+    """Yield the ways to call a function, or a method of an object that its class constructs or that is set up first."""
     if request.get("setup") == MADE:
         return
     is_method = caller.needs_instance()
@@ -94,7 +94,7 @@ def _usual_ways(caller: Caller, request: Dict[str, Any]) -> Iterator[_Way]:
             yield _Way(CONSTRUCTOR, slots, [])
         return
     if in_constructor:
-        caller.new_instance()  # raises what is missing
+        caller.new_instance()  # raises the missing arguments
     if caller.owner is not None and (not needed or request.get("setup")):
         setup = setup_method(caller.owner, caller.method, request.get("setup"))
         slots = required_parameters(getattr(caller.owner, setup), [*caller.arguments, SELF]) if setup else []
@@ -111,7 +111,7 @@ def _usual_ways(caller: Caller, request: Dict[str, Any]) -> Iterator[_Way]:
 
 
 def _without_constructor(caller: Caller, request: Dict[str, Any]) -> Iterator[_Way]:
-    """Yield those of the method of an object that is made without its `__init__`."""
+    """Yield the ways to call a method of an object that is created without its `__init__`."""
     if not caller.needs_instance() or request.get("setup") not in (None, MADE, CONSTRUCTOR):
         return
     if required_parameters(caller.function, [*caller.arguments, SELF]):
@@ -121,7 +121,7 @@ def _without_constructor(caller: Caller, request: Dict[str, Any]) -> Iterator[_W
 
 
 def _slots(caller: Caller, own: List[str]) -> List[List[str]]:
-    """Return which arguments of the target may take the gradients. Raises CannotFeedError where one is left over."""
+    """Return which arguments of the target may take the gradients. Raises CannotFeedError if there is none."""
     needed = required_parameters(caller.function, [*caller.arguments, *own])
     if needed:
         return _groupings(needed, inspect.signature(caller.function).parameters)
@@ -132,7 +132,7 @@ def _slots(caller: Caller, own: List[str]) -> List[List[str]]:
 
 
 def _groupings(needed: List[str], parameters: Mapping[str, inspect.Parameter]) -> List[List[str]]:
-    """Return arguments as one group of gradients, of which the others are views, or as two, the likelier first."""
+    """Return arguments as one group of gradients with its views, or as two groups, the likelier first."""
     kinds = {name: guesses.carrier(name, annotation_text(parameters[name].annotation)) for name in needed}
     unknown = [name for name, kind in kinds.items() if not kind]
     if len(needed) == 1 or (unknown and len(needed) == 2):

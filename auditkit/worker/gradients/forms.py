@@ -1,7 +1,7 @@
 """The arguments of targets of spectra and of shard plans: one form for each argument, found by trying.
 
-A `Feed` names the `forms` in the order of its `slots`. The case that a form
-is made from is the only item of the first group: a batch of replicas as (R, N, M), or a `ShardCase`.
+A `Feed` names the `forms` in the order of its `slots`. The only item of the first group is the case that a form is made
+from: a batch of replicas as (R, N, M), or a `ShardCase`.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
@@ -15,11 +15,8 @@ from .matrices import Svd, aligned
 FACTORS, KEYS, GRADIENTS = "factors", "keys", "gradients"
 
 
-# --- matrices ----------------------------------------------------------------------------------------
-
-
 def _device_svd(grads: torch.Tensor) -> Svd:
-    """In the gradients' own precision where SVD has it, else in float32 and rounded back."""
+    """Decompose in the gradients' own precision if SVD supports it, else in float32, rounded back."""
     wide = grads if grads.dtype in (torch.float32, torch.float64) else grads.float()
     left, svals, right_rows = torch.linalg.svd(wide, full_matrices=False)
     return Svd(*(part.to(grads.dtype) for part in (left, svals, right_rows.mT)))
@@ -31,7 +28,7 @@ def _aligned_factors(grads_RNM: torch.Tensor) -> Svd:
 
 
 class WideBatch(NamedTuple):
-    """A 16-bit batch whose forms are handed over in float32: the same values with a result that fits."""
+    """A 16-bit batch whose forms are passed in float32: the same values, with a result in float32."""
 
     batch: torch.Tensor
 
@@ -54,11 +51,8 @@ _MATRIX_FORMS: Dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-# --- shard plans -------------------------------------------------------------------------------------
-
-
 class ShardCase(NamedTuple):
-    """Keys to share out, the rank, and the number of ranks. `salt` changes how the keys hash, and nothing else."""
+    """Keys to divide, the rank, and the number of ranks. `salt` only changes the keys' hashes."""
 
     key_count: int
     rank: int
@@ -67,7 +61,7 @@ class ShardCase(NamedTuple):
 
 
 class SaltedText(str):
-    """Equal to the text it is, with a hash of its own, as each process gives texts: sets then order them anew."""
+    """A string with a hash of its own, so that sets order it differently in each process."""
 
     salt = 0
 
@@ -79,7 +73,7 @@ class SaltedText(str):
 
 
 def names(case: ShardCase) -> List[SaltedText]:
-    """Return the keys as names of parameters, in a fixed order that is not the alphabet's."""
+    """Return the keys as names of parameters, in a fixed order that is not alphabetical."""
     made = []
     for index in range(case.key_count):
         name = SaltedText("layers.{}.{}.weight".format(index // 4, ("query", "key", "mlp", "norm")[index % 4]))
@@ -89,7 +83,7 @@ def names(case: ShardCase) -> List[SaltedText]:
 
 
 def work(index: int) -> int:
-    """Return the number of elements of the matrix behind a key: they differ by up to 16."""
+    """Return the number of elements of the matrix of a key; these differ by a factor of up to 16."""
     return (64, 64, 1024, 128)[index % 4]
 
 
@@ -105,9 +99,9 @@ _OTHER_FORMS: Dict[str, Callable[[ShardCase], Any]] = {
 
 
 def combinations(slots: Sequence[str], contract: str) -> List[Tuple[str, ...]]:
-    """Return combinations of forms worth trying for the arguments of a contract, likeliest first.
+    """Return combinations of forms to try for the arguments of a contract, likeliest first.
 
-    Spectral echoes get factors aligned. The arguments of a shard plan are its keys, and rank and world size.
+    Spectral echoes get aligned factors. The arguments of a shard plan are its keys, rank and world size.
     """
     if contract != "shard":
         factors = "aligned" if contract == "spectral_echo" else "svds"
@@ -124,7 +118,7 @@ def combinations(slots: Sequence[str], contract: str) -> List[Tuple[str, ...]]:
 
 
 def identity(key: Any, case: ShardCase) -> Any:
-    """Return the index of a key in whatever form it came back, or `key` itself where it is none of them."""
+    """Return the index of a returned key in any form, or `key` itself if it is unknown."""
     if isinstance(key, bool):
         return key
     if isinstance(key, int):
@@ -134,8 +128,6 @@ def identity(key: Any, case: ShardCase) -> Any:
     known = {str(name): index for index, name in enumerate(names(case))}
     return known.get(str(key), key) if isinstance(key, str) else key
 
-
-# --- both --------------------------------------------------------------------------------------------
 
 _FORMS: Dict[str, Callable[[Any], Any]] = {**_MATRIX_FORMS, **_KEY_FORMS, **_OTHER_FORMS}
 

@@ -1,7 +1,7 @@
 """Gradient cases: lists of tensors with a stated dtype, size, magnitude and pattern.
 
-Values are `±magnitude` in a fixed alternation, so that a power-of-two magnitude scales every element
-exactly, in every floating dtype, and the true norm is `magnitude * sqrt(elements)`.
+Values are `±magnitude` in a fixed alternation, so that a power-of-two magnitude scales every element exactly, in every
+floating dtype, and the true norm is `magnitude * sqrt(elements)`.
 """
 
 import copy
@@ -28,10 +28,10 @@ _WEIGHT = 0.02
 def make_gradients(
     tensor_count: int, element_count: int, dtype: str = "float32", magnitude: float = 1.0
 ) -> List[torch.Tensor]:
-    """`tensor_count` tensors of `element_count` elements each, all of them `±magnitude`.
+    """Return `tensor_count` tensors of `element_count` elements each, all of them `±magnitude`.
 
-    `dtype` "mixed" alternates float32 and bfloat16 (the same exponent range) and adds one all-zero
-    float16 tensor, so that every group is there and the magnitude still scales the norm exactly.
+    `dtype` "mixed" alternates float32 and bfloat16 (the same exponent range) and adds one all-zero float16 tensor, so
+    that every group exists and the magnitude still scales the norm exactly.
     """
     if dtype == "mixed":
         pair = (torch.float32, torch.bfloat16)
@@ -50,9 +50,9 @@ def _alternating(element_count: int, dtype: torch.dtype, magnitude: float) -> to
 
 
 def empty(element_count: int, dtype: torch.dtype) -> Tuple[torch.Tensor, torch.Tensor]:
-    """A gradient to be filled, a matrix of 64 columns where that fits, and its elements in a row.
+    """Return an empty gradient, a matrix of 64 columns if that fits, and its flat view.
 
-    It is no view of another tensor, as the gradients that backward leaves: Dynamo traces views for twice as long.
+    The gradient is not a view, as gradients of backward are not: Dynamo takes twice as long to trace views.
     """
     rows, rest = divmod(element_count, _ROW_ELEMENTS)
     shape = (rows, _ROW_ELEMENTS) if rest == 0 and rows > 1 else (element_count,)
@@ -63,7 +63,7 @@ def empty(element_count: int, dtype: torch.dtype) -> Tuple[torch.Tensor, torch.T
 def with_values(
     element_count: int, fill: float, special: float, special_count: int, dimensions: int = 1
 ) -> torch.Tensor:
-    """float32 of shape (1, ..., n), `special_count` leading elements of `special`, the rest `fill`."""
+    """Return float32 of shape (1, ..., n), with `special_count` leading elements of `special`, the rest `fill`."""
     grad = torch.empty((1,) * (dimensions - 1) + (element_count,))
     grad[..., :special_count] = special
     grad[..., special_count:] = fill
@@ -71,7 +71,7 @@ def with_values(
 
 
 def benign(seed: int = 0, zeros: int = 0, nans: int = 0, infs: int = 0) -> List[torch.Tensor]:
-    """Three small float32 tensors of 46 elements in all, standard normal, with planted special values."""
+    """Return three small float32 tensors of 46 elements in all, standard normal, with planted special values."""
     generator = torch.Generator().manual_seed(seed)
     made = [torch.randn(shape, generator=generator) for shape in ((5, 3), (7,), (2, 3, 4))]
     flat = made[2].view(-1)
@@ -82,11 +82,9 @@ def benign(seed: int = 0, zeros: int = 0, nans: int = 0, infs: int = 0) -> List[
 
 
 def small_gradients(tensors: int, seed: int = 0) -> List[torch.Tensor]:
-    """Return gradients of `benign` from as many seeds as needed: of two, one and three dimensions by turns."""
+    """Return gradients of `benign` from as many seeds as needed, alternating two, one and three dimensions."""
     return [grad for turn in range(-(-tensors // 3)) for grad in benign(seed + turn)][:tensors]
 
-
-# --- layouts -----------------------------------------------------------------------------------
 
 View = Callable[[torch.Tensor], torch.Tensor]
 LAYOUTS: Dict[str, Tuple[Tuple[int, ...], View]] = {
@@ -98,25 +96,27 @@ LAYOUTS: Dict[str, Tuple[Tuple[int, ...], View]] = {
     "expanded": ((1, 5), lambda base: base.expand(4, 5)),
     "overlapping": ((9,), lambda base: base.as_strided((3, 4), (2, 1), 1)),
 }
-"""By name: the shape of the memory, and the gradient made from it. `clone()` keeps the strides of a dense tensor:
-a gradient in channels_last is no view of another tensor, one in a bucket is."""
+"""The shape of the memory, and the gradient made from it, by name.
+
+`clone()` keeps the strides of a dense tensor: a gradient in channels_last is not a view, one in a bucket is.
+"""
 
 
 def whole_numbers(shape: Sequence[int]) -> torch.Tensor:
-    """float32 of small whole numbers: their sums and sums of squares are exact in any order."""
+    """Return float32 of small whole numbers: their sums and sums of squares are exact in any order."""
     index = torch.arange(math.prod(shape))
     return ((3 * index * index + index) % 17 - 8).reshape(tuple(shape)).float()
 
 
 def contiguous_copy(grad: torch.Tensor) -> torch.Tensor:
-    """Return the same values in memory of their own."""
+    """Return the same values in separate memory."""
     return grad.clone(memory_format=torch.contiguous_format)
 
 
 def sparse_rows(coalesced: bool, special: float = 1.0) -> torch.Tensor:
-    """The gradient of an embedding of 6 rows by 3: rows 4, 1 and 4 were used, or, coalesced, 1 and 4.
+    """Return the gradient of an embedding of 6 rows by 3: rows 4, 1 and 4 were used, or, coalesced, 1 and 4.
 
-    `special` stands in one place of row 4, in both of its summands.
+    `special` is in one place of row 4, in both of its summands.
     """
     values = torch.tensor([[2.0, -1.0, special], [3.0, 0.0, -2.0], [3.0, -4.0, special]])
     grad = torch.sparse_coo_tensor(torch.tensor([[4, 1, 4]]), values, (6, 3), check_invariants=True)
@@ -124,12 +124,12 @@ def sparse_rows(coalesced: bool, special: float = 1.0) -> torch.Tensor:
 
 
 def exact_norm(grads: Sequence[torch.Tensor]) -> float:
-    """The 2-norm of all elements together, of tensors on the host."""
+    """Return the 2-norm of all elements together, of tensors on the host."""
     return math.sqrt(sum(float(grad.to_dense().double().square().sum()) for grad in grads))
 
 
 def total_norm(grads: Sequence[Optional[torch.Tensor]]) -> torch.Tensor:
-    """The 2-norm of all elements, added in float64, on the first gradient's device: float32, float64 for such."""
+    """Return the 2-norm, accumulated in float64, on the first gradient's device, as float32 (float64 for float64)."""
     parts = [grad.coalesce().values() if grad.is_sparse else grad for grad in grads if grad is not None]
     if not parts:
         return torch.zeros(())
@@ -156,7 +156,7 @@ def holder_of(grads: Sequence[Any]) -> Any:
 class GradientHolder(torch.nn.Module):
     """A module whose parameters carry the given gradients; parameters without one where `grads` has None.
 
-    `aliases` are further attributes of the parameters that follow the gradient, with what makes them of a parameter.
+    `aliases` are further attributes of the parameters that follow the gradient, with their constructors.
     """
 
     def __init__(self, grads: Sequence[Optional[torch.Tensor]]) -> None:
@@ -180,7 +180,7 @@ class GradientHolder(torch.nn.Module):
 
 
 def _like(grad: torch.Tensor) -> torch.Tensor:
-    """Weights of the gradient's kind, zeros for large ones on the host. Those of a sparse gradient are dense."""
+    """Return weights of the gradient's kind, zeros if they are large and on the host, dense for a sparse gradient."""
     if grad.layout is not torch.strided:
         return _weights(torch.empty(grad.shape, dtype=grad.dtype, device=grad.device))
     if is_simulated(grad):
@@ -188,16 +188,17 @@ def _like(grad: torch.Tensor) -> torch.Tensor:
     size_bytes = grad.numel() * grad.element_size()
     if size_bytes < _LARGE_BYTES or grad.is_cuda or not grad.is_contiguous():
         return _weights(torch.empty_like(grad))
-    # Pages of a mapping take no memory until they are touched, and hardly any collector reads the weights.
+    # A mapping's pages take no memory until they are touched, and collectors seldom read the weights.
     pages = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return torch.frombuffer(pages, dtype=grad.dtype).view(grad.shape)
 
 
 def _weights(empty: torch.Tensor) -> torch.Tensor:
-    """The tensor filled with 0.02 and -0.02 by turns: as large as weights are, and of one norm in any grouping."""
+    """Fill the tensor with alternating 0.02 and -0.02: typical weights, with the same norm in any grouping."""
     if not empty.is_contiguous():
         return empty.copy_(_weights(torch.empty(empty.shape, dtype=empty.dtype, device=empty.device)))
     empty.fill_(_WEIGHT)
-    local = empty.to_local() if hasattr(empty, "to_local") else empty  # torch flattens no unevenly sharded DTensor
+    # torch does not flatten an unevenly sharded DTensor.
+    local = empty.to_local() if hasattr(empty, "to_local") else empty
     local.view(-1)[1::2].neg_()
     return empty

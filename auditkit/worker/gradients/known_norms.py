@@ -1,6 +1,6 @@
 """Gradients whose exact 2-norm is known: the oracle of the accuracy probes.
 
-All elements are positive, so that a mean, a sum or a largest element of them is well conditioned too.
+All elements are positive, so that their mean, sum and maximum are well conditioned too.
 """
 
 import math
@@ -17,18 +17,18 @@ _BLOCK_ELEMENTS = 1 << 16
 
 
 class KnownNorm(NamedTuple):
-    """Gradients on the CPU, and the exact 2-norm of all their elements as they are after rounding to the dtype."""
+    """Gradients on the CPU, and the exact 2-norm of all their elements after rounding to the dtype."""
 
     grads: List[torch.Tensor]
     norm: float
 
 
 def known_norm(pattern: str, tensors: int, elements: int, dtype: str, magnitude: float) -> KnownNorm:
-    """`tensors` gradients of `elements` elements; `dtype` "mixed" alternates float32 and bfloat16.
+    """Return `tensors` gradients of `elements` elements; `dtype` "mixed" alternates float32 and bfloat16.
 
-    `pattern`: `random` (half-normal times `magnitude`), `spread` (between a half and one and a half times
-    `magnitude`), `equal` (every element is `magnitude`), `outlier_element` (the first element alone weighs as much
-    as all the rest), `outlier_tensor` (the first tensor does).
+    `pattern`: `random` (half-normal times `magnitude`), `spread` (between a half and one and a half times `magnitude`),
+    `equal` (every element is `magnitude`), `outlier_element` (the first element alone weighs as much as all the rest),
+    `outlier_tensor` (the first tensor does).
     """
     dtypes = [dtype if dtype != "mixed" else _MIXED[index % 2] for index in range(tensors)]
     if pattern in _DISTRIBUTIONS:
@@ -47,7 +47,7 @@ def known_norm(pattern: str, tensors: int, elements: int, dtype: str, magnitude:
 
 
 def _drawn(draw: Callable[..., torch.Tensor], dtypes: List[str], elements: int, magnitude: float) -> KnownNorm:
-    """The exact norm to 1e-15: squares of at most 53 bits, added by `math.fsum`. Large tensors repeat a block."""
+    """Return random gradients and their norm, exact to 1e-15 by `math.fsum`. Large tensors repeat a block."""
     generator = torch.Generator().manual_seed(_SEED)
     grads, sums = [], []
     for dtype in dtypes:
@@ -69,5 +69,5 @@ _DISTRIBUTIONS: Dict[str, Callable[..., torch.Tensor]] = {
 
 
 def regrouped(grads: List[torch.Tensor], sizes: List[int]) -> List[torch.Tensor]:
-    """All elements in the same order, as tensors of `sizes` elements each (which add up to all of them)."""
+    """Return all elements in the same order, as tensors of `sizes` elements each."""
     return list(torch.cat([grad.reshape(-1) for grad in grads]).split(sizes))

@@ -1,7 +1,6 @@
 """Batches of replica gradients with known singular vectors: `grads_RNM`, R replicas of an N x M matrix.
 
-All are made in float64 from fixed seeds and cast at the end, so that the same case is the same numbers in
-every process.
+All are computed in float64 from fixed seeds and cast at the end, so that a case has the same numbers in every process.
 """
 
 from typing import List, NamedTuple
@@ -20,14 +19,14 @@ class Svd(NamedTuple):
 
 
 def replicas(
-    count: int, rows: int, columns: int, gap: float = 0.5, noise: float = 0.1, seed: int = 0, dtype: str = "float32"
+    count: int, rows: int, columns: int, gap: float = 0.5, noise: float = 0.1, dtype: str = "float32"
 ) -> torch.Tensor:
-    """One matrix, the signal, plus Gaussian noise of its own for each replica, as (R, N, M).
+    """Return one matrix, the signal, plus separate Gaussian noise for each replica, as (R, N, M).
 
-    The signal's smallest singular value is 1 and neighbours differ by `gap`; `noise` is about the largest
-    singular value of the noise.
+    The signal's smallest singular value is 1 and neighbours differ by `gap`; `noise` is about the largest singular
+    value of the noise.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     rank = min(rows, columns)
     left, right = (_orthonormal(size, rank, generator) for size in (rows, columns))
     signal = left * _falling(rank, gap) @ right.T
@@ -35,18 +34,18 @@ def replicas(
     return (signal + errors * (noise / (rows**0.5 + columns**0.5))).to(DTYPES[dtype])
 
 
-def identical(count: int, rows: int, columns: int, dtype: str = "float32") -> torch.Tensor:
-    """One matrix of well separated singular values, `count` times."""
-    return replicas(1, rows, columns, noise=0.0, dtype=dtype).repeat(count, 1, 1)
+def identical(count: int, rows: int, columns: int) -> torch.Tensor:
+    """Return one matrix with well separated singular values, `count` times."""
+    return replicas(1, rows, columns, noise=0.0).repeat(count, 1, 1)
 
 
-def orthogonal(count: int, columns: int, dtype: str = "float32") -> torch.Tensor:
-    """Replicas of (`count` x `columns`) rows, every left singular vector orthogonal to those of the others."""
+def orthogonal(count: int, columns: int) -> torch.Tensor:
+    """Return replicas of (`count` x `columns`) rows whose left singular vectors are orthogonal to each other's."""
     generator = torch.Generator().manual_seed(1)
     rows = count * columns
     basis = _orthonormal(rows, rows, generator).reshape(rows, count, columns).permute(1, 0, 2)
     rights = torch.stack([_orthonormal(columns, columns, generator) for _ in range(count)])
-    return (basis * _falling(columns, 0.5) @ rights.mT).to(DTYPES[dtype])
+    return (basis * _falling(columns, 0.5) @ rights.mT).float()
 
 
 def _orthonormal(rows: int, columns: int, generator: torch.Generator) -> torch.Tensor:
@@ -54,29 +53,26 @@ def _orthonormal(rows: int, columns: int, generator: torch.Generator) -> torch.T
 
 
 def _falling(rank: int, gap: float) -> torch.Tensor:
-    """`rank` singular values down to 1, in steps of `gap`."""
+    """Return `rank` singular values down to 1, in steps of `gap`."""
     return 1 + gap * torch.arange(rank - 1, -1, -1, dtype=torch.float64)
 
 
-# --- what is right ---------------------------------------------------------------------------------
-
-
 def decomposed(matrices: torch.Tensor) -> Svd:
-    """The reduced SVD in float64, of one matrix or of a batch; V as columns, not as rows."""
+    """Return the reduced SVD in float64, of one matrix or of a batch; V as columns, not as rows."""
     left, svals, right_rows = torch.linalg.svd(matrices.double(), full_matrices=False)
     return Svd(left, svals, right_rows.mT)
 
 
 def similarity(one: Svd, reference: Svd) -> torch.Tensor:
-    """|<u_i, u_j>| |<v_i, v_j>| for every direction i of one replica and j of the reference, as (D, D)."""
+    """Return |<u_i, u_j>| |<v_i, v_j>| for every direction i of one replica and j of the reference, as (D, D)."""
     return (one.left.mT @ reference.left).abs() * (one.right.mT @ reference.right).abs()
 
 
 def best_assignment(scores: torch.Tensor) -> List[int]:
-    """The row for every column of a square matrix, each row once, that makes the sum of scores largest.
+    """Return the row for every column of a square matrix, each row once, with the largest sum of scores.
 
-    The shortest augmenting path method (Jonker and Volgenant 1987) in O(D^3) steps of Python: 1 ms at 12, for
-    the few directions that probes call with. An audited interpreter need not have SciPy.
+    The shortest augmenting path method (Jonker and Volgenant 1987) in O(D^3) steps of Python: 1 ms at 12, for the few
+    directions of probes. An audited interpreter may lack SciPy.
     """
     size, costs = scores.shape[0], (-scores).tolist()
     row_price, column_price = [0.0] * size, [0.0] * (size + 1)
@@ -105,7 +101,7 @@ def best_assignment(scores: torch.Tensor) -> List[int]:
 
 
 def aligned(raw: Svd, reference: Svd) -> Svd:
-    """Every replica's directions in the order of `reference` (one SVD) that fits best, with its signs."""
+    """Return every replica's directions in the order and signs of `reference` (one SVD) that fit best."""
     ordered = []
     for each in map(Svd, *raw):
         order = best_assignment(similarity(each, reference))

@@ -1,9 +1,9 @@
 """The gradients of one small model as trainers shard them: replicated, in shards, on meshes of one kind or several.
 
-The sharded ones come from a real backward pass through `fully_shard` or `parallelize_module`, with the same
-inputs on every rank, so that they are the gradients of the one-process model. FSDP2 wraps the root, its submodules, or
-both: only a wrapped root is an FSDPModule. What is made for `RANKS` ranks mixes what is sharded with what is not; its
-whole gradients are those of `one_process()`, in other shapes where shards are uneven.
+The sharded ones come from a real backward pass through `fully_shard` or `parallelize_module`, with the same inputs on
+every rank, so that they are the gradients of the one-process model. FSDP2 wraps the root, its submodules, or both: only
+a wrapped root is an FSDPModule. Placements for `RANKS` ranks mix sharded with unsharded gradients; together they are
+those of `one_process()`, in other shapes if shards are uneven.
 """
 
 import warnings
@@ -16,7 +16,7 @@ _BATCH, _TOKENS, _INPUTS, _HIDDEN, _OUTPUTS = 2, 4, 6, 12, 3
 
 
 class Sharded(List[Any]):
-    """The gradients of a module that torch has sharded, which targets that take a module are handed as it is."""
+    """The gradients of a module that torch has sharded; targets that take a module get that module."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__(parameter.grad for parameter in module.parameters())
@@ -25,14 +25,14 @@ class Sharded(List[Any]):
 
 
 def _model(device: str) -> torch.nn.Module:
-    """Sizes that two and four ranks do not share out evenly: 3 rows leave the fourth rank nothing."""
+    """Return a model whose sizes two and four ranks cannot divide evenly: the fourth rank gets none of 3 rows."""
     torch.manual_seed(0)
     layers = (torch.nn.Linear(_INPUTS, _HIDDEN), torch.nn.LayerNorm(_HIDDEN), torch.nn.Linear(_HIDDEN, _OUTPUTS))
     return torch.nn.Sequential(*layers).to(device)
 
 
 def _backward(model: torch.nn.Module, device: str) -> torch.nn.Module:
-    """Return the same model, whose parameters have gradients now."""
+    """Return the same model, with gradients."""
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randn(_BATCH, _TOKENS, _INPUTS, generator=generator).to(device)
     model(inputs).square().sum().backward()
@@ -40,30 +40,30 @@ def _backward(model: torch.nn.Module, device: str) -> torch.nn.Module:
 
 
 def one_process(device: str = "cpu") -> List[Any]:
-    """The gradients as a run without ranks has them."""
+    """Return the gradients of a run without ranks."""
     return [parameter.grad for parameter in _backward(_model(device), device).parameters()]
 
 
 def stage(number: int, device: str = "cpu") -> List[torch.Tensor]:
-    """The whole gradients of one of the two pipeline stages."""
+    """Return the whole gradients of one of the two pipeline stages."""
     return one_process(device)[3 * number : 3 * number + 3]
 
 
 def placed(placement: str, rank: int, world_size: int, device: str = "cpu") -> List[Any]:
-    """This rank's gradients in a placement. Needs the default process group, except for the plain ones."""
+    """Return this rank's gradients in a placement. All but the plain ones need the default process group."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the model and the meshes: no target causes them
+        warnings.simplefilter("ignore")  # of the model and the meshes, not of a target
         return _MAKERS[placement](rank, world_size, device)
 
 
 def whole(grads: Sequence[Any]) -> List[torch.Tensor]:
-    """Sharded tensors in full, on the host; every rank of their mesh must call this."""
+    """Return sharded tensors in full, on the host; every rank of their mesh must call this."""
     full = [grad.full_tensor() if hasattr(grad, "full_tensor") else grad for grad in grads if grad is not None]
     return [grad.detach().cpu() for grad in full]
 
 
 def _mesh(device: str, *size: int, **sizes: int) -> Any:
-    """A mesh of one unnamed dimension, or one whose dimensions have the names by which trainers tell them apart."""
+    """Return a mesh of one unnamed dimension, or with dimensions named as trainers name them."""
     from torch.distributed.device_mesh import init_device_mesh
 
     return init_device_mesh(device, size or tuple(sizes.values()), mesh_dim_names=tuple(sizes) or None)
@@ -81,17 +81,14 @@ def _replicated(grad: torch.Tensor, mesh: Any) -> Any:
     return distribute_tensor(grad, mesh, [Replicate()])
 
 
-# --- one kind of mesh -------------------------------------------------------------------------------
-
-
 def _plain_shards(rank: int, world_size: int, device: str) -> List[Any]:
-    """Each flat gradient cut into equal pieces, as ZeRO and FSDP1 keep them; a rank may have none of a small one."""
+    """Split each flat gradient equally, as ZeRO and FSDP1 do; a rank may get nothing of a small one."""
     pieces = [grad.flatten().tensor_split(world_size)[rank].clone() for grad in one_process(device)]
     return [piece for piece in pieces if piece.numel()]
 
 
 def _fsdp2(*wraps: str) -> Callable[[int, int, str], List[Any]]:
-    """Sharded over all ranks, where `wraps` says what is wrapped: submodules, root."""
+    """Shard over all ranks; `wraps` names what is wrapped: submodules, root."""
     return lambda rank, size, device: _fully_sharded(_mesh(device, size), device, wraps)
 
 
@@ -105,7 +102,7 @@ def _fully_sharded(mesh: Any, device: str, wraps: Sequence[str]) -> List[Any]:
 
 
 def _hsdp(rank: int, world_size: int, device: str) -> List[Any]:
-    """Two replicas of a sharded model."""
+    """Return two replicas of a sharded model."""
     return _fully_sharded(_mesh(device, replicate=2, shard=world_size // 2), device, ["root"])
 
 
@@ -114,7 +111,7 @@ def _tensor_parallel(rank: int, world_size: int, device: str) -> List[Any]:
 
 
 def _tensor_parallel_model(mesh: Any, device: str) -> Any:
-    """Columns, then rows; the norm between them works on parts of the sequence, with replicated weights."""
+    """Split columns, then rows; the norm between them works on parts of the sequence, with replicated weights."""
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import (
         ColwiseParallel,
@@ -132,7 +129,7 @@ def _tensor_parallel_model(mesh: Any, device: str) -> Any:
 
 
 def _partial(rank: int, world_size: int, device: str) -> List[Any]:
-    """Each rank holds a summand of every gradient, not reduced yet."""
+    """Give each rank a summand of every gradient, before any reduction."""
     from torch.distributed.tensor import DTensor, Partial
 
     mesh = _mesh(device, world_size)
@@ -141,11 +138,8 @@ def _partial(rank: int, world_size: int, device: str) -> List[Any]:
     return [DTensor.from_local(grad * weight, mesh, [Partial()], run_check=False) for grad in one_process(device)]
 
 
-# --- several kinds at once, on `RANKS` ranks --------------------------------------------------------
-
-
 def _beside(vector: Callable[[torch.Tensor, Any], Any]) -> Callable[[int, int, str], List[Any]]:
-    """The matrices in shards, the vectors as `vector` has them."""
+    """Shard the matrices, and place the vectors by `vector`."""
 
     def make(rank: int, world_size: int, device: str) -> List[Any]:
         mesh = _mesh(device, fsdp=RANKS)
@@ -155,13 +149,13 @@ def _beside(vector: Callable[[torch.Tensor, Any], Any]) -> Callable[[int, int, s
 
 
 def _uneven_and_empty(rank: int, world_size: int, device: str) -> List[Any]:
-    """18 rows on 4 ranks are 5, 5, 5 and 3; of 3 rows the last rank has none."""
+    """Shard unevenly: 18 rows on 4 ranks are 5, 5, 5 and 3; of 3 rows the last rank has none."""
     mesh, grads = _mesh(device, fsdp=RANKS), one_process(device)
     return [_as_shards(grad.reshape(18 if grad.numel() % 18 == 0 else 3, -1), mesh) for grad in grads]
 
 
 def _fsdp_and_tensor_parallel(rank: int, world_size: int, device: str) -> List[Any]:
-    """Real backward: sharded over two ranks, each of which is two that share matrices by columns and rows."""
+    """Run a real backward pass: sharded over two groups, each of two ranks that split matrices."""
     from torch.distributed.fsdp import fully_shard
 
     mesh = _mesh(device, fsdp=2, tp=2)
@@ -170,7 +164,7 @@ def _fsdp_and_tensor_parallel(rank: int, world_size: int, device: str) -> List[A
 
 
 def _experts(rank: int, world_size: int, device: str) -> List[Any]:
-    """The first matrix is of experts: half of them on each rank of a pair, and two pairs hold the same."""
+    """Shard the first matrix by experts: half of them on each rank of a pair, and both pairs have the same."""
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
     (experts, *rest), mesh = one_process(device), _mesh(device, fsdp=RANKS)
@@ -179,7 +173,7 @@ def _experts(rank: int, world_size: int, device: str) -> List[Any]:
 
 
 def _pipeline(rank: int, world_size: int, device: str) -> List[Any]:
-    """Two stages of two ranks each: a rank's mesh is its stage, and it has no parameter of the other one."""
+    """Make two stages of two ranks each: a rank's mesh is its stage, and it has no parameter of the other one."""
     mesh = _mesh(device, pp=2, fsdp=2)["fsdp"]
     return [_as_shards(grad, mesh) for grad in stage(rank // 2, device)]
 

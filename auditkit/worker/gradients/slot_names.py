@@ -1,4 +1,4 @@
-"""What the arguments of targets of spectra and of shard plans are called. Discovery uses this, too: no torch here."""
+"""Names of arguments of targets of spectra and of shard plans. Discovery uses this, too: no torch here."""
 
 import re
 from typing import Sequence, Set
@@ -19,12 +19,12 @@ SVDS, MEAN, MEAN_SVD = "svds", "mean", "mean_svd"
 
 
 def is_factors(slot: str) -> bool:
-    """Whether an argument is a whole decomposition (U, S, V) by its name."""
+    """Return whether an argument is a whole decomposition (U, S, V) by its name."""
     return bool(_SVD.search(slot))
 
 
 def matrix_kind(slot: str) -> str:
-    """`left`, `right`, `svals`, `svds`, `mean`, `mean_svd` or `batch`; "" where the name says nothing."""
+    """Return `left`, `right`, `svals`, `svds`, `mean`, `mean_svd` or `batch`; "" for an unknown name."""
     if _MEAN.search(slot):
         return MEAN_SVD if _SVD.search(slot) else MEAN
     for kind, pattern in (("left", _LEFT), ("right", _RIGHT), ("svals", _SVALS), (SVDS, _SVD)):
@@ -34,28 +34,28 @@ def matrix_kind(slot: str) -> str:
 
 
 def shard_kind(slot: str) -> str:
-    """`rank`, `world_size`, or `keys` for anything else."""
+    """Return `rank`, `world_size`, or `keys` for anything else."""
     if _WORLD.search(slot):
         return "world_size"
     return "rank" if _RANK.search(slot) else "keys"
 
 
 def is_count(slot: str) -> bool:
-    """Whether an argument is the number of keys."""
+    """Return whether an argument is the number of keys."""
     return bool(_COUNT.search(slot))
 
 
 def is_shard_word(slot: str) -> bool:
-    """Whether an argument is a rank or a number of ranks."""
+    """Return whether an argument is a rank or a number of ranks."""
     return shard_kind(slot) != "keys"
 
 
 def is_known(slot: str) -> bool:
-    """Whether the name says what an argument of these targets is."""
+    """Return whether the name shows what an argument of these targets is."""
     return is_shard_word(slot) or is_count(slot) or bool(matrix_kind(slot))
 
 
 def looks_like_matrices(slots: Sequence[str]) -> bool:
-    """Whether these are the arguments of a function of replica gradients or of their factors."""
+    """Return whether these are the arguments of a function of replica gradients or of their factors."""
     kinds: Set[str] = {matrix_kind(slot) for slot in slots}
     return bool(slots) and "" not in kinds and not kinds <= {MEAN, MEAN_SVD, "svals"} and len(kinds) == len(slots)

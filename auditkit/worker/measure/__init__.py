@@ -1,1 +1,1 @@
-"""What is measured of a call: one file for each instrument, and the check that each reads its toy."""
+"""Measurements of a call: one file for each instrument, and the check that each reads its toy."""

@@ -1,8 +1,8 @@
 """Capture a collecting step in a CUDA graph, replay it on new values, and read its result.
 
-A graph holds kernels and the addresses they work on, and nothing that Python did between them. So the gradients keep
-their storages, new values are copied into them, and the replayed result must equal, bit by bit, that of an ordinary
-call on the new values. The ordinary calls come first: a capture that fails may leave the device unusable.
+A graph contains kernels and the addresses they work on, but no Python code between them. So the gradients keep their
+storages, new values are copied into them, and the replayed result must equal, bit by bit, that of an ordinary call on
+the new values. The ordinary calls come first: a failed capture may leave the device unusable.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
@@ -14,12 +14,12 @@ from ..base.frames import SourceRoots, chain
 from .selfcheck import expect, need_device, toy
 from .transfers import parts_of
 
-# torch's own example warms up three times on a side stream: lazy initialisation may not be captured.
+# torch's own example warms up three times on a side stream: lazy initialization must not be captured.
 _WARM_UP_CALLS = 3
 
 
 class Step(NamedTuple):
-    """A collecting step as a call without arguments, and what makes numbers of its result (None: nothing)."""
+    """A collecting step as a call without arguments, and the step that finishes its result (None: there is none)."""
 
     collect: Callable[[], Any]
     finish: Optional[Callable[[Any], Any]]
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 class Replay(NamedTuple):
     """The fields of two ordinary calls and of the replayed graph on the new values, gradients included.
 
-    `error` is what capture or replay raised; `replayed` is then None.
+    `error` is the error of capture or replay; `replayed` is then None.
     """
 
     ordinary: Dict[str, Any]
@@ -42,7 +42,7 @@ def replay_graph(
 ) -> Replay:
     """Capture on `grads`, replay on the values of `others`. `make_step` prepares a new step on `grads`.
 
-    Leave the values of `others` in `grads`. Raise what an ordinary call raises.
+    Afterwards `grads` have the values of `others`. Raises the errors of an ordinary call.
     """
     first = [grad.clone() for grad in grads]
     ordinary, repeated = (_ordinary(make_step(), grads, others) for _ in range(2))
@@ -57,17 +57,17 @@ def replay_graph(
         torch.cuda.synchronize()
         return Replay(ordinary, repeated, _read(step, held, grads), None)
     except Exception as error:
-        # Ending a broken capture raises once more, from torch's own line.
+        # The end of a broken capture raises again, from torch's own line.
         return Replay(ordinary, repeated, None, chain(error)[-1])
 
 
 def holds_device_tensor(answer: Any) -> bool:
-    """Whether a tensor of a CUDA device is anywhere in `answer`."""
+    """Return whether `answer` contains a tensor of a CUDA device."""
     return any(isinstance(part, torch.Tensor) and part.is_cuda for part in parts_of(answer))
 
 
 def unequal_fields(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
-    """Return the fields that are not bit by bit the same; NaN equals NaN."""
+    """Return the fields that differ in any bit; NaN equals NaN."""
     paths = list(dict.fromkeys([*first, *second]))
     return [path for path in paths if repr(first.get(path)) != repr(second.get(path))]
 
@@ -78,7 +78,7 @@ def _ordinary(step: Step, grads: Sequence[torch.Tensor], values: Sequence[torch.
 
 
 def _read(step: Step, answer: Any, grads: Sequence[torch.Tensor]) -> Dict[str, Any]:
-    """Return the result's fields, and every gradient as the step left it, since clipping changes them."""
+    """Return the result's fields, and every gradient after the step, since clipping changes them."""
     fields = flatten(step.finish(answer) if step.finish is not None else answer)
     fields.update(("gradient {}".format(i), grad.tolist()) for i, grad in enumerate(grads))
     return fields
@@ -101,7 +101,7 @@ def _copy_into(grads: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) ->
 
 
 def self_check(device: str, roots: SourceRoots) -> None:
-    """A doubled tensor follows new values when the graph is replayed."""
+    """Check that a doubled tensor follows new values when the graph is replayed."""
     need_device(device, ("cuda",), "a CUDA graph")
     values = toy(device)
     replay = replay_graph(lambda: Step(lambda: (values * 2).sum(), None), [values], [values + 1])

@@ -1,12 +1,10 @@
-"""How torch.compile cuts a call into graphs: the instrument watches the compiled call while it runs.
+"""How torch.compile splits a call into graphs: the instrument watches the compiled call while it runs.
 
-Dynamo's own numbers do not tell. Its count of breaks is 0 for a break after the last operator and -1 if it skips a
-frame, a skipped frame names no reason, and `fullgraph=True` compiles a plain `.item()` in newer releases (2.13, not
-2.9). So the instrument counts the graphs as they run, and a dispatch mode that Dynamo ignores sees every operator
-that runs outside of them.
-
-The backend runs the traced graph as it is (it generates no code), so that it needs neither a C++ compiler nor a GPU.
-What Inductor would do with a graph is not known.
+Dynamo's own numbers are not enough. Its count of breaks is 0 for a break after the last operator and -1 if it skips a
+frame, a skipped frame has no reason, and `fullgraph=True` compiles a plain `.item()` in newer releases (2.13, not 2.9).
+So the instrument counts the graphs as they run, and a dispatch mode that Dynamo ignores sees every operator outside
+them. The backend runs the traced graph as it is (it generates no code), so it needs neither a C++ compiler nor a GPU;
+what Inductor would do with a graph is not measured.
 """
 
 import contextlib
@@ -31,17 +29,17 @@ _BRANCH = "Data-dependent branching"
 
 
 class Stop(NamedTuple):
-    """Why tracing stopped, in Dynamo's words, and the checkout's line where it did."""
+    """Why tracing stopped, in Dynamo's words, and the checkout's line."""
 
     reason: str
     site: Optional[Site]
 
 
 class Trace(NamedTuple):
-    """One compiled call. A break is a point where the call leaves a graph for another one or for eager operators.
+    """One compiled call. At a break, the call leaves a graph for another one or for eager operators.
 
-    `breaks_before_end` leaves out a break after which no operator runs. `first_stop` is where the first break
-    happens, `error` is what the call raises under torch.compile alone.
+    `breaks_before_end` excludes a break after which no operator runs. `first_stop` is the first break; `error` is an
+    error that occurs only under torch.compile.
     """
 
     graph_count: int
@@ -77,7 +75,7 @@ def trace(call: Callable[[], Any], roots: SourceRoots) -> Trace:
 
 
 def _runs_unwatched(call: Callable[[], Any]) -> bool:
-    """Whether the compiled call raises only because it is watched."""
+    """Return whether the compiled call raises only because of the instrument."""
     try:
         torch.compile(call, backend=_run_as_traced)()
     except Exception:
@@ -86,7 +84,7 @@ def _runs_unwatched(call: Callable[[], Any]) -> bool:
 
 
 def fullgraph_failure(call: Callable[[], Any], roots: SourceRoots) -> Optional[Stop]:
-    """Return why `torch.compile(fullgraph=True)` refuses `call`; None if it compiles."""
+    """Return why `torch.compile(fullgraph=True)` rejects `call`; None if it compiles."""
     with _fresh_dynamo():
         try:
             torch.compile(call, backend=_run_as_traced, fullgraph=True)()
@@ -96,13 +94,13 @@ def fullgraph_failure(call: Callable[[], Any], roots: SourceRoots) -> Optional[S
 
 
 def is_declared_eager(function: Callable) -> bool:
-    """Whether the author keeps `function` out of compiled code by `torch.compiler.disable`."""
+    """Return whether the author excludes `function` from compiled code by `torch.compiler.disable`."""
     return bool(getattr(function, "_torchdynamo_disable", False))
 
 
 @contextlib.contextmanager
 def _fresh_dynamo() -> Iterator[Any]:
-    """Run Dynamo without memory of earlier compilations, and silent; yield its counters."""
+    """Run Dynamo silently and without cached compilations; yield its counters."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import torch._dynamo
@@ -114,7 +112,7 @@ def _fresh_dynamo() -> Iterator[Any]:
         torch._dynamo.reset()
         counters.clear()
         logger.setLevel(logging.CRITICAL + 1)
-        # Dynamo flushes the processor's caches to time its guards, for a log that nobody reads: 32 ms a graph.
+        # Dynamo flushes the processor's caches to time its guards, for an unused log: 32 ms per graph.
         untimed = mock.patch.object(guards, "profile_guard_manager", return_value=0.0, create=True)
         try:
             with untimed:
@@ -143,7 +141,7 @@ class _Timeline(TorchDispatchMode):
         return True
 
     def backend(self, module: Any, inputs: Any) -> Callable[..., Any]:
-        """Return what runs a traced graph as it is, and notes that it ran if it launches anything."""
+        """Return a function that runs a traced graph as it is, and records it if it launches any kernel."""
         stop = _stop_of_graph(module, self.roots)
 
         def run(*args: Any) -> Any:
@@ -222,7 +220,7 @@ def _summary(events: List[_Event], named: List[str]) -> Trace:
 
 
 def _breaks_before_end(events: List[_Event]) -> int:
-    """Count stretches of operators outside graphs, which reads divide, and graphs that directly follow a graph."""
+    """Count runs of operators outside graphs, which reads divide, and graphs that directly follow a graph."""
     breaks, previous, was_read = 0, "", False
     for event in events:
         if event.kind == _READ:
@@ -247,7 +245,7 @@ def _first_stop(events: List[_Event], named: List[str]) -> Stop:
 
 
 def self_check(device: str, roots: SourceRoots) -> None:
-    """The toy is two graphs with a break between them."""
+    """Check that the toy has two graphs with a break between them."""
     from torch._dynamo import graph_break
     from torch._dynamo.eval_frame import is_dynamo_supported
 

@@ -1,9 +1,8 @@
-"""Memory in bytes: the peak that a call adds, the checkout's lines that hold it, and what is held after calls.
+"""Memory in bytes: the peak that a call adds, the checkout's lines that allocated it, and what stays after calls.
 
-On the CPU the numbers are the allocator's own events (`torch.profiler(profile_memory=True)`): a dispatch
-mode does not see what a kernel allocates inside, such as the int64 copy that `bool.sum()` builds.
-tracemalloc counts NumPy and Python memory, in a run of its own. On CUDA the numbers are
-`max_memory_allocated` over the baseline.
+On the CPU the numbers are the allocator's own events (`torch.profiler(profile_memory=True)`): a dispatch mode does not
+see allocations inside a kernel, such as the int64 copy that `bool.sum()` builds. tracemalloc counts NumPy and Python
+memory, in a separate run. On CUDA the numbers are `max_memory_allocated` above the baseline.
 """
 
 import bisect
@@ -30,21 +29,21 @@ _TEN_MIB = 10 << 20
 
 
 class LiveBytes(NamedTuple):
-    """Bytes that one line of the checkout holds at the moment of the peak; `site` is None if it is no line of it."""
+    """Bytes that one line allocated and that live at the peak; `site` is None outside the checkout."""
 
     site: Optional[Site]
     live_bytes: int
 
 
 class Peak(NamedTuple):
-    """Bytes above the baseline at the worst moment, and the lines that hold them, largest first."""
+    """The peak in bytes above the baseline, and the lines that allocated it, largest first."""
 
     peak_bytes: int
     live: List[LiveBytes]
 
 
 def peak_bytes(call: Callable[[], Any], device: str) -> int:
-    """Return the bytes above the baseline at the worst moment of `call`, whose result lives until then."""
+    """Return the peak of `call` above the baseline, in bytes; the result lives until then."""
     with recording_peak(device) as found:
         kept = call()
     del kept
@@ -52,7 +51,7 @@ def peak_bytes(call: Callable[[], Any], device: str) -> int:
 
 
 def live_at_peak(call: Callable[[], Any], device: str, roots: SourceRoots) -> List[LiveBytes]:
-    """Return the lines that hold memory at the peak, largest first; on CUDA by each operator's own growth."""
+    """Return the lines that allocated the peak, largest first; on CUDA by each operator's own growth."""
     with recording_peak(device, roots) as found:
         kept = call()
     del kept
@@ -61,7 +60,7 @@ def live_at_peak(call: Callable[[], Any], device: str, roots: SourceRoots) -> Li
 
 @contextlib.contextmanager
 def recording_peak(device: str, roots: Optional[SourceRoots] = None) -> Iterator[List[Peak]]:
-    """Record a block's memory; the one `Peak` is there when the block has ended. Without `roots` it names no lines."""
+    """Record a block's memory; the list has one `Peak` after the block. Without `roots` it has no lines."""
     found: List[Peak] = []
     if device == "cuda":
         with _recording_on_cuda(roots, found):
@@ -70,7 +69,7 @@ def recording_peak(device: str, roots: Optional[SourceRoots] = None) -> Iterator
     sites: List[Optional[Site]] = []
 
     def run(func: Any, args: Any, kwargs: Any) -> Any:
-        """Mark the operator in the profile with the place of its line in `sites`."""
+        """Mark the operator in the profile with the index of its line in `sites`."""
         assert roots is not None
         sites.append(roots.innermost(sys._getframe(1)))
         with torch.profiler.record_function(_OPERATOR_RANGE + str(len(sites) - 1)):
@@ -117,7 +116,7 @@ def python_peak_bytes(call: Callable[[], Any], device: str) -> int:
 
 
 def held_bytes(step: Callable[[], Any], counts: Sequence[int], device: str) -> Dict[int, int]:
-    """Return the bytes that live after so many calls of `step` above those before the first, by `counts`.
+    """Return the bytes that live after each number of calls in `counts`, above those before the first call.
 
     `step` returns nothing that must live. Cycles are collected before each reading.
     """
@@ -152,7 +151,7 @@ def _held(step: Callable[[], Any], counts: Sequence[int], read: Callable[[], int
 
 
 def _calls(step: Callable[[], Any], counts: Sequence[int]) -> Iterator[int]:
-    """Call `step` up to the largest of `counts`; pause at each of them, with cycles collected."""
+    """Call `step` up to the largest of `counts`; yield at each of them, with cycles collected."""
     for count in range(1, max(counts) + 1):
         step()
         if count in counts:
@@ -171,7 +170,7 @@ def _tracing_python() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _recording() -> Iterator[List[Any]]:
-    """Yield a list that holds the profiler's events of the block, in the order of their start, when it has ended.
+    """Yield a list that has the profiler's events after the block, in the order of their start.
 
     torch.profiler's own front end imports torch._inductor when it starts: 1 s, and memory, in every child.
     """
@@ -187,7 +186,7 @@ def _recording() -> Iterator[List[Any]]:
 
 
 class _Change(NamedTuple):
-    """A block that the allocator gave (positive) or took back (negative) during a recording."""
+    """A block that was allocated (positive) or freed (negative) during a recording."""
 
     time_ns: int
     change_bytes: int
@@ -197,8 +196,8 @@ class _Change(NamedTuple):
 def _changes(events: List[Any]) -> List[_Change]:
     """Return every allocation, and the release of each of these blocks.
 
-    Releases of older blocks are left out: the profiler knows a block by its address, and reports for an
-    older one what an earlier recording saw there, or nothing.
+    Releases of older blocks are left out: the profiler identifies a block by its address, and may report an earlier
+    recording's block.
     """
     live = set()
     changes = []
@@ -253,7 +252,7 @@ def _sorted_by_bytes(totals: Dict[Optional[Site], int]) -> List[LiveBytes]:
 
 
 class AnswerMemory(NamedTuple):
-    """`held` bytes that live as long as a result does, and the `paths` of its tensors that carry a graph."""
+    """`held` bytes that live as long as a result, and the `paths` of its tensors with a graph."""
 
     held: int
     paths: List[str]
@@ -274,7 +273,7 @@ def kept_by_answer(repeated: RepeatedCall, make: Callable[[], Sequence[torch.Ten
         grads = make()
         results.append(repeated.call(grads))
         repeated.forget()
-        # The gradients themselves may be returned: that they have a graph is not the target's doing.
+        # The result may be the gradients themselves, whose graph is not the target's.
         given = {id(grad) for grad in grads}
         paths.extend(path for path, tensor in graph_tensors(results[0]).items() if id(tensor) not in given)
 
@@ -289,9 +288,9 @@ def where_retained(
     device: str,
     roots: SourceRoots,
 ) -> Optional[Site]:
-    """Return the line that made the largest tensor that outlives its call; None if only the gradients do.
+    """Return the line that created the largest tensor that outlives its call; None if only the gradients do.
 
-    With `with_graph` the result is kept, and only its tensors that carry a graph count.
+    With `with_graph` the result is kept, and only its tensors with a graph count.
     """
     made: List[Tuple[weakref.ref, Optional[Site]]] = []
 
@@ -323,7 +322,7 @@ def where_retained(
 
 
 def available_bytes(device: str) -> int:
-    """Return the memory that a case may use now: of the GPU, or of the machine."""
+    """Return the available memory: of the GPU, or of the machine."""
     if device == "cuda":
         return int(torch.cuda.mem_get_info()[0])
     with open("/proc/meminfo") as meminfo:
@@ -334,7 +333,7 @@ def available_bytes(device: str) -> int:
 
 
 def self_check(device: str, roots: SourceRoots) -> None:
-    """One toy allocates 10 MiB; the other keeps 1 MiB of each call."""
+    """Check that one toy allocates 10 MiB, and the other keeps 1 MiB of each call."""
     place = "cuda" if device == "cuda" else "cpu"
     kept: List[Any] = []
 

@@ -1,9 +1,8 @@
-"""What one call changes in what it was given: gradients, parameters, their graph, the caller's list.
+"""What one call changes in its inputs: gradients, parameters, their graph, the caller's list.
 
-The instrument compares the state before and after the call, so that it does not matter by what means it was changed:
-an in-place operator, `.data`, NumPy's view of the same memory, `p.grad = None`, `list.pop()`. A second call finds the
-line: it looks at the state after every line of the checkout. A dispatch mode would not do: `detach_()` and
-`requires_grad_()` are no operators for it.
+The instrument compares the state before and after the call, so that any means of change counts: an in-place operator,
+`.data`, NumPy's view of the same memory, `p.grad = None`, `list.pop()`. A second call finds the line by the state after
+every line of the checkout. A dispatch mode would not see `detach_()` and `requires_grad_()`, which are not operators.
 """
 
 import contextlib
@@ -28,7 +27,7 @@ class Mutation(NamedTuple):
 
 
 class Snapshot:
-    """The state of what a target was given, from now on; `leaves` are what its gradients were made from."""
+    """The current state of a target's inputs; `leaves` are what its gradients were computed from."""
 
     def __init__(self, given: Sequence[GroupInput], leaves: Sequence[torch.Tensor] = ()) -> None:
         self._given = list(given)
@@ -43,11 +42,11 @@ class Snapshot:
         self._states = {name: _state(tensor) for name, tensor in {**self._parameters, **self._gradients}.items()}
 
     def changes(self) -> List[Mutation]:
-        """Return everything that is no longer as it was.
+        """Return all changes since then.
 
-        Kinds: `values`; `removed`, `added` and `replaced` (a parameter's `.grad`); `requires_grad`, of a
-        parameter, too; `graph`; `memory` (address, shape, strides, dtype, device); `version` (written in place
-        with the values that were there); `parameter` (anything else of a parameter); `list` (the caller's).
+        Kinds: `values`; `removed`, `added` and `replaced` (a parameter's `.grad`); `requires_grad`, of a parameter,
+        too; `graph`; `memory` (address, shape, strides, dtype, device); `version` (written in place with the same
+        values); `parameter` (anything else of a parameter); `list` (the caller's).
         """
         found = [*self._changed_slots(), *self._changed_lists()]
         for name, tensor in [*self._gradients.items(), *self._parameters.items()]:
@@ -84,7 +83,7 @@ class Snapshot:
         return found
 
     def _has_its_graph(self) -> bool:
-        """Whether autograd still goes back through the gradients: they are `exp(leaf)`, their own derivative."""
+        """Return whether autograd still reaches the leaves: the gradients are `exp(leaf)`, their own derivative."""
         try:
             with torch.enable_grad():
                 total = torch.stack([grad.sum() for grad in self._gradients.values()]).sum()
@@ -104,11 +103,11 @@ def _named_parameters(given: Sequence[GroupInput]) -> Dict[str, torch.Tensor]:
 
 
 def _state(tensor: torch.Tensor) -> Dict[str, Any]:
-    """Return the properties of a tensor by the kind of their change, gravest first."""
+    """Return the properties of a tensor by the kind of their change, most severe first."""
     host = to_host(tensor)
     elements = to_host(tensor.detach()).detach().cpu().contiguous()
     return {
-        # Bit by bit: NaN equals itself, and -0 differs from 0.
+        # Compare bits: NaN equals itself, and -0 differs from 0.
         "values": bytes(elements.reshape(-1).view(torch.uint8).tolist()),
         "graph": tensor.grad_fn,
         "requires_grad": tensor.requires_grad,
@@ -120,12 +119,12 @@ def _state(tensor: torch.Tensor) -> Dict[str, Any]:
 
 
 def _difference(before: Dict[str, Any], after: Dict[str, Any]) -> str:
-    """Return the gravest kind of change between two states of one tensor, or ""."""
+    """Return the most severe kind of change between two states of one tensor, or ""."""
     return next((kind for kind in before if before[kind] != after[kind]), "")
 
 
 def first_changing_line(call: Callable[[], Any], watched: Snapshot, roots: SourceRoots) -> Optional[Site]:
-    """Return the checkout's line that was running when the first change appeared; None if nothing changes."""
+    """Return the checkout's line at which the first change appeared; None if nothing changes."""
     running: Optional[Site] = None
     found: List[Site] = []
 
@@ -134,7 +133,7 @@ def first_changing_line(call: Callable[[], Any], watched: Snapshot, roots: Sourc
             found.append(running)
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        """Look at the state before a line of the checkout runs: the line before it made the change."""
+        """Compare the state before a line of the checkout runs: the previous line made the change."""
         nonlocal running
         if found or roots.relative(frame.f_code.co_filename) is None:
             return None
@@ -157,7 +156,7 @@ def first_changing_line(call: Callable[[], Any], watched: Snapshot, roots: Sourc
 
 
 def self_check(device: str, roots: SourceRoots) -> None:
-    """The toy adds to one of three gradients."""
+    """Check that the toy adds to one of three gradients."""
     grads = [toy(device) for _ in range(3)]
     with on_device(device):
         watched = Snapshot([GroupInput(None, grads)])

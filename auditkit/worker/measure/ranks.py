@@ -1,7 +1,7 @@
 """Real ranks: forked processes that form a process group, over gloo or NCCL.
 
-Each rank has what `torchrun` gives it: RANK, WORLD_SIZE, LOCAL_RANK and a default process group; they meet in
-a file. All of them are killed at the end.
+Each rank has what `torchrun` sets: RANK, WORLD_SIZE, LOCAL_RANK and a default process group; they meet through a file.
+All of them are killed at the end.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from ..serve.messages import CONTROL, Lines, Writer, decoded, new_token
 from .selfcheck import expect
 
 _PIECE_BYTES = 1 << 16
-# How long the others may go on after one rank has ended with an error: they may be waiting for it.
+# How long the others may continue after a rank ended with an error: they may be waiting for it.
 _PATIENCE_S = 3.0
 Message = Dict[str, Any]
 Body = Callable[[int], Iterator[Message]]
 
 
 class RanksFailed(Exception):
-    """A rank was not done in time (`reason` timeout), or its process ended itself (exit)."""
+    """A rank did not finish in time (`reason` timeout), or its process exited (exit)."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -37,10 +37,10 @@ class RanksFailed(Exception):
 
 
 def run_ranks(world_size: int, body: Body, limit_s: float, device: str = "cpu") -> List[List[Message]]:
-    """Return what `body(rank)` yields in each of `world_size` processes, by rank: values that JSON holds.
+    """Return what `body(rank)` yields in each of `world_size` processes, by rank: values for JSON.
 
     If a rank's body raises, its last message is `{"rank_raised": text}`, and the others get a few seconds to end.
-    Raises RanksFailed if a rank is not done within `limit_s`, or ends itself. No process is left in any case.
+    Raises RanksFailed if a rank does not finish within `limit_s`, or exits. No process is left in any case.
     """
     folder = tempfile.mkdtemp(prefix="ranks-")
     ranks: List[_Rank] = []
@@ -51,7 +51,7 @@ def run_ranks(world_size: int, body: Body, limit_s: float, device: str = "cpu") 
         _collect(ranks, limit_s)
         placeholders.raise_if_said(rank.messages[-1].get("rank_raised", "") for rank in ranks if rank.messages)
     finally:
-        for rank in ranks:  # the probe's own process group ends what they started
+        for rank in ranks:  # The probe's own process group ends their children.
             os.kill(rank.pid, signal.SIGKILL)
             os.waitpid(rank.pid, 0)
             os.close(rank.results_fd)
@@ -94,7 +94,7 @@ class _Rank:
             _send_all(messages, Writer(self.results_fd, token))
 
     def read(self) -> bool:
-        """Read one piece of its messages; return False at its end."""
+        """Read one chunk of its messages; return False at its end."""
         data = os.read(self.results_fd, _PIECE_BYTES)
         for line in self._lines.feed(data):
             if line.startswith(CONTROL):
@@ -106,7 +106,7 @@ class _Rank:
         return bool(data)
 
     def is_well(self) -> bool:
-        """Whether it ran to the end without an error."""
+        """Return whether it ran to the end without an error."""
         return self.finished and not self._has_raised()
 
     def _has_raised(self) -> bool:
@@ -114,32 +114,32 @@ class _Rank:
 
 
 def _send_all(messages: Iterator[Message], writer: Writer) -> NoReturn:
-    """Be a rank: send its messages, and wait for the end."""
+    """Run a rank: send its messages, and wait to be killed."""
     try:
         families.die_with_parent()
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # libraries print about their connections
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # Libraries print about their connections.
         for descriptor in (1, 2):
             os.dup2(nowhere, descriptor)
         for message in messages:
             writer.send(message)
         writer.control({})
-        while True:  # others may still be connecting or waiting: leaving now would break their connections
+        while True:  # Leaving now would break the others' connections.
             signal.pause()
     except BaseException as error:
         text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:300])
         writer.send({"rank_raised": text})
     finally:
-        os._exit(0)  # an ordinary exit would wait for a collective that is under way
+        os._exit(0)  # An ordinary exit would wait for a running collective.
 
 
 def _messages_of(
     number: int, world_size: int, body: Body, folder: str, limit_s: float, device: str
 ) -> Iterator[Message]:
     """Join the process group and yield what the body yields."""
-    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, and waiting for them hangs
+    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, and waiting for them hangs.
     environment = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
     os.environ.update({name: str(value) for name, value in environment.items()})
-    with contextlib.suppress(OSError):  # gloo reads the same folder, which a sandbox does not show
+    with contextlib.suppress(OSError):  # gloo reads the same folder, which a sandbox may hide.
         if "lo" in os.listdir("/sys/class/net"):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if device == "cuda":
@@ -151,7 +151,7 @@ def _messages_of(
         ),
         rank=number,
         world_size=world_size,
-        timeout=datetime.timedelta(seconds=2 * limit_s),  # the limit itself is kept from outside
+        timeout=datetime.timedelta(seconds=2 * limit_s),  # run_ranks enforces the limit itself
     )
     dist.barrier()
     yield from body(number)
@@ -164,13 +164,13 @@ def why_not(device: str, world_size: int) -> Optional[str]:
     if device == "cuda":
         found = torch.cuda.device_count()
         if found < world_size or not dist.is_nccl_available():
-            return "NCCL wants a GPU for each of {} ranks, and {} are here".format(world_size, found)
+            return "NCCL needs one GPU per rank: {} ranks, and {} GPUs".format(world_size, found)
         return None
     return None if dist.is_gloo_available() else "this torch has no gloo"
 
 
 def self_check(device: str, roots: Any) -> None:
-    """Two ranks add 1 and 2."""
+    """Check that two ranks add 1 and 2."""
 
     def total(rank: int) -> Iterator[Message]:
         number = torch.tensor([rank + 1.0])

@@ -1,4 +1,4 @@
-"""Check an instrument on a toy whose reading is known, in the same process, just before the instrument is used."""
+"""Check an instrument on a toy with a known reading, in the same process, just before the instrument is used."""
 
 import importlib
 from typing import Any, Sequence
@@ -46,11 +46,11 @@ def expect(instrument: str, read: Any, expected: Any, of_toy: str) -> None:
 def need_device(device: str, devices: Sequence[str], wanted: str) -> None:
     """Raise SelfCheckError if the instrument cannot work on `device`."""
     if device not in devices:
-        raise SelfCheckError("{} cannot be had on the device '{}'".format(wanted, device))
+        raise SelfCheckError("{}: not available on the device '{}'".format(wanted, device))
 
 
 def self_check(device: str, roots: SourceRoots) -> None:
-    """The sum of two tensors on two devices must raise."""
+    """Check that the sum of two tensors on two devices raises."""
     need_device(device, ("simulated", "cuda"), "two devices")
     host, on_toy_device, refused = toy("cpu"), toy(device), 0
     with on_device(device):

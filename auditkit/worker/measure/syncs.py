@@ -1,9 +1,9 @@
 """Count synchronizations (the host waits for the device) and kernel launches, and the checkout's lines that cause them.
 
-`simulated`: see the package of that name. `cuda`: the profiler's runtime events inside a marked range, and the
-warnings of the sync debug mode for the lines. `cpu`: plain tensors stand for those of a device. A function mode counts
-what would read it by `.tolist()`, `.cpu()`, `torch.tensor([t0, t1])`, which a dispatch mode alone misses; a dispatch
-mode counts scalar reads from C++, which a function mode alone misses. Reading a host copy is free.
+`simulated`: see the package of that name. `cuda`: the profiler's runtime events inside a marked range, and the warnings
+of the sync debug mode for the lines. `cpu`: plain tensors replace those of a device. A function mode counts reads by
+`.tolist()`, `.cpu()`, `torch.tensor([t0, t1])`, which a dispatch mode alone misses; a dispatch mode counts scalar reads
+from C++, which a function mode alone misses. Reading a host copy is free.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _SYNC_EVENTS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSync
 
 
 class Count(NamedTuple):
-    """How often something happened, and where in the checkout, in order of occurrence."""
+    """How often something happened, and its lines in the checkout, in order."""
 
     total: int
     sites: List[Optional[Site]]
@@ -46,9 +46,9 @@ def count_syncs(call: Callable[[], Any], device: str, roots: SourceRoots) -> Cou
 
 @contextlib.contextmanager
 def counting_syncs(device: str, roots: SourceRoots, of_block: bool = False) -> Iterator[List[Count]]:
-    """Count the synchronizations of a block: the one `Count` is there when the block has ended.
+    """Count the synchronizations of a block: the list has one `Count` after the block.
 
-    On plain CPU tensors `of_block` separates the host's own tensors from those that stand for a device's: see `_Reads`.
+    On plain CPU tensors `of_block` separates the host's own tensors from those that replace a device's: see `_Reads`.
     """
     found: List[Count] = []
     sites: List[Optional[Site]] = []
@@ -73,26 +73,23 @@ def counting_syncs(device: str, roots: SourceRoots, of_block: bool = False) -> I
     found.append(Count(len(sites), sites))
 
 
-# --- plain CPU tensors ---------------------------------------------------------------------------
-
-# Below torch 2.13 they read `q` to check it, for CPU tensors alone: the host would not wait for a device.
+# Below torch 2.13 they read `q` to check it, but only for CPU tensors.
 _CHECKED_ON_THE_CPU_ALONE = (torch.quantile, torch.nanquantile, torch.Tensor.quantile, torch.Tensor.nanquantile)
 _READ_ALL = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__repr__)
 
 
 class _Reads:
-    """Count what would read a device, on plain CPU tensors. Reading a copy that `.cpu()` made is free.
+    """Count reads that would sync with a device, on plain CPU tensors. Reading a copy from `.cpu()` is free.
 
-    In a block nobody says what its tensors stand for. On the device are parameters and what is computed from them. A
-    tensor that the block makes without naming a device (a sampler's `randperm`) is the host's, and so is a tensor
-    without dimensions that existed before (an optimizer keeps its steps so). A batch may be either: reading it counts,
-    moving it does not.
+    In a block, parameters and values computed from them are on the device. A tensor that the block creates without a
+    device (a sampler's `randperm`) is on the host, and so is an existing tensor without dimensions (an optimizer's step
+    count). A batch may be on either: reading it counts, moving it does not.
     """
 
     def __init__(self, roots: SourceRoots, sites: List[Optional[Site]], of_block: bool) -> None:
         self._roots, self._sites, self._of_block = roots, sites, of_block
         self._host_copies = WeakIdKeyDictionary()
-        self._computed = WeakIdKeyDictionary()  # of a block: whether from parameters
+        self._computed = WeakIdKeyDictionary()  # in a block: whether it was computed from parameters
         self._is_quiet = False
 
     def call_function(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -139,20 +136,20 @@ class _Reads:
         return tensor in self._host_copies
 
     def _may_be_on_device(self, tensor: torch.Tensor) -> bool:
-        """A tensor without dimensions may stand for a Python number, which an operator takes along for free."""
+        """Return False for a tensor without dimensions: it may be a Python number, which operators use for free."""
         return tensor.dim() > 0 and not self._is_host(tensor)
 
     def _is_of_parameters(self, tensor: torch.Tensor) -> bool:
         return tensor.requires_grad or self._computed.get(tensor, False)
 
     def _read(self) -> None:
-        """Count a read, unless a DataLoader does it: data sets and `collate_fn` work on the host."""
+        """Count a read, unless it is in a DataLoader: data sets and `collate_fn` work on the host."""
         frame = sys._getframe(1)
         if not self._is_quiet and not _is_loading_data(frame):
             self._sites.append(self._roots.innermost(frame))
 
     def _read_each(self, data: Any) -> None:
-        """`torch.tensor([t0, t1])` reads its device scalars one by one; a dispatch mode sees none of it."""
+        """Count the scalars that `torch.tensor([t0, t1])` reads one by one, unseen by a dispatch mode."""
         for item in data if isinstance(data, (list, tuple)) else ():
             if isinstance(item, torch.Tensor) and not self._is_host(item):
                 self._read()
@@ -166,14 +163,14 @@ class _Reads:
 
 
 def _names_cpu(args: Any, kwargs: Dict[str, Any]) -> bool:
-    """Whether `.to(...)` spells out the CPU and blocks. `.to(grad.device)` is the same device and free."""
+    """Return whether `.to(...)` names the CPU and blocks; `.to(grad.device)` is free."""
     named = args[0] if args else kwargs.get("device")
     blocks = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
     return isinstance(named, str) and named == "cpu" and blocks
 
 
 def _is_loading_data(frame: Optional[FrameType]) -> bool:
-    """Whether a DataLoader called the code that runs in `frame`."""
+    """Return whether a DataLoader called the code that runs in `frame`."""
     while frame is not None and not frame.f_code.co_filename.startswith(_DATA_LOADERS):
         frame = frame.f_back
     return frame is not None
@@ -183,12 +180,9 @@ def _tensors_of(*trees: Any) -> List[Any]:
     return [leaf for leaf in list_leaves(trees) if isinstance(leaf, torch.Tensor)]
 
 
-# --- a real CUDA device --------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def runtime_calls() -> Iterator[List[str]]:
-    """Yield a list that holds the names of the CUDA runtime's calls of the block when it has ended."""
+    """Yield a list that has the names of the block's CUDA runtime calls after the block."""
     from torch.profiler import ProfilerActivity, profile, record_function
 
     names: List[str] = []
@@ -226,8 +220,6 @@ def _sync_warnings(roots: SourceRoots, sites: List[Optional[Site]]) -> Iterator[
             torch.cuda.set_sync_debug_mode("default")
 
 
-# --- kernel launches -------------------------------------------------------------------------------
-
 _LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
 
@@ -258,7 +250,7 @@ def count_launches(call: Callable[[], Any], device: str, roots: SourceRoots) -> 
 
 
 def self_check(device: str, roots: SourceRoots) -> None:
-    """One toy waits four times, the other launches three kernels."""
+    """Check that one toy waits four times, and the other launches three kernels."""
     values = toy(device)
 
     def four_syncs() -> Any:

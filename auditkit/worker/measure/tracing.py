@@ -1,7 +1,7 @@
 """Find the line where a value goes wrong: the first operator whose output fits a description.
 
-The functions see every operator of a call with its inputs and outputs on the CPU; on the simulated device they see
-the same values inside the simulation.
+The functions see every operator of a call with its inputs and outputs on the CPU; for the simulated device they see the
+values inside the simulation.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ Description = Callable[[List[torch.Tensor], List[torch.Tensor]], bool]
 
 
 def _first(call: Callable[[], Any], is_to_blame: Run, device: str, roots: SourceRoots) -> Optional[Site]:
-    """Return the checkout's line of the first operator for which `is_to_blame(func, args, kwargs)` holds.
+    """Return the checkout's line of the first operator for which `is_to_blame(func, args, kwargs)` is true.
 
     `is_to_blame` runs the operator and returns its result and the verdict.
     """
@@ -41,11 +41,11 @@ def _first(call: Callable[[], Any], is_to_blame: Run, device: str, roots: Source
 def first_operator(
     call: Callable[[], Any], description: Description, device: str, roots: SourceRoots
 ) -> Optional[Site]:
-    """Return the checkout's line of the first operator for which `description(inputs, outputs)` holds."""
+    """Return the checkout's line of the first operator for which `description(inputs, outputs)` is true."""
 
     def is_to_blame(func: Any, args: Any, kwargs: Any) -> Tuple[Any, bool]:
         inputs = _dense((args, kwargs))
-        if func._schema.is_mutable:  # it writes to them
+        if func._schema.is_mutable:  # the operator changes its inputs
             inputs = [tensor.clone() for tensor in inputs]
         result = func(*args, **kwargs)
         outputs = _dense(result)
@@ -57,9 +57,9 @@ def first_operator(
 def first_difference(
     call: Callable[[], Any], other: Callable[[], Any], device: str, roots: SourceRoots
 ) -> Optional[Site]:
-    """Return the checkout's line of the first operator whose output has other elements in `call` than in `other`.
+    """Return the checkout's line of the first operator whose output elements differ between `call` and `other`.
 
-    Both calls run the same code on the same values in another form. Shapes may differ, the order of elements may not.
+    Both calls run the same code on the same values in another form. Shapes may differ, but not the order of elements.
     """
     recorded = []
     for each in (call, other):
@@ -85,10 +85,10 @@ def first_difference(
 def first_imprecise(call: Callable[[], Any], tolerance: float, device: str, roots: SourceRoots) -> Optional[Site]:
     """Return the checkout's line of the first operator whose output is off by more than `tolerance` times its norm.
 
-    Each floating tensor gets a float64 shadow: the value that it would have if no earlier operator had rounded. A
-    number that went through Python counts as exact, so an earlier loss is not seen again.
+    Each floating tensor gets a float64 shadow: its value without rounding in earlier operators. A number that passed
+    through Python counts as exact, so an earlier loss is not found again.
     """
-    # The tensors are kept, too: an id must not be used twice.
+    # Keep the tensors, too, so that no id is reused.
     shadows: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {}
 
     def shadow_of(leaf: Any) -> Any:
@@ -97,7 +97,7 @@ def first_imprecise(call: Callable[[], Any], tolerance: float, device: str, root
         if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
             return leaf
         if id(leaf) not in shadows:
-            # Copy float64, too: an operator that writes in place must not write twice.
+            # Copy float64, too: an in-place operator must not write twice.
             shadows[id(leaf)] = (leaf, leaf.detach().double().clone())
         return shadows[id(leaf)][1]
 
@@ -107,7 +107,7 @@ def first_imprecise(call: Callable[[], Any], tolerance: float, device: str, root
         outputs = _floating(list_leaves(result))
         try:
             expected = _floating(list_leaves(func(*shadow_args, **shadow_kwargs)))
-        except Exception:  # an operator that takes no float64, or requires a dtype
+        except Exception:  # The operator does not accept float64.
             expected = []
         if len(expected) != len(outputs):
             expected = [tensor.double() for tensor in outputs]
@@ -135,11 +135,8 @@ def _floating(leaves: List[Any]) -> List[torch.Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
 
 
-# --- descriptions ----------------------------------------------------------------------------------
-
-
 def becomes_nonfinite(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
-    """Finite inputs and an infinite or NaN output: the value overflows here."""
+    """Return whether finite inputs give an infinite or NaN output: the value overflows here."""
     return not _all_finite(outputs) and _all_finite(inputs)
 
 
@@ -148,7 +145,7 @@ def _all_finite(tensors: List[torch.Tensor]) -> bool:
 
 
 def becomes_zero(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
-    """A non-zero input and outputs of zeros only: the value underflows here."""
+    """Return whether a non-zero input gives only zeros: the value underflows here."""
     if not _floating(outputs) or any(bool(tensor.count_nonzero()) for tensor in _floating(outputs)):
         return False
     return any(bool(tensor.count_nonzero()) for tensor in _floating(inputs))
@@ -168,10 +165,10 @@ def rounds_count(exact_count: int) -> Description:
 
 
 def becomes_diagonal(count: int, kept: int) -> Description:
-    """Describe `count` diagonal matrices of `kept` rows, for which a vector of the diagonals would do."""
+    """Describe `count` diagonal matrices of `kept` rows, which a vector of the diagonals could replace."""
 
     def description(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
-        for tensor in _floating(outputs) if inputs else ():  # `torch.empty` returns what was made elsewhere
+        for tensor in _floating(outputs) if inputs else ():  # `torch.empty` may return the memory of another matrix
             if tensor.shape == (count, kept, kept):
                 diagonal = tensor.diagonal(dim1=1, dim2=2)
                 if bool(diagonal.any()) and tensor.count_nonzero() == diagonal.count_nonzero():

@@ -1,8 +1,8 @@
 """Count the bytes that leave the gradients' device, and the work that the host then does on them.
 
-The simulated device reports every copy and read. On CUDA a dispatch mode sees copies and scalar reads, and a
-function mode sees `.tolist()`. A tensor that was copied to the host is marked, and so is what operators compute from
-it, until a NumPy array takes over: the instrument counts its bytes and does not see what NumPy computes.
+The simulated device reports every copy and read. On CUDA a dispatch mode sees copies and scalar reads, and a function
+mode sees `.tolist()`. A tensor that was copied to the host is marked, and so are values computed from it, up to NumPy:
+the instrument counts an array's bytes but does not see NumPy's computations.
 """
 
 import sys
@@ -34,10 +34,10 @@ _DECOMPOSITIONS = ("_linalg_svd", "linalg_svd", "svd", "linalg_qr", "geqrf", "_l
 
 
 class Traffic(NamedTuple):
-    """What one call moved, in bytes. `host_operator` worked on the most elements that came from the device.
+    """What one call moved, in bytes. `host_operator` is the one with the most elements from the device.
 
-    `answer_bytes`: what the result itself holds on the host. `site`: the line that moved most off the device.
-    `decomposed_elements`: the largest thing from the device that the host decomposed (an SVD, a QR).
+    `answer_bytes` are the result's own on the host. `site` is the line that moved most off the device.
+    `decomposed_elements` is the largest matrix from the device that the host decomposed (an SVD, a QR).
     """
 
     to_host_bytes: int
@@ -51,7 +51,7 @@ class Traffic(NamedTuple):
 
     @property
     def off_device_bytes(self) -> int:
-        """Bytes that left the device they were on, beyond those that the result consists of."""
+        """Bytes that left their device, without those of the result."""
         return max(0, self.to_host_bytes + self.between_devices_bytes - self.answer_bytes)
 
 
@@ -110,8 +110,6 @@ class _Tally(Observer):
         if name and elements > self.host_elements:
             self.host_operator, self.host_elements = name, elements
 
-    # --- a real CUDA device ------------------------------------------------------------------------
-
     def read_on_cuda(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func is not torch.Tensor.tolist or not args[0].is_cuda:
             return func(*args, **kwargs)
@@ -142,16 +140,13 @@ class _Tally(Observer):
         return result
 
 
-# --- the result ----------------------------------------------------------------------------------
-
-
 def answer_bytes(answer: Any) -> int:
-    """Return the bytes of every number, host tensor and array that a result holds."""
+    """Return the bytes of every number, host tensor and array in a result."""
     return sum(_bytes_of(part) for part in parts_of(answer))
 
 
 def parts_of(answer: Any) -> Iterator[Any]:
-    """Yield every tensor, array and number in a result, in its private attributes, too."""
+    """Yield every tensor, array and number in a result, including private attributes."""
     return (part for _, part in leaves(answer, _items, _DEEPEST))
 
 
@@ -164,7 +159,7 @@ def _bytes_of(part: Any) -> int:
 
 
 def _items(value: Any) -> List[Tuple[str, Any]]:
-    """Return what a container or an object holds, in private attributes and slots, too; the names do not matter."""
+    """Return the items of a container or an object, including private attributes and slots; the names do not matter."""
     if isinstance(value, Mapping):
         value = list(value.values())
     elif not isinstance(value, (list, tuple, set, frozenset)):
@@ -174,7 +169,7 @@ def _items(value: Any) -> List[Tuple[str, Any]]:
 
 
 def self_check(device: str, roots: SourceRoots) -> None:
-    """The toy moves 12 bytes by `.cpu()` and 4 by `.item()`; the host then sums three elements."""
+    """Check the toy: it moves 12 bytes by `.cpu()` and 4 by `.item()`; the host then sums three elements."""
     need_device(device, ("simulated", "cuda"), "transfers")
     values = toy(device)
     moved = count_transfers(lambda: (values.cpu().sum(), values[0].item(), values.to(values.device))[2], device, roots)

@@ -1,4 +1,4 @@
-"""Statements of a file as a function: built from the text that the host sends, with the file's own name and lines."""
+"""Make a function of statements of a file, with the file's own name and lines."""
 
 import ast
 import builtins
@@ -12,7 +12,7 @@ from .loading import LoadError, namespace, owner_class
 
 
 def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
-    """The function of a block; what its file does not define is a parameter. Raises LoadError."""
+    """Return the function of a block; names that its file does not define become parameters. Raises LoadError."""
     if block.get("missing"):
         raise LoadError("import_error", block["missing"], is_final=True)
     held = namespace(block["file"], block["names"], roots)
@@ -24,7 +24,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     place = block["name"]
     held.setdefault("__builtins__", builtins)
     function = FunctionType(_placed(inner, node.name, place), held)
-    # Without a text `inspect` looks for one in the class that a dotted name seems to name.
+    # Without a docstring `inspect` searches one in the class that a dotted name seems to name.
     function.__name__, function.__qualname__, function.__doc__ = node.name, place, ""
     function.text = "\n".join((block["text"], block["context"]))  # type: ignore[attr-defined]
     function.has_epochs = block["has_epochs"]  # type: ignore[attr-defined]
@@ -33,7 +33,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
 
 
 def _enclosing(block: Dict[str, Any], roots: List[str]) -> Optional[type]:
-    """The class of whose method a block is a part; None where there is none, or where it cannot be had."""
+    """Return the class whose method contains the block; None if there is none or it cannot be loaded."""
     method, _, _ = block["name"].partition("#")
     with contextlib.suppress(Exception), placeholders.loading():
         found, _ = owner_class("{}:{}".format(block["file"], method), roots)
@@ -42,7 +42,7 @@ def _enclosing(block: Dict[str, Any], roots: List[str]) -> Optional[type]:
 
 
 def _placed(code: CodeType, name: str, place: str) -> CodeType:
-    """The code under the block's own name, so that locations tell it from the rest of the function around it."""
+    """Return the code under the block's own name, so that locations differ from the function around it."""
     consts = tuple(_placed(each, name, place) if isinstance(each, CodeType) else each for each in code.co_consts)
     changed: Dict[str, Any] = {"co_consts": consts}
     if code.co_name == name:
@@ -54,7 +54,7 @@ def _placed(code: CodeType, name: str, place: str) -> CodeType:
 
 
 def _placed_tree(text: str, places: List[List[int]]) -> ast.FunctionDef:
-    """The function of a text, with the lines that its nodes have in the file."""
+    """Parse the function of a text, with the lines that its nodes have in the file."""
     node = ast.parse(text).body[0]
     assert isinstance(node, ast.FunctionDef)
     for each, place in zip((each for each in ast.walk(node) if "lineno" in each._attributes), places, strict=True):

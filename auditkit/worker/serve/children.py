@@ -21,9 +21,9 @@ _M_MMAP_MAX, _M_TRIM_THRESHOLD, _NEVER_TRIM = -4, -1, (1 << 31) - 1
 
 
 class Child:
-    """A forked process that runs `job(writer)`; the parent supervises it to its end.
+    """A forked process that runs `job(writer)`; the parent supervises it until it ends.
 
-    `told` is what it says of itself: whether it is `done`, its `plan`, and what it `imported`.
+    `told` is what it reports about itself: whether it is `done`, its `plan`, and what it `imported`.
     """
 
     def __init__(self, job: Callable[[Writer], None], results: Writer) -> None:
@@ -47,7 +47,7 @@ class Child:
         self._output_bytes = 0
 
     def supervise(self, time_limit_s: float) -> None:
-        """Pass the child's messages on until it ends or its time is up; end what it leaves behind."""
+        """Forward the child's messages until it ends or its time is up; then end the processes that it started."""
         deadline = time.monotonic() + time_limit_s
         pid, status = 0, 0
         while not pid and time.monotonic() < deadline and self._output_bytes <= MOST_OUTPUT_BYTES:
@@ -59,7 +59,7 @@ class Child:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         families.end_children(spared=self._elder)
-        while self._read(0):  # no process is left to write: the pipes hold little
+        while self._read(0):  # No process can write any more: the pipes contain little.
             continue
         os.close(self._results_fd)
         os.close(self._output_fd)
@@ -70,7 +70,7 @@ class Child:
         self._results.control(end)
 
     def _read(self, wait_s: float) -> bool:
-        """Read one piece of each pipe that holds any. An orphan may hold a pipe: its end is not awaited."""
+        """Read one chunk of each pipe that has data; do not wait for its end, since an orphan may keep it open."""
         if not self._open:
             time.sleep(wait_s)
             return False
@@ -112,9 +112,10 @@ def _run(job: Callable[[Writer], None], writer: Writer, output_fd: int) -> NoRet
 
 
 def _keep_freed_pages() -> None:
-    """Let glibc reuse freed pages: for a large block it requests fresh, zeroed pages from the kernel each time.
+    """Let glibc reuse freed pages instead of requesting fresh, zeroed pages for each large block.
 
-    They took two thirds of the processor time of the calls at 100M parameters. Other C libraries are left as they are.
+    Fresh pages took two thirds of the processor time of the calls at 100M parameters. Other C libraries keep their
+    settings.
     """
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
@@ -123,7 +124,7 @@ def _keep_freed_pages() -> None:
 
 
 def _run_and_report(job: Callable[[Writer], None], writer: Writer) -> int:
-    """Run `job` and send what it raised; return the exit status. `done` is sent unless it left by SystemExit."""
+    """Run `job`, send what it raised, and return the exit status. `done` is sent unless it raised SystemExit."""
     try:
         job(writer)
     except SystemExit as error:

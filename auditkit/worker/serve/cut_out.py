@@ -1,6 +1,6 @@
-"""Run only those statements of a file that define a requested name, with the names that they need.
+"""Run only those statements of a file that define a requested name, and what they depend on.
 
-Its functions are compiled with the file's own name and lines, so that frames, excerpts and `inspect` stay right.
+Functions are compiled with the file's own name and lines, so that frames, excerpts and `inspect` stay right.
 """
 
 import __future__
@@ -24,22 +24,22 @@ _READING = {
     if name in dis.opmap
 }
 _DEFINED_BY_NAME = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-# A loop with one of these trains: nothing that a function reads is defined there.
+# A loop with one of these trains; functions do not depend on it.
 _OF_TRAINING = frozenset(("backward", "step", "zero_grad", "train_step", "training_step"))
-# Calls that only make a value, by the root of what is called: Python's own, and modules that hold nothing of a run.
+# Calls without side effects, by the first name: builtins, and modules without state of a run.
 _MAKES_VALUES = frozenset(dir(builtins)) - {"open", "exec", "eval", "input", "exit", "quit", "print"} | {
     "OrderedDict", "Path", "TypeVar", "collections", "contextlib", "copy", "datetime", "deepcopy", "defaultdict",
     "deque", "functools", "itertools", "logging", "math", "namedtuple", "nullcontext", "operator", "os", "partial",
     "pathlib", "re", "sys", "threading", "time", "typing",
 }  # fmt: skip
-# The same by the last word, whatever it belongs to.
+# The same by the last name, on any object.
 _MAKE_VALUES = {
     "device", "finfo", "iinfo", "is_available", "device_count", "is_initialized", "autocast", "getLogger", "get_logger",
 }  # fmt: skip
 
 
 class Statement:
-    """One statement at a file's top level: the names that it binds, those whose objects it changes, and its reads."""
+    """A top-level statement, with the names that it binds and reads and the names whose objects it changes."""
 
     def __init__(self, node: ast.stmt, path: str, flags: int) -> None:
         self.node, self._path, self._flags = node, path, flags
@@ -71,14 +71,14 @@ _parsed: Dict[str, "Statements"] = {}
 
 
 def statements_of(path: str) -> "Statements":
-    """The statements of a file, which is parsed once in a process. Raises what reading or parsing it raises."""
+    """Return the statements of a file, which is parsed once per process. Raises errors of reading and parsing."""
     if path not in _parsed:
         _parsed[path] = Statements(path)
     return _parsed[path]
 
 
 class Statements:
-    """The statements of a file, by what they bind; `path` is the name that their code has."""
+    """The statements of a file, by the names that they bind; `path` is the file name of their code."""
 
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
@@ -91,7 +91,7 @@ class Statements:
 
     @property
     def train(self) -> bool:
-        """Whether running them calls `backward`, also by way of functions of this file."""
+        """Whether running them calls `backward`, also through functions of this file."""
         functions = {each.node.name: each.node for each in self.all if isinstance(each.node, ast.FunctionDef)}
         waiting = [name for each in self.all if not isinstance(each.node, _DEFINES) for name in _called(each.node)]
         while waiting:
@@ -105,7 +105,7 @@ class Statements:
 
     @functools.cached_property
     def binding(self) -> Dict[str, List[int]]:
-        """The statements that make each name: those that bind it, and those that change an object of this file."""
+        """The statements that define each name: those that bind it, and those that change its object."""
         found: Dict[str, List[int]] = {}
         for number, statement in enumerate(self.all):
             for name in statement.binds:
@@ -117,9 +117,9 @@ class Statements:
         return found
 
     def needed(self, names: Iterable[str], may_run: Callable[[Statement], bool] = lambda _: True) -> List[int]:
-        """The statements that define `names`, with all that these need, in the order of the file.
+        """Return the statements that define `names`, with all their dependencies, in the order of the file.
 
-        A name of which a statement may not run is left undefined; loops that train define nothing.
+        A name stays undefined if one of its statements may not run; training loops are ignored.
         """
         chosen: Set[int] = set()
         waiting = list(names)
@@ -131,17 +131,17 @@ class Statements:
         return sorted(chosen)
 
     def is_defined(self, name: str, may_run: Callable[[Statement], bool]) -> bool:
-        """Whether all that binds a name, but for training, may run."""
+        """Return whether all statements that bind a name, except training loops, may run."""
         return all(may_run(self.all[each]) or _trains(self.all[each].node) for each in self.binding.get(name, ()))
 
     def outside(self, numbers: Iterable[int]) -> Set[str]:
-        """The names that these statements read and that no statement of the file binds, nor Python itself."""
+        """Return the names that these statements read and that neither the file nor Python defines."""
         read = {name for number in numbers for name in self.all[number].reads}
         return {name for name in read - self.binding.keys() if not hasattr(builtins, name)}
 
 
 def is_definition(statement: Statement) -> bool:
-    """Whether a statement imports, defines, or binds a constant: what a script makes for its run is none of these."""
+    """Return whether a statement imports, defines, or binds a constant, rather than creating objects of a run."""
     return _defines(statement.node)
 
 
@@ -176,7 +176,7 @@ def _called(node: ast.stmt) -> Set[str]:
 
 
 def _is_for_scripts(node: ast.stmt) -> bool:
-    """Whether it is `if __name__ == "__main__":`, which no import runs."""
+    """Return whether a statement is `if __name__ == "__main__":`, which no import runs."""
     return isinstance(node, ast.If) and any(getattr(each, "id", "") == "__name__" for each in ast.walk(node.test))
 
 
@@ -190,7 +190,7 @@ def _future_flags(body: Iterable[ast.stmt]) -> int:
 
 
 def _read(code: CodeType) -> Iterator[str]:
-    """The names that code takes from its module, with those of the functions inside."""
+    """Yield the global names that code reads, including those of inner functions."""
     yield from _named(code, _READING)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -198,9 +198,9 @@ def _read(code: CodeType) -> Iterator[str]:
 
 
 def _named(code: CodeType, opcodes: Dict[int, int]) -> Iterator[str]:
-    """The names in a code's instructions of these opcodes; each is given with its flag bits, below the name's number.
+    """Yield the names in a code's instructions of these opcodes; flag bits come below the index of the name.
 
-    `dis.get_instructions` took 30 times as long: half of loading what is cut out of 200 files.
+    `dis.get_instructions` took 30 times as long: half of the loading time for cut-out code of 200 files.
     """
     operations, arguments = code.co_code[::2], code.co_code[1::2]
     for opcode, flag_bits in opcodes.items():
@@ -215,7 +215,10 @@ def _named(code: CodeType, opcodes: Dict[int, int]) -> Iterator[str]:
 
 
 def _changed(statement: ast.stmt) -> Iterator[str]:
-    """The names whose objects a statement changes: `parser.add_argument(...)`, `table["a"] = 1`, `f.cache = {}`."""
+    """Yield the names whose objects a statement changes:
+
+    `parser.add_argument(...)`, `table["a"] = 1`, `f.cache = {}`.
+    """
     for node in _run_now(statement):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             yield from filter(None, [_root(node.value.func) if isinstance(node.value.func, ast.Attribute) else ""])
@@ -224,7 +227,7 @@ def _changed(statement: ast.stmt) -> Iterator[str]:
 
 
 def _run_now(node: ast.AST) -> Iterator[ast.AST]:
-    """A statement's nodes, without the bodies of functions and classes."""
+    """Yield a statement's nodes, without the bodies of functions and classes."""
     yield node
     if not isinstance(node, _DEFINES):
         for child in ast.iter_child_nodes(node):
@@ -238,7 +241,7 @@ def _root(expression: ast.expr) -> str:
 
 
 def last_word(called: ast.expr) -> str:
-    """Return the last name of what is called: `c` of `a.b.c`."""
+    """Return the last name of a called expression: `c` of `a.b.c`."""
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
@@ -258,9 +261,9 @@ class CutOut(ModuleType):
 
 
 class CutOutLoader(importlib.machinery.SourceFileLoader):
-    """Loads a file as a `CutOut`. `failed(module, name, error)` gives what a name is whose statement raises.
+    """Loads a file as a `CutOut`. `failed(module, name, error)` returns the value of a name whose statement raises.
 
-    `is_whole` runs the file as an import does; but in a circle of imports a name is made ahead of its turn.
+    `is_whole` runs the file as an import does, except that in circular imports a name is defined early.
     """
 
     def __init__(self, name: str, path: str, failed: Optional[Failed], is_whole: bool) -> None:
@@ -277,7 +280,7 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
     def define(
         self, module: ModuleType, names: Iterable[str], may_run: Callable[[Statement], bool] = lambda _: True
     ) -> None:
-        """Run what `names` need and has not been run: each as the module itself would, in the file's order."""
+        """Run the statements that `names` need and that have not run, in the file's order."""
         if len(self._begun) == len(self.statements.all) and not self.statements.stars:
             return
         names = list(names)
@@ -302,7 +305,7 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
                 vars(module)[name] = self._failed(module, name, error)
 
     def _take_from_star(self, module: ModuleType, name: str) -> None:
-        """Bind a name that one of the file's `from other import *` brings."""
+        """Bind a name that one of the file's `from other import *` provides."""
         for star in self.statements.stars if not name.startswith("_") else ():
             other = importlib.import_module("." * star.level + (star.module or ""), module.__package__)
             if name not in vars(module) and hasattr(other, name):
@@ -310,7 +313,7 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
 
 
 class CutOutFinder:
-    """Finds the modules of files that `is_own` as `CutOut`s, those that `is_whole` names run as an import does."""
+    """Finds the modules of files that `is_own` as `CutOut`s; modules that `is_whole` selects run completely."""
 
     def __init__(
         self, is_own: Callable[[str], bool], is_whole: Callable[[str], bool], failed: Optional[Failed] = None

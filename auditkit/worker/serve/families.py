@@ -1,4 +1,4 @@
-"""Start and end families of processes: adopt orphans, end all descendants, die with the parent."""
+"""Start and end process trees: adopt orphans, end all descendants, die with the parent."""
 
 import contextlib
 import ctypes
@@ -14,14 +14,14 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 5.0
 _HINTS = {"SIGKILL": ": out of memory, or killed from outside", "SIGSEGV": ": a crash in native code"}
-# What Python, the C library, the loader of shared objects, OpenBLAS and torch say.
+# Messages of Python, the C library, the dynamic loader, OpenBLAS and torch.
 _OUT_OF_MEMORY = re.compile(
     r"MemoryError|bad_alloc|(cannot|can't|unable to) allocate|memory allocation|failed to map segment", re.IGNORECASE
 )
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Return whether an error's text, or the last line of a process, says that memory has run out."""
+    """Return whether an error's text, or the last line of a process, says that memory ran out."""
     return _OUT_OF_MEMORY.search(text) is not None
 
 
@@ -38,7 +38,7 @@ def fork() -> int:
 
 
 def fork_with_pipe(closed: Sequence[int] = ()) -> Tuple[int, int]:
-    """Fork with a pipe from the child: return (pid, the end to read), in the child (0, the end to write).
+    """Fork with a pipe from the child: return (pid, read end), in the child (0, write end).
 
     The child closes the descriptors `closed`. Raises OSError as `fork` does.
     """
@@ -62,21 +62,21 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that it can be ended too."""
+    """Become the parent of every orphaned descendant, so that it can be ended too."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _prctl(option: int, value: int) -> None:
-    """Linux only; elsewhere the process group has to be enough."""
+    """Call prctl on Linux; on other systems the process group must be enough."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 def children() -> List[int]:
-    """The living children of this process, adopted ones included."""
-    try:  # most often there is none, which the kernel says at once
+    """Return the living children of this process, including adopted ones."""
+    try:  # Usually there is none, which the kernel says at once.
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except (ChildProcessError, AttributeError):  # macOS has it since Python 3.13, and no /proc
+    except (ChildProcessError, AttributeError):  # macOS has waitid since Python 3.13, and no /proc.
         return []
     own, found = os.getpid(), []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
@@ -92,7 +92,7 @@ def children() -> List[int]:
 
 
 def end_children(spared: Collection[int] = ()) -> None:
-    """Kill every child but `spared`, then the orphans that these leave to us, until none is left."""
+    """Kill every child but `spared`, then their orphans, until none is left."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         condemned = [pid for pid in children() if pid not in spared]
@@ -106,7 +106,7 @@ def end_children(spared: Collection[int] = ()) -> None:
 
 
 def describe_end(status: Optional[int], limit_s: float, flooded: bool = False) -> Tuple[str, str]:
-    """The reason and the message for a process that ended without a result; `status` of None: auditkit ended it."""
+    """Return the reason and the message for a process that ended without a result; status None: auditkit ended it."""
     if flooded:
         return "protocol", "it printed more than 10 MB; the process and all it started were ended"
     if status is None:
@@ -120,7 +120,7 @@ def describe_end(status: Optional[int], limit_s: float, flooded: bool = False) -
 
 
 def end_like(status: int) -> NoReturn:
-    """End this process in the way that another one ended: with its exit status, or of its signal."""
+    """End this process as another one ended: with its exit status or by its signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         with contextlib.suppress(OSError):

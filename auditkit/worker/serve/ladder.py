@@ -1,4 +1,4 @@
-"""Try each way to load a target in turn, in a fork of its own: a failed one leaves nothing behind for the next."""
+"""Try each way to load a target in turn, in a separate fork, so that a failed one has no effect on the next."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from . import families, placeholders, rungs
 from .loading import LoadError, dear_imports, import_dear
 
 APART = "apart"
-"""The reason of a module that is loaded and whose process cannot be forked."""
+"""The reason of a module that loads but whose process cannot be forked."""
 _Made = TypeVar("_Made")
 _LOADED = b"loaded"
 _IN_WORDS = {
@@ -23,14 +23,14 @@ _IN_WORDS = {
 
 
 class _Refusal(NamedTuple):
-    """Why a way did not load the target."""
+    """Why one way did not load the target."""
 
     rung: str
     error: LoadError
 
 
 class _Climbed:
-    """Of this process: the refusals of the ways before the one that loaded; None before any was tried."""
+    """State of this process: the failures before the way that loaded; None before any was tried."""
 
     refusals: Optional[List[_Refusal]] = None
 
@@ -38,14 +38,14 @@ class _Climbed:
 def climb(
     load: Callable[[], _Made], places: Sequence[str], roots: List[str], ways: Sequence[str], time_limit_s: float
 ) -> _Made:
-    """Return what `load` makes by the first of `ways` that loads the module at `places`, or one of several.
+    """Return what `load` returns by the first of `ways` that loads the module at `places`.
 
-    It returns in the fork that loaded it. The process that called it waits for that fork, ends what it left behind and
-    ends like it. What a failed way started is ended. Each way but the last takes at most two thirds of the time that is
-    left; after one that takes as long, the last one follows. A process that has loaded a target only calls `load`.
-    Raises LoadError with what each way said, and OSError if no process can be started.
+    The function returns in the fork that loaded it. The calling process waits for that fork, ends its orphans, and ends
+    with its status. Processes of failed ways are ended. Each way but the last may take at most two thirds of the
+    remaining time; if one takes as long, the last way is next. If this process has already loaded a target, only call
+    `load`. Raises LoadError with the message of each way, and OSError if no process can be started.
     """
-    if _Climbed.refusals is not None:  # not the first target of its module
+    if _Climbed.refusals is not None:  # another target of the same module
         try:
             return load()
         except LoadError as error:
@@ -83,7 +83,7 @@ def climb(
         if last.is_final:
             break
         if last.reason == "timeout":
-            waiting = waiting[-1:]  # the others run much of the same
+            waiting = waiting[-1:]  # The ways between run much of the same code.
     raise _all_refusals(refusals)
 
 
@@ -93,14 +93,14 @@ def has_climbed() -> bool:
 
 
 def described() -> Dict[str, Any]:
-    """Describe how this process loads its target: the rung, what stands in, and why its package did not do."""
+    """Describe how this process loads its target: the way, the stubs, and why the package did not load."""
     refused = _Climbed.refusals or []
     package_error = next((each.error.message for each in refused if each.rung == "package"), "")
     return {"rung": rungs.current(), "placeholders": list(placeholders.given()), "package_error": package_error}
 
 
 def _load_here(load: Callable[[], _Made], places: Sequence[str], roots: List[str], way: str, write: int) -> _Made:
-    """Load in the fork and say so on the pipe; if that fails, say why and end."""
+    """Load in the fork and report it on the pipe; if that fails, report why and end."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     families.die_with_parent()
     families.adopt_orphans()
@@ -111,7 +111,7 @@ def _load_here(load: Callable[[], _Made], places: Sequence[str], roots: List[str
     except LoadError as error:
         words = json.dumps([dear_imports(), vars(error)]).encode("utf-8")
     if os.getpid() != own:
-        os._exit(0)  # a copy that the module made of this process when it was imported
+        os._exit(0)  # The module forked this process when it was imported.
     os.write(write, words)
     os.close(write)
     if words != _LOADED:
@@ -120,7 +120,7 @@ def _load_here(load: Callable[[], _Made], places: Sequence[str], roots: List[str
 
 
 def _listen(read: int, limit_s: float) -> bytes:
-    """Read what the fork says before its time is up; nothing if it ends without a word."""
+    """Read the fork's message within the time limit; empty if the fork ends without one."""
     said, deadline = b"", time.monotonic() + limit_s
     while select.select([read], [], [], max(0.0, deadline - time.monotonic()))[0]:
         piece = os.read(read, 1 << 16)
@@ -132,7 +132,7 @@ def _listen(read: int, limit_s: float) -> bytes:
 
 
 def _end(pid: int, elder: Sequence[int]) -> Optional[int]:
-    """End a fork and all that it started; return its status if it had ended by itself."""
+    """End a fork and all processes that it started; return its status if it had already ended."""
     deadline = time.monotonic() + 0.1
     found, status = os.waitpid(pid, os.WNOHANG)
     while not found and time.monotonic() < deadline:
@@ -146,7 +146,7 @@ def _end(pid: int, elder: Sequence[int]) -> Optional[int]:
 
 
 def _all_refusals(refusals: List[_Refusal]) -> LoadError:
-    """Return the first refusal, with what the other ways said that is new."""
+    """Return the first failure, with the different messages of the other ways."""
     first = refusals[0].error
     ways: Dict[str, List[str]] = {}
     for each in refusals[1:]:

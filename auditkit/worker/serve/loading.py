@@ -1,4 +1,4 @@
-"""Import torch, then the target's module, once, and find the callable in it."""
+"""Import torch and the target's module once, and find the callable in it."""
 
 import contextlib
 import difflib
@@ -17,7 +17,7 @@ from .families import is_out_of_memory
 from .missing_modules import distributions
 
 OLDEST_TORCH = (2, 9)
-# What takes 0.5 to 2 s of processor time to import: any optimizer's constructor imports the first.
+# Modules that take 0.5 to 2 s of processor time to import: any optimizer's constructor imports the first.
 _DEAR = (
     "torch._dynamo",
     "torch.distributed.fsdp",
@@ -27,14 +27,14 @@ _DEAR = (
     "torch.utils.cpp_extension",
 )
 _ROOTS_HINT = "name the folder to import from: import_roots in auditkit.yaml"
-# Of this process: the modules of libraries that the checkout calls.
+# State of this process: the modules of libraries that the checkout calls.
 _libraries: Set[str] = set()
 
 
 class LoadError(Exception):
-    """The target could not be loaded: `reason` is one of the outcome's reasons, `missing` what it imports in vain.
+    """The target could not be loaded: `reason` is a reason of the outcome, `missing` the modules that it lacks.
 
-    `is_final` where no other way to load it can help.
+    `is_final` means that another way to load it cannot help.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LoadError(Exception):
 
 
 def import_torch() -> None:
-    """Import torch. Raises LoadError where there is none, or one on which nothing of ours was checked."""
+    """Import torch. Raises LoadError if it is missing or too old."""
     install = "{} -m pip install".format(sys.executable)
     elsewhere = "name another interpreter with --python, or install torch there: {}".format(install)
     try:
@@ -71,12 +71,12 @@ def import_torch() -> None:
 
 
 def dear_imports() -> List[str]:
-    """What takes long to import, and this process has imported."""
+    """Return the slow modules that this process has imported."""
     return [name for name in _DEAR if name in sys.modules]
 
 
 def import_dear(names: Iterable[str]) -> bool:
-    """Import what another process needed, before more such processes are forked; return whether any was new."""
+    """Import what another process needed before more processes are forked; return whether any was new."""
     new = [name for name in names if name in _DEAR and name not in sys.modules]
     for name in new:
         with contextlib.suppress(ImportError):
@@ -85,9 +85,9 @@ def import_dear(names: Iterable[str]) -> bool:
 
 
 def use_import_roots(roots: List[str], targets: Iterable[Dict[str, Any]] = ()) -> None:
-    """Put the checkout's roots before everything else, so that an installed copy does not win.
+    """Put the checkout's roots first on the path, so that no installed copy is imported.
 
-    Those of `targets` that have places belong to libraries: they are not looked up in the checkout.
+    `targets` with places belong to libraries, which are not searched in the checkout.
     """
     _libraries.update(split(target["call"])[0] for target in targets if target.get("places"))
     for root in reversed(roots):
@@ -97,7 +97,7 @@ def use_import_roots(roots: List[str], targets: Iterable[Dict[str, Any]] = ()) -
 
 
 def load(call: str, roots: List[str]) -> Any:
-    """The object that `PLACE:qualified.name` names, by the rung that this process is prepared for. Raises LoadError."""
+    """Return the object that `PLACE:qualified.name` names, loaded in this process's way. Raises LoadError."""
     place, qualified_name = split(call)
     with placeholders.loading():
         module = import_module(place, roots)
@@ -121,10 +121,9 @@ def load(call: str, roots: List[str]) -> Any:
 def namespace(place: str, names: Iterable[str], roots: List[str]) -> Dict[str, Any]:
     """Return the namespace in which a block of the file at `place` is executed.
 
-    `place` is what a call has before its colon; `names` are the free names that the block reads. The namespace is a new
-    dict with the file's imports, functions, classes and constants, by the rung that this process is prepared for. What
-    a script makes for its run (a model, an optimizer, parsed arguments) is not in it, nor what could not be made: a
-    name that is missing is an input of the block. Raises LoadError.
+    `place` is the part of a call before the colon; `names` are the free names that the block reads. The namespace is a
+    new dict with the file's imports, functions, classes and constants. It lacks what a script creates for its run (a
+    model, an optimizer, parsed arguments) and what failed: a missing name is an input of the block. Raises LoadError.
     """
     with placeholders.loading():
         module = import_module(place, roots)
@@ -143,7 +142,7 @@ def _statements(module: ModuleType) -> Statements:
 
 
 def owner_class(call: str, roots: Sequence[str] = ()) -> Tuple[Optional[type], str]:
-    """For `PLACE:Class.method` the class and the method's name, otherwise (None, "")."""
+    """Return the class and the method's name of `PLACE:Class.method`, otherwise (None, "")."""
     place, qualified_name = split(call)
     if "." not in qualified_name:
         return None, ""
@@ -155,7 +154,7 @@ def owner_class(call: str, roots: Sequence[str] = ()) -> Tuple[Optional[type], s
 
 
 def split(call: str) -> Tuple[str, str]:
-    """The place (a dotted module, or a file's path) and the name in it. Raises LoadError."""
+    """Split a call into its place (a dotted module, or a file's path) and its name. Raises LoadError."""
     place, separator, qualified_name = call.partition(":")
     if not separator or not place or not qualified_name:
         raise LoadError("import_error", "'{}' is not of the form package.module:function".format(call), is_final=True)
@@ -170,7 +169,7 @@ def import_module(place: str, roots: List[str]) -> Any:
             _find_own_folders(module_name, file)
             return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if not error.name:  # raised by a package that does not want to be imported
+        if not error.name:  # raised by a package that refuses to be imported
             raise _import_error(place, error) from error
         missing = error.name
         if module_name == missing or module_name.startswith(missing + "."):
@@ -184,7 +183,7 @@ def import_module(place: str, roots: List[str]) -> Any:
 
 
 def _find_own_folders(module_name: str, file: str) -> None:
-    """Let a folder without `__init__` be found that an installed package of its name (`examples`, `tests`) hides."""
+    """Make a folder without `__init__` importable if an installed package (`examples`, `tests`) hides it."""
     parts = module_name.split(".")
     path = os.path.abspath(file if os.path.basename(file) != "__init__.py" else os.path.dirname(file))
     for depth in range(1, len(parts)) if file else ():
@@ -236,7 +235,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def _refuse_other_copy(module_name: str, module: Any, roots: List[str]) -> None:
-    """A module that the checkout holds but that came from elsewhere is not the code under audit."""
+    """Raise LoadError if a module of the checkout was imported from elsewhere: it is not the code under audit."""
     loaded_from = getattr(module, "__file__", None)
     if loaded_from is None:
         return

@@ -1,7 +1,7 @@
-"""The messages that a worker sends: one JSON object a line, each begun with a token that only the two ends know.
+"""The messages that a worker sends: one JSON object per line, after a token that only the two ends know.
 
-A target that writes to every descriptor can neither send a message nor spoil one. `probing/engine/protocol.py` has the
-same table as types; decoding a line there is its whole validation.
+A target that writes to every descriptor can neither forge nor break a message. `probing/engine/protocol.py` has the
+same table as types; decoding a line there validates it.
 """
 
 import json
@@ -32,16 +32,16 @@ MESSAGES = {
 }  # type: Dict[str, Sequence[str]]
 """The fields of each message."""
 CONTROL = b"!"
-"""Begins a line about the process that sends it, which its parent reads and does not pass on."""
+"""Prefix of a line for the parent process, which does not forward it."""
 LONGEST_LINE_BYTES = 1 << 20
 MOST_OUTPUT_BYTES = 10 << 20
-"""What a process may print before it is ended."""
+"""A process that prints more is ended."""
 
 
 class Writer:
-    """Sends messages on `fd`; infinities and NaN travel as the strings "inf", "-inf", "nan".
+    """Sends messages on `fd`; infinities and NaN are sent as the strings "inf", "-inf", "nan".
 
-    A process that runs a target's code must not hold `private_fds`.
+    A process that runs a target's code must not have `private_fds`.
     """
 
     def __init__(self, fd: int, token: str) -> None:
@@ -54,7 +54,7 @@ class Writer:
         self.write(encoded(message))
 
     def control(self, message: Dict[str, Any]) -> None:
-        """Send a message about this process itself; no job can send one in its worker's name."""
+        """Send a message about this process itself, which no job can send for its worker."""
         self.write(CONTROL + encoded(message))
 
     def write(self, line: bytes) -> None:
@@ -64,14 +64,17 @@ class Writer:
 
 
 class Lines:
-    """Puts the bytes of a pipe together again; what does not begin with the token is dropped."""
+    """Joins the bytes of a pipe to lines, and drops lines without the token."""
 
     def __init__(self, token: str) -> None:
         self._prefix = (token + " ").encode("ascii")
         self._buffer = b""
 
     def feed(self, data: bytes) -> List[bytes]:
-        """The lines that `data` completes, without their token. One that is too long is cut, and so is no JSON."""
+        """Return the lines that `data` completes, without their token.
+
+        A line that is too long is cut, so it is not JSON.
+        """
         *lines, rest = (self._buffer + data).split(b"\n")
         self._buffer = rest[:LONGEST_LINE_BYTES]
         return [line[len(self._prefix) :][:LONGEST_LINE_BYTES] for line in lines if line.startswith(self._prefix)]
@@ -82,7 +85,7 @@ def encoded(message: Dict[str, Any]) -> bytes:
 
 
 def decoded(line: bytes) -> Dict[str, Any]:
-    """The object that a line holds, empty for none: a target that finds the token writes what it likes."""
+    """Return the object of a line; empty if there is none, since a target that finds the token can write any line."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -91,12 +94,12 @@ def decoded(line: bytes) -> Dict[str, Any]:
 
 
 def new_token() -> str:
-    """A token for one pipe."""
+    """Return a token for one pipe."""
     return os.urandom(8).hex()
 
 
 def strict(value: Any) -> Any:
-    """`value` as JSON has it: infinities and NaN as words, keys as texts, tuples as lists."""
+    """Return `value` as JSON allows it: infinities and NaN as words, keys as strings, tuples as lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What to install for a module that is not there, and whether code handles its absence: read from its file."""
+"""What to install for a missing module, and whether code handles its absence: read from its file."""
 
 import ast
 import os
@@ -20,26 +20,26 @@ _DISTRIBUTIONS: Dict[str, str] = {
     "sklearn": "scikit-learn", "transformer_engine": "transformer-engine",
     "umap": "umap-learn", "wx": "wxPython", "yaml": "PyYAML", "zmq": "pyzmq",
 }  # fmt: skip
-"""What to install where that is not called as what is imported."""
+"""The distribution of a module with another name."""
 _MISSES = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 _ENDS = frozenset(("exit", "_exit", "quit"))
 _WORKER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# Frames of these files lie between an import and the statement that needs it.
+# Files whose frames are between an import and the statement that needs it.
 _MACHINERY = tuple(os.path.join(_WORKER, "serve", name) for name in ("placeholders.py", "cut_out.py"))
 
 
 def distributions(modules: Iterable[str]) -> List[str]:
-    """What to install for these modules, each once."""
+    """Return the distributions to install for these modules, each once."""
     return list(dict.fromkeys(_DISTRIBUTIONS.get(name, name) for name in modules))
 
 
 def is_own(name: str, roots: List[str]) -> bool:
-    """Whether the checkout has a module or a folder of that name."""
+    """Return whether the checkout has a module or a folder of that name."""
     return any(os.path.exists(os.path.join(root, name + end)) for root in roots for end in ("", ".py"))
 
 
 def _statements(path: str) -> List[ast.stmt]:
-    """Those of a file; none where it cannot be read."""
+    """Return the statements of a file; none if it cannot be read."""
     try:
         return [each.node for each in statements_of(path).all]
     except (OSError, ValueError, SyntaxError, RecursionError):
@@ -47,7 +47,7 @@ def _statements(path: str) -> List[ast.stmt]:
 
 
 def is_forgiven(frame: Optional[FrameType]) -> bool:
-    """Whether an import in `frame` may fail: code between it and our own that loads the module catches that."""
+    """Return whether code between `frame` and auditkit's loader catches a failed import."""
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(_WORKER) and path not in _MACHINERY:
@@ -59,7 +59,7 @@ def is_forgiven(frame: Optional[FrameType]) -> bool:
 
 
 def _is_caught(path: str, line: int) -> bool:
-    """Whether a line of a file is where it catches a failed import."""
+    """Return whether a line of a file is inside a statement that catches a failed import."""
     around = (each for each in _statements(path) if _spans([each], line))
     nodes = (node for statement in around for node in ast.walk(statement))
     bodies = (node.body for node in nodes if isinstance(node, (ast.Try, ast.With)) and _forgives(node))
@@ -71,7 +71,7 @@ def _spans(body: Sequence[ast.stmt], line: int) -> bool:
 
 
 def _forgives(statement: Any) -> bool:
-    """Whether a `try` or a `with` goes on where an import in its body fails."""
+    """Return whether a `try` or a `with` continues after a failed import in its body."""
     if isinstance(statement, ast.With):
         calls = [item.context_expr for item in statement.items if isinstance(item.context_expr, ast.Call)]
         return any(last_word(call.func) == "suppress" and _last_words(call.args) & _MISSES for call in calls)
@@ -80,7 +80,7 @@ def _forgives(statement: Any) -> bool:
 
 
 def _ends(last: ast.stmt) -> bool:
-    """Whether a handler only says what is missing: its last statement raises again, or exits."""
+    """Return whether a handler only reports the missing module: its last statement raises again, or exits."""
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         return last_word(last.value.func) in _ENDS
     return isinstance(last, ast.Raise)

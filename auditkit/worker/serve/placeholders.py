@@ -1,7 +1,7 @@
-"""Stubs for modules that are not installed: importable while modules are loaded, an error once the target uses one.
+"""Stubs for modules that are not installed: importable during loading, an error if the target uses one afterwards.
 
-Only an `import` statement whose failure would end the import of its file gets one: who asks whether a module is there
-(`try: import x`, `importlib.util.find_spec`) is told that it is not.
+Only an `import` statement whose failure would end the import of its file gets a stub. Code that handles the absence
+(`try: import x`, `importlib.util.find_spec`) sees that the module is missing.
 """
 
 import builtins
@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tupl
 
 from .missing_modules import is_forgiven, is_own
 
-# What torch had until 2.0, with the values that it had.
+# Modules that torch had until 2.0, with their values.
 _REMOVED = {
     "torch._six": {"inf": math.inf, "nan": math.nan, "string_classes": (str, bytes), "int_classes": int},
 }  # type: Dict[str, Dict[str, Any]]
@@ -23,7 +23,7 @@ _VERSION = "9999.0.0"
 
 
 class PlaceholderTouched(BaseException):
-    """The target used what stands in for something absent; no `except Exception` of the target hides that."""
+    """The target used a stub; no `except Exception` of the target catches this."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -31,7 +31,7 @@ class PlaceholderTouched(BaseException):
 
 
 class _State:
-    """Of this process: which modules stand in, what was touched, and how deep in loading it is."""
+    """State of this process: the modules with stubs, the stubs that were used, and the depth of loading."""
 
     def __init__(self) -> None:
         self.given: Dict[str, None] = {}
@@ -45,7 +45,7 @@ _state = _State()
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Inside, placeholders tolerate to be used."""
+    """Allow every use of stubs inside the context."""
     _state.depth += 1
     try:
         yield
@@ -54,23 +54,23 @@ def loading() -> Iterator[None]:
 
 
 def given() -> Tuple[str, ...]:
-    """Return the names of the modules that are not installed and that a stub replaces."""
+    """Return the names of the missing modules that have stubs."""
     return tuple(sorted(name for name in _state.given if not _state.why[name]))
 
 
 def forget() -> None:
-    """What was touched until now does not count."""
+    """Forget which stubs were used until now."""
     _state.touched.clear()
 
 
 def raise_if_touched() -> None:
-    """Raise PlaceholderTouched again, where the target caught it."""
+    """Raise PlaceholderTouched again if the target caught it."""
     if _state.touched:
         raise PlaceholderTouched(_state.touched[0])
 
 
 def raise_if_said(errors: Iterable[str]) -> None:
-    """Raise PlaceholderTouched where one of these texts, `Class: message`, is that of another process."""
+    """Raise PlaceholderTouched if one of these texts, `Class: message`, is such an error of another process."""
     for kind, _, path in (error.partition(": ") for error in errors):
         if kind == PlaceholderTouched.__name__:
             raise PlaceholderTouched(path)
@@ -83,14 +83,14 @@ def absent(path: str) -> Tuple[str, str]:
 
 
 def stand_in(path: str, why: str = "", **real: Any) -> Any:
-    """A placeholder for `path`, but for the values in `real`; `why` says what became of the real one, if anything."""
+    """Create a stub for `path`, with the values in `real`; `why` says why the real object failed, if there is one."""
     _state.given.setdefault(path)
     _state.why.setdefault(path, why)
     return Placeholder(path, **real)
 
 
 def why_failed(value: Any) -> str:
-    """Of a placeholder for something that is there but could not be made: why; "" of everything else."""
+    """Return why an object that a stub replaces failed; "" for everything else."""
     return _state.why.get(vars(value)["_path"], "") if type(value) is Placeholder else ""
 
 
@@ -101,7 +101,7 @@ def _touch(path: str) -> None:
 
 
 class Placeholder:
-    """A stub for `path`. While modules are loaded it supports every use; afterwards each use is an error."""
+    """A stub for `path`. During loading it supports every use; afterwards each use is an error."""
 
     def __init__(self, path: str, **real: Any) -> None:
         module, _, name = path.rpartition(".")
@@ -109,7 +109,7 @@ class Placeholder:
         vars(self).update(described, _path=path, _parts={}, **real)
 
     def __repr__(self) -> str:
-        return "<placeholder of {}>".format(self._path)
+        return "<stub of {}>".format(self._path)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("__all__", "__path__"):
@@ -127,7 +127,7 @@ class Placeholder:
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         _touch(self._path)
         if len(args) == 1 and not keywords and isinstance(args[0], (type, FunctionType, MethodType)):
-            return args[0]  # a decorator hands back what it decorates
+            return args[0]  # a decorator returns the decorated function
         if len(args) == 3 and isinstance(args[2], dict) and "__qualname__" in args[2]:
             return type(args[0], args[1], args[2])  # the metaclass of a class
         return Placeholder(self._path)
@@ -136,7 +136,7 @@ class Placeholder:
         return (_base_class(self._path),)
 
     def __instancecheck__(self, instance: Any) -> bool:
-        return isinstance(instance, _base_class(self._path))  # nothing is, but what derives from the placeholder
+        return isinstance(instance, _base_class(self._path))  # Only instances of classes derived from the stub.
 
     def __subclasscheck__(self, subclass: type) -> bool:
         return issubclass(subclass, _base_class(self._path))
@@ -146,7 +146,7 @@ class Placeholder:
 
 
 def _no_number(self: Placeholder) -> Any:
-    """A number would hide where it came from, and the target could compute with it."""
+    """Raise TypeError: the target could compute with a number, which would hide that it came from a stub."""
     raise TypeError("{} is absent: it has no value".format(self._path))
 
 
@@ -163,11 +163,11 @@ _RESULTS: List[Tuple[Sequence[str], Callable[..., Any]]] = [
     (["eq"], lambda self, other: self is other),
     (["ne"], lambda self, other: self is not other),
     (["str", "format"], lambda self, *_: repr(self)),
-    (["gt", "ge"], lambda *_: True),  # an absent version is new enough
+    (["gt", "ge"], lambda *_: True),  # An absent version is new enough.
     (["lt", "le"], lambda *_: False),
     (["int", "float", "index", "complex"], _no_number),
 ]
-"""What the special methods of a placeholder return while modules are loaded; afterwards each use is an error."""
+"""The results of a stub's special methods during loading."""
 
 
 def _method(result: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,7 +185,7 @@ for _names, _result in _RESULTS:
 
 @functools.lru_cache(maxsize=None)
 def _base_class(path: str) -> type:
-    """What a class that derives from a placeholder derives from: an empty class."""
+    """Return the empty class that replaces a stub as a base class."""
 
     def init(self: Any, *args: Any, **keywords: Any) -> None:
         _touch(path)
@@ -208,7 +208,7 @@ def _base_class(path: str) -> type:
 
 
 def install(roots: List[str]) -> None:
-    """From now on an `import` of an absent module gives a stub, unless the code handles its absence."""
+    """Make every `import` of an absent module return a stub, unless the code handles its absence."""
     real_import = builtins.__import__
 
     def import_or_stand_in(
@@ -236,7 +236,7 @@ def _module(missing: str, wanted: str) -> Any:
 
 
 def _may_be_absent(name: str, roots: List[str]) -> bool:
-    """Whether a module is neither the checkout's own nor torch's nor Python's."""
+    """Return whether a module belongs neither to the checkout nor to torch nor to Python."""
     if name in _REMOVED:
         return True
     return "." not in name and not is_own(name, roots) and name != "torch" and name not in sys.stdlib_module_names

@@ -10,7 +10,7 @@ SHARED = "forms"
 def load_probe(path: str, forms: str) -> ModuleType:
     """Load the probe at `path`, in which `import forms` means the file `forms`.
 
-    A module `forms` of the target stays what it is: ours has the name only while the probe is loaded.
+    A module `forms` of the target is restored after the probe is loaded.
     """
     before = sys.modules.get(SHARED)
     sys.modules[SHARED] = _load(SHARED, forms)

@@ -1,4 +1,4 @@
-"""The ways to load a target's module, from the package as it is to single statements cut out of its file."""
+"""The ways to load a target's module, from the whole package to single statements cut out of its file."""
 
 import os
 import sys
@@ -9,24 +9,24 @@ from . import placeholders
 from .cut_out import CutOutFinder, statements_of
 
 OF_BLOCKS = "#"
-"""Ends the name of a place of which only blocks are targets: an import would run the code around them."""
+"""Suffix of a place whose targets are all blocks: an import would run the code around them."""
 RUNGS = ("package", "file", "placeholders", "cut_out")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 class _Prepared:
-    """Of this process: by which rung it loads."""
+    """State of this process: the way in which it loads."""
 
     rung = RUNGS[0]
 
 
 def current() -> str:
-    """The rung by which this process loads modules."""
+    """Return the way in which this process loads modules."""
     return _Prepared.rung
 
 
 def prepare(rung: str, places: Sequence[str], roots: List[str]) -> None:
-    """From now on this process imports as `rung` says; the targets are in `places`. Once in a process."""
+    """Make this process import in the way `rung`; the targets are in `places`. Call it once per process."""
     _Prepared.rung = rung
     modules = [module_of(place, roots) for place in places]
     if rung == RUNGS[0]:
@@ -50,7 +50,7 @@ def prepare(rung: str, places: Sequence[str], roots: List[str]) -> None:
 
 
 def module_of(place: str, roots: List[str]) -> Tuple[str, str]:
-    """The name under which the module at `place` (dotted, or a file's path) is imported, and its file, or ""."""
+    """Return the name under which the module at `place` (dotted, or a file's path) is imported, and its file or ""."""
     if not place.endswith(".py"):
         below = [os.path.join(root, *place.split(".")) for root in roots]
         files = [path + end for path in below for end in (".py", os.sep + "__init__.py")]
@@ -65,10 +65,10 @@ def module_of(place: str, roots: List[str]) -> Tuple[str, str]:
 
 
 def ways(place: str, roots: List[str]) -> Tuple[str, ...]:
-    """Return the rungs to try for the module at `place`, in turn.
+    """Return the ways to try for the module at `place`, in order.
 
-    A path that is no chain of identifiers is no module of a package. A file that trains when it is imported is not
-    imported.
+    A path with parts that are not identifiers is not in a package. A file that trains when it is imported is only cut
+    out.
     """
     is_path = place.endswith(".py") and not all(map(str.isidentifier, place[: -len(".py")].split("/")))
     if _trains(module_of(place, roots)[1]):
@@ -77,7 +77,7 @@ def ways(place: str, roots: List[str]) -> Tuple[str, ...]:
 
 
 def _trains(file: str) -> bool:
-    """Whether importing a file computes gradients; one that cannot be read is found out by importing it."""
+    """Return whether importing a file computes gradients; False for a file that cannot be read."""
     try:
         return statements_of(file).train
     except (OSError, ValueError, SyntaxError, RecursionError):
@@ -85,7 +85,7 @@ def _trains(file: str) -> bool:
 
 
 def _script_folder(file: str) -> str:
-    """Where a file's own imports begin when it is run: its folder, or that of the package it is in."""
+    """Return the folder that a file's own imports start from when it is run: its own, or its top package's parent."""
     folder = os.path.dirname(os.path.realpath(file))
     while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder = os.path.dirname(folder)

@@ -1,4 +1,4 @@
-"""Python's view of the simulated device: attributes, transfers, factories and reads, answered as CUDA would."""
+"""Python's view of the simulated device: attributes, transfers, factories and reads, as with CUDA."""
 
 import contextlib
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
@@ -22,7 +22,7 @@ from .tensor import (
 
 
 def answer_as_cuda(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
-    """Answer one Python-level call as with a CUDA device."""
+    """Run one Python-level call as with a CUDA device."""
     if args and is_simulated(args[0]):
         if getattr(func, "__name__", "") == "__get__" and func.__self__ in _ATTRIBUTES:
             return _ATTRIBUTES[func.__self__](args[0])
@@ -34,7 +34,7 @@ def answer_as_cuda(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
     index = _first_index(args)
     index = _first_index(kwargs.values()) if index is None else index
     named = kwargs.get("device")
-    kwargs.pop("pin_memory", None)  # without a driver there is no memory to pin, and nothing depends on it
+    kwargs.pop("pin_memory", None)  # Without a driver there is no memory to pin, and nothing depends on it.
     named_index = cuda_index(named)
     if named_index is not None:
         return _build_on_device(func, args, kwargs, named_index)
@@ -46,7 +46,7 @@ def answer_as_cuda(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
 
 
 def _first_index(values: Any) -> Optional[int]:
-    """Return the device of the first argument, or item of the lists among them, that is on one."""
+    """Return the device of the first argument, or list item among them, that is on one."""
     for value in values:
         index = _first_index(value) if isinstance(value, (list, tuple)) else getattr(value, "device_index", None)
         if index is not None:
@@ -56,7 +56,7 @@ def _first_index(values: Any) -> Optional[int]:
 
 @contextlib.contextmanager
 def _building_on(index: Optional[int]) -> Iterator[None]:
-    """Meanwhile tensors that an operator builds for itself, in C++, lie where its input does."""
+    """Place tensors that an operator creates itself, in C++, on the device of its input."""
     if index is None:
         yield
         return
@@ -80,11 +80,8 @@ def _build_on_device(func: Any, args: Any, kwargs: Dict[str, Any], index: int) -
     return map_leaves(lambda leaf: wrap_leaf(leaf, {}, index), result)
 
 
-# --- from Python numbers, and to them ----------------------------------------------------------------
-
-
 def _from_data(func: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
-    """`torch.tensor(data, device=...)` reads every device scalar in `data`, then waits for the copy up."""
+    """Handle `torch.tensor(data, device=...)`: it reads every device scalar in `data`, then waits for the copy."""
     device = kwargs.pop("device", None)
     if is_simulated(data):
         moved = _to(torch.Tensor.to, data, device) if device is not None else data
@@ -122,9 +119,6 @@ def _numpy(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     return _plain(func, tensor, *args, **kwargs)
 
 
-# --- transfers and conversions -----------------------------------------------------------------------
-
-
 def _to_cuda(func: Any, tensor: Any, device: Any = None, non_blocking: bool = False, **_: Any) -> Any:
     index = cuda_index("cuda" if device is None else device)
     if index is None:
@@ -142,7 +136,7 @@ def _move(tensor: Any, target: torch.device, non_blocking: bool, copied_bytes: O
 
 
 def _to(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    """`tensor.to(...)` is free if nothing changes, and a copy if the device does."""
+    """Handle `tensor.to(...)`: free if nothing changes, a copy if the device does."""
     other = args[0] if args else kwargs.pop("other", None)
     if isinstance(other, torch.Tensor):
         return _to(func, tensor, device_of(other), other.dtype, *args[1:], **kwargs)
@@ -160,7 +154,7 @@ def _to(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _numbered(device: Any) -> Any:
-    """`tensor.to(0)` means `cuda:0`; torch's own parser finds no accelerator that a number could mean."""
+    """Return `cuda:0` for 0, as in `tensor.to(0)`, which torch's own parser rejects without an accelerator."""
     return torch.device("cuda", device) if isinstance(device, int) and not isinstance(device, bool) else device
 
 
@@ -172,7 +166,7 @@ def _cast(tensor: Any, dtype: Optional[torch.dtype], copy: bool, memory_format: 
 
 
 def _type(func: Any, tensor: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """Return the name of a tensor's type, or the tensor as another one: of another dtype, or elsewhere."""
+    """Return the name of a tensor's type, or the tensor converted to another type."""
     if dtype is None:
         name = str(_plain(func, tensor))
         return name.replace("torch.", "torch.cuda.", 1) if is_simulated(tensor) else name
@@ -183,8 +177,6 @@ def _type(func: Any, tensor: Any, dtype: Any = None, non_blocking: bool = False)
     dtype = _DTYPES[text.rpartition(".")[2]]
     return _to(torch.Tensor.to, tensor, here if here.type == there else there, dtype, non_blocking)
 
-
-# --- the old constructors ------------------------------------------------------------------------------
 
 _DTYPES: Dict[str, torch.dtype] = {
     "FloatTensor": torch.float32,
@@ -201,7 +193,7 @@ _DTYPES: Dict[str, torch.dtype] = {
 
 
 class _TensorType(type):
-    """`torch.cuda.FloatTensor([1.0])` builds; `isinstance` of it looks at device and dtype."""
+    """Type of `torch.cuda.FloatTensor`: a call builds a tensor; `isinstance` checks device and dtype."""
 
     dtype: torch.dtype
 
@@ -221,12 +213,12 @@ CONSTRUCTORS = {
 
 
 def _are_sizes(args: Tuple[Any, ...]) -> bool:
-    """Whether the arguments of an old constructor are sizes, not data."""
+    """Return whether the arguments of an old constructor are sizes, not data."""
     return all(isinstance(each, int) for each in args) or isinstance(args[0], torch.Size)
 
 
 def _sizes_of(args: Tuple[Any, ...]) -> Tuple[int, ...]:
-    """Return the shape that sizes, one by one or as a `torch.Size`, mean; no sizes mean no elements."""
+    """Return the shape of sizes, given one by one or as a `torch.Size`; no sizes mean no elements."""
     return tuple(args[0]) if args and isinstance(args[0], torch.Size) else args or (0,)
 
 
@@ -243,9 +235,6 @@ def _new_tensor(func: Any, tensor: Any, data: Any, dtype: Any = None, device: An
     return _from_data(torch.tensor, data, dtype=dtype or tensor.dtype, device=where, **kwargs)
 
 
-# --- what is called -----------------------------------------------------------------------------------
-
-
 def _pin_memory(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     if is_simulated(tensor):
         raise RuntimeError("cannot pin '{}' only dense CPU tensors can be pinned".format(tensor.type()))
@@ -253,7 +242,7 @@ def _pin_memory(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _quantile(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    """Below torch 2.13 C++ checks `q` by reading it, for CPU tensors alone, and takes ours for one."""
+    """Handle quantiles: below torch 2.13 C++ reads `q` to check it, but only for CPU tensors, as the wrapper is."""
     outer = State.observer
     State.observer = Observer(
         on_operator=outer.on_operator, on_transfer=outer.on_transfer, on_host_operator=outer.on_host_operator
@@ -276,14 +265,14 @@ _ON_DEVICE: Dict[Any, Callable] = {
     torch.Tensor.tolist: lambda func, tensor: _plain(func, _read(tensor, "copy")),
     torch.Tensor.cpu: lambda func, tensor, *_, **__: _move(tensor, torch.device("cpu"), False),
     torch.Tensor.get_device: lambda func, tensor: int(tensor.device_index),
-    # The wrapper's own address is 0, and all gradients would pass for one shared parameter's.
+    # The wrapper's own address is 0, so all gradients would look like one shared parameter's.
     torch.Tensor.data_ptr: lambda func, tensor: int(_plain(func, to_host(tensor))),
     torch.Tensor.__repr__: lambda func, tensor, **_: repr(_read(tensor, "copy")),
     torch.Tensor.__format__: lambda func, tensor, spec: format(_read(tensor, "copy"), spec),
     torch.Tensor.new: _new,
     torch.Tensor.new_tensor: _new_tensor,
 }
-"""What differs for a tensor of the device."""
+"""Handlers for a tensor of the device."""
 _ANYWHERE: Dict[Any, Callable] = {
     torch.Tensor.cuda: _to_cuda,
     torch.Tensor.to: _to,
@@ -296,4 +285,4 @@ _ANYWHERE: Dict[Any, Callable] = {
     torch.as_tensor: _from_data,
     torch.asarray: _from_data,
 }
-"""What differs for a tensor of the host, too."""
+"""Handlers for a tensor of the host, too."""

@@ -1,4 +1,4 @@
-"""The simulated device itself: the modes that see every call and operator, and a `torch.cuda` that answers."""
+"""The simulated device itself: the modes that see every call and operator, and a simulated `torch.cuda`."""
 
 import contextlib
 import types
@@ -116,11 +116,11 @@ _REPLACED: Dict[Any, Dict[str, Any]] = {
     },
     torch.cuda.nvtx: {"mark": _returns(None), "range_push": _returns(0), "range_pop": _returns(0)},
 }
-"""What stands in a module of torch while the device is there."""
+"""Replacements in torch's modules while the device exists."""
 
 
 def _group_by_device(grouper: Callable) -> Callable:
-    """Put simulated tensors under the device that they say; torch's C++ grouping asks their storage."""
+    """Group simulated tensors by their reported device; torch's C++ grouping would read their storage's."""
 
     def group(tensor_lists: Any, with_indices: bool = False) -> Any:
         groups: Dict[Any, Any] = {}
@@ -138,7 +138,7 @@ def _group_by_device(grouper: Callable) -> Callable:
 
 @contextlib.contextmanager
 def _foreach_takes_simulated() -> Iterator[None]:
-    """Let torch's checks of what foreach supports accept the simulated tensor as they accept a CUDA one."""
+    """Let torch's checks of foreach support accept the simulated tensor like a CUDA one."""
     from torch.utils import _foreach_utils
 
     grouper = torch._C._group_tensors_by_device_and_dtype
@@ -154,7 +154,7 @@ def _foreach_takes_simulated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
-    """Pretend that `State.device_count` CUDA devices exist and tell `observer` what they are asked to do."""
+    """Simulate `State.device_count` CUDA devices, and report their work to `observer`."""
     previous, State.observer = State.observer, observer or Observer()
     current_device = State.current_device
     saved = [
@@ -177,6 +177,6 @@ def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def on_device(device: str) -> Iterator[None]:
-    """Pretend that CUDA exists if `device` is `simulated`; `cpu` and `cuda` are what they are."""
+    """Simulate CUDA if `device` is `simulated`; `cpu` and `cuda` are real."""
     with simulated_cuda() if device == "simulated" else contextlib.nullcontext():
         yield

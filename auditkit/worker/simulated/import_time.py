@@ -1,8 +1,8 @@
-"""Run again what the checkout's modules asked about CUDA when they were imported, while the simulated device exists.
+"""Repeat the CUDA checks of the checkout's modules from their import, while the simulated device exists.
 
 `DEVICE = "cuda" if torch.cuda.is_available() else "cpu"` at a module's top level was evaluated before there was a
 device: every copy to it would count as one to the host. Only assignments that build a device, a flag or a type from
-such a question run again, in the namespace of their module.
+such a check run again, in the namespace of their module.
 """
 
 import ast
@@ -31,7 +31,7 @@ class Modules:
 
     @functools.cached_property
     def namespaces(self) -> List[Dict[str, Any]]:
-        """What each module holds; torch, which may be the audited code, is simulated as a whole already."""
+        """The names of each module; torch, which may be the audited code, is already simulated as a whole."""
         files = [(held, held.get("__file__") or "") for held in namespaces()]
         folders = {os.path.dirname(path) for _, path in files if path.endswith(".py")}
         own = {folder for folder in folders if self._is_checkout(os.path.join(folder, "__init__.py"))}
@@ -44,14 +44,14 @@ class Modules:
         return [(held, code) for held in self.namespaces for code in _questions_in(held["__file__"])]
 
     def importers(self, name: str, value: Any) -> List[Dict[str, Any]]:
-        """Return the namespaces that define or imported `name`: the same value under it."""
+        """Return the namespaces that define or imported `name` with the same value."""
         found = [held for held in self.namespaces if type(held.get(name)) is type(value)]
         return [held for held in found if held[name] == value]
 
 
 @contextlib.contextmanager
 def asked_again(modules: Optional[Modules]) -> Iterator[None]:
-    """Meanwhile names have the values that they would have with a device."""
+    """Give names the values that they would have with a device, inside the context."""
     with contextlib.ExitStack() as undo:
         for own, code in modules.questions if modules is not None else ():
             bound: Dict[str, Any] = {}

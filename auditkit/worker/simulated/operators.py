@@ -1,12 +1,11 @@
 """Every ATen operator on the simulated device: run on the CPU values, reported as CUDA would run it, wrapped again.
 
-Operators refuse tensors of two devices as CUDA does, in its words. The exceptions are torch's: a host scalar
-(no dimensions) goes along as a kernel's argument, indices may lie on the host, copies cross, and a foreach
-operator falls back to one tensor after the other, so that every tensor may be on a device of its own
-(`device_check: NoCheck` in torch's native_functions.yaml says why).
-
-Blocking copies between host and device count as synchronizing, because `copy_kernel_cuda` in ATen ends them
-with `cudaStreamSynchronize`. A host copy that was read once is a plain tensor: reading it is free.
+Operators reject tensors of two devices as CUDA does, with the same message. The exceptions are torch's: a host scalar
+(no dimensions) is passed as a kernel's argument, indices may be on the host, copies cross devices, and a foreach
+operator falls back to one tensor after the other, so that every tensor may be on a separate device (`device_check:
+NoCheck` in torch's native_functions.yaml). Blocking copies between host and device count as synchronizing, because
+`copy_kernel_cuda` in ATen ends them with `cudaStreamSynchronize`. A host copy that was read once is a plain tensor:
+reading it is free.
 """
 
 import functools
@@ -28,7 +27,7 @@ from .tensor import (
 )
 from .waits import waits
 
-# Operators that touch metadata or only allocate; views are recognized by asking the operator itself.
+# Operators that touch metadata or only allocate; each operator reports itself whether it is a view.
 _NO_KERNEL = frozenset(
     "aten." + name
     for name in (
@@ -47,7 +46,7 @@ _TAKES_NO_HOST_SCALAR = ("cat", "stack")
 
 @functools.lru_cache(maxsize=None)
 def computes(func: Any) -> bool:
-    """Whether an operator runs a kernel: it is no view and no mere allocation."""
+    """Return whether an operator runs a kernel: it is neither a view nor only an allocation."""
     return str(func) not in _NO_KERNEL and not getattr(func, "is_view", False)
 
 
@@ -81,13 +80,10 @@ def _host_leaf(leaf: Any) -> Any:
 
 
 def wrap_leaf(leaf: Any, known: Dict[int, Any], index: int) -> Any:
-    """Return a result tensor as the wrapper that was passed in (in-place operators) or as a new one on `index`."""
+    """Return a result as the wrapper that was passed in (in-place operators) or as a new one on `index`."""
     if not isinstance(leaf, torch.Tensor) or is_simulated(leaf):
         return leaf
     return known[id(leaf)] if id(leaf) in known else SimulatedCudaTensor(leaf, index)
-
-
-# --- reports -----------------------------------------------------------------------------------------
 
 
 def _report(func: Any, name: str, args: Any, kwargs: Dict[str, Any], wrappers: List[Any]) -> None:
@@ -104,7 +100,7 @@ def _report(func: Any, name: str, args: Any, kwargs: Dict[str, Any], wrappers: L
 
 
 def _is_transfer(target: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether `target.copy_(source)` moves memory; a host scalar goes along as a kernel's argument."""
+    """Return whether `target.copy_(source)` moves memory; a host scalar is passed as a kernel's argument."""
     if is_simulated(target) and _is_host_scalar(source):
         return False
     return device_of(target) != device_of(source)
@@ -113,7 +109,7 @@ def _is_transfer(target: torch.Tensor, source: torch.Tensor) -> bool:
 def report_copy(
     source: torch.Tensor, target: torch.Tensor, non_blocking: bool, copied_bytes: Optional[int] = None
 ) -> None:
-    """Report a copy to another device. The host waits for a blocking one unless it is between two CUDA devices."""
+    """Report a copy to another device; the host waits for a blocking one unless both devices are CUDA devices."""
     crosses_the_bus = is_simulated(target) != is_simulated(source)
     if crosses_the_bus and not non_blocking:
         State.observer.on_sync("copy" if is_simulated(target) else COPY_TO_HOST)
@@ -121,11 +117,8 @@ def report_copy(
     State.observer.on_transfer(direction, byte_count(source) if copied_bytes is None else copied_bytes, target)
 
 
-# --- tensors of several devices --------------------------------------------------------------------
-
-
 def _refuse_mixed_devices(func: Any, name: str, args: Any, kwargs: Dict[str, Any], inputs: List[Any]) -> None:
-    """Raise RuntimeError in torch's words where CUDA would; `inputs` are the operator's tensors and more."""
+    """Raise torch's RuntimeError if CUDA would; `inputs` include the operator's tensors."""
     if name in _COPIES:
         return
     if name in _INDEXES:
@@ -134,7 +127,7 @@ def _refuse_mixed_devices(func: Any, name: str, args: Any, kwargs: Dict[str, Any
                 text = "indices should be either on cpu or on the same device as the indexed tensor ({})"
                 raise RuntimeError(text.format(device_of(args[0])))
         inputs = [args[0], *args[2:3]]
-    # torch takes no host scalar that an operator writes into.
+    # An operator cannot write into a host scalar.
     written = {id(args[at] if at < len(args) else kwargs.get(each)) for at, each in _written_arguments(func)}
     takes_no_scalar = name in _TAKES_NO_HOST_SCALAR
     _same_device(
@@ -162,7 +155,7 @@ def _written_arguments(func: Any) -> List[Tuple[int, str]]:
 
 
 def _spans_devices(args: Any) -> bool:
-    """Whether a foreach operator's lists hold tensors of more than one device."""
+    """Return whether a foreach operator's lists have tensors of more than one device."""
     return len({device_of(tensor) for tensors in args if _is_tensor_list(tensors) for tensor in tensors}) > 1
 
 

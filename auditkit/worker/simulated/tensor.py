@@ -1,13 +1,13 @@
-"""The simulated CUDA device: real values on the CPU, behind a tensor that says it is on `cuda:0` (or `cuda:1`).
+"""The simulated CUDA device: real values on the CPU, behind a tensor that reports `cuda:0` (or `cuda:1`).
 
 The tensor is a wrapper subclass, so that every operator on it reaches `__torch_dispatch__`, from Python and from C++;
-`operators.py` runs it. `calls.py` answers its Python attributes (`device`, `is_cuda`) and transfers (`.cpu()`, `.to()`,
-`.tolist()`) as CUDA would. `device.py` holds the modes that also see factories (`device="cuda"`), host tensors that
-move to the device, and `torch.cuda` itself. The `Observer` hears what a CUDA build would do.
+`operators.py` runs it. `calls.py` implements its Python attributes (`device`, `is_cuda`) and transfers (`.cpu()`,
+`.to()`, `.tolist()`) as CUDA does. `device.py` has the modes that also see factories (`device="cuda"`), host tensors
+that move to the device, and `torch.cuda` itself. The `Observer` gets what a CUDA build would do.
 
-Known limits: a hook that autograd calls sees `cpu` as the device; `Module.to("cuda")` leaves a host module's
-parameters on the host, so that its first use with device tensors raises; `type(tensor) is torch.Tensor` is false, and
-a storage has no values. What raises or crashes for it is counted on plain CPU tensors instead.
+Known limits: a hook that autograd calls sees `cpu` as the device; `Module.to("cuda")` leaves a host module's parameters
+on the host, so that its first use with device tensors raises; `type(tensor) is torch.Tensor` is false, and a storage
+has no values. A target that raises or crashes because of these is counted on plain CPU tensors instead.
 """
 
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence
@@ -34,7 +34,7 @@ class EachOperator(OperatorMode):
 
 
 class EachFunction(TorchFunctionMode):
-    """Let `call(func, args, kwargs)` call each function of torch's that Python calls."""
+    """Let `call(func, args, kwargs)` call each function of torch that Python calls."""
 
     def __init__(self, call: Run) -> None:
         super().__init__()
@@ -45,31 +45,30 @@ class EachFunction(TorchFunctionMode):
 
 
 class Observer:
-    """Hear what a CUDA device would be asked to do, by methods or by functions of the same names."""
+    """Receives what a CUDA device would do, in methods or in functions of the same names."""
 
     def __init__(self, **functions: Callable[..., None]) -> None:
         vars(self).update(functions)
 
     def on_sync(self, kind: str) -> None:
-        """The host waits for the device."""
+        """Called when the host waits for the device."""
 
     def on_operator(self, name: str) -> None:
-        """An operator launches at least one kernel."""
+        """Called when an operator launches at least one kernel."""
 
     def on_transfer(self, direction: str, copied_bytes: int, result: Optional[torch.Tensor]) -> None:
-        """Values leave or reach a device; `result` is the tensor that holds them now, None for Python numbers."""
+        """Called when values leave or reach a device; `result` is their new tensor, None for Python numbers."""
 
     def on_host_operator(self, name: str, inputs: Sequence[Any], result: Any) -> None:
-        """An operator has only host tensors; `name` is "" if it computes nothing (a view, an allocation)."""
+        """Called for an operator of host tensors; `name` is "" if it computes nothing (a view, an allocation)."""
 
 
 class State:
-    """What the running simulation reports to, and where factories build now.
+    """State of the running simulation: where it reports to, and where factories create tensors now.
 
-    `building_on` holds the devices of the running calls, innermost last: a tensor that an operator builds for itself
-    lies where its input does. Empty: on the host. `answer_call` and `run_operator` handle each Python call and each
-    operator of a tensor; `device.py` sets them. `modules` are the checkout's, which may have asked for CUDA when they
-    were imported.
+    `building_on` has the devices of the running calls, innermost last: a tensor that an operator creates itself is on
+    its input's device; empty means the host. `answer_call` and `run_operator` handle each Python call and each operator
+    of a tensor; `device.py` sets them. `modules` are the checkout's, which may have checked for CUDA on import.
     """
 
     answer_call: Run
@@ -133,7 +132,7 @@ def to_host(value: Any) -> Any:
 
 
 def device_of(tensor: torch.Tensor) -> torch.device:
-    """Return the device that a tensor says it is on."""
+    """Return the device that a tensor reports."""
     return torch.device("cuda", tensor.device_index) if is_simulated(tensor) else tensor.device  # type: ignore[attr-defined]
 
 

@@ -1,8 +1,8 @@
 """How often ATen's CUDA implementation of an operator makes the host wait for the device.
 
-Read from the sources of PyTorch's CUDA back end; docs/design/waits.md names the source of each, and its rows run as
-tests. Operators that are not here do not wait, except for copies, which `operators.py` reports. A composite function (a
-matrix norm of order 2, a condition number) waits where the operators that it calls do.
+The counts are from the sources of PyTorch's CUDA back end; docs/design/waits.md names the source of each, and its rows
+run as tests. Other operators do not wait, except for copies, which `operators.py` reports. A composite function (a
+matrix norm of order 2, a condition number) waits in the operators that it calls.
 """
 
 from typing import Any, Callable, Dict, List, Union
@@ -48,7 +48,7 @@ def _unless_empty(name: str, count: _Count) -> _Count:
 
 
 def _fill(call: _Call) -> int:
-    """The host reads a value that is a tensor of the device."""
+    """Return 1 if the host reads a value that is a tensor of the device."""
     return int(isinstance(call["value"], torch.Tensor) and call.on_device(call["value"]))
 
 
@@ -64,19 +64,19 @@ def _is_same_view(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 def _index(call: _Call) -> int:
-    """Each mask of the device is counted, each host index copied; a host mask is copied from pinned memory."""
+    """Count a wait for each device mask and each copied host index; a host mask is copied from pinned memory."""
     return sum(call.on_device(index) == (index.dtype in _MASKS) for index in call.indices)
 
 
 def _index_put(call: _Call) -> int:
-    """`masked_fill` writes a Python number under one mask."""
+    """Count as `_index`, except for a Python number under one mask, which `masked_fill` writes."""
     value, indices = call["values"], call.indices
     is_number = value.numel() == 1 and not call.on_device(value) and not call["accumulate"]
     is_one_mask = len(indices) == 1 and indices[0].dtype in _MASKS and call.on_device(indices[0])
     return 0 if is_number and is_one_mask else _index(call)
 
 
-# The host asks cuSOLVER's gesvdj and gesvda whether they converged, then every driver whether it failed.
+# The host checks whether cuSOLVER's gesvdj and gesvda converged, then whether any driver failed.
 _SVD: _Count = lambda call: 1 if call["driver"] == "gesvd" else 2  # noqa: E731
 _COUNTS: Dict[str, _Count] = {
     # The host needs a number.
@@ -95,7 +95,7 @@ _COUNTS: Dict[str, _Count] = {
     "repeat_interleave": _unless_empty("repeats", lambda call: 2 if call["output_size"] is None else 0),
     "_coalesce": lambda call: 1 if to_host(call["self"])._nnz() > 1 else 0,
     "_to_sparse": 1,
-    # The host asks whether a factorization succeeded.
+    # The host checks whether a factorization succeeded.
     "_linalg_check_errors": 1,
     "_linalg_svd": _unless_empty("A", _SVD),
     "_linalg_eigh": _unless_empty("A", 1),

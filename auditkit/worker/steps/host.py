@@ -1,4 +1,4 @@
-"""Run a loop that was written for CUDA on the host: CUDA devices mean the host, and a GradScaler scales there."""
+"""Run a loop written for CUDA on the host: CUDA devices mean the host, and a GradScaler scales there."""
 
 import contextlib
 from typing import Any, Iterator, Optional
@@ -15,7 +15,7 @@ _OPTIONS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval", 
 
 
 def _call_on_host(func: Any, args: Any, kwargs: Any) -> Any:
-    """Make every tensor that a call asks for on CUDA on the host."""
+    """Create on the host every tensor that a call requests on CUDA."""
     if func is torch.Tensor.cuda:
         return args[0]
     if _is_cuda(kwargs.get("device")):
@@ -33,8 +33,7 @@ def _is_cuda(device: Any) -> bool:
 def on_host(scales: Optional[bool] = None) -> Iterator[None]:
     """Let CUDA mean the host, if this machine has no CUDA.
 
-    With `scales`, enable every GradScaler that the code makes, whatever its options, and let it scale by INITIAL_SCALE;
-    with False disable it.
+    `scales` True enables every GradScaler, whatever its options, with the scale INITIAL_SCALE; False disables it.
     """
     has_cuda = torch.cuda.is_available()
     if not has_cuda:
@@ -62,7 +61,7 @@ def on_host(scales: Optional[bool] = None) -> Iterator[None]:
         stack.enter_context(mock.patch.object(torch.nn.Module, "cuda", itself))
         for name in ("synchronize", "reset_peak_memory_stats", "set_device"):
             stack.enter_context(mock.patch.object(torch.cuda, name, nothing))
-        for name in ("empty_cache", "reset_peak_memory_stats"):  # called on the module of whatever device it has
+        for name in ("empty_cache", "reset_peak_memory_stats"):  # called on the module of the current device type
             stack.enter_context(mock.patch.object(torch.cpu, name, nothing, create=True))
         stack.enter_context(EachFunction(_call_on_host))
         yield

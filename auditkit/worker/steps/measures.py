@@ -1,4 +1,4 @@
-"""What the probes of training steps measure: each result is numbers, and the loop's line that they are about."""
+"""Measurements for the probes of training steps: each result is numbers, and the loop's line that they concern."""
 
 import ast
 import functools
@@ -40,20 +40,21 @@ class StepMeasures:
         self._runs = runs
         self.feed = runs.feed
 
-    # --- accumulation --------------------------------------------------------------------------------
-
     @property
     def weighs_targets(self) -> bool:
-        """Whether micro-batches may differ in targets, and the step shares the batches out.
+        """Whether micro-batches may differ in targets, and the step distributes the batches itself.
 
-        They may if the step's own code names targets that are ignored or padded, or passes whole mappings on.
+        They may if the step's own code names ignored or padded targets, or passes whole mappings.
         """
         if self.feed.task not in TOKEN_TASKS:
             return False
         return any(_IGNORES.search(source_of(code)) for code in self._runs.windows(1).trace.executed)
 
     def accumulated(self, count: int, is_uneven: bool = False) -> Accumulated:
-        """Return the step's gradient after `count` micro-batches. Raises NotApplicable for a step after every batch."""
+        """Return the step's gradient after `count` micro-batches.
+
+        Raises NotApplicable if it steps after every batch.
+        """
         ways = self.feed.accumulates
         if not ways:
             raise NotApplicable("it makes a step after every batch: it accumulates nothing")
@@ -67,12 +68,12 @@ class StepMeasures:
         return Accumulated(count, size, norm_of(found) / size, cosine(found, reference), site)
 
     def _reference(self, whole: Batch, found: Grads, is_uneven: bool) -> Grads:
-        """Return the true gradient if the loss is a known one; else what the step itself makes of one batch."""
+        """Return the true gradient if the loss is a known one; else the step's own gradient of one batch."""
         true = true_gradient(ToyModel(self.feed.returns), whole)
         if self.feed.accumulates == FIXED:
             if not is_uneven and not readings.is_mean_loss(found, true, self.feed.fixed_count):
                 raise NotApplicable(
-                    "its loss is none whose gradient is known, and its number of micro-batches is fixed"
+                    "auditkit does not know its loss's gradient, and its number of micro-batches is fixed"
                 )
             return true
         own = effective(self._runs.first_step([whole], 1))
@@ -88,12 +89,12 @@ class StepMeasures:
         for count in counts:
             step = self._runs.first_step(batch * count, count)
             many = readings.unclipped(step) if cosine(step.grads, one) > 0 else effective(step)
-            own = {name: each for name, each in one.items() if name in many}  # what no optimizer has is not summed
+            own = {
+                name: each for name, each in one.items() if name in many
+            }  # parameters without an optimizer are not accumulated
             found[count] = min(readings.distance(many, own, factor) for factor in (1.0, count, 1.0 / count))
             site = most_common([micro.site for micro in step.micros]) or step.site
         return found, site
-
-    # --- clipping ------------------------------------------------------------------------------------
 
     def limited(self) -> List[Limited]:
         """Return steps whose gradients are above the limit. Raises NotApplicable if the step sets none."""
@@ -110,12 +111,12 @@ class StepMeasures:
         return [readings.limited(number, *pair, limit, clipped_at) for number, pair in enumerate(pairs)]
 
     def scaled(self) -> Scaled:
-        """Return what the factor of a GradScaler does to clipping and to the step. Raises NotApplicable without one."""
+        """Return the effect of a GradScaler's factor on clipping and on the step. Raises NotApplicable without one."""
         try:
             run = self._runs.windows(1, scales=True)
         except TargetRaised as error:
             cause = error.__cause__
-            # A GradScaler refuses the order of its calls.
+            # A GradScaler rejects the order of its calls.
             if isinstance(cause, RuntimeError) and raised_at(cause)[0].f_code.co_filename == grad_scaler.__file__:
                 return Scaled(INITIAL_SCALE, None, 1.0, error.site, str(cause).split(".")[0])
             # Not every operation exists in 16 bits on a host.
@@ -129,12 +130,10 @@ class StepMeasures:
         site = clips[-1].site if clips else step.site
         return Scaled(step.scale, at_clip, norm_of(step.grads) / true if true else 0.0, site)
 
-    # --- parameters ----------------------------------------------------------------------------------
-
     def owned(self) -> Owned:
-        """Return which parameters the optimizers hold, and which the models that ran have."""
-        if self.feed.recorded:  # a critic that another function's optimizer holds gets gradients here, too
-            raise NotApplicable("it is one of the calls of a recorded training: auditkit run checks the whole of it")
+        """Return which parameters the optimizers have, and which the models that ran have."""
+        if self.feed.recorded:  # A critic of another function's optimizer gets gradients here, too.
+            raise NotApplicable("it is one call of a recorded training, which auditkit run checks as a whole")
         trace = self._runs.windows(2).trace
         ids = [id(each) for each in trace.held]
         named = {place: name for place, (name, _) in trace.known.items()}
@@ -146,9 +145,9 @@ class StepMeasures:
 
     @staticmethod
     def _is_held_twice(place: int, trace: Trace) -> bool:
-        """Whether two groups have a parameter: of one optimizer, or of two that take turns.
+        """Return whether two groups have a parameter: of one optimizer, or of two that alternate.
 
-        A step that makes its optimizer for each call has several, one after the other.
+        A step that creates its optimizer in each call has several, one after the other.
         """
         holds = {
             id(one): [id(each) for group in one.param_groups for each in group["params"]] for one in trace.optimizers
@@ -159,7 +158,7 @@ class StepMeasures:
         return len([one for one, _ in itertools.groupby(turns)]) > len(set(turns))
 
     def moved(self) -> List[Moved]:
-        """Return parameters that were frozen, or whose gradient was taken away, and that changed all the same."""
+        """Return parameters that changed although they were frozen, or their gradient was removed."""
         found: Dict[str, Moved] = {}
         for step in self._runs.windows(3, decays=True).trace.steps:
             added = added_up(step.micros)
@@ -172,10 +171,8 @@ class StepMeasures:
                         found[name] = Moved(name, change, step.site)
         return list(found.values())
 
-    # --- windows -------------------------------------------------------------------------------------
-
     def shares(self) -> List[Shares]:
-        """Return what each of three steps is made of. Raises NotApplicable if no gradient stays where torch puts it."""
+        """Return the composition of three steps' gradients. Raises NotApplicable if no gradient is in `.grad`."""
         trace = self._runs.windows(3).trace
         found = []
         first = 0
@@ -187,13 +184,13 @@ class StepMeasures:
             elif number and readings.is_again(step, trace.steps[number - 1]):
                 found.append(Shares(number, [], 1.0, None, step.site))
             first = last
-        # No step has a gradient, although backward gave one to parameters that its optimizer holds.
+        # No step has a gradient, although backward computed some for its optimizer's parameters.
         reaches = not trace.reached.isdisjoint(map(id, trace.held))
         if not found and reaches and not any(norm_of(step.grads) for step in trace.steps):
             steps = enumerate(trace.steps)
             found = [Shares(number, [0.0] * len(each.micros), 0.0, None, each.site) for number, each in steps]
         if not found:
-            raise NotApplicable("what its backwards add is not in the gradients that its optimizer is handed")
+            raise NotApplicable("the gradients of its backward passes do not reach its optimizer")
         return found
 
     def left_over(self) -> Optional[Mixed]:
@@ -211,7 +208,7 @@ class StepMeasures:
         usual = self._runs.windows(4, decays=True)
         per_step = max(1, len(usual.trace.steps[0].micros))
         if usual.trace.has_scaler:
-            # An enabled scaler looks for NaN; the host may lack what it needs.
+            # An enabled scaler looks for NaN; the host may lack operations that it needs.
             scaled = self._runs.run(usual.values.case._replace(scales=True))
             usual = usual if scaled.raised is not None or not scaled.trace.steps else scaled
         return [self._after_nan(usual, per_step, index) for index in dict.fromkeys((per_step, 2 * per_step - 1))]
@@ -236,21 +233,19 @@ class StepMeasures:
             site=most_common(sites),
         )
 
-    # --- costs ---------------------------------------------------------------------------------------
-
     def syncs(self, micro_batches: int) -> List[Line]:
-        """Return the lines of the loop that read a device while it takes so many batches, in one step if it can.
+        """Return the lines of the loop that read a device during the batches, in one step if possible.
 
-        Lines that look for NaN, and steps themselves, have to: they are left out.
+        Lines that check for NaN, and steps themselves, have to read it, so they are left out.
         """
         case = Case(make_batches(micro_batches, self.feed.task), accumulate=micro_batches)
-        self._runs.checked(case)  # a run that raises reads nothing
+        self._runs.checked(case)  # An exception would hide later reads.
         call = self._runs.ready(self._runs.values(case))
         counted = count_syncs(call, "cpu", self._runs.roots)
         return [site for site in counted.sites if site is not None and not _HAS_TO_WAIT.search(self._text(site))]
 
     def _text(self, site: Site) -> str:
-        """Return the text of the shortest statement at a line, of a compound one its condition; "" for none."""
+        """Return the text of the shortest statement at a line (of a compound one its condition), or ""."""
         roots = self._runs.roots
         lines = linecache.getlines(os.path.join(roots.folder(site.file) or roots.root, site.file))
         statements = _statements("".join(lines))
@@ -259,16 +254,16 @@ class StepMeasures:
 
 
 def _looks_for_nan(source: str) -> bool:
-    """Whether a function looks at what is not finite, other than for a log or a debugger."""
+    """Return whether a function checks for non-finite values, other than for a log or a debugger."""
     return any(_GUARDS.search(text) and not _LOGS.search(text) for _, _, text in _statements(source))
 
 
 @functools.lru_cache(maxsize=None)
 def _statements(source: str) -> List[Tuple[int, int, str]]:
-    """Return first and last line and text of everything that a statement evaluates by itself, without its body."""
+    """Return first line, last line and text of what each statement itself evaluates, without its body."""
     try:
         tree = ast.parse(source)
-    except SyntaxError:  # a method whose text holds lines that begin further left
+    except SyntaxError:  # a method whose text has lines that begin further left
         return []
     found = []
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""A training step in every rank of a process group, each with its own batches: what reaches their optimizers."""
+"""Run a training step in every rank of a process group, with separate batches, and record its gradients."""
 
 import re
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -17,13 +17,13 @@ from .toy_model import NEXT_TOKENS, TOKEN_TASKS, Batch, ModelAnswer, ToyModel, j
 from .values import Case, Values
 
 UNWRAPPED = "none"
-"""The model as it is: a step that reduces its gradients by itself trains this one."""
+"""The plain model, for a step that reduces its gradients itself."""
 WRAPPINGS = (UNWRAPPED, "ddp", "fsdp2")
 _SIZE = re.compile(r"(world|dp|data_parallel|replica)\w*_(size|degree)$|num_(processes|replicas|ranks|gpus)$")
 _ALONE = re.compile(r"single_?(device|gpu|process|node)", re.IGNORECASE)
 _RANK = re.compile(r"(^|[._])rank$")
 _GAIN = 0.01
-"""Gradients so small that a limit of the step's own, of 1 or the like, does not touch them."""
+"""Scale of gradients that stay below the step's own limit, which is usually near 1."""
 _REDUCES = re.compile(
     r"\ball_(reduce|gather)\w*\(|\breduce_scatter\w*\(|\b(dist|distributed|accelerator|fabric)\.(reduce|gather)\w*\(|"
     r"world_size|num_processes|\b(dp|data_parallel)_(size|degree)"
@@ -45,7 +45,7 @@ RunRanks = Callable[[int, Callable[[int], Iterator[Dict[str, Any]]]], List[List[
 
 
 class Reached(NamedTuple):
-    """One rank's gradient against that of the mean over all targets: ratio of norms and cosine, or what it raised."""
+    """One rank's gradient against that of the mean over all targets: ratio of norms and cosine, or the error."""
 
     ratio: float
     cosine: float
@@ -63,33 +63,33 @@ class Speaks(NamedTuple):
 
 
 class RankSteps:
-    """One training step whose targets are tokens, run in ranks of which the first has 2 in a batch, the last 20.
+    """One training step on tokens, run in ranks; the first rank has 2 targets in a batch, the last 20.
 
-    `run_ranks` starts so many ranks; `package_mentions` looks for a pattern in the files of the step's package.
+    `run_ranks` starts the ranks; `package_mentions` searches a pattern in the files of the step's package.
     """
 
     def __init__(self, runs: StepRuns, run_ranks: RunRanks, package_mentions: Callable[[Any], bool]) -> None:
         self._handed = runs.feed.task
-        # Code that was fed samples may take tokens as well.
+        # Code that was fed samples may accept tokens as well.
         task = runs.feed.task if runs.feed.task in TOKEN_TASKS else "tokens"
         self._runs = StepRuns(runs.caller, runs.feed._replace(task=task), runs.roots)
         self._run_ranks, self._package_mentions = run_ranks, package_mentions
 
     def alone(self) -> Speaks:
-        """Return what the step's code says. Raises NotApplicable if its gradient is another one in one process, too."""
+        """Return what the step's code says. Raises NotApplicable if its gradient is wrong even in one process."""
         function = self._runs.caller.function
         if _ALONE.search("{}.{}".format(function.__module__, function.__qualname__)):
             raise NotApplicable("it trains on a single device, by its name")
         batches = self._batches(2)[0]
         run = self._runs.run(_case(batches))
         if run.raised is not None and self._handed not in TOKEN_TASKS:
-            raise NotApplicable("it has one target for each sample: ranks have equally many")
+            raise NotApplicable("it has one target per sample, so all ranks have equally many")
         if run.raised is not None:
             raise run.raised
         if not run.trace.steps or not run.trace.steps[0].grads:
-            raise NotApplicable("it hands no gradients over before its step")
+            raise NotApplicable("its optimizer got no gradients")
         if not is_mean_loss(run.trace.steps[0].grads, self._true(batches)):
-            raise NotApplicable("in one process, too, its gradient is another one than that of the mean over targets")
+            raise NotApplicable("its gradient differs from that of the mean over targets in one process, too")
         source = "\n".join(source_of(code) for code in run.trace.executed)
         site = most_common([micro.site for micro in run.trace.steps[0].micros])
         reduces, counts, ignores = (bool(pattern.search(source)) for pattern in (_REDUCES, _COUNTS, _IGNORES))
@@ -105,7 +105,7 @@ class RankSteps:
         ]
 
     def _true(self, batches: Sequence[Batch]) -> Grads:
-        """Return the gradient of the mean over all targets; for a step that shifts them, what it makes of one batch."""
+        """Return the gradient of the mean over all targets; if the step shifts them, its own gradient of one batch."""
         if self._runs.feed.task == NEXT_TOKENS:
             run = self._runs.run(_case([joined(batches)]))
             return run.trace.steps[0].grads if run.trace.steps else {}
@@ -131,7 +131,7 @@ class RankSteps:
         return found
 
     def _first_step(self, wrapping: str, batches: Sequence[Batch]) -> Grads:
-        """Return the gradients that this rank's optimizer receives first, in whole."""
+        """Return the full gradients of this rank's first step."""
         values = _RankValues(wrapping, self._runs.values(_case(batches)))
         handed: List[List[Tuple[str, Any]]] = []
 
@@ -159,7 +159,7 @@ class _RankValues(Values):
 
     def __init__(self, wrapping: str, of: Values) -> None:
         vars(self).update(vars(of))
-        self.model.unused.requires_grad_(False)  # DDP waits for the gradient of all that trains
+        self.model.unused.requires_grad_(False)  # DDP waits for the gradient of every trainable parameter.
         if wrapping == "ddp":
             self.model: Any = torch.nn.parallel.DistributedDataParallel(self.model)
         elif wrapping == "fsdp2":
@@ -167,7 +167,7 @@ class _RankValues(Values):
         self.optimizer = torch.optim.SGD(self.model.parameters(), self.optimizer.defaults["lr"])
 
     def made(self, value: Any, path: str = "") -> Any:
-        """Return the number of ranks, or the rank, for a value that is made up for one process."""
+        """Return the number of ranks, or the rank, for a value that means one process."""
         for pattern, ask in ((_SIZE, torch.distributed.get_world_size), (_RANK, torch.distributed.get_rank)):
             if pattern.search(path) and value in (0, 1):
                 return ask()
@@ -181,7 +181,7 @@ def _sharded(model: ToyModel) -> Any:
     from torch.distributed.fsdp import fully_shard
     from torch.utils import _pytree
 
-    if ModelAnswer not in _pytree.SUPPORTED_NODES:  # FSDP looks for tensors in what a model answers, as of transformers
+    if ModelAnswer not in _pytree.SUPPORTED_NODES:  # FSDP searches tensors in a model's output, as of transformers.
         _pytree.register_pytree_node(
             ModelAnswer,
             lambda answer: (list(answer.values()), list(answer)),

@@ -1,4 +1,4 @@
-"""What recorded steps show: the gradient that a step means, what a limit did to it, what it is made of."""
+"""What recorded steps show: their intended gradient, the effect of a limit, and their composition."""
 
 from typing import List, NamedTuple, Optional, Sequence
 
@@ -14,7 +14,7 @@ Line = Optional[Site]
 
 
 class Accumulated(NamedTuple):
-    """The gradient of some micro-batches against that of one batch of all: the ratio of norms and the cosine."""
+    """The gradient of several micro-batches against that of one joined batch: ratio of norms and cosine."""
 
     micro_batches: int
     true_norm: float
@@ -24,7 +24,7 @@ class Accumulated(NamedTuple):
 
 
 class Limited(NamedTuple):
-    """One step under a limit: the norm (or the largest element) that reached it, unlimited, and its direction."""
+    """One step under a limit: the resulting norm (or largest element), the norm without limit, and the direction."""
 
     step: int
     limit: float
@@ -37,9 +37,9 @@ class Limited(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """By how much gradients were multiplied when they were clipped (None: they were not), and when they were used.
+    """The factor of the gradients when they were clipped (None: they were not), and when they were used.
 
-    `refused` is what the scaler raised because of how the step calls it.
+    `refused` is the scaler's error about the order of its calls.
     """
 
     scale: float
@@ -50,7 +50,7 @@ class Scaled(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """Parameters by name: with a gradient and no optimizer, with an optimizer and in no model, held twice."""
+    """Parameters by name: with a gradient but no optimizer, with an optimizer but no model, in two groups."""
 
     missing: List[str]
     stale: List[str]
@@ -59,7 +59,7 @@ class Owned(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """The shares of each micro-batch and of the gradients before them in a step's gradient, the largest being 1."""
+    """The shares of each micro-batch and of the earlier gradients in a step's gradient; the largest is 1."""
 
     step: int
     micro: List[float]
@@ -69,7 +69,7 @@ class Shares(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """How many micro-batches the largest step received after something that happens now and then; `usual` is normal."""
+    """The number of micro-batches of the largest step after an unusual event; `usual` is the normal number."""
 
     after: str
     usual: int
@@ -78,7 +78,7 @@ class Mixed(NamedTuple):
 
 
 class AfterNan(NamedTuple):
-    """The effects of one NaN among the losses; `is_guarded`: the loop has something that looks for one."""
+    """The effects of one NaN among the losses; `is_guarded` means that the loop checks for NaN."""
 
     is_guarded: bool
     stops: bool
@@ -91,7 +91,7 @@ class AfterNan(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """A parameter that no gradient trains and that an optimizer moved, by how much at most."""
+    """A parameter that no gradient trains, and how much an optimizer changed it at most."""
 
     name: str
     largest_change: float
@@ -99,7 +99,7 @@ class Moved(NamedTuple):
 
 
 def is_mean_loss(found: Grads, true: Grads, count: int = 1) -> bool:
-    """Whether a gradient is that of the mean loss, or its multiple by the number of micro-batches or by 1 / it."""
+    """Return whether a gradient is that of the mean loss, or `count` or 1 / `count` times it."""
     if not found or cosine(found, true) < _SAME_LOSS:
         return False
     ratio = norm_of(found) / norm_of(true)
@@ -107,9 +107,9 @@ def is_mean_loss(found: Grads, true: Grads, count: int = 1) -> bool:
 
 
 def effective(step: Step) -> Grads:
-    """Return the gradient that the step means: without what clipping and a scaler's factor did to it.
+    """Return the intended gradient of a step: without the effect of clipping and of a scaler's factor.
 
-    If the optimizer receives another direction than its backwards added, return what they added.
+    If the optimizer gets another direction than the sum of its backward passes, return that sum.
     """
     added, handed = added_up(step.micros), step.grads
     if not added or not handed:
@@ -121,7 +121,7 @@ def effective(step: Step) -> Grads:
 
 
 def unclipped(step: Step) -> Grads:
-    """Return what the optimizer received, without what clipping did to it."""
+    """Return the gradient that the optimizer got, without the effect of clipping."""
     factor = 1.0
     for clip in step.clips:
         before = norm_of(clip.before)
@@ -131,7 +131,7 @@ def unclipped(step: Step) -> Grads:
 
 
 def limited(number: int, step: Step, usual: Step, limit: float, clipped_at: Line) -> Limited:
-    """Return what a limit did to a step, beside the same step without it."""
+    """Return the effect of a limit on a step, compared with the same step without it."""
     by_value = bool(step.clips) and all(clip.is_by_value for clip in step.clips)
     size = _largest if by_value else norm_of
     straight, before = (cosine(each.grads, added_up(each.micros)) for each in (step, usual))
@@ -145,9 +145,9 @@ def _largest(grads: Grads) -> float:
 
 
 def shares(number: int, step: Step, zeroed: Line) -> Shares:
-    """Return what a step is made of, by least squares over the parameters that have a gradient.
+    """Return the composition of a step's gradient, by least squares over the parameters that have one.
 
-    What is not finite has no share in a step that is. Raises NotApplicable if the step is not finite itself.
+    Non-finite gradients have no share in a finite step. Raises NotApplicable if the step itself is not finite.
     """
     names = [name for name, each in step.grads.items() if bool(each.any())]
     if not names:
@@ -168,7 +168,7 @@ def shares(number: int, step: Step, zeroed: Line) -> Shares:
 
 
 def mixed(after: str, usual: int, steps: Sequence[Step]) -> Mixed:
-    """Return the step with the most micro-batches in it, after `after`."""
+    """Return the step with the most micro-batches, after the event `after`."""
     found = [Mixed(after, usual, usual, None)]
     for number, step in enumerate(steps):
         if step.is_finite and len(step.micros) > usual:
@@ -177,19 +177,19 @@ def mixed(after: str, usual: int, steps: Sequence[Step]) -> Mixed:
 
 
 def is_again(step: Step, before: Step) -> bool:
-    """Whether an optimizer receives what it received in the step before, with no backward between."""
+    """Return whether an optimizer gets the same gradients as in the step before, without a backward pass between."""
     is_same = step.optimizer == before.optimizer and not step.micros and norm_of(step.grads) > 0
     return is_same and all(torch.equal(each, before.grads[name]) for name, each in step.grads.items())
 
 
 def moves(step: Step) -> bool:
-    """Whether a step changed a parameter, or left its optimizer with a state that is not finite."""
+    """Return whether a step changed a parameter, or left its optimizer with a non-finite state."""
     pairs = ((before, step.parameters_after.get(name, before)) for name, before in step.parameters_before.items())
     return not step.state_is_finite or any(not torch.equal(before, after) for before, after in pairs)
 
 
 def distance(many: Grads, one: Grads, factor: float = 1.0) -> float:
-    """Return how far `many` is from `factor` times `one`, relative to it."""
+    """Return the relative distance of `many` from `factor` times `one`."""
     zero = torch.zeros(()).double()
     names = {*many, *one}
     off = sum(float((many.get(name, zero) - factor * one.get(name, zero)).square().sum()) for name in names)

@@ -1,4 +1,4 @@
-"""What the names that a training step reads stand for: the model, the batches, how many of them, the limit.
+"""What the names that a training step reads mean: the model, the batches, their number, the limit.
 
 This file imports no torch: reading a checkout's source needs the same table.
 """
@@ -14,8 +14,8 @@ BATCHES = "batches of three samples"
 BATCH, INPUTS, TARGETS = "a batch of three samples", "its inputs", "its targets"
 BATCH_LOSS = "the loss of a batch of three samples"
 CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
-ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe checks"
-STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
+ACCUMULATION, LIMIT = "as many micro-batches as the probe passes", "the limit that the probe checks"
+STEPS, RARELY, NOTHING = "as many steps as there are batches for", "rarely enough that it does not happen", "nothing"
 SAMPLES = "as many samples as a batch has"
 EPOCHS = "one epoch, or as many as the probe needs"
 SILENT = "an object whose methods do nothing"
@@ -25,12 +25,12 @@ GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
 GIVES_LOADER = "a function giving batches of three samples"
 
-NO_WAY = "no way to feed it hands an optimizer a gradient"
+NO_WAY = "no input made it pass a gradient to an optimizer"
 IMPORTED_BY_STEPS = "torch._dynamo"
-"""What torch imports at an optimizer's first step, in 2 s: before it `host.py` replaces what that looks at."""
+"""What torch imports at an optimizer's first step, in 2 s; import it before `host.py` patches what it reads."""
 
 CLASSES = 11
-"""Classes, channels and words of the small model."""
+"""Classes, channels and vocabulary size of the small model."""
 _SIZES = re.compile(r"(n|num|in|out)_?(classes|channels|chans|labels|features)|vocab(ulary)?_size|n_vocab")
 
 _WORD = r"(?:.*_)?"
@@ -77,7 +77,7 @@ _BY_USE = (
     (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b(?!\.)", BATCHES),
 )
 _USED, _TESTED = r"\b{0}\.\w+\(", r"\b(?:if|elif|and|or|not) {0}\b|\b{0} is (?:not )?None"
-"""How a step uses a name, and how it tests first whether there is anything."""
+"""How a step uses a name, and how it first tests whether it is set."""
 _PARTS = frozenset((
     guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
 ))  # fmt: skip
@@ -87,7 +87,7 @@ _GOES_BACKWARD = r"\b{0}\.backward\(|\bscale\({0}\b"
 
 @functools.lru_cache(maxsize=None)
 def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
-    """What an argument or an attribute stands for; None where neither its name nor its use in `source` says it."""
+    """Return what an argument or an attribute means; None if neither its name nor its use in `source` shows it."""
     word = name.strip("_").lower()
     if guesses.is_limit(name) and "dict" not in annotation.lower():
         return Guess(LIMIT)
@@ -113,24 +113,24 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
 
 
 def is_part(name: str) -> bool:
-    """Whether a script makes it once, before its loop: the model, the optimizer, what computes the loss; no loss."""
+    """Return whether a script creates it once, before its loop: the model, the optimizer, the loss function."""
     guess = known(name)
     return guess is not None and guess.value in _PARTS and re.fullmatch(r"\w*loss(es)?", name) is None
 
 
 def of_settings(name: str) -> Optional[Guess]:
-    """What an attribute of a configuration stands for, in which `TRAIN` and `data` are parts of it."""
+    """Return what an attribute of a configuration means, whose `TRAIN` and `data` are sections."""
     section = guesses.in_configuration(name)
     return section if section is not None and section.value == guesses.CONFIG else known(name)
 
 
 def is_one_batch(words: str) -> bool:
-    """Whether it is a part of one batch, so that the step is called once for each."""
+    """Return whether it is part of one batch, so that the step is called once for each."""
     return words in _OF_ONE_BATCH
 
 
 def drives_a_step(names: Tuple[str, ...], annotations: Tuple[str, ...], source: str) -> bool:
-    """Whether a function that goes backward and steps is handed what it trains and what it trains with."""
+    """Return whether a function that trains gets both the model and the batches."""
     found = {
         guess.value
         for name, annotation in zip(names, annotations, strict=True)

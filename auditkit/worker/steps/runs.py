@@ -1,4 +1,4 @@
-"""Run a training step on our model and batches, and record what reaches the optimizer."""
+"""Run a training step with auditkit's model and batches, and record what reaches the optimizer."""
 
 import contextlib
 import functools
@@ -37,15 +37,15 @@ _SAVES = re.compile(r"_?save(_\w+)?")
 _RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
 _MOST_FEATURES = 1_000_000
 OPTION, ALL, FIXED = "option", "all", "fixed"
-"""How a step knows that it has enough micro-batches: an option, all that there are, or a number of its own."""
+"""How a step knows the number of its micro-batches: an option, all available ones, or its own number."""
 
 
 class StepFeed(NamedTuple):
-    """How a training step is fed: what the model returns, the form of a batch, what the targets are.
+    """How to feed a training step: the model's result, the form of a batch, the kind of targets.
 
-    `accumulates` is one of the words above, "" for a step after every batch; `fixed_count` is the step's own number.
-    `is_made`: its object is made without the constructor. `sets_limit`: it reads a limit of gradients.
-    `recorded`: the model and the batches are built from a recorded call in this size, and nothing of them is varied.
+    `accumulates` is one of the words above, or "" for a step after every batch; `fixed_count` is the step's own number.
+    `is_made` means that its object is created without the constructor, `sets_limit` that it reads a limit of gradients.
+    `recorded` is the size of a recorded call, whose model and batches are not varied.
     """
 
     returns: str
@@ -59,7 +59,7 @@ class StepFeed(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What one run did: its trace, its values, and what it raised. `is_ended`: it ended its process."""
+    """One run: its trace, its values, and its error. `is_ended` means that it exited."""
 
     trace: Trace
     values: Values
@@ -68,7 +68,7 @@ class Run(NamedTuple):
 
 
 class StepRuns:
-    """One training step, which runs again and again, each time on a new model."""
+    """One training step, which runs repeatedly, each time with a new model."""
 
     def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
         self.caller, self.feed, self.roots = caller, feed, roots
@@ -80,7 +80,7 @@ class StepRuns:
         import_first(roles.IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
-        """Return one run, and in it what the step raises. Raises CannotFeedError for what no name explains."""
+        """Return one run, including the step's error. Raises CannotFeedError for a value that no name explains."""
         for _ in range(_MOST_RETRIES):
             values, trace = self.values(case), Trace(self.roots)
             try:
@@ -88,7 +88,7 @@ class StepRuns:
                 trace.watch(values.model)
                 with trace.recording():
                     raised, is_ended = call()
-                placeholders.raise_if_touched()  # the step may have caught it
+                placeholders.raise_if_touched()  # The step may have caught it.
             except placeholders.PlaceholderTouched as touched:
                 if not put_stub(touched.path):
                     raise
@@ -96,21 +96,21 @@ class StepRuns:
             if raised is None or not self._fill(raised.__cause__, values):
                 values.read.update(self._globals)
                 return Run(trace, values, raised, is_ended)
-        raise CannotFeedError("it reads more than {} things that are not here".format(_MOST_RETRIES))
+        raise CannotFeedError("it needs more than {} values that are not available".format(_MOST_RETRIES))
 
     def checked(self, case: Case) -> Run:
-        """Return one run. Raises what the step raises, and NotApplicable if gradients and steps have no order."""
+        """Return one run. Raises the step's error, and NotApplicable if gradients and steps are not in sequence."""
         run = self.run(case)
         if run.raised is not None:
             raise run.raised
         if any(step.closure_calls > 1 for step in run.trace.steps):
-            raise NotApplicable("its optimizer goes backward itself, more than once in a step, by a closure")
+            raise NotApplicable("its optimizer calls backward more than once per step, by a closure")
         if any(step.is_inside_backward for step in run.trace.steps):
-            raise NotApplicable("its optimizers make their steps inside of backward, each of a part of the gradients")
+            raise NotApplicable("its optimizers step inside of backward, each with part of the gradients")
         return run
 
     def case(self, steps: int, micro_batches: int = 4, is_uneven: bool = False, **options: Any) -> Case:
-        """Return a case of `steps` steps of so many micro-batches each, or of the step's own number if it has one."""
+        """Return a case of `steps` steps, with `micro_batches` each unless the step has its own number."""
         if self.feed.recorded and (options or is_uneven):
             raise NotApplicable("its model and batches are those of the recorded run, which auditkit does not vary")
         ways = self.feed.accumulates
@@ -133,8 +133,8 @@ class StepRuns:
             raise NotApplicable("it makes no step of {} batches".format(len(case.batches)))
         return run
 
-    def limit_that_clips(self, usual: Run, micro_batches: int = 4) -> Optional[Tuple[float, float]]:
-        """Return a limit and the gain of a model whose gradients are above it; None if the step sets no limit."""
+    def limit_that_clips(self, usual: Run) -> Optional[Tuple[float, float]]:
+        """Return a limit and the gain of a model whose gradients exceed it; None if the step sets no limit."""
         norm, gain, clips = norm_of(effective(usual.trace.steps[0])), 1.0, usual.trace.clips
         if self.feed.sets_limit:
             return 0.1 * norm, gain
@@ -143,17 +143,17 @@ class StepRuns:
         limit = min((clip.limit for clip in clips if not clip.is_by_value), default=clips[0].limit)
         while norm < 4 * limit and gain < 1e6:
             gain *= 10
-            norm = norm_of(effective(self.windows(1, micro_batches, gain=gain).trace.steps[0]))
+            norm = norm_of(effective(self.windows(1, 4, gain=gain).trace.steps[0]))
         return limit, gain
 
     def _fill(self, error: Optional[BaseException], values: Values) -> bool:
-        """Make up what the step lacked, if anything is known for it: then it runs again."""
+        """Create what the step lacked, if it is known; return whether to run again."""
         if "init_process_group" in str(error) and not torch.distributed.is_initialized():
-            return groups.world() is not None  # it reduces over a group without asking whether there is any
+            return groups.world() is not None  # It reduces over a group without checking whether there is one.
         return self._fill_global(error, values) or self._fill_attribute(error) or self._widen(error)
 
     def _fill_attribute(self, error: Optional[BaseException]) -> bool:
-        """Give our model an attribute of the checkout's own: `model.n_classes`, `model.config`."""
+        """Give the model an attribute of the checkout's own: `model.n_classes`, `model.config`."""
         if not isinstance(error, AttributeError) or not isinstance(error.obj, ToyModel):
             return False
         guess = roles.known(error.name or "")
@@ -163,7 +163,7 @@ class StepRuns:
         return True
 
     def _fill_global(self, error: Optional[BaseException], values: Values) -> bool:
-        """Give a module the name that a script's last lines would make: `args`, `logger`, `device`."""
+        """Give a module the name that a script's last lines would define: `args`, `logger`, `device`."""
         if not isinstance(error, NameError) or isinstance(error, UnboundLocalError) or not error.name:
             return False
         guess = roles.known(error.name)
@@ -192,7 +192,7 @@ class StepRuns:
         return values
 
     def ready(self, values: Values) -> Callable[[], Tuple[Optional[TargetRaised], bool]]:
-        """Return the run as a silent call on the host, which returns what the step raised and whether it exited."""
+        """Return the run as a silent call on the host, which returns the step's error and whether it exited."""
         with _quiet_on_host(values.case):
             bound = self.bound(values)
 
@@ -201,7 +201,7 @@ class StepRuns:
                 try:
                     for number in range(values.case.calls):
                         if number and guesses.Guess(roles.EPOCHS) in values.read.values():
-                            break  # the first call had all epochs
+                            break  # The first call ran all epochs.
                         values.loader.passes = 0
                         bound()
                 except EnoughBatches:
@@ -217,7 +217,7 @@ class StepRuns:
         return call
 
     def bound(self, values: Values) -> Callable[[], None]:
-        """Return the run as a call without arguments: the step once, once for every batch, or until it has them all."""
+        """Return the run as a call without arguments: the step once, once per batch, or until all batches are used."""
         if self.feed.recorded:
             return self._replayed(values)
         function = self._bound_function(values)
@@ -229,18 +229,18 @@ class StepRuns:
         def once() -> None:
             drawn = self._arguments({name: slots[name] for name in by_batch}, values)
             answer = function(**fixed, **drawn)
-            if inspect.isgenerator(answer):  # it has done nothing before its items are taken
+            if inspect.isgenerator(answer):  # A generator runs only when its items are read.
                 list(answer)
 
         def for_each_batch() -> None:
             for item in values.loader:
                 values.batch = item
                 if is_part:
-                    values.optimizer.zero_grad()  # whoever computes the loss does this
+                    values.optimizer.zero_grad()  # The caller that computes the loss does this.
                 once()
 
         def until_drawn() -> None:
-            if by_batch:  # the script has drawn one before its loop begins
+            if by_batch:  # The script draws one before its loop begins.
                 values.batch = next(values.loader)
             begun, before = values.loader.drawn, -1
             while before < values.loader.drawn < begun + len(values.loader):
@@ -252,7 +252,7 @@ class StepRuns:
         return for_each_batch if by_batch else once
 
     def _replayed(self, values: Values) -> Callable[[], None]:
-        """Return the recorded call, once for each step that is wanted; its loaders end with the batches."""
+        """Return the recorded call, once for each step; its loaders end with the batches."""
         method = self.caller.method if self.caller.needs_instance() else ""
         arguments = recorded.in_size(self.caller.recorded["arguments"], self.feed.recorded)
 
@@ -266,7 +266,7 @@ class StepRuns:
 
         def all_calls() -> None:
             for _ in values.case.batches:
-                if values.loader.drawn < len(values.case.batches):  # a call may go through all of its loader
+                if values.loader.drawn < len(values.case.batches):  # A call may use its whole loader.
                     call()
 
         return all_calls
@@ -280,7 +280,7 @@ class StepRuns:
         return getattr(self._instance(values), self.caller.method)
 
     def _batch_functions(self, names: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
-        """Yield the functions that the step calls for its batches by their names, and what stands for each."""
+        """Yield the functions that the step calls for its batches by their names, and their fakes."""
         given = {roles.BATCHES: roles.GIVES_LOADER, roles.GIVES_BATCH: roles.GIVES_BATCH}
         for name in getattr(getattr(self.caller.function, "__code__", None), "co_names", ()):
             guess = roles.known(name)
@@ -298,7 +298,7 @@ class StepRuns:
         return owner(**self._arguments(self._slots(owner, values), values))
 
     def _slots(self, called: Callable[..., Any], values: Values) -> Dict[str, Any]:
-        """Return what each argument stands for: the required ones, those that the case sets, and numbers for None."""
+        """Return what each argument means: the required ones, those that the case sets, and numbers for None."""
         asked = {roles.ACCUMULATION, roles.LIMIT, *([guesses.SCALER] if values.case.scales else [])}
         found: Dict[str, Any] = {}
         for name, parameter in inspect.signature(called).parameters.items():
@@ -336,7 +336,7 @@ class StepRuns:
 
 
 def is_block(function: Any) -> bool:
-    """Whether it was made of statements in the middle of a script or a function."""
+    """Return whether a function was made of statements in a script or a function."""
     return hasattr(function, "text")
 
 
@@ -344,7 +344,7 @@ def is_block(function: Any) -> bool:
 def source_of(function: Any) -> str:
     """Return the text of a function, or of a code object; "" if it has none.
 
-    `inspect.getsource` resolves the path of every loaded module, anew in each process.
+    `inspect.getsource` is slow: it resolves the path of every loaded module in each process.
     """
     if is_block(function):
         return str(function.text)

@@ -1,7 +1,7 @@
-"""What reaches the optimizer: each step with its gradients, and what every backward and every clip did before it.
+"""Record what reaches the optimizer: each step with its gradients, and every backward and clip before it.
 
-torch's own hooks of all optimizers see the step; Python's profiler sees `backward`, the functions that clip and the
-methods of GradScaler, whatever name a loop calls them by. Gradients are kept as float64 copies by name.
+torch's global optimizer hooks see the step; Python's profiler sees `backward`, clipping functions and GradScaler's
+methods, under any name. Gradients are kept as float64 copies by name.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Grads = Dict[str, torch.Tensor]
 
 
 class Micro(NamedTuple):
-    """One backward: the gradients before it, and what it added to them."""
+    """One backward pass: the gradients before it, and those that it added."""
 
     site: Optional[Site]
     before: Grads
@@ -30,7 +30,7 @@ class Micro(NamedTuple):
 
 
 class Clip(NamedTuple):
-    """One call of a torch function that limits gradients, after so many backwards of the run."""
+    """One call of a torch function that limits gradients, and the number of backward passes before it."""
 
     site: Optional[Site]
     after_micros: int
@@ -41,9 +41,9 @@ class Clip(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one call of an optimizer's step received, what led to it, and what it did to the parameters.
+    """One call of an optimizer's step: its gradients, their history, and the parameters before and after.
 
-    If it received a closure, `grads` are what the closure's first call left, and `closure_calls` counts its calls.
+    With a closure, `grads` are those after the closure's first call, and `closure_calls` counts its calls.
     """
 
     site: Optional[Site]
@@ -64,11 +64,11 @@ class Step(NamedTuple):
 
 
 class Trace:
-    """The record of one run: its steps, and all else in the order in which it happened.
+    """The record of one run: its steps, and other events in order.
 
-    `ran` are the parameters of models that ran, `reached` those that had a gradient after some backward, by identity;
-    `zeros` says after how many backwards gradients were zeroed; `skips` are steps that a scaler left out. `has_scaler`:
-    some GradScaler received a loss, disabled or not.
+    `ran` are the parameters of models that ran, `reached` those that had a gradient after some backward pass, by
+    identity; `zeros` has the number of backward passes before gradients were zeroed; `skips` are steps that a scaler
+    skipped. `has_scaler` means that some GradScaler, perhaps disabled, received a loss.
     """
 
     def __init__(self, roots: SourceRoots) -> None:
@@ -92,7 +92,7 @@ class Trace:
         self._open: List[Any] = []
 
     def watch(self, model: torch.nn.Module) -> None:
-        """Follow the parameters of a model by their names, whatever wraps it."""
+        """Follow the parameters of a model by their names, without prefixes of wrappers."""
         for name, parameter in model.named_parameters():
             plain = name.replace("_orig_mod.", "").replace("module.", "")
             self.known.setdefault(id(parameter), (plain, parameter))
@@ -104,7 +104,7 @@ class Trace:
 
     @property
     def gradients(self) -> Grads:
-        """The gradients that exist now; of parameters of one name, that of the one that has one."""
+        """The current gradients; if parameters share a name, that of the one that has a gradient."""
         return {
             name: each.grad.detach().double().clone() for name, each in self.known.values() if each.grad is not None
         }
@@ -124,8 +124,6 @@ class Trace:
         finally:
             for handle in handles:
                 handle.remove()
-
-    # --- hooks ---------------------------------------------------------------------------------------
 
     def _enter_module(self, module: torch.nn.Module, _: Any) -> None:
         self._depth += 1
@@ -190,8 +188,6 @@ class Trace:
     def _parameters(self) -> Grads:
         return {name: each.detach().double().clone() for name, each in self.known.values()}
 
-    # --- the profiler --------------------------------------------------------------------------------
-
     def _see(self, frame: FrameType, event: str, _: Any) -> None:
         if event not in ("call", "return"):
             return
@@ -238,7 +234,7 @@ class Trace:
             self.made_at[id(frame.f_locals["self"])] = self.roots.innermost(frame)
 
     def _see_scaler_step(self, frame: FrameType, event: str) -> None:
-        """A step that a scaler leaves out ends what led to it, as one that it takes does."""
+        """Note a step that a scaler skips; it ends its window as a real step does."""
         if event == "call":
             self._open.append(self._steps_started)
         elif self._open and self._open.pop() == self._steps_started:
@@ -260,7 +256,7 @@ _WATCHED = {inspect.unwrap(function).__code__: handler for function, handler in 
 
 
 def added_up(micros: List[Micro]) -> Grads:
-    """Return what several backwards added, in float64."""
+    """Return the sum of several backward passes, in float64."""
     found: Grads = {}
     for micro in micros:
         for name, each in micro.added.items():
@@ -274,14 +270,14 @@ def norm_of(grads: Grads) -> float:
 
 
 def cosine(left: Grads, right: Grads) -> float:
-    """Return 1 for gradients of one direction; 0 if either is zero."""
+    """Return the cosine of the angle between gradients; 0 if either is zero."""
     size = norm_of(left) * norm_of(right)
     product = sum(float((each * right[name]).sum()) for name, each in left.items() if name in right)
     return product / size if size > 0 else 0.0
 
 
 def self_check(device: str, roots: SourceRoots) -> None:
-    """The toy makes backwards of 5 and 10 that add up to 15, clipped to 3."""
+    """Check the seam: the toy has backward passes of 5 and 10 with the sum 15, clipped to 3."""
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = torch.optim.SGD([weight], lr=1.0)
 

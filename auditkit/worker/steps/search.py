@@ -1,4 +1,4 @@
-"""Find out by trying how to feed a training step: until a run gives an optimizer a gradient."""
+"""Find by trying how to feed a training step: until a run gives an optimizer a gradient."""
 
 import itertools
 import re
@@ -26,7 +26,7 @@ _NAMES_ITEMS = re.compile(r"\*\*\w|\[[\"']\w+[\"']\]|\.items\(")
 
 
 def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Plan:
-    """Return the plan of the first way in which the step gives an optimizer a gradient of our model.
+    """Return the plan of the first way in which the step gives an optimizer a gradient of the model.
 
     Raises CannotFeedError with the outcome of each attempt.
     """
@@ -42,7 +42,7 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
                 run = runs.run(Case(make_batches(_BATCHES, feed.task), accumulate=1))
             except CannotFeedError as error:
                 said.append(_at(str(error), roots.of_traceback(error.__traceback__)))
-            except Exception as error:  # an object's constructor may raise anything
+            except Exception as error:  # An object's constructor may raise anything.
                 text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160])
                 said.append(_at(text, roots.of_traceback(error.__traceback__)))
             else:
@@ -75,7 +75,7 @@ def _mattered(runs: StepRuns) -> List[str]:
 
 
 def _feeds(caller: Caller) -> Iterator[StepFeed]:
-    """Yield every combination; what the source names comes first."""
+    """Yield every combination; those that match names in the source come first."""
     source = source_of(caller.function)
     tasks = ["samples", "tokens", "values"]
     if _NAMES_TOKENS.search(source):
@@ -96,12 +96,12 @@ def _why_not(run: Run) -> str:
         return _at(str(run.raised), run.raised.site)
     if not run.trace.steps:
         taken = run.values.loader.drawn
-        return "no optimizer of torch's makes a step ({} batches were taken)".format(taken)
-    return "the optimizer is handed no gradient of the model"
+        return "no torch optimizer made a step ({} batches were read)".format(taken)
+    return "the optimizer got no gradient of the model"
 
 
 def _hands_over(run: Run) -> bool:
-    """Whether a step received some gradient, or backward made one that its optimizer does not know."""
+    """Return whether a step got some gradient, or backward computed one for another optimizer."""
     return run.raised is None and any(norm_of(step.grads) > 0 or added_up(step.micros) for step in run.trace.steps)
 
 

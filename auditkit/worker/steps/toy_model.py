@@ -14,15 +14,15 @@ WIDTH, TOKENS = 6, 7
 IGNORED = -100
 NEXT_TOKENS, PIXELS = "next tokens", "pixels"
 TOKEN_TASKS = ("tokens", NEXT_TOKENS)
-"""Tasks with a target for each token; the first of next tokens has none, so that it counts nowhere."""
-UNUSED, FROZEN = "unused", "frozen.weight"
-"""Parameters by name: one that trains and that no output depends on, and one that does not train."""
+"""Tasks with a target for each token; with next tokens, the first one has none and is never counted."""
+FROZEN = "frozen.weight"
+"""The name of a frozen parameter."""
 _TARGET_WORDS = ("label", "target", "y", "answer")
 _OF_PIXELS = ("mask", "segm")
 
 
 class Batch(NamedTuple):
-    """`inputs` are token numbers (B, T), features (B, C) or pixels (B, C, H, W).
+    """One batch: `inputs` are token numbers (B, T), features (B, C) or pixels (B, C, H, W).
 
     `targets` are a class or IGNORED for each, or values (B, C).
     """
@@ -47,7 +47,7 @@ class NamedBatch(Dict[str, Any]):
 
 
 class ModelAnswer(Dict[str, Any]):
-    """What models of transformers return, read as `answer.loss`, `answer["loss"]`, `answer[0]`."""
+    """The result of transformers' models, read as `answer.loss`, `answer["loss"]`, `answer[0]`."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in self:
@@ -61,7 +61,7 @@ class ModelAnswer(Dict[str, Any]):
 class ToyModel(nn.Module):
     """Embedding, tied output layer, a trained, a frozen and an unused parameter; `returns` is the form of its result.
 
-    `gain` multiplies what reaches the output layer, and so the gradients; the calls `poisoned` return NaN.
+    `gain` multiplies the input of the output layer, and so the gradients; the calls `poisoned` return NaN.
     """
 
     def __init__(self, returns: str, gain: float = 1.0, poisoned: Sequence[int] = ()) -> None:
@@ -81,7 +81,7 @@ class ToyModel(nn.Module):
 
     @property
     def module(self) -> "ToyModel":
-        """Itself, as what a wrapper wraps."""
+        """The model itself, as a wrapper's attribute."""
         return self
 
     def no_sync(self) -> Any:
@@ -89,7 +89,7 @@ class ToyModel(nn.Module):
         return contextlib.nullcontext()
 
     def forward(self, *values: Any, **named: Any) -> Any:
-        """Return the result in the form `returns`, from the first tensor and the targets: so named, or the second."""
+        """Return the result in the form `returns`, of the first tensor and the targets (by name, or the second)."""
         tensors = [each for each in (*values, *named.values()) if isinstance(each, torch.Tensor)]
         targets = next((named[name] for name in named if any(word in name for word in _TARGET_WORDS)), None)
         if targets is None and len(tensors) > 1:
@@ -114,7 +114,7 @@ class ToyModel(nn.Module):
         }[self.returns]
 
     def scores(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return the scores of the classes: (..., C) of token numbers or of features, (B, C, H, W) of pixels."""
+        """Return the scores of the classes: (..., C) for token numbers or features, (B, C, H, W) for pixels."""
         if inputs.is_floating_point() and inputs.dim() == 4 and inputs.shape[1] == CLASSES:
             of_pixels: torch.Tensor = self.scores(inputs.movedim(1, -1).reshape(-1, CLASSES))
             return of_pixels.reshape(len(inputs), *inputs.shape[2:], CLASSES).movedim(-1, 1)
@@ -130,7 +130,7 @@ RETURNS = ("scores", "answer", "scores, loss", "loss, scores", "loss", "losses",
 
 
 def loss_of(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return the cross entropy over all that is not IGNORED; for values the mean squared difference."""
+    """Return the cross entropy over all targets but IGNORED; for values the mean squared difference."""
     if targets.is_floating_point():
         return functional.mse_loss(scores, targets)
     if scores.dim() != 4:
@@ -144,15 +144,15 @@ class Criterion(nn.Module):
     ignore_index = IGNORED
 
     def forward(self, *values: Any, **named: Any) -> torch.Tensor:
-        """Take scores and targets."""
+        """Return the loss of scores and targets."""
         given = [each for each in (*values, *named.values()) if isinstance(each, torch.Tensor)]
         if len(given) < 2:
-            raise TypeError("the loss is not handed scores and targets as tensors")
+            raise TypeError("the loss got no scores and targets as tensors")
         return loss_of(given[0], given[1])
 
 
 def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, seed: int = 0) -> List[Batch]:
-    """Return `count` batches of three samples; of the 21 tokens of each, so many have a target as `valid` says."""
+    """Return `count` batches of three samples; `valid` is the number of each batch's 21 tokens that have a target."""
     generator = torch.Generator().manual_seed(seed)
     found = []
     for index in range(count):
@@ -174,12 +174,12 @@ def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, s
 
 
 def uneven_counts(count: int) -> List[int]:
-    """Return from 2 to 20 of the 21 tokens: how many of each micro-batch have a target."""
+    """Return from 2 to 20: how many of the 21 tokens of each micro-batch have a target."""
     return [2 + 18 * index // max(1, count - 1) for index in range(count)]
 
 
 def widened(batches: Sequence[Batch], features: int) -> List[Batch]:
-    """Return the batches with so many features in each sample; our model looks at the first ones."""
+    """Return the batches padded to so many features per sample; the model reads only the first ones."""
     return [
         Batch(functional.pad(inputs, (0, features - inputs.shape[1])), targets)
         if inputs.is_floating_point() and inputs.dim() == 2
@@ -202,7 +202,7 @@ def true_gradient(model: ToyModel, batch: Batch) -> Dict[str, torch.Tensor]:
 
 
 def batches_as(form: str, batches: Sequence[Batch]) -> Iterator[Any]:
-    """Yield the batches as a loop unpacks them: a tuple, a mapping, or the inputs alone."""
+    """Yield the batches as a loop unpacks them: a tuple, a mapping, or only the inputs."""
     for each in batches:
         if form == "mapping":
             yield NamedBatch(each)

@@ -1,4 +1,4 @@
-"""What a training step receives in one run: made by the words of `roles.py`, each reported to the reader."""
+"""The values of a training step in one run, created by the words of `roles.py`, which reports show."""
 
 import contextlib
 import re
@@ -28,11 +28,11 @@ _SILENT = re.compile(
 
 
 class EnoughBatches(BaseException):
-    """The loop takes more batches than there are, again and again: the run ends here."""
+    """The loop repeatedly takes more batches than there are: the run ends here."""
 
 
 class Silent(Quiet):
-    """An object whose methods do nothing and whose values are 0. A call returns another, which passes its items on."""
+    """An object whose methods do nothing and whose values are 0; calling it returns another one with the same items."""
 
     val = avg = sum = count = global_avg = value = 0.0
 
@@ -57,7 +57,7 @@ class Silent(Quiet):
 
 
 def put_stub(path: str) -> bool:
-    """Put a stub in the place of a placeholder that a loop touched; return False if none is known for it."""
+    """Replace a stub that a loop used by a silent object; return False if none is known for it."""
     if not _SILENT.fullmatch(path):
         return False
     place, _, name = path.rpartition(".")
@@ -70,11 +70,11 @@ def put_stub(path: str) -> bool:
 
 
 class Case(NamedTuple):
-    """One run: the batches, and what the model, the optimizer and the options are.
+    """One run: the batches, and the settings of the model, the optimizer and the options.
 
-    `accumulate` of 0 is all batches; `decays` is momentum and weight decay. `scales` enables every GradScaler, also an
-    optional one; otherwise all are disabled. `calls` is the number of epochs with these batches: by a number of epochs
-    that the step reads, else by calling it so often.
+    `accumulate` of 0 means all batches; `decays` adds momentum and weight decay. `scales` enables every GradScaler,
+    also an optional one; otherwise all are disabled. `calls` is the number of epochs with these batches: the step reads
+    it, or is called so often.
     """
 
     batches: List[Batch]
@@ -88,12 +88,12 @@ class Case(NamedTuple):
 
 
 class Loader:
-    """Batches as a loader, an iterator or a list has them; `drawn` counts those that were taken."""
+    """Batches as a loader, an iterator or a list; `drawn` counts those that were taken."""
 
     def __init__(self, form: str, batches: List[Batch], source: str) -> None:
         self.batches = list(batches)
         self._form = form
-        # How many names the loop gives to the parts of a batch: `x, y, state = next(loader)`.
+        # How many names the loop unpacks a batch into: `x, y, state = next(loader)`.
         found = re.search(r"^ *\(?(\w+(?:, \w+)+)\)? = (?:next\(|\w+\.next_batch\()", source, re.MULTILINE)
         self._width = len(found.group(1).split(", ")) if found is not None else 0
         self.items = self._fresh()
@@ -117,12 +117,12 @@ class Loader:
         self.passes += 1
         if self.passes > MOST_PASSES:
             raise EnoughBatches
-        self.items = self._fresh()  # the epoch before may have taken parts out of its batches
+        self.items = self._fresh()  # The previous epoch may have changed its batches.
         self._rest = iter(self.items)
         return self
 
     def __next__(self) -> Any:
-        if not self.passes:  # an iterator that a script made before its loop gives batches for ever
+        if not self.passes:  # An iterator from before the loop never ends.
             self._rest = iter([self.items[self.drawn % len(self.items)]])
             if self.drawn > _MOST_ROUNDS * len(self.items):
                 raise EnoughBatches
@@ -131,12 +131,12 @@ class Loader:
         return item
 
     def next_batch(self, *_: Any, **__: Any) -> Any:
-        """Return the next item, as loaders that are no iterators do."""
+        """Return the next item, as loaders that are not iterators do."""
         return next(self)
 
 
 class Values(Recorder):
-    """The values of one run. `read` is all that auditkit made up, by the path that the step reads it by."""
+    """The values of one run. `read` has all values that auditkit made, by path."""
 
     has_none = True
 
@@ -144,7 +144,7 @@ class Values(Recorder):
         super().__init__(given)
         self.case, self.source = case, source
         self.model = ToyModel(returns, case.gain, case.poisoned)
-        # The optimizer gets a frozen parameter, too, as in most programs.
+        # The optimizer gets the frozen parameter, too, as in most programs.
         momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
         parameters = self.model.parameters()
         self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
@@ -164,7 +164,7 @@ class Values(Recorder):
         return self.model
 
     def filled(self, path: str, found: Optional[Guess]) -> Any:
-        """Return the value that a step reads at a path; a name of something in a step outweighs `found`."""
+        """Return the value that a step reads at a path; a name of a training step outweighs `found`."""
         if path in self.given:
             return self.given[path]
         if found is None or found.value != guesses.CONFIG:
@@ -177,18 +177,18 @@ class Values(Recorder):
         return self.made(found.value, path)
 
     def silences(self, name: str) -> bool:
-        """Whether a constructor would save or profile with it."""
+        """Return whether a constructor would save or profile with it."""
         return roles.known(name) == Guess(roles.SILENT)
 
     def _refuse_a_second_optimizer(self, name: str) -> None:
-        """Two that hold the same parameters would step twice on one gradient, by auditkit's own doing."""
+        """Raise CannotFeedError: two optimizers of the same parameters would step twice with one gradient."""
         self._optimizer_name = self._optimizer_name or name
         if name != self._optimizer_name:
-            text = "it takes several optimizers ({}, {}), and which parameters each has is not known"
+            text = "it takes several optimizers ({}, {}), and auditkit does not know the parameters of each"
             raise CannotFeedError(text.format(self._optimizer_name, name))
 
     def made(self, value: Any, path: str = "") -> Any:
-        """Return what a value stands for in this run; a plain value as it is."""
+        """Return the value in this run that a word means; other values stay as they are."""
         if value == guesses.OPTIMIZER:
             self._refuse_a_second_optimizer(path.rpartition(".")[2])
         return super().made(value, path)
@@ -204,7 +204,7 @@ class _Schedule(torch.optim.lr_scheduler.LambdaLR):
 
 
 def _object(values: Values, path: str) -> Any:
-    """A configuration or an object, in which what no name explains is None."""
+    """Return a configuration or an object whose unknown attributes are None."""
     return Stub(values, path, roles.of_settings)
 
 

@@ -8,7 +8,7 @@ _PACKAGE = "_auditkit_watch"
 
 
 def load() -> None:
-    """Start the watcher if `auditkit run` started this process. Never raises; the second call does nothing."""
+    """Start the watcher if `auditkit run` started this process. Never raises; a second call does nothing."""
     folder = os.environ.get(VARIABLE)
     if not folder or _PACKAGE in sys.modules:
         return
@@ -29,7 +29,7 @@ def load() -> None:
 
 
 def _note(folder: str, reason: str) -> None:
-    """Leave the reason where the host finds it; without a folder to write to there is nobody to tell."""
+    """Write the reason to a file for the host, if the folder is writable."""
     try:
         with open(os.path.join(folder, "failed-%d.txt" % os.getpid()), "w") as file:
             file.write(reason[:1000])

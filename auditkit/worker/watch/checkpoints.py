@@ -1,4 +1,4 @@
-"""Checkpoints: digests of what a program saves, and whether what it loads arrives in its model and optimizer."""
+"""Checkpoints: digests of what a program saves, and whether what it loads reaches its model and optimizer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Checkpoints:
         self.restored: list = []
 
     def saved(self, content: Any, file: Any, step: int) -> None:
-        """Record what a file holds; a later load of it is compared with this digest."""
+        """Record a digest of what a file contains, for comparison with a later load."""
         found = _contents(content)
         if found["weights"] or found["optimizers"]:
             with quietly():
@@ -36,7 +36,7 @@ class Checkpoints:
             del self.saves[:-_MOST]
 
     def loaded(self, content: Any, file: Any) -> None:
-        """Keep what was loaded until the next step shows whether it arrived."""
+        """Keep the loaded content until the next step shows whether it is used."""
         found = _contents(content)
         if not any(found.values()):
             return
@@ -53,12 +53,12 @@ class Checkpoints:
         del self.waiting[:-4]
 
     def random_state_set(self, state: Any) -> None:
-        """The program sets a random state: keep its digest, to compare it with those of loaded files."""
+        """Keep the digest of a random state that the program sets, for comparison with loaded files."""
         if _random_kind(state):
             self.restored = [*self.restored[-32:], _digest_of(state)]
 
     def compare(self, known: Any) -> None:
-        """Before the first step after a load: compare the loaded state with the living one."""
+        """Compare the loaded state with the current one, before the first step after a load."""
         waiting, self.waiting = self.waiting, []
         for entry in waiting:
             with quietly():
@@ -75,7 +75,7 @@ class Checkpoints:
             del self.loads[:-_MOST]
 
     def _weights(self, state: dict) -> dict:
-        """How many loaded tensors are in the living parameters of the same name, and which differ."""
+        """Count the loaded tensors that equal the current parameters of the same name, and name those that differ."""
         living: dict = {}
         ends: dict = {}
         for each in self.program.parameters:
@@ -115,7 +115,7 @@ def _path(file: Any) -> str:
 
 
 def _contents(content: Any) -> dict:
-    """The states of modules, optimizers, schedulers and random numbers in a file, by their form."""
+    """Return the states of modules, optimizers, schedulers and random numbers in a file, recognized by their form."""
     found: dict = {"weights": [], "optimizers": [], "schedulers": [], "random": []}
     waiting = [(content, 0)]
     while waiting:
@@ -141,13 +141,13 @@ def _contents(content: Any) -> dict:
 
 
 def _ends(name: str) -> list:
-    """`a.b.c`, `b.c` and `c`."""
+    """Return `a.b.c`, `b.c` and `c`."""
     parts = name.split(".")
     return [".".join(parts[start:]) for start in range(len(parts))]
 
 
 def _random_kind(value: Any) -> str:
-    """Whose random state this is, by its form; empty for anything else."""
+    """Return whose random state this is, by its form; "" for anything else."""
     if isinstance(value, torch.Tensor):
         if value.dtype != torch.uint8 or value.dim() != 1:
             return ""
@@ -182,7 +182,7 @@ def _digests(found: dict) -> dict:
 
 
 def _optimizer_readings(state: dict) -> dict:
-    """Readings of an optimizer's saved tensors, by parameter and name; and its learning rates."""
+    """Return readings of an optimizer's saved tensors, by parameter and name; and its learning rates."""
     tensors = {
         (index, name): value
         for index, entry in state["state"].items()
@@ -199,7 +199,7 @@ def _optimizer_readings(state: dict) -> dict:
 
 
 def _optimizer(state: dict, known: Any) -> dict:
-    """How much of a saved optimizer's state the living optimizer has."""
+    """Return how much of a saved optimizer's state the current optimizer has."""
     optimizer = known.ref()
     groups = optimizer.param_groups if optimizer is not None else []
     if [len(group["params"]) for group in groups] != state["sizes"]:

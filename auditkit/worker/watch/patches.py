@@ -1,4 +1,4 @@
-"""The wrappers in torch: each records an event while a step is inspected, and otherwise only calls the original."""
+"""Wrappers of torch's functions: each records an event in an inspected step, and otherwise only calls the original."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _compiles = torch.compiler.is_compiling
 
 
 class Patches:
-    """All wrappers of one watcher; `remove` restores torch as it was."""
+    """All wrappers of one watcher; `remove` restores torch."""
 
     def __init__(self, watcher: Watcher) -> None:
         self.watcher = watcher
@@ -29,7 +29,7 @@ class Patches:
         self.turn_patches: list = []
 
     def install(self) -> None:
-        """Wrap what is called between steps, and hook the steps."""
+        """Wrap the functions called between steps, and hook the steps."""
         _run_as_it_is(self._before)
         _run_as_it_is(self._after)
         _run_as_it_is(self._event, True)
@@ -71,7 +71,7 @@ class Patches:
         self.undone.clear()
 
     def take_imported(self) -> None:
-        """Replace originals that modules imported by name before the watcher came (in a test or a notebook)."""
+        """Replace originals that modules imported by name before the watcher started (in a test or a notebook)."""
         pairs: list = [
             (torch.nn.utils.clip_grad_norm_, "clip_grad_norm_"),
             (torch.nn.utils.clip_grad_value_, "clip_grad_value_"),
@@ -88,8 +88,6 @@ class Patches:
     def _wrap_safetensors(self, module: Any) -> None:
         self._wrap(module, "save_file", self._saves("tensors", "filename"))
         self._wrap(module, "load_file", self._loads("filename"))
-
-    # How a wrapper is put in place.
 
     def _when_imported(self, name: str, work: Callable[[Any], Any]) -> None:
         if name in sys.modules:
@@ -120,7 +118,7 @@ class Patches:
 
         self.undone.append(undo)
 
-    # Only in inspected turns, and never in a program that compiles: a compiled function must not see them.
+    # Only in inspected turns, and never in a program that compiles: a compiled function must not contain them.
 
     def _open(self) -> None:
         if self.turn_patches or self.watcher.compiles:
@@ -175,10 +173,8 @@ class Patches:
 
         return read
 
-    # The wrappers.
-
     def _event(self, work: Callable[[], Any]) -> Any:
-        """Run an instrument without seeing its own reads."""
+        """Run an instrument without counting its own reads."""
         watcher = self.watcher
         watcher.reading += 1
         try:
@@ -187,7 +183,7 @@ class Patches:
             watcher.reading -= 1
 
     def _aside(self, work: Callable[[], Any]) -> Any:
-        """Run an instrument; no frame below this one is compiled."""
+        """Run an instrument; torch.compile skips all frames inside."""
         return work()
 
     def _backward(self, original: Callable) -> Callable:
@@ -354,7 +350,7 @@ class Patches:
         loss.grad_fn.register_prehook(self.watcher.weighs(where(), valid, target.numel(), reduction == "mean"))
 
     def _saves(self, content: str, file: str) -> Callable:
-        """A wrapper for a function whose first parameters have these names."""
+        """Return a wrapper of a function whose first parameters have these names."""
         watcher = self.watcher
 
         def make(original: Callable) -> Callable:
@@ -396,7 +392,7 @@ class Patches:
         return set_state
 
     def _then_watch_next(self, original: Callable) -> Callable:
-        """An evaluation or an epoch begins: the step after it is inspected."""
+        """Inspect the step after an evaluation or the start of an epoch."""
         watcher = self.watcher
 
         def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -427,13 +423,13 @@ class Patches:
             if watcher.recorder is not None:
                 watcher.guarded("recorded calls", watcher.recorder.remove)
             if what == "training step":
-                self.remove()  # a wrapper that compiled code calls is a graph break
+                self.remove()  # A wrapper called by compiled code is a graph break.
             self._close()
             return original(*args, **kwargs)
 
         return compile_
 
-    # Steps. A compiled step traces these functions: they hold nothing for it but a constant.
+    # A compiled step traces these functions, and sees only a constant.
 
     def _before(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
         if _compiles():
@@ -487,7 +483,7 @@ class _AfterImport:
 
 
 def _trains(target: Any) -> bool:
-    """Whether a function that is compiled calls `backward` or a `step` itself."""
+    """Return whether a compiled function itself calls `backward` or a `step`."""
     code = getattr(target, "__code__", None)
     return code is not None and any(
         each.argval in ("backward", "step") and (each.opname == "LOAD_METHOD" or "NULL|self" in each.argrepr)
@@ -496,9 +492,9 @@ def _trains(target: Any) -> bool:
 
 
 def _run_as_it_is(function: Any, with_all_below: bool = False) -> None:
-    """Keep Dynamo from compiling a frame of ours, which a compiled step calls between two of its graphs.
+    """Keep Dynamo from compiling a frame of the watcher, which a compiled step calls between two graphs.
 
-    Where a compiled function inlines one of ours, it still does: there `is_compiling()` is a constant.
+    If a compiled function inlines the frame, Dynamo compiles it; there `is_compiling()` is a constant.
     """
     frames = torch._C._dynamo.eval_frame
     below = frames._FrameAction.SKIP if with_all_below else frames._FrameAction.DEFAULT

@@ -1,4 +1,4 @@
-"""The user's line: the innermost frame that is neither torch's, nor a library's, nor ours."""
+"""The user's line: the innermost frame outside torch, libraries and auditkit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _kind(file: str) -> int:
 
 
 def where() -> Place:
-    """The file, line and function that the user would recognise; a library's line if no frame is the user's."""
+    """Return the user's file, line and function; a library's line if no frame is the user's."""
     frame: Any = sys._getframe(1)
     fallback = NOWHERE
     while frame is not None:
@@ -56,7 +56,7 @@ def where() -> Place:
 
 
 def called_from(*parts: str) -> bool:
-    """Whether a frame of the stack is in a file whose path contains one of `parts`."""
+    """Return whether a frame of the stack is in a file whose path contains one of `parts`."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         if any(part in frame.f_code.co_filename for part in parts):
@@ -72,7 +72,7 @@ def _place(frame: Any) -> Place:
 
 
 def holder(target: int) -> tuple:
-    """The variable of a user's frame, or of one level inside it, that is the object with id `target`."""
+    """Return the variable of a user's frame, or its attribute, that is the object with id `target`."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         if _kind(frame.f_code.co_filename) == _USERS:

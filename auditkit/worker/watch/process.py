@@ -1,4 +1,4 @@
-"""One process and its file: written when it begins, every few seconds, and when it ends, however it ends."""
+"""One process and its file, which is written at the start, every few seconds, and at any kind of end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _current: Optional[Process] = None
 
 
 def start(folder: str) -> None:
-    """Begin to watch this process, with the settings in the folder's `watch.json`."""
+    """Watch this process, with the settings in the folder's `watch.json`."""
     global _current
     with open(os.path.join(folder, "watch.json"), encoding="utf-8") as file:
         config = json.load(file)
@@ -35,7 +35,7 @@ def version_of(text: str) -> tuple:
 
 
 class Process:
-    """The watched process; a forked child is a process of its own."""
+    """The watched process; a forked child is a separate process."""
 
     def __init__(self, folder: str, config: dict) -> None:
         self.folder, self.config = folder, config
@@ -48,13 +48,13 @@ class Process:
         self.group: dict = {}
 
     def begin(self) -> None:
-        """Watch, and write the file from now on."""
+        """Watch, and start to write the file."""
         if self.watch():
             self._write_at_the_end()
         self.write()
 
     def watch(self) -> bool:
-        """Put the wrappers into torch, if it is new enough."""
+        """Install the wrappers if torch is new enough."""
         if version_of(torch.__version__) < _OLDEST:
             self.reason = "torch %s is too old: auditkit run needs torch 2.9 or later" % torch.__version__
             return False
@@ -100,12 +100,12 @@ class Process:
         return end
 
     def _forked(self) -> None:
-        """A forked child records its own steps; until its first step it writes nothing."""
+        """Let a forked child record its own steps; until its first step it writes nothing."""
         self.is_fork, self.began, self.wrote_at, self.group = True, time.time(), 0.0, {}
         self.watcher.reset()
 
     def _stop(self) -> None:
-        """The asked number of steps is done: leave the file, then tell the host."""
+        """Write the file after the requested number of steps, then notify the host."""
         self.write()
         with open(os.path.join(self.folder, "stop-%s" % self._name()), "w"):
             pass
@@ -120,7 +120,7 @@ class Process:
         return "%s-%d-%d" % (socket.gethostname()[:40], os.getpid(), int(self.began * 1000))
 
     def write(self, ended: bool = False) -> None:
-        """Replace the process's file; a folder that is gone or full leaves the program as it is."""
+        """Replace the process's file; errors of the folder do not affect the program."""
         began = time.monotonic()
         try:
             path = os.path.join(self.folder, "process-%s.json" % self._name())
@@ -154,7 +154,7 @@ class Process:
 
 
 def identity() -> dict:
-    """Which rank of which job this process is, from its launcher's variables."""
+    """Return which rank of which job this process is, from its launcher's variables."""
     variables = os.environ.get
     rank, world = variables("RANK") or variables("SLURM_PROCID"), variables("WORLD_SIZE") or variables("SLURM_NTASKS")
     return {

@@ -19,19 +19,19 @@ _DROPS = (
     torch.nn.modules.dropout._DropoutNd,
 )
 FEW = 16
-"""Parameters of an optimizer that are looked at between its steps."""
+"""How many parameters of an optimizer are checked between its steps."""
 
 
 _values: dict = {}
 
 
 def _shared(value: Any) -> Any:
-    """One object for all equal values: thousands of parameters have the same dtype, shape and group."""
+    """Return one object for all equal values: thousands of parameters have the same dtype, shape and group."""
     return _values.setdefault(value, value)
 
 
 class Parameter:
-    """One parameter, and what the inspections have seen of it so far; the host reads these counts."""
+    """One parameter, and counts of what the inspections saw, which the host reads."""
 
     __slots__ = (
         "after", "bad_gradient", "bad_value", "changed", "dtype", "frozen_moved", "index",
@@ -72,7 +72,7 @@ class Parameter:
 
 
 class Optimizer:
-    """One optimizer: its parameters, how often it stepped, and where its gradients stood after its last step."""
+    """One optimizer: its parameters, its number of steps, and its gradients after its last step."""
 
     def __init__(self, index: int, optimizer: Any, place: tuple) -> None:
         self.ref = weakref.ref(optimizer)
@@ -82,7 +82,7 @@ class Optimizer:
         self.parameters: list = []
         self.few: list = []
         self.consumed: Optional[list] = None
-        self.clipped: Optional[list] = None  # what a clip after the step made of the consumed gradients
+        self.clipped: Optional[list] = None  # the consumed gradients after a clip that follows the step
         self.begins: Optional[int] = None
         self.compiled = self.has_closure = False
         self.first_turn = self.last_turn = 0
@@ -106,7 +106,7 @@ class Optimizer:
 
 
 class Scheduler:
-    """A learning-rate scheduler: whose rates it changes, and how often it had stepped at the first and last look."""
+    """A learning-rate scheduler: its optimizer, and its number of steps at the first and last look."""
 
     def __init__(self, scheduler: Any, place: tuple) -> None:
         self.ref, self.place, self.name = weakref.ref(scheduler), place, type(scheduler).__name__
@@ -117,11 +117,11 @@ class Scheduler:
         self.steps = 0
 
     def epoch(self) -> int:
-        """How often the scheduler has changed the rates; -1 if it is gone."""
+        """Return how often the scheduler has changed the rates; -1 if it is gone."""
         return int(getattr(self.ref(), "last_epoch", -1) or 0)
 
     def look(self, known: Any) -> None:
-        """Before a step of an optimizer: read the scheduler's own count."""
+        """Read the scheduler's own count before a step of an optimizer."""
         scheduler = self.ref()
         if scheduler is None:
             return
@@ -137,17 +137,17 @@ class Scheduler:
 
 
 def number(value: Any) -> float:
-    """A learning rate as a number; one that lies on a device is not read."""
+    """Return a learning rate as a number; NaN if it is on a device, which is not read."""
     if isinstance(value, torch.Tensor):
         return float(value.detach()) if value.device.type == "cpu" else math.nan
     return float(value)
 
 
 class Program:
-    """What is known of the program's objects; nothing is attached to them and none is kept alive."""
+    """What is known of the program's objects; nothing is attached to them, and all references are weak."""
 
     def __init__(self, sees_all: bool) -> None:
-        self.sees_all = sees_all  # the watcher was there before any module
+        self.sees_all = sees_all  # The watcher started before any module was created.
         self.modules: dict = {}
         self.by_id: dict = {}
         self.parameters: list = []
@@ -201,8 +201,8 @@ class Program:
     def scan(self) -> None:
         """Find the program's modules, optimizers and schedulers.
 
-        They were seen when they were made. Only if there may be others, look at all objects of the process: that takes
-        0.2 microseconds for each, or 0.06 s of a program that has just imported torch.
+        They are usually known from their constructors. If there may be others, search all objects of the process: that
+        takes 0.2 microseconds each, or 0.06 s in a program that has just imported torch.
         """
         if self.sees_all:
             self._take([module for ref in list(self.modules.values()) if (module := ref()) is not None])
@@ -269,19 +269,19 @@ class Program:
                     (self._replicate if whole else self._shard)(self.parameter(tensor), "dp", ranks)
 
     def _replicate(self, known: Parameter, kind: str, ranks: Any) -> None:
-        """Record that these ranks hold the same values of a parameter; its group is named once for all parameters."""
+        """Record that these ranks have the same values of a parameter; all its parameters share one group name."""
         if len(ranks) > 1 and not known.replicas:
             known.replicas = _shared("%s %s" % (kind, named_ranks(ranks)))
             self.groups.setdefault(known.replicas, [int(rank) for rank in ranks])
 
     def _shard(self, known: Parameter, kind: str, ranks: Any) -> None:
-        """Record that these ranks hold the parts of a parameter."""
+        """Record that these ranks have the parts of a parameter."""
         if len(ranks) > 1 and not known.shards:
             known.shards = _shared("%s %s" % (kind, named_ranks(ranks)))
             self.groups.setdefault(known.shards, [int(rank) for rank in ranks])
 
     def _place_ranks(self, known: Parameter, tensor: Any) -> None:
-        """The ranks that hold the same shard of a DTensor: equal coordinates but along replicated dimensions."""
+        """Record the ranks with the same shard of a DTensor: equal coordinates except in replicated dimensions."""
         mesh, placements = getattr(tensor, "device_mesh", None), getattr(tensor, "placements", None)
         if mesh is None or placements is None:
             return
@@ -296,11 +296,11 @@ class Program:
             record(known, kept, mesh.mesh[chosen].flatten().tolist())
 
     def unowned(self) -> list:
-        """Parameters of modules that want gradients and that no optimizer holds."""
+        """Return trainable parameters of modules that belong to no optimizer."""
         return [each for each in self.parameters if not each.optimizers and each.requires_grad and each.owner]
 
     def modes(self) -> list:
-        """Whether each module with dropout or batch norm is in training mode; the dead are left out."""
+        """Return whether each living module with dropout or batch norm is in training mode."""
         return [(id(module), module.training) for ref in self.droppers if (module := ref()) is not None]
 
 
@@ -313,7 +313,7 @@ def _unwrapped(module: Any) -> Any:
 
 
 def named_ranks(ranks: Any) -> str:
-    """`[0, 1]`; more than eight ranks by their first, last and number, and a hash unless their distance is constant."""
+    """Return `[0, 1]`; for more than eight ranks the first, the last, the number, and the distance or a hash."""
     ranks = [int(rank) for rank in ranks]
     if len(ranks) <= 8:
         return str(ranks)
@@ -327,7 +327,7 @@ def named_ranks(ranks: Any) -> str:
 
 
 def stripped(name: str) -> str:
-    """A parameter's name without those of wrappers (DDP, torch.compile, FSDP)."""
+    """Return a parameter's name without prefixes of wrappers (DDP, torch.compile, FSDP)."""
     for wrapper in _WRAPPERS:
         while name.startswith(wrapper) or ("." + wrapper) in name:
             name = name[len(wrapper) :] if name.startswith(wrapper) else name.replace("." + wrapper, ".")
@@ -335,7 +335,7 @@ def stripped(name: str) -> str:
 
 
 def objects_of(*classes: type) -> list:
-    """Living objects of these classes and their subclasses: one look at the type of each object of the program."""
+    """Return living objects of these classes and their subclasses, by the type of each object of the program."""
     waiting, kinds = list(classes), set()
     while waiting:
         kind = waiting.pop()
@@ -347,7 +347,7 @@ def objects_of(*classes: type) -> list:
 
 
 def live_bytes() -> tuple:
-    """Bytes of the storages of living tensors, and the nodes of autograd graphs that they hold."""
+    """Return the bytes of living tensors' storages, and the number of nodes of their autograd graphs."""
     seen: set = set()
     total, heads = 0, []
     for each in objects_of(torch.Tensor):
@@ -364,7 +364,7 @@ def live_bytes() -> tuple:
 
 
 def graph_nodes(heads: list, most: int = 20000) -> int:
-    """How many nodes the graphs behind some tensors hold, counted up to `most`."""
+    """Count the nodes of the graphs behind some tensors, up to `most`."""
     seen: set = set()
     waiting = list(heads)
     while waiting and len(seen) < most:

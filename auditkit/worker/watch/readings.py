@@ -1,7 +1,7 @@
-"""One pass over tensors: numbers that tell whether a tensor changed, read back from the device at once.
+"""One pass over tensors: numbers that show whether a tensor changed, read back from the device at once.
 
 `torch.hash_tensor` is an XOR over elements: all-ones has the hash of all-twos, and a permutation has the hash of the
-original. Norm, sum and sampled elements tell those apart, so readings are compared as a whole.
+original. Norm, sum and sampled elements distinguish those, so readings are compared as a whole.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def quietly() -> Iterator[None]:
 
 
 def local(tensor: Any) -> Any:
-    """The shard of a DTensor that lies here; another tensor as it is."""
+    """Return the local shard of a DTensor; another tensor as it is."""
     shard = getattr(tensor, "_local_tensor", None)
     return tensor if shard is None else shard
 
 
 def flat(tensor: Any) -> Any:
-    """All stored elements of a tensor in one dimension, as a view wherever the layout allows one."""
+    """Return all stored elements of a tensor in one dimension, as a view if the layout allows it."""
     tensor = local(tensor).detach()
     if tensor.layout != torch.strided:
         tensor = tensor._values() if tensor.layout == torch.sparse_coo else tensor.values()
@@ -43,10 +43,10 @@ def flat(tensor: Any) -> Any:
 
 
 def sampled(tensor: Any, count: int = SAMPLES) -> Any:
-    """At most `count` evenly spread elements, as float32 values of their own."""
+    """Return a copy of at most `count` evenly spread elements, as float32."""
     tensor = local(tensor)
     if tensor.dtype == torch.float32 and tensor.layout == torch.strided and tensor.is_contiguous():
-        # The usual case in two operators: an inspected step samples hundreds of tensors.
+        # A fast path of two operators: an inspected step samples hundreds of tensors.
         stride = max(1, tensor.numel() // count)
         size = min(count, -(-tensor.numel() // stride))
         return tensor.as_strided((size,), (stride,), tensor.storage_offset()).detach().clone()
@@ -57,7 +57,7 @@ def sampled(tensor: Any, count: int = SAMPLES) -> Any:
 
 
 class Reading:
-    """What one pass found in one tensor."""
+    """The result of one pass over one tensor."""
 
     __slots__ = ("hash", "norm", "sample", "total")
 
@@ -69,7 +69,7 @@ class Reading:
         return math.isfinite(self.norm) or math.isfinite(self.total)
 
     def same(self, other: Reading) -> bool:
-        """Whether the tensor is the same, as far as the pass can tell."""
+        """Return whether the tensor is the same, as far as a reading shows."""
         return (
             self.hash == other.hash
             and _close(self.norm, other.norm)
@@ -78,17 +78,17 @@ class Reading:
         )
 
     def kept(self) -> Kept:
-        """The reading without its sample, for as long as the program runs."""
+        """Return the reading without its sample, which is small enough to keep for the whole run."""
         return Kept(self.hash, self.norm, self.total, self.digest())
 
     def digest(self) -> str:
-        """Twelve hexadecimal digits of the bits; sums whose order differs between machines are left out."""
+        """Return twelve hexadecimal digits of the bits, without sums, whose order differs between machines."""
         packed = struct.pack("<Q%df" % self.sample.numel(), self.hash % 2**64, *self.sample.tolist())
         return blake2b(packed, digest_size=6).hexdigest()
 
 
 class Kept:
-    """What remains of a reading until the next one: 1,000 of them are 0.2 MB."""
+    """The part of a reading that is kept until the next one: 1,000 of them take 0.2 MB."""
 
     __slots__ = ("digest", "hash", "norm", "total")
 
@@ -96,7 +96,7 @@ class Kept:
         self.hash, self.norm, self.total, self.digest = hash_, norm, total, digest
 
     def same(self, other: Reading) -> bool:
-        """Whether the tensor is the same now, as far as the pass can tell."""
+        """Return whether the tensor is still the same, as far as a reading shows."""
         return (
             self.hash == other.hash
             and _close(self.norm, other.norm)
@@ -110,7 +110,7 @@ def _close(one: float, other: float) -> bool:
 
 
 def on_host(samples: list) -> list:
-    """The samples on the CPU, in one copy for each device; None stays None."""
+    """Return the samples on the CPU, with one copy per device; None stays None."""
     found = list(samples)
     by_device: dict = {}
     for place, sample in enumerate(samples):
@@ -124,14 +124,14 @@ def on_host(samples: list) -> list:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether two samples hold the same bits; NaN equals NaN."""
+    """Return whether two samples have the same bits; NaN equals NaN."""
     if one.shape != other.shape:
         return False
     return bool(torch.equal(one.view(torch.int32), other.view(torch.int32)))
 
 
 def read_all(tensors: Sequence[Any]) -> list:
-    """A reading for each tensor, None for an empty one; each device is read back once."""
+    """Return a reading for each tensor, None for an empty one; each device is read back once."""
     readings: list = [None] * len(tensors)
     by_device: dict = {}
     for place, tensor in enumerate(tensors):
@@ -158,7 +158,7 @@ def read_all(tensors: Sequence[Any]) -> list:
 
 
 def norms(tensors: Sequence[Any]) -> list:
-    """The float32 norm of each tensor's local elements, read back once for each device."""
+    """Return the float32 norm of each tensor's local elements; each device is read back once."""
     found: list = [0.0] * len(tensors)
     by_device: dict = {}
     for place, tensor in enumerate(tensors):
@@ -199,5 +199,5 @@ def statistics_of(gradients: Sequence[Any], parameter_count: int) -> Any:
 
 
 def combined(values: Sequence[float]) -> float:
-    """The norm of the whole from the norms of its parts, in float64."""
+    """Return the total norm from the norms of parts, in float64."""
     return math.sqrt(sum(value * value for value in values))

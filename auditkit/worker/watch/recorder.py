@@ -1,8 +1,8 @@
-"""Recorded calls: the structure of what a program hands the functions that an audit would call, without values.
+"""Record calls: the structure of arguments of functions that an audit would call, without tensor values.
 
 Functions are wrapped as attributes of their modules and classes and unwrapped after some calls. Statements in loops,
-and functions that already run when the watcher finds them, are read from the stack: at a backward, a clip and a step,
-and when a tensor is read. Of a library's functions, only the callers and the kinds of tensors are kept.
+and functions that already run when the watcher finds them, are read from the stack: at a backward, a clip, a step, and
+when a tensor is read. Of a library's functions, only the callers and the kinds of tensors are kept.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MOST_CALLS, _WATCHED_STEPS = 3, 5
 _MOST_TRIES = 50
 _FRAMES = 3
 _LARGEST = 200_000
-"""Characters of one call's structure."""
+"""The most characters of one call's structure."""
 
 
 class Recorder:
-    """The candidates of one process: `config` has the checkout's root and each candidate's place."""
+    """The candidates of one process; the file at `path` has the checkout's root and each candidate's place."""
 
     def __init__(self, path: str, watcher: Any) -> None:
         self.path, self.watcher = path, watcher
@@ -58,10 +58,8 @@ class Recorder:
             self.by_file.setdefault(real_path(self.root + each["file"]), []).append(known)
             self.names.add(os.path.basename(each["file"]))
 
-    # Find the functions.
-
     def find(self) -> None:
-        """Wrap the candidates of all modules that were imported since the last look."""
+        """Wrap the candidates of all newly imported modules."""
         if self.path:
             self._read()
         for known in self.libraries:
@@ -101,7 +99,7 @@ class Recorder:
         wrapped: Any = self._wrapper(plain, known)
         wrapped = type(held)(wrapped) if plain is not held else wrapped
         self._put(owner, names[-1], held, wrapped, known)
-        if owner is module:  # other modules have imported it by name
+        if owner is module:  # Other modules have imported it by name.
             for other in list(sys.modules.values()):
                 file = getattr(other, "__file__", None)
                 if isinstance(file, str) and real_path(file).startswith(self.root):
@@ -142,10 +140,8 @@ class Recorder:
             self.watcher.reading -= 1
             self.is_inside = False
 
-    # Record a call.
-
     def _wants(self, known: dict) -> bool:
-        """Count a call; whether its structure is wanted, too. After the first steps, the function is put back."""
+        """Count a call; return whether to record its structure. After the first steps, unwrap the function."""
         step = self.watcher.count
         known["calls"] += 1
         known["last"] = [step, self.watcher.turn]
@@ -157,7 +153,7 @@ class Recorder:
         return False
 
     def begins(self, known: dict, frame: Any, arguments: dict) -> bool:
-        """Record a call's structure; return whether its result is wanted."""
+        """Record a call's structure; return whether to record its result."""
         while frame is not None and frame.f_code.co_filename == __file__:
             frame = frame.f_back
         is_first = known["record"] is None
@@ -181,7 +177,7 @@ class Recorder:
             known["more"].append(summary)
 
     def ended(self, known: dict, result: Any, went_back: bool) -> None:
-        """Record the structure of the result; a training step's call without a backward is not the one to keep."""
+        """Record the structure of the result; drop a training step's call without a backward pass."""
         if known["trains"] and not went_back and known["calls"] < _MOST_TRIES:
             known["record"] = None
             return
@@ -198,7 +194,7 @@ class Recorder:
             known["returned"].append({"called": called, "value": value, **gradients})
 
     def callers(self, frame: Any) -> list:
-        """The lines of the checkout that call, the innermost first."""
+        """Return the checkout's lines on the stack, innermost first."""
         found: list = []
         while frame is not None and len(found) < _FRAMES:
             path = real_path(frame.f_code.co_filename)
@@ -207,12 +203,10 @@ class Recorder:
             frame = frame.f_back
         return found
 
-    # What is on the stack.
-
     def look(self, frame: Any, is_step: bool = False) -> None:
         """Record statements in loops, and functions that were called before they could be wrapped.
 
-        At a step, statements before it have run if what they set is there.
+        At a step, earlier statements have run if their results exist.
         """
         while frame is not None:
             code = frame.f_code
@@ -227,7 +221,7 @@ class Recorder:
             frame = frame.f_back
 
     def _look_at(self, known: dict, frame: Any, is_inside: bool) -> None:
-        """Record a frame. A block may hold several backwards: a look begins a call if its line is not a later one."""
+        """Record a frame; a later line of the same frame and turn belongs to the same call."""
         was, known["look"] = known.get("look"), (id(frame), self.watcher.turn, frame.f_lineno)
         if was is not None and was[0] == id(frame) and (was[1] == self.watcher.turn or was[2] < frame.f_lineno):
             return
@@ -244,8 +238,6 @@ class Recorder:
             self.begins(known, frame if is_block else frame.f_back, values)
         if not is_block:
             known["late"] = True
-
-    # The batches.
 
     def iterates(self, loader: Any, iterator: Any) -> None:
         """Record the first batch of a DataLoader."""
@@ -270,10 +262,8 @@ class Recorder:
     def _took(self, key: int, batch: Any) -> None:
         batches[key] = Encoder(self.literals, 500, first=1_000_000 * len(batches)).encode(batch)
 
-    # The file.
-
     def remove(self) -> None:
-        """Put every function back."""
+        """Unwrap every function."""
         for each in self._all():
             _put_back(each)
 

@@ -1,7 +1,7 @@
 """The structure of a value as JSON: classes, names, shapes, dtypes and numbers; no tensor's values, no secret.
 
-A string is written if it is a literal of the checkout's source, or of the installed class that holds it; of any other
-only its length is. Numbers are written.
+A string is written only if it is a literal in the checkout's source, or in the installed class that contains it; else
+its length. Numbers are written.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 class Literals:
-    """The string literals and the names in the source of the checkout's modules, and those of an installed class.
+    """The string literals and names in the source of the checkout's modules and of installed classes.
 
-    They are found by a pattern: to parse nanoGPT's two files takes 20 times as long, and it delays the first step.
+    They are found by a pattern: parsing nanoGPT's two files takes 20 times as long, and delays the first step.
     """
 
     def __init__(self, root: str) -> None:
@@ -42,7 +42,7 @@ class Literals:
         self.files: set = set()
 
     def refresh(self) -> None:
-        """Read the files of the modules that were imported since the last time."""
+        """Read the files of newly imported modules."""
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None)
             if not isinstance(file, str) or file in self.files or len(self.files) > _FEW_FILES:
@@ -59,13 +59,13 @@ class Literals:
             self.names.update(_NAME.findall(text))
 
     def has(self, text: str, holder: Any = None) -> bool:
-        """Whether a value may be written: it is a literal."""
+        """Return whether a string may be written: it is a literal."""
         return len(text) <= _LONGEST_STRING and (
             text in self.strings or (holder is not None and text in _of_class(holder))
         )
 
     def has_name(self, text: str, holder: Any = None) -> bool:
-        """Whether a key or the name of an attribute may be written: it is a literal or a name."""
+        """Return whether a key or the name of an attribute may be written: it is a literal or a name."""
         return text in self.names or self.has(text, holder)
 
 
@@ -76,7 +76,7 @@ def real_path(path: str) -> str:
 
 @functools.lru_cache(maxsize=2000)
 def _of_class(kind: type) -> frozenset:
-    """The strings and names in the code of an installed class."""
+    """Return the strings and names in the code of an installed class."""
     if "site-packages" not in str(getattr(sys.modules.get(kind.__module__), "__file__", "")):
         return frozenset()
     found: set = set()
@@ -97,7 +97,7 @@ def _of_class(kind: type) -> frozenset:
 
 
 class Encoder:
-    """Encodes the values of one call; an object that is met again is written as `{"ref": its number}`."""
+    """Encodes the values of one call; a repeated object is written as `{"ref": its number}`."""
 
     def __init__(
         self, literals: Literals, most_nodes: int = _MOST_NODES, has_numbers: bool = True, first: int = 0
@@ -118,7 +118,7 @@ class Encoder:
         return json.dumps(structure)
 
     def summary(self) -> dict:
-        """How many parameters with gradients, else tensors; their dtypes, devices and layouts, the commonest first."""
+        """Count the tensors (parameters with gradients, if any), and their commonest dtypes, devices and layouts."""
         parameters = [each for each in self.tensors if isinstance(each, torch.nn.Parameter) and each.requires_grad]
         with_gradient = [each for each in parameters if each.grad is not None]
         chosen = with_gradient or parameters or self.tensors
@@ -166,7 +166,7 @@ class Encoder:
         try:
             found = self._object(value, depth + 1, holder)
         except Exception as error:
-            # What it holds is not written: a later reference to it would lead nowhere.
+            # Its contents are not written, so later references to them would be invalid.
             self.numbers = {key: each for key, each in self.numbers.items() if each <= number}
             self.next = max(self.next, number + 1)
             found = {"k": "cut", "c": _class(type(value)), "why": type(error).__name__}
@@ -229,7 +229,7 @@ class Encoder:
         if isinstance(value, torch.utils.data.DataLoader):
             found = {"k": "loader", "c": _class(type(value)), "batch_size": self.encode(value.batch_size)}
             found["n"] = _length(value)
-            inner = vars(value).get("base_dataloader", value)  # accelerate's loader iterates another one
+            inner = vars(value).get("base_dataloader", value)  # accelerate's loader wraps another one
             open_loaders.append((found, id(inner)))
             return found
         return self._other(value, depth)
@@ -313,7 +313,7 @@ class Encoder:
         return key if type(key) is str and self.literals.has_name(key, holder) else self.encode(key, depth, holder)
 
     def _names(self, values: Any, depth: int, holder: Any = None, all_names: bool = False) -> dict:
-        """Values by name; a name that stands in no source is left out."""
+        """Encode values by name, without names that are not in the source."""
         found: dict = {}
         for name, value in values.items():
             if isinstance(name, str) and name not in _HIDDEN and (all_names or self.literals.has_name(name, holder)):
@@ -333,7 +333,7 @@ def _commonest(values: Any) -> list:
 
 
 def _class(kind: Any) -> str:
-    """`module:name` of a class or function; for the script that runs, its file."""
+    """Return `module:name` of a class or function; the file name instead of `__main__`."""
     module = kind.__module__
     if module == "__main__":
         module = os.path.basename(getattr(sys.modules["__main__"], "__file__", None) or module)

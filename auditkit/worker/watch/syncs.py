@@ -1,7 +1,7 @@
-"""Synchronizations that CUDA itself reports: in inspected steps, torch warns of each one that it makes.
+"""Synchronizations that CUDA itself reports: in inspected steps, torch warns of each one.
 
-The mode holds for the whole process, so that other threads are warned too: their warnings are dropped. A warning goes
-through Python's filters. Ours is the first of them, because a program may turn warnings into errors.
+The mode is global, so other threads get warnings too, which are dropped. The filter for these warnings comes first,
+because a program may turn warnings into errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FILTER = (r"\s*%s" % MESSAGE, UserWarning)
 
 
 class Syncs:
-    """Counts by line of the thread that opened it; `is_ours` says whether auditkit itself is at work."""
+    """Counts by line, of the thread that opened it; `is_ours` returns whether auditkit itself is running."""
 
     def __init__(self, is_ours: Callable[[], bool]) -> None:
         self.is_ours = is_ours
@@ -29,14 +29,14 @@ class Syncs:
         self.shown: Any = None
 
     def open(self) -> None:
-        """Let torch warn, unless the program uses the mode itself."""
+        """Enable torch's warnings, unless the program uses the mode itself."""
         if self.shown is not None or not torch.cuda.is_initialized() or torch.cuda.get_sync_debug_mode():
             return
         self.listen()
         torch.cuda.set_sync_debug_mode("warn")
 
     def listen(self) -> None:
-        """Receive torch's warnings. The filter stays: each change of the filters shows old warnings once more."""
+        """Receive torch's warnings. The filter stays, since each change of the filters repeats old warnings."""
         if not warnings.filters or getattr(warnings.filters[0][1], "pattern", "") != _FILTER[0]:
             warnings.filterwarnings("always", *_FILTER)
         self.thread = threading.get_ident()

@@ -1,7 +1,7 @@
-"""The watcher: counts every optimizer step, inspects some of them, and keeps what it saw in a form for the host.
+"""The watcher: counts every optimizer step, inspects some of them, and records facts for the host.
 
-An inspected step is a turn: everything from the end of the step before it to its own end. In a turn, the wrappers
-of `patches` report events (backward, clip, zero_grad, ...); at the step, one pass reads gradients and parameters.
+An inspected step is a turn: everything from the end of the previous step to its own end. In a turn, the wrappers of
+`patches` report events (backward, clip, zero_grad, ...); at the step, one pass reads gradients and parameters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FEW_RANKS = 8
 
 
 class Watcher:
-    """What one process records. Every public method is called from a wrapper that catches its errors."""
+    """The record of one process. Every public method is called from a wrapper that catches its errors."""
 
     def __init__(self, config: dict) -> None:
         self.every = max(1, int(config.get("every") or 50))
@@ -50,7 +50,7 @@ class Watcher:
         self.reset()
 
     def reset(self) -> None:
-        """Forget every step: this process begins here, or was forked from another."""
+        """Forget every step: this process is new or a fork."""
         self.turns: list = []
         self.events: list = []
         self.recording = True
@@ -71,7 +71,6 @@ class Watcher:
         self.reads: dict = {}
         self.reading = 0
         self.in_read = self.in_closure = False
-        self.last_modes: dict = {}
         self.trained: set = set()
         self.evaluated: list = []
         self.last_event: Optional[int] = None
@@ -85,10 +84,8 @@ class Watcher:
         self.stopped = False
         self.scanned_for = -1
 
-    # What happens in the program.
-
     def happened(self, kind: str, place: tuple, before: Optional[dict] = None, **more: Any) -> None:
-        """Keep an event of the open turn, with the optimizers' gradients before and after it."""
+        """Keep an event of the current turn, with the optimizers' gradients before and after it."""
         if len(self.events) >= _MOST_EVENTS:
             return
         after = self.gradients()
@@ -98,13 +95,13 @@ class Watcher:
                 known.clipped = after.get(known.index)
 
     def gradients(self) -> dict:
-        """Samples of the gradients and values of a few parameters of each optimizer, still on the device."""
+        """Sample the gradients and values of a few parameters of each optimizer, without reading the device."""
         with quietly():
             return {known.index: _few(known) for known in self.program.optimizers[:8] if known.few}
 
     def backward_begins(self, loss: Any) -> Optional[tuple]:
-        """Find the program's objects before its first backward; record where its gradients stand."""
-        self.syncs.open()  # the first steps began before CUDA did
+        """Find the program's objects before its first backward; sample its gradients."""
+        self.syncs.open()  # The first steps began before CUDA was initialized.
         if self.scanned_for != len(self.program.placed):
             self.scanned_for = len(self.program.placed)
             self._timed(self.program.scan)
@@ -116,10 +113,10 @@ class Watcher:
         return self.gradients(), value
 
     def look_at_loss(self, loss: Any) -> None:
-        """Inspect this step if its loss jumps or is not finite. Only on the CPU, where reading it waits for nothing."""
+        """Inspect this step if its loss jumps or is not finite; only on the CPU, where reading it does not sync."""
         if type(loss) is not torch.Tensor or not loss.is_cpu or loss.numel() != 1:
             return
-        value = abs(torch._C.TensorBase.item(loss))  # without our own wrapper
+        value = abs(torch._C.TensorBase.item(loss))  # without auditkit's wrapper
         usual = self.usual_loss
         if usual is not None and not value <= 3 * usual + 1e-6:
             self.watch_next()
@@ -131,7 +128,7 @@ class Watcher:
         self.happened("backward", place, before, loss=value)
 
     def modes(self) -> None:
-        """Record modules with dropout or batch norm that trained before and are in eval mode in this backward."""
+        """Record modules with dropout or batch norm that were trained before and are in eval mode in this backward."""
         evaluating = []
         for key, training in self.program.modes():
             if training:
@@ -142,7 +139,7 @@ class Watcher:
             self.evaluated.append([self.count, len(evaluating), list(where())])
 
     def called(self, module: Any, args: tuple, kwargs: dict) -> None:
-        """A module runs in an inspected turn."""
+        """Record that a module runs in an inspected turn."""
         self.ran[id(module)] = torch.is_grad_enabled() or self.ran.get(id(module), False)
         if self.depth:
             return
@@ -157,11 +154,10 @@ class Watcher:
             self.inputs.append([torch.hash_tensor(flat(each)) for each in found] or None)
 
     def read(self, tensor: Any) -> None:
-        """Python reads a tensor's value in an inspected turn.
+        """Record that Python reads a tensor's value in an inspected turn.
 
-        On the CPU a tensor does not say whether it would lie on a device: what has a graph does, and so do the
-        floating-point values read between forward and step, but for the loading of data and the elements of a larger
-        tensor, which Python may have made of a list.
+        On the CPU, tensors that would be on a device are those with a graph and floating-point values read between
+        forward and step, except in data loading and elements of a larger tensor, which Python may have made of a list.
         """
         if torch.cuda.is_initialized():
             is_computed = tensor.is_cuda
@@ -177,7 +173,7 @@ class Watcher:
             self.reads[place] = self.reads.get(place, 0) + 1
 
     def weighs(self, place: tuple, valid: int, total: int, mean: bool) -> Callable:
-        """A hook for the graph's node of a `cross_entropy`: it records the gradient that reaches the loss."""
+        """Return a hook for the graph node of a `cross_entropy`, which records the gradient of the loss."""
         entry = {"at": place, "valid": valid, "total": total, "mean": mean, "upstream": None, "turn": self.turn}
         self.losses.append(entry)
 
@@ -188,10 +184,8 @@ class Watcher:
 
         return reached
 
-    # Steps.
-
     def step_begins(self, optimizer: Any, args: tuple, kwargs: dict) -> Optional[tuple]:
-        """Before an optimizer's step: returns the step's arguments if its closure had to be wrapped."""
+        """Inspect an optimizer before its step; return the step's arguments if its closure was wrapped."""
         known = self._known(optimizer)
         if known is None:
             return None
@@ -218,7 +212,7 @@ class Watcher:
     def _known(self, optimizer: Any) -> Any:
         known = self.program.optimizer(optimizer)
         if self.inside and _running(self.inside[-1].ref()) < 1 + (self.inside[-1] is known):
-            self.inside.clear()  # a step that raised left it behind
+            self.inside.clear()  # An earlier step raised.
         self.inside.append(known)
         if len(self.inside) > 1:
             return None
@@ -229,7 +223,7 @@ class Watcher:
 
     def _before_update(self, known: Any) -> None:
         self.program.refresh(known)
-        # In a backward, a module of FSDP holds other tensors than the ones that its optimizer steps.
+        # In a backward, a module of FSDP has other tensors than its optimizer.
         unnamed = not known.steps and not all(each.name for each in known.parameters)
         if not known.few or self.scanned_for < 0 or unnamed:
             self.scanned_for = len(self.program.placed)
@@ -251,7 +245,7 @@ class Watcher:
             ]
             full = dict(zip((n for n, _ in suspects), read_all([tensor for _, tensor in suspects])))
             pending = self.__dict__.get("pending")
-            if pending is not None:  # a further call of the closure: the step has changed values already
+            if pending is not None:  # In a later call of the closure, the step has already changed values.
                 before, full = pending[5:7]
             marks = [
                 sampled(gradient) if gradient is not None and known.parameters[n].dtype in _HALF else None
@@ -260,7 +254,7 @@ class Watcher:
         self.pending = (known, step, tensors, gradients, read, before, full, marks, self.gradients())
 
     def step_ended(self, optimizer: Any) -> None:
-        """After an optimizer's step: count it, and finish its turn if it is inspected."""
+        """Count a step after it ran, and finish its turn if it is inspected."""
         if not self.inside or self.inside[-1].ref() is not optimizer:
             return
         known = self.inside.pop()
@@ -273,7 +267,7 @@ class Watcher:
         if pending is not None and pending[0] is known:
             self._timed(lambda: self._after_update(pending))
             taken, self.cost_before_s = self.cost_s - self.cost_before_s, self.cost_s
-            if pending[1]:  # the first inspection also finds the program's objects
+            if pending[1]:  # The first inspection also finds the program's objects.
                 self.inspection_s = taken if not self.inspection_s else 0.8 * self.inspection_s + 0.2 * taken
         known.steps += 1
         known.last_turn = self.turn
@@ -304,18 +298,18 @@ class Watcher:
         return any(known.steps % self.every == 0 for known in active)
 
     def opened(self) -> None:
-        """Begin a turn of which everything is recorded."""
+        """Begin a turn in which everything is recorded."""
         self.switch(True)
 
     def closed(self) -> None:
-        """End recording until a step is due again; what is known of the last gradients is forgotten."""
+        """Stop recording until the next inspected step, and forget the last gradients."""
         self.switch(False)
         self.events.clear()
         for known in self.program.optimizers:
             known.begins = known.consumed = known.clipped = None
 
     def watch_next(self) -> None:
-        """Inspect the next step too, because of an event; at most one event in `every` steps counts."""
+        """Inspect the next step because of an event; at most one event in `every` steps counts."""
         if self.stopped or (self.last_event is not None and self.count - self.last_event < self.every):
             return
         self.last_event = self.count
@@ -345,7 +339,7 @@ class Watcher:
         rates = known.rates()
         known.largest_rate = max([known.largest_rate, *(rate for rate in rates if rate == rate)])
         known.always_zero_rate = known.always_zero_rate and all(rate == 0 for rate in rates)
-        # With a closure, a line search may choose how far to go.
+        # With a closure, a line search may choose the step size.
         rate_of = {} if known.has_closure else _rates_by_parameter(known)
         with quietly():
             after = read_all([tensor for tensor in tensors if tensor is not None])
@@ -440,11 +434,11 @@ class Watcher:
         self._trim()
 
     def skipped(self, turn: dict) -> bool:
-        """Whether the turn holds nothing: an optimizer without any parameter."""
+        """Return whether the turn is empty: its optimizer has no parameters."""
         return not self.program.optimizers[turn["optimizer"]].parameters
 
     def _trim(self) -> None:
-        """Forget events that no optimizer's turn needs, and what was recorded of this turn."""
+        """Forget events that no optimizer's turn needs, and the records of this turn."""
         needed = [
             known.begins
             for known in self.program.optimizers
@@ -463,7 +457,7 @@ class Watcher:
         self.saw_eval = False
 
     def _unowned(self) -> None:
-        """Parameters that no optimizer holds: whether they have gradients, and whether anybody changes them."""
+        """Record which parameters without optimizer have gradients, and whether their values change."""
         there = [(each, tensor) for each in self.program.unowned()[:2000] if (tensor := each.ref()) is not None]
         there = [(each, tensor) for each, tensor in there if tensor.grad is not None]
         with quietly():
@@ -472,7 +466,7 @@ class Watcher:
                     continue
                 owner = each.owner()
                 if self.ran and id(owner) not in self.ran:
-                    continue  # a model that is not in use keeps its last gradients
+                    continue  # A model that is not in use keeps its last gradients.
                 each.seen += 1
                 each.with_gradient += 1
                 each.owner_eval += owner is not None and not owner.training
@@ -482,7 +476,7 @@ class Watcher:
                 each.after = now.kept()
 
     def _clips(self, turn: dict, known: Any, gradients: list, read: list, begins: int) -> None:
-        """What each clip of the turn covered, returned and left, beside what the step uses."""
+        """Record what each clip of the turn covered and returned, and the norms before it and at the step."""
         ids = {each.index: n for n, each in enumerate(known.parameters) if gradients[n] is not None}
         turn["clips"], covered = [], set()
         for position, event in enumerate(self.events[begins:]):
@@ -511,7 +505,7 @@ class Watcher:
         turn["uncovered"], turn["uncovered_count"] = turn["uncovered"][:20], len(turn["uncovered"])
 
     def _weights(self) -> list:
-        """For each `cross_entropy` of the turn: its line, its valid targets and the gradient that reached it."""
+        """Return for each `cross_entropy` of the turn its line, its valid targets and the gradient of its loss."""
         return [
             [*entry["at"], entry["valid"], entry["total"], entry["mean"], float(entry["upstream"])]
             for entry in self.losses
@@ -519,7 +513,7 @@ class Watcher:
         ][:64]
 
     def _replicas(self, known: Any, read: list) -> dict:
-        """For each group of ranks: a digest of the gradients, one of the values, and both of each parameter.
+        """Return for each group of ranks digests of the gradients and values, in total and of each parameter.
 
         With many ranks, only the first and the last inspected step keep the digests of each parameter.
         """
@@ -537,19 +531,19 @@ class Watcher:
         return found
 
     def _memory(self) -> Optional[list]:
-        """Allocated bytes of the device, or bytes of living tensors and nodes of their graphs, from step 20 on."""
+        """Return allocated bytes of the device, or bytes and graph nodes of living tensors, from step 20 on."""
         if self.count < _WARM_UP or time.perf_counter() < self.next_memory:
             return None
         began = time.perf_counter()
         on_cuda = torch.cuda.is_initialized()
         found = [torch.cuda.memory_allocated(), 0] if on_cuda else list(live_bytes())
         self._growing(found)
-        # This walks all of Python's objects: at most 0.5 % of the run.
+        # This iterates over all of Python's objects: at most 0.5 % of the run.
         self.next_memory = time.perf_counter() + (time.perf_counter() - began) / self.memory_share
         return found
 
     def _growing(self, found: list) -> None:
-        """The variable that holds more tensors than at the last look; the host shows it if memory keeps growing."""
+        """Record variables that contain more tensors than before; the host shows them if memory keeps growing."""
         containers: dict = {}
         for each in objects_of(list, dict):
             if type(each) in (list, dict) and len(each) >= 8:
@@ -564,10 +558,8 @@ class Watcher:
         if found[1]:
             self.growing["graph"] = (found[1], _graph_holder())
 
-    # The file.
-
     def to_json(self) -> dict:
-        """Everything that the host needs, as plain values."""
+        """Return everything that the host needs, as plain values."""
         for known in self.program.optimizers:
             self.program.refresh(known)
         run_s = time.perf_counter() - self.began_at
@@ -585,10 +577,8 @@ class Watcher:
             "threads": torch.get_num_threads(), "final": self.final,
         }  # fmt: skip
 
-    # Errors and cost.
-
     def _timed(self, work: Callable[[], Any]) -> Any:
-        """Count the time of an instrument, once if another one calls it."""
+        """Count the time of an instrument; nested instruments count once."""
         if self.timing:
             return work()
         self.timing, began, mark = True, time.perf_counter(), _device_mark()
@@ -606,7 +596,7 @@ class Watcher:
     def guarded(self, instrument: str, work: Callable[[], Any], default: Any = None) -> Any:
         """Run an instrument; its error is recorded and never reaches the program.
 
-        Nothing runs in the capture of a CUDA graph: a read there would end the program's capture.
+        Nothing runs during the capture of a CUDA graph, which a read would end.
         """
         if _captures():
             return default
@@ -625,7 +615,7 @@ class Watcher:
 
 
 def _few(known: Any) -> tuple:
-    """Gradients, which of them are absent, and values: a few elements of a few parameters."""
+    """Return gradients (None if absent) and values: a few elements of a few parameters."""
     pieces: list = []
     values: list = []
     for each in known.few:
@@ -641,23 +631,21 @@ def _few(known: Any) -> tuple:
 
 
 def _state(found: Optional[tuple]) -> list:
-    """How many of the sampled gradients are there and not zero, and how many were sampled."""
+    """Return how many of the sampled gradients exist and are not zero, and how many were sampled."""
     if found is None:
         return [0, 0]
     pieces = found[0]
     return [sum(piece is not None and bool((piece != 0).any()) for piece in pieces), len(pieces)]
 
 
-def _same(one: Optional[tuple], other: Optional[tuple], part: int = 0) -> bool:
-    if one is None or other is None or len(one[part]) != len(other[part]):
+def _same(one: Optional[tuple], other: Optional[tuple]) -> bool:
+    if one is None or other is None or len(one[0]) != len(other[0]):
         return False
-    return all(
-        (a is None) == (b is None) and (a is None or b is None or equal(a, b)) for a, b in zip(one[part], other[part])
-    )
+    return all((a is None) == (b is None) and (a is None or b is None or equal(a, b)) for a, b in zip(one[0], other[0]))
 
 
 def _summary(event: dict, known: Any) -> dict:
-    """What an event did to the gradients of one optimizer."""
+    """Return what an event did to the gradients of one optimizer."""
     before = event["before"].get(known.index) if event["before"] is not None else None
     after = event["after"].get(known.index) if event["after"] is not None else None
     found = {"kind": event["kind"], "at": list(event["at"]), "before": _state(before), "after": _state(after)}
@@ -670,7 +658,7 @@ def _summary(event: dict, known: Any) -> dict:
 
 
 def _values(found: Optional[tuple]) -> int:
-    """A number that changes when the sampled parameters do."""
+    """Return a number that changes when the sampled parameters do."""
     if found is None:
         return 0
     return hash(tuple(tuple(piece.tolist()) for piece in found[1] if piece is not None))
@@ -685,10 +673,10 @@ def _joined(inputs: list) -> str:
     return " ".join("%x" % each for each in found[:16])
 
 
-def _tensors(value: Any, most: int = 16) -> list:
+def _tensors(value: Any) -> list:
     found: list = []
     waiting = [value]
-    while waiting and len(found) < most:
+    while waiting and len(found) < 16:
         each = waiting.pop()
         if isinstance(each, torch.Tensor):
             found.append(each)
@@ -707,7 +695,7 @@ def _rates_by_parameter(known: Any) -> dict:
 
 
 def _should_move(each: Any, rate: float, gradient: Any, value: Any) -> bool:
-    """Whether a step with this rate is large enough to show in a value of this size and dtype."""
+    """Return whether a step with this rate is large enough to change a value of this size and dtype."""
     if not rate or rate != rate or each.dtype in _HALF:
         return False
     size = (value.norm / math.sqrt(max(1, each.numel))) or 1e-8
@@ -716,7 +704,7 @@ def _should_move(each: Any, rate: float, gradient: Any, value: Any) -> bool:
 
 
 def _running(optimizer: Any) -> int:
-    """How many steps of this optimizer are on the stack: an overridden `step` that calls its parent's is two."""
+    """Count the steps of this optimizer on the stack: an overridden `step` that calls its parent's is two."""
     count = 0
     frame: Any = sys._getframe(1)
     while frame is not None:
@@ -727,7 +715,7 @@ def _running(optimizer: Any) -> int:
 
 
 def _device_mark() -> Any:
-    """A CUDA event that is recorded now: the time between two of them is the GPU's own."""
+    """Return a CUDA event recorded now; two of them measure the GPU's own time."""
     if not torch.cuda.is_initialized():
         return None
     mark = torch.cuda.Event(enable_timing=True)
@@ -740,7 +728,7 @@ def _captures() -> bool:
 
 
 def _graph_holder() -> tuple:
-    """The variable of a user's frame whose graph is the largest."""
+    """Return the variable of a user's frame with the largest graph."""
     from .places import _USERS, _kind, _place
     from .program import graph_nodes
 

@@ -64,7 +64,7 @@ def test_a_message_with_strange_fields_is_one_failure(kind: str) -> None:
         found = decode(mark + json.dumps({"type": kind, **fields}).encode())
         assert isinstance(found, Failed), (kind, fields)
         assert found.reason is Reason.PROTOCOL
-        assert "sent a message that is none" in found.message
+        assert "sent an invalid message" in found.message
 
 
 @pytest.mark.parametrize("line", GARBAGE)

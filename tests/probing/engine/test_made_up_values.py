@@ -37,7 +37,7 @@ def test_a_value_that_we_lack_is_no_defect_of_the_target(tmp_path: Path) -> None
     assert (missing.outcome, missing.reason) == (Outcome.ERROR, Reason.CANNOT_FEED)
     assert "self.frobnicator: no value is known" in missing.message
     assert graphs.outcome is Outcome.NOT_APPLICABLE
-    assert "made up" in graphs.message
+    assert "are stubs" in graphs.message
 
 
 def test_reading_back_what_is_stored_is_no_cost_of_the_target(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ UPDATES = {
     "p.data = p.data - self.rate * p.grad / norm": "it updates parameters",
     "p -= self.rate * p.grad / norm": "it updates parameters",
     "self.average[p].lerp_(p.grad, 0.1)": "it updates parameters",
-    "self.inner.step()": "it trains: it goes backward or calls an optimizer",
+    "self.inner.step()": "it trains: it calls backward or an optimizer",
 }
 
 

@@ -1,1 +1,1 @@
-"""Blocks: runs of statements that auditkit checks like a collector, where there is no function to call."""
+"""Blocks: statements that auditkit checks like a collector, where there is no function to call."""

@@ -1,7 +1,7 @@
 """Blocks: statements that compute a statistic of gradients, limit or check them, where no function can be called.
 
-Most trainers hold their norm or clip in the middle of a loop. A block is read as the function that its statements
-would be: what it reads becomes parameters, what is read behind it its answer.
+Most trainers compute their norm or clip in the middle of a loop. auditkit treats a block as a function: the names that
+it reads become parameters, and the names that later code reads become its result.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _MAY_HOLD_BLOCKS = re.compile(r"grad(?<!no_grad)(?<!requires_grad)(?<!enable_gra
 
 @dataclass(eq=False)
 class Block(Function):
-    """A run of statements as a function: `node` is the function that they make, with the file's own lines.
+    """A run of statements as a function: `node` is that function, with the line numbers of the file.
 
-    `qualified_name` is `function#statement`, without a function at module level. `holder` is the function around
-    it, None there; `statements` are those of the file, without the constants and imports that `node` begins with.
-    `names` are what the file's module has to define, `around` all functions that it is in.
+    `qualified_name` is `function#statement`, without a function at module level. `holder` is the function around it, or
+    None. `statements` are those of the file, without the constants and imports that `node` begins with. `names` must be
+    defined by the file's module; `around` are all functions around it.
     """
 
     holder: Function | None = None
@@ -60,7 +60,7 @@ class Block(Function):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of its function that are its result; none where it ends its function, or limits alone."""
+        """The names that are its result; empty if it ends its function, or only limits gradients."""
         answer = self.node.body[-1]
         value = answer.value if isinstance(answer, ast.Return) and not self.ends_its_function else None
         parts = value.values if isinstance(value, ast.Dict) else [value]
@@ -68,7 +68,7 @@ class Block(Function):
 
     @property
     def trains(self) -> bool:
-        """Whether it is a training step, and no statistic of gradients."""
+        """Whether it is a training step rather than a statistic of gradients."""
         return self.qualified_name.partition("#")[2].partition(".")[0] == TRAINING_STEP
 
     @property
@@ -90,24 +90,24 @@ class Block(Function):
 
     @property
     def place(self) -> str:
-        """The qualified name of the function around it, "" at module level."""
+        """The qualified name of the function around it, or "" at module level."""
         return self.qualified_name.partition("#")[0]
 
 
 def blocks_of(module: Module) -> list[Block]:
-    """Every block of a file in its order; a second one of the same name in one function is `name.2`."""
+    """Return the blocks of a file in order; the second one of a name in a function is `name.2`."""
     return sorted([*blocks_of_gradients(module), *blocks_that_train(module)], key=lambda block: block.node.lineno)
 
 
 def blocks_of_gradients(module: Module) -> list[Block]:
-    """The blocks of a file that compute a statistic of gradients, limit or check them."""
+    """Return the blocks of a file that compute a statistic of gradients, limit or check them."""
     if not _MAY_HOLD_BLOCKS.search("\n".join(module.lines)):
         return []
     return sorted((block for scope in _scopes(module) for block in _blocks_in(scope)), key=lambda one: one.node.lineno)
 
 
 def blocks_that_train(module: Module) -> list[Block]:
-    """The training steps of a file that are no functions."""
+    """Return the training steps of a file that are not functions."""
     if not MAY_TRAIN.search("\n".join(module.lines)):
         return []
     calls, found = TrainingCalls(module), list[Block]()
@@ -118,14 +118,14 @@ def blocks_that_train(module: Module) -> list[Block]:
 
 
 def blocks_at(files: PythonFiles, path: str) -> list[Block]:
-    """The blocks of a file, named by its path below the checkout; none where it is not there or does not parse."""
+    """Return the blocks of a file, given its path below the checkout; none if it is missing or does not parse."""
     name = files.names.get(files.path / path)
     module = files.module_of(f"{name}:") if name is not None else None
     return blocks_of(module) if isinstance(module, Module) and module.file == path else []
 
 
 def function_or_block(files: PythonFiles, call: str) -> Function | None:
-    """What `call` names: a function of a module, or a block of a file; None where there is none of that name."""
+    """Return the function of a module or the block of a file that `call` names, or None."""
     file, _, statement = split_call(call)
     if not statement:
         return PythonFiles.function(files, call)
@@ -133,13 +133,13 @@ def function_or_block(files: PythonFiles, call: str) -> Function | None:
 
 
 def nearest_blocks(module: Module, call: str) -> list[str]:
-    """The blocks of a file, those that are called most like `call` first."""
+    """Return the blocks of a file, with the names nearest to `call` first."""
     calls = [block.call for block in blocks_of(module)]
     return list(dict.fromkeys((*nearest_names(call, calls), *calls)))[:_MOST_NAMED]
 
 
 def undefined_names(block: Block) -> list[str]:
-    """The names that a block reads and that neither its function nor its file sets, as far as reading tells."""
+    """Return the names that a block reads and that neither its function nor its file sets."""
     tree = block.module.tree
     if any(item.name == "*" for item in block.module.imports) or _SETS_NAMES.search("\n".join(block.module.lines)):
         return []
@@ -169,7 +169,7 @@ def _scopes_inside(top: Scope, outer: Scope, body: Suite, prefix: str, owner: Cl
 
 
 def _blocks_in(scope: Scope) -> Iterator[Block]:
-    """The blocks of one scope: first those that handle gradients, then what is done with their norms."""
+    """Yield the blocks of one scope: first those that handle gradients, then those that use their norms."""
     if scope.function is not None and not _MAY_HOLD_BLOCKS.search(scope.function.text):
         return
     found: list[tuple[Run, str, list[ast.stmt]]] = []
@@ -179,7 +179,7 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
         made = Body(run, scope).made()
         found += [(run, *made)] if made is not None else []
     found += [(each.run, each.name, handed_on_body(each, scope)) for each in handed_on(scope, taken)]
-    # In an optimizer's `step` other names are figures of one tensor, for its update.
+    # In an optimizer's `step`, other names are statistics of one tensor, for its update.
     is_step = scope.node is not None and scope.node.name == "step"
     yield from _named(scope, (each for each in found if not is_step or _OF_ALL_GRADIENTS.search(each[1])))
 
@@ -187,7 +187,7 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
 def _named(
     scope: Scope, found: Iterable[tuple[Run, str, list[ast.stmt]]], is_given: Callable[[str], bool] = lambda _: False
 ) -> Iterator[Block]:
-    """The runs of one scope as blocks: a second one of the same name is `name.2`."""
+    """Yield the runs of one scope as blocks; the second one of a name is `name.2`."""
     counts = Counter[str]()
     for run, name, body in found:
         counts[name] += 1

@@ -1,4 +1,4 @@
-"""A run of statements as the function that it would be: its parameters, its statements, its result."""
+"""Make a function of a run of statements: its parameters, its statements, its result."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from auditkit.probing.source.statements import head_of
 from auditkit.worker.steps import roles
 
 CLIP = "clip_grad"
-"""The name of a block that limits gradients and computes no statistic that has one."""
+"""The name of a block that limits gradients and computes no named statistic."""
 _SPEAKING = re.compile(r"norm|nan|inf|finite|overflow|stat|grad|health")
 _CHECKS = ("isnan", "isinf", "isfinite")
 RECORDED = "recorded_"
-"""How the names of results begin that the file does not set itself."""
+"""Prefix of results that the file itself does not name."""
 
 
 class Body:
-    """The statements of a run without what only reports, and with what returns its result."""
+    """The statements of a run, without those that only report, and with a return of its result."""
 
     def __init__(self, run: Run, scope: Scope) -> None:
         self._run, self._scope = run, scope
@@ -40,7 +40,7 @@ class Body:
         self._recorded: dict[str, None] = {}
 
     def made(self) -> tuple[str, list[ast.stmt]] | None:
-        """The block's name and its statements; None where nothing comes of it."""
+        """Return the block's name and its statements; None if it has no result."""
         last = self._run.statements[-1]
         if isinstance(last, ast.Return):
             body = [kept for each in self._run.statements for kept in self._silent(each)]
@@ -55,14 +55,14 @@ class Body:
         outputs = outputs or list(self._recorded)
         named = [each for each in outputs if _SPEAKING.search(each)]
         if is_limit and not named:
-            return CLIP, body  # its result is what it leaves in the gradients, not the factor
+            return CLIP, body  # The result is the changed gradients, not the factor.
         if not outputs:
             return None
         name = _plain((named or outputs)[-1])
         return name if name.strip("_") else self._name_of(last), [*starts, *body, self._answer(outputs)]
 
     def answering(self, outputs: Sequence[str]) -> list[ast.stmt]:
-        """All statements as they are kept, with these names as their result."""
+        """Return all statements, with a return of these names."""
         body = [kept for each in self._run.statements for kept in self._silent(each)]
         return [*body, self._answer(outputs)] if outputs else body
 
@@ -74,7 +74,7 @@ class Body:
         return _at(self._run.statements[-1], f"return {text}", at_end=True)
 
     def _outputs(self) -> list[str]:
-        """The statistics that the run sets and somebody reads behind it; else the last one that it sets."""
+        """Return the statistics that the run sets and later code reads; else the last one that it sets."""
         found: dict[str, None] = {}
         for statement in self._run.statements:
             for name in self._results(statement):
@@ -83,7 +83,7 @@ class Body:
         return [name for name in found if name in self._read_behind] or list(found)[-1:]
 
     def _results(self, statement: ast.stmt) -> Iterator[str]:
-        """The statistics that a statement leaves: of a loop those that it adds up, or that are read behind it."""
+        """Yield the statistics that a statement sets; of a loop, those that it accumulates or that later code reads."""
         is_loop = isinstance(statement, ast.For)
         for node in own_nodes([statement]):
             if not isinstance(node, ast.stmt) or suites_of(node):
@@ -96,12 +96,15 @@ class Body:
                     yield name
 
     def _stored(self, node: ast.stmt) -> frozenset[str]:
-        """The names that a statement sets, or puts something into where the run has made them."""
+        """Return the names that a statement sets, or whose elements it sets if the run created them."""
         roots = {_root(target) for target in changed_by(node) if isinstance(target, ast.Subscript)}
         return names_of(node).stores | (frozenset(roots) & self._own)
 
     def _is_foreign(self, node: ast.stmt) -> bool:
-        """Whether it puts something into what the run has not made: `metrics["norm"] = x`, `history.append(x)`."""
+        """Return whether it changes an object that the run did not create:
+
+        `metrics["norm"] = x`, `history.append(x)`.
+        """
         targets = changed_by(node)
         if targets and all(isinstance(each, ast.Subscript) for each in targets):
             return not {_root(each) for each in targets} <= self._made
@@ -110,15 +113,13 @@ class Body:
 
     @property
     def _made(self) -> frozenset[str]:
-        """What the run itself assigns, or what an accumulator was set to before."""
+        """The names that the run itself assigns, and accumulators that are initialized before it."""
         return frozenset[str]().union(
             *(plain_stores(each) for each in self._scope.places if each in self._run.statements or is_start(each))
         )
 
-    # --- statements as they are kept ---
-
     def _silent(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statement; of a report only the statistics that it reports."""
+        """Return the statement; reduce a report to the statistics that it reports."""
         if self._scope.tells(statement) or self._is_foreign(statement):
             told = [each for each in _told(statement) if self._scope.is_statistic(each)]
             return [ast.copy_location(ast.Expr(each), each) for each in told]
@@ -130,14 +131,14 @@ class Body:
         return [kept]
 
     def _with_records(self, statement: ast.stmt, in_loop: bool) -> list[ast.stmt]:
-        """The statement with its statistics recorded: by their names, in a loop as lists."""
+        """Return the statement with its statistics recorded: by name, in a loop as lists."""
         if statement in self._run.kernels:
             return self._record(statement, in_loop)
         if not suites_of(statement):
             return self._silent(statement)
         if not self._holds_kernel(statement):
             return self._silent(statement)
-        # `if p.grad is not None:` is about the loop's items; `if step % 100 == 0:` is about when to log.
+        # Keep `if p.grad is not None:`, which tests the loop's items; drop `if step % 100 == 0:`, which times the log.
         is_when = isinstance(statement, ast.If) and not statement.orelse and not self._reads_own(statement.test)
         if isinstance(statement, ast.If) and in_loop and is_when:
             return [kept for each in statement.body for kept in self._with_records(each, in_loop)]
@@ -153,11 +154,11 @@ class Body:
         return any(node in self._run.kernels for node in own_nodes([statement]))
 
     def _reads_own(self, test: ast.expr) -> bool:
-        """Whether a condition reads what the run sets: the variable of its loop, `grad` after `grad = p.grad`."""
+        """Return whether a condition reads a name that the run sets: a loop variable, `grad` after `grad = p.grad`."""
         return not names_of(test).loads.isdisjoint(names_of(self._run.statements).stores)
 
     def _needed_of(self, suite: Sequence[ast.stmt], needed: set[str]) -> list[ast.stmt]:
-        """The statements of a loop that its records need, or that skip one of its turns."""
+        """Return the statements of a loop that its records need, or that skip an iteration."""
         kept: list[ast.stmt] = []
         for statement in reversed(suite):
             skips = any(isinstance(node, ast.Continue | ast.Break) for node in own_nodes([statement]))
@@ -188,7 +189,7 @@ class Body:
         return [self._set(self._note(self._name_of(kernel, each), in_loop), each, kernel, in_loop) for each in told]
 
     def _about_statistics(self, test: ast.expr) -> ast.expr:
-        """Return `p.grad is not None and isnan(p.grad).any()` whole, `args.debug and isnan(norm)` without the flag."""
+        """Keep `p.grad is not None and isnan(p.grad).any()` whole; drop the flag of `args.debug and isnan(norm)`."""
         if not isinstance(test, ast.BoolOp):
             return test
         checked = _read_attributes(each for each in test.values if self._scope.is_statistic(each))
@@ -211,7 +212,7 @@ class Body:
         return _located(ast.Expr(ast.Call(append, [value], [])), kernel)
 
     def _name_of(self, statement: ast.stmt, told: ast.expr | None = None) -> str:
-        """What a statement without a name computes: the word under which it is reported, else the reduction."""
+        """Name an unnamed statistic: by the key under which it is reported, else by its reduction."""
         for target in changed_by(statement):
             if isinstance(target, ast.Attribute):
                 return target.attr
@@ -232,7 +233,7 @@ class Body:
 
 
 def handed_on_body(found: HandedOn, scope: Scope) -> list[ast.stmt]:
-    """The statements of a norm that is handed on; up to a check its statements, then the result of the check."""
+    """Return the statements from a norm's computation to its use; up to a check, with the check's result."""
     there, answer = found.run.statements[-1], ast.unparse(found.answer)
     is_check = isinstance(found.answer, ast.Call | ast.BoolOp)
     body = Body(Run(found.run.suite, found.run.first, found.run.last - is_check), scope).answering(())
@@ -243,14 +244,14 @@ def handed_on_body(found: HandedOn, scope: Scope) -> list[ast.stmt]:
 
 
 def _read_attributes(expressions: Iterable[ast.expr]) -> frozenset[str]:
-    """The attributes that expressions read, and not the functions that they call: `head.weight.grad`."""
+    """Return the attributes that expressions read, without the functions that they call: `head.weight.grad`."""
     nodes = [node for each in expressions for node in ast.walk(each)]
     called = {node.func for node in nodes if isinstance(node, ast.Call)}
     return frozenset(ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute) and node not in called)
 
 
 def _plain(name: str) -> str:
-    """The name that was recorded."""
+    """Return a recorded name without its prefix and suffix."""
     return re.sub(r"s?_$", "", name.removeprefix(RECORDED)) if name.startswith(RECORDED) else name
 
 
@@ -261,7 +262,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _told(statement: ast.stmt) -> list[ast.expr]:
-    """The arguments of a statement's call, or what it assigns; of a text and of a mapping what is in them."""
+    """Return the arguments of a statement's call, or the value that it assigns; split f-strings and dicts."""
     value = getattr(statement, "value", None)
     if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
         return [part for each in (*value.args, *(item.value for item in value.keywords)) for part in _parts(each)]
@@ -285,7 +286,7 @@ def _parts(value: ast.expr) -> list[ast.expr]:
 
 
 def _named_values(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """What a statement reports under a name: a keyword, or the text of a key."""
+    """Yield the values that a statement reports under a keyword or a text key."""
     for node in ast.walk(statement):
         if isinstance(node, ast.keyword) and node.arg:
             yield node.arg, node.value
@@ -299,7 +300,7 @@ def with_suites(
     change: Callable[[ast.stmt], list[ast.stmt]],
     chosen: Callable[[Sequence[ast.stmt]], Sequence[ast.stmt]] = lambda suite: suite,
 ) -> ast.stmt:
-    """A copy of a compound statement with the `chosen` statements in it changed; expressions are shared."""
+    """Copy a compound statement with the `chosen` statements in it changed; expressions are shared."""
 
     def changed(holder: ast.AST) -> ast.AST:
         made = copy.copy(holder)
@@ -324,7 +325,7 @@ def _located(made: ast.stmt, there: ast.stmt) -> ast.stmt:
 
 
 def _at(there: ast.stmt, text: str, at_end: bool = False) -> ast.stmt:
-    """A statement of our own on the line of one of the file's."""
+    """Parse a new statement and place it on the line of an existing one."""
     made = ast.parse(text).body[0]
     line = (there.end_lineno or there.lineno) if at_end else there.lineno
     for node in ast.walk(made):
@@ -340,7 +341,7 @@ _LISTS = re.compile(r"parameters\(|param_groups|\.grad\b")
 
 
 def is_handed_over(name: str) -> bool:
-    """Whether it is an argument of a training step, whatever the script sets it to: its parts, what probes choose."""
+    """Return whether a name (model, optimizer, batch...) is a training step's argument even if the script sets it."""
     guess = roles.known(name)
     return roles.is_part(name) or (guess is not None and guess.value in _CHOSEN)
 
@@ -348,9 +349,9 @@ def is_handed_over(name: str) -> bool:
 def function_of(
     run: Run, scope: Scope, name: str, body: list[ast.stmt], is_given: Callable[[str], bool] = lambda _: False
 ) -> tuple[ast.FunctionDef, tuple[str, ...]]:
-    """The function `name` that statements make, and the names that its module has to define.
+    """Return the function `name` made of the statements, and the names that its module must define.
 
-    `is_given` says which names are parameters whatever the script sets them to.
+    `is_given` marks names that become parameters even if the script sets them.
     """
     known = _Known(run, scope, is_given)
     starts = [
@@ -376,7 +377,7 @@ def function_of(
 
 
 def reads_of(body: Sequence[ast.stmt]) -> list[str]:
-    """The names that some statements read before they set them, in their order."""
+    """Return the names that statements read before they set them, in order."""
     found: dict[str, None] = {}
     _reads(body, set(), found)
     return list(found)
@@ -395,7 +396,7 @@ def _reads(body: Iterable[ast.stmt], known: set[str], found: dict[str, None]) ->
 
 
 class _Known:
-    """What the names that a block reads are: constants beside it, its module's, or what has to be given."""
+    """Sort the names that a block reads: constants beside it, names of its module, or parameters."""
 
     def __init__(self, run: Run, scope: Scope, is_given: Callable[[str], bool]) -> None:
         self._is_given = is_given
@@ -405,7 +406,7 @@ class _Known:
         self._locals = self._given.union(*(names_of(each.body).stores for each in scope.functions))
 
     def sorted_out(self, names: Sequence[str]) -> tuple[list[ast.stmt], list[str], tuple[str, ...]]:
-        """The statements that go before the block, its parameters, and the names that its module defines."""
+        """Return the statements to put before the block, its parameters, and the names that its module defines."""
         prelude: list[ast.stmt] = []
         inputs, others = [], []
         waiting = list(names)
@@ -423,17 +424,17 @@ class _Known:
                     prelude.append(start)
                     waiting += [each for each in reads_of([start]) if each not in waiting]
             elif not all(isinstance(each, _DEFINITIONS) or _is_made_of_constants(each) for each in setters):
-                inputs.append(name)  # a model, an optimizer: what the module makes while it runs
+                inputs.append(name)  # A model, an optimizer: the module creates it while it runs.
             elif not hasattr(builtins, name):
                 others.append(name)
         return sorted(prelude, key=lambda each: each.lineno), inputs, tuple(others)
 
     def _beside(self, name: str) -> list[ast.stmt]:
-        """The statements beside the block that set a name."""
+        """Return the statements beside the block that set a name."""
         return [each for each in self._scope.setters.get(name, ()) if each not in self._inside]
 
     def start(self, name: str) -> ast.stmt | None:
-        """The one statement beside the block that gives a name its constant, its parameters, or imports it."""
+        """Return the only statement beside the block that sets a name to a constant or parameters, or imports it."""
         if name in self._given or name == "device":
             return None
         setting = self._beside(name)
@@ -448,7 +449,10 @@ class _Known:
 
 
 def _is_made_of_constants(statement: ast.stmt) -> bool:
-    """`count = 0`, `EPS = 1e-6 * 2`, `logger = logging.getLogger(__name__)`, `DTYPE = torch.float32`."""
+    """Return whether a value needs no input:
+
+    `EPS = 1e-6 * 2`, `logger = getLogger(__name__)`, `DTYPE = torch.float32`.
+    """
     value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
     if is_start(statement) or not isinstance(value, ast.expr):
         return is_start(statement)

@@ -1,4 +1,4 @@
-"""Scopes (a function, a script): what their statements do with gradients: reduce, limit or report them."""
+"""Scopes (functions, scripts), and which of their statements reduce, limit or report gradients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Suite = list[ast.stmt]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a statement stands: its list of statements, its place in it, and the statement around (None: the scope)."""
+    """The position of a statement: its list of statements, its index, and the statement around (None: the scope)."""
 
     suite: Suite
     index: int
@@ -38,9 +38,9 @@ class Place:
 
 @dataclass(eq=False)
 class Scope:
-    """The body of a function, or of a module where `node` is None, and what its statements do with gradients.
+    """The body of a function, or of a module if `node` is None, and what its statements do with gradients.
 
-    `top` is the scope of the module; `functions` are those around the statements, the scope's own last.
+    `top` is the module's scope; `functions` are those around the statements, the scope's own last.
     """
 
     module: Module
@@ -53,17 +53,17 @@ class Scope:
 
     @cached_property
     def function(self) -> Function | None:
-        """The function of that name, also one inside another."""
+        """The function of the scope, also if it is inside another."""
         return Function(self.module, self.qualified_name, self.node, self.owner) if self.node is not None else None
 
     @cached_property
     def places(self) -> dict[ast.stmt, Place]:
-        """Where each statement stands, in the order of the file."""
+        """The position of each statement, in the order of the file."""
         return dict(_places(self.body, None))
 
     @cached_property
     def setters(self) -> dict[str, list[ast.stmt]]:
-        """The statements that set each name themselves, in the order of the file."""
+        """The statements that set each name, in the order of the file."""
         found: dict[str, list[ast.stmt]] = {}
         for statement in self.places:
             for name in names_of_one(statement):
@@ -72,13 +72,13 @@ class Scope:
 
     @cached_property
     def marks(self) -> Tracer:
-        """The gradients that the scope reads itself, followed through it."""
+        """Marks of the gradients that the scope itself reads."""
         marks = _ParameterGradients(self.body)
         marks.follow(self.body)
         return marks
 
     def around(self, statement: ast.stmt) -> Iterator[ast.stmt]:
-        """The statements around one, innermost first."""
+        """Yield the statements around one, innermost first."""
         outer = self.places[statement].around
         while outer is not None:
             yield outer
@@ -88,12 +88,12 @@ class Scope:
         return self.marks.mark(expression) == STATISTICS
 
     def reductions(self, statement: ast.stmt) -> list[ast.Call]:
-        """The calls that reduce gradients in the statement itself, not in those inside it."""
+        """Return the calls that reduce gradients in the statement itself, not in statements inside it."""
         reduced = self.marks.flow.reduced
         return [node for node in walk(head_of(statement)) if node in reduced] if reduced else []
 
     def limits(self, statement: ast.stmt) -> bool:
-        """Whether the statement itself changes gradients in place as clipping does."""
+        """Return whether the statement itself changes gradients in place, as clipping does."""
         match statement:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=method)) as call):
                 if method not in vocabulary.LIMITING_METHODS or not self._is_gradient(owner):
@@ -110,7 +110,7 @@ class Scope:
         return False
 
     def tells(self, statement: ast.stmt) -> bool:
-        """Whether it only reports something: `print(...)`, `writer.add_scalar(name, norm)`."""
+        """Return whether a statement only reports: `print(...)`, `writer.add_scalar(name, norm)`."""
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             return False
         call, name = statement.value, last_name(statement.value.func)
@@ -121,7 +121,7 @@ class Scope:
         return bool(vocabulary.TELLS.search(ast.unparse(call.func).lower())) or any(map(self.is_statistic, told))
 
     def rewrites(self, statement: ast.stmt) -> bool:
-        """Whether the statement itself makes other gradients of them, and does not limit them."""
+        """Return whether the statement itself replaces gradients without limiting them."""
         targets = changed_by(statement)
         return any(map(_writes_gradient, targets)) and not self.limits(statement)
 
@@ -131,30 +131,30 @@ class Scope:
         return self.marks.mark(node) == GRADIENTS
 
     def is_limit(self, factor: ast.expr) -> bool:
-        """Whether a factor, or a test, comes from a statistic or has the name of a limit."""
+        """Return whether a factor or a test depends on a statistic or is named for a limit."""
         words = (ast.unparse(node) for node in ast.walk(factor) if isinstance(node, ast.Name | ast.Attribute))
         return self.is_statistic(factor) or any(vocabulary.LIMIT_WORDS.search(word.lower()) for word in words)
 
 
 def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes of some statements in their order, without those of functions and classes that are defined in them."""
+    """Yield all nodes of statements in order, except those of functions and classes defined in them."""
     waiting = [*nodes]
     waiting.reverse()
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.AST):  # None for a missing key, a text in `global x`
+        if isinstance(node, ast.AST):  # None for a missing key, a string in `global x`
             yield node
             if not isinstance(node, _DEFINITIONS):
                 waiting += children(node)[::-1]
 
 
 def own_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
-    """A statement and those inside it."""
+    """Yield a statement and those inside it."""
     return (node for node in own_nodes([statement]) if isinstance(node, ast.stmt))
 
 
 def names_of_one(statement: ast.stmt) -> frozenset[str]:
-    """The names that a statement itself sets, without those that the statements inside it set."""
+    """Return the names that a statement itself sets, without those set by statements inside it."""
     if isinstance(statement, FunctionNode | ast.ClassDef):
         return frozenset((statement.name,))
     return names_of(head_of(statement) if suites_of(statement) else statement).stores
@@ -169,25 +169,25 @@ def _places(suite: Suite, around: ast.stmt | None) -> Iterator[tuple[ast.stmt, P
 
 
 def suites_of(statement: ast.stmt) -> list[Suite]:
-    """The lists of statements directly inside one."""
+    """Return the lists of statements directly inside a statement."""
     holders: list[ast.AST] = [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
     lists = (getattr(holder, name, None) for holder in holders for name in ("body", "orelse", "finalbody"))
     return [found for found in lists if isinstance(found, list) and found]
 
 
 def _writes_gradient(target: ast.expr) -> bool:
-    """`p.grad = ...` and `p.grad.data = ...`."""
+    """Return whether the target is `p.grad` or `p.grad.data`."""
     inner = target.value if isinstance(target, ast.Attribute) and target.attr == "data" else target
     return isinstance(inner, ast.Attribute) and inner.attr.endswith("grad")
 
 
 class _ParameterGradients(Tracer):
-    """Gradients of parameters that are gone through: `x.grad` of another variable is of an input, or of a test."""
+    """Marks only the gradients of parameters in a loop: `x.grad` elsewhere is of an input, or of a test."""
 
     def __init__(self, body: Suite) -> None:
         super().__init__(lambda _call, _given: None, {}, set())
         self._parameters: set[str] = set()
-        """The names that loops and comprehensions give to one parameter after another."""
+        """Names of loop variables over parameters."""
         for loop in own_nodes(body):
             if isinstance(loop, ast.For | ast.comprehension):
                 over_parameters = vocabulary.OF_PARAMETERS.search(ast.unparse(loop.iter))
@@ -197,7 +197,10 @@ class _ParameterGradients(Tracer):
                 )
 
     def loop(self, target: ast.expr, source: ast.expr) -> None:
-        """What a loop goes through, not what its variable is called: `for grad in received` may be of anything."""
+        """Mark a loop variable by what the loop iterates over, not by its name:
+
+        `for grad in received` may be anything.
+        """
         self.assign([target], self.mark(source))
         self.note_attribute_name([target], source)
 
@@ -211,7 +214,7 @@ class _ParameterGradients(Tracer):
         mark = super().call(node)
         name = last_name(node.func)
         if mark == GRADIENTS and gets_gradients(name) and node.args:
-            return NOTHING  # `predictor.get_gradients(instances)`: of inputs
+            return NOTHING  # `predictor.get_gradients(instances)` returns gradients of inputs.
         if len(self.flow.reduced) > before and (
             name in vocabulary.LIBRARY or any(map(self._compares_gradients, ast.walk(node)))
         ):
@@ -226,7 +229,10 @@ class _ParameterGradients(Tracer):
         return isinstance(owner, ast.Name) and owner.id in self._parameters
 
     def _compares_gradients(self, node: ast.AST) -> bool:
-        """`p.grad - q.grad` and `p.grad == expected` are a test, not a statistic; with a number they are none."""
+        """Return whether a node compares tensors in a test:
+
+        `p.grad - q.grad`, `p.grad == expected`, but not with a number.
+        """
         match node:
             case ast.BinOp(left=left, op=ast.Sub(), right=right):
                 parts = [left, right]

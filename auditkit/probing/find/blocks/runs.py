@@ -1,4 +1,4 @@
-"""The smallest run of statements that goes from gradients to a statistic, a limit or a check of them."""
+"""Find the smallest run of statements from gradients to a statistic, a limit or a check of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.A
 
 @dataclass
 class Run:
-    """Statements `first` to `last` of one suite; `kernels` are those in it that reduce or limit gradients."""
+    """Statements `first` to `last` of one suite; `kernels` are those that reduce or limit gradients."""
 
     suite: list[ast.stmt]
     first: int
@@ -43,18 +43,18 @@ class Run:
 
     @property
     def maybe_unset(self) -> frozenset[str]:
-        """The names that it sets only under a condition or in a loop: `bad` of `if isnan(...): bad = True`."""
+        """The names set only under a condition or in a loop: `bad` of `if isnan(...): bad = True`."""
         return self.results - _always_set(self.statements)
 
     @property
     def results(self) -> frozenset[str]:
-        """What it sets, without the names that its loops go through."""
+        """The names that it sets, without loop variables."""
         loops = (node for node in own_nodes(self.statements) if isinstance(node, ast.For))
         return names_of(self.statements).stores - names_of(loop.target for loop in loops).stores
 
 
 def find_runs(scope: Scope) -> list[Run]:
-    """The runs of a scope in the order of the file; none shares a statement with another."""
+    """Return the runs of a scope in the order of the file; they do not overlap."""
     units: dict[ast.stmt, list[ast.stmt]] = {}
     for statement in scope.places:
         if scope.reductions(statement) or scope.limits(statement):
@@ -71,13 +71,13 @@ def find_runs(scope: Scope) -> list[Run]:
 
 
 def _with_loops(scope: Scope, kernel: ast.stmt) -> ast.stmt | None:
-    """The statement with the loops around `kernel` that give it its gradients; None where that is no block."""
+    """Return `kernel` with the loops around it that yield its gradients; None if it cannot be a block."""
     top = kernel
     for outer in scope.around(kernel):
         if isinstance(outer, ast.While | ast.AsyncFor | ast.AsyncWith) or trains(outer):
             break
         is_loop = isinstance(outer, ast.For) and bool(names_of(outer.target).stores & _needed(kernel, outer))
-        # `if clip_coef < 1:` around a limit is a part of it, where nothing else is in it.
+        # Include `if clip_coef < 1:` around a limit, if nothing else is in it.
         is_test = isinstance(outer, ast.If) and outer.body == [top] and not outer.orelse and scope.is_limit(outer.test)
         if is_loop or (is_test and any(map(scope.limits, own_statements(top)))):
             top = outer
@@ -106,7 +106,7 @@ def _grown(scope: Scope, top: ast.stmt, units: dict[ast.stmt, list[ast.stmt]], t
             break
         if not (made & names_of(statement).loads and (is_unit or _computes(scope, statement))):
             break
-        # The first names of what it calls (`torch`, `float`) are no inputs.
+        # The first names of called functions (`torch`, `float`) are not inputs.
         calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
         called = frozenset(dotted_name(call.func).partition(".")[0] for call in calls)
         if is_unit or not names_of(statement).loads - run.loads - run.results - called:
@@ -117,13 +117,13 @@ def _grown(scope: Scope, top: ast.stmt, units: dict[ast.stmt, list[ast.stmt]], t
 
 
 def _is_check(scope: Scope, statement: ast.stmt) -> bool:
-    """`if any(isnan(...)):`, `assert isfinite(...)`: a block of its own, whatever follows from it."""
+    """Return whether the statement is `if any(isnan(...)):` or `assert isfinite(...)`, which ends its block."""
     is_check = isinstance(statement, ast.If | ast.Assert)
     return is_check and not any(map(scope.limits, own_statements(statement)))
 
 
 def _grow_back(scope: Scope, run: Run, taken: set[ast.stmt]) -> None:
-    """Take in what sets up the run: an accumulator's start, a list of parameters or gradients."""
+    """Extend the run back to its initial statements: an accumulator's start, a list of parameters or gradients."""
     for place in range(run.first - 1, -1, -1):
         before = run.suite[place]
         if scope.tells(before) and before not in taken:
@@ -144,7 +144,7 @@ def _sets_up(scope: Scope, statement: ast.stmt, run: Run) -> bool:
 
 
 def _computes(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether a statement only goes on computing with a statistic, on one rank or on all."""
+    """Return whether a statement only computes with a statistic, on one rank or on all."""
     match statement:
         case ast.Return(value=value) if value is not None:
             return scope.is_statistic(value) and is_calm(scope, value)
@@ -158,7 +158,7 @@ def _computes(scope: Scope, statement: ast.stmt) -> bool:
 
 
 def is_calm(scope: Scope, value: ast.expr) -> bool:
-    """Whether evaluating an expression does nothing but compute."""
+    """Return whether evaluating an expression has no side effect."""
     for node in ast.walk(value):
         if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
             return False
@@ -175,7 +175,7 @@ def is_calm(scope: Scope, value: ast.expr) -> bool:
 
 
 def _always_set(suite: Sequence[ast.stmt]) -> frozenset[str]:
-    """The names that statements set whichever way their conditions and loops go."""
+    """Return the names that statements set on every path."""
     found = frozenset[str]()
     for statement in suite:
         suites = suites_of(statement)
@@ -187,7 +187,7 @@ def _always_set(suite: Sequence[ast.stmt]) -> frozenset[str]:
 
 
 def _needed(kernel: ast.stmt, outer: ast.For) -> set[str]:
-    """The names that the statement depends on, by way of assignments and loops inside `outer`."""
+    """Return the names that the statement depends on through assignments and loops inside `outer`."""
     needed = set(names_of(kernel).loads)
     inside = [node for node in own_nodes(outer.body) if isinstance(node, ast.Assign | ast.AugAssign | ast.For)]
     before = -1
@@ -201,7 +201,7 @@ def _needed(kernel: ast.stmt, outer: ast.For) -> set[str]:
 
 
 def _may_stand_alone(top: ast.stmt, kernel: ast.stmt) -> bool:
-    """Whether control stays inside: what leaves the scope stands outside of the statement, or is the whole of it."""
+    """Return whether control stays inside the statement, or the statement is itself the return."""
     if isinstance(top, ast.Return):
         return True
     if top is kernel:
@@ -211,14 +211,17 @@ def _may_stand_alone(top: ast.stmt, kernel: ast.stmt) -> bool:
 
 
 def _updates_parameters(top: ast.stmt) -> bool:
-    """Whether it changes what it goes through, and not only its gradients: the update rule of an optimizer."""
+    """Return whether it updates parameters, not only their gradients, as an optimizer does."""
     nodes = list(own_nodes([top]))
     items = names_of(node.target for node in nodes if isinstance(node, ast.For)).stores
     return any(_is_update(node, items) for node in nodes)
 
 
 def _is_update(node: ast.AST, items: frozenset[str]) -> bool:
-    """`p.add_(...)`, `p.data = ...`, `update_(p, ...)`, `self.state[p]`, where `p` is one of `items`."""
+    """Return whether a node updates one of `items`:
+
+    `p.add_(...)`, `p.data = ...`, `update_(p, ...)`, `self.state[p]`.
+    """
     if isinstance(node, ast.Subscript):
         return dotted_name(node.value).endswith("state") and dotted_name(node.slice) in items
     if isinstance(node, ast.Call):
@@ -237,7 +240,7 @@ def _is_update(node: ast.AST, items: frozenset[str]) -> bool:
 
 
 def plain_stores(statement: ast.stmt) -> frozenset[str]:
-    """The names that an assignment sets, where it sets nothing else."""
+    """Return the names that an assignment sets, if it sets only names."""
     targets = changed_by(statement)
     is_plain = all(
         isinstance(node, ast.Name | ast.Tuple | ast.expr_context) for each in targets for node in ast.walk(each)
@@ -246,7 +249,7 @@ def plain_stores(statement: ast.stmt) -> frozenset[str]:
 
 
 def is_start(statement: ast.stmt) -> bool:
-    """Whether it sets a name to a constant or an empty container: where an accumulator begins."""
+    """Return whether it sets a name to a constant or an empty container, as accumulators start."""
     value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
     if isinstance(value, ast.Call):
         name = dotted_name(value.func)
@@ -275,7 +278,7 @@ class HandedOn:
 
 
 def handed_on(scope: Scope, taken: set[ast.stmt]) -> Iterator[HandedOn]:
-    """The runs of one scope, in the order of the file; none has a statement of `taken`."""
+    """Yield such runs of one scope, in the order of the file, without statements of `taken`."""
     for statement, place in scope.places.items():
         norm = _given_norm(statement)
         found = _of_norm(place.suite, place.index, norm) if norm is not None else _of_flag(place.suite, place.index)
@@ -287,7 +290,7 @@ def handed_on(scope: Scope, taken: set[ast.stmt]) -> Iterator[HandedOn]:
 
 
 def _of_norm(suite: Suite, index: int, norm: ast.expr) -> HandedOn | None:
-    """From the statement that sets a norm to the one behind it that clips by it, or checks it."""
+    """Return the run from the statement that sets a norm to the later one that clips by it or checks it."""
     for last in range(index + 1, len(suite)):
         statement = suite[last]
         check = _check(statement, norm)
@@ -297,13 +300,13 @@ def _of_norm(suite: Suite, index: int, norm: ast.expr) -> HandedOn | None:
         if _leaves(statement):
             return None
         if _clips_by(statement, norm):
-            # Where the optimizer steps between two clips, the norm alone can be checked.
+            # If the optimizer steps between two clips, only the norm can be checked.
             steps = _steps(statement)
             first = _first(suite, index)
             joins = any(names.holds_norm(name.rpartition(".")[2]) for name in names_of(suite[index]).loads)
             is_more = first < index or joins or (isinstance(statement, ast.For) and not steps)
             run = Run(suite, first, index if steps else last)
-            # One norm for one clip are two functions, which are checked by themselves.
+            # One norm for one clip is two functions, which are checked separately.
             return HandedOn(run, _word(norm), norm) if is_more else None
         if _steps(statement):
             return None
@@ -311,7 +314,7 @@ def _of_norm(suite: Suite, index: int, norm: ast.expr) -> HandedOn | None:
 
 
 def _of_flag(suite: Suite, index: int) -> HandedOn | None:
-    """`self.overflow_counter += region.has_inf_or_nan`: one of many flags, added up in a hook."""
+    """Return the run of `self.overflow_counter += region.has_inf_or_nan`: one flag of many, accumulated in a hook."""
     match suite[index]:
         case ast.AugAssign(target=ast.Attribute() as target, op=ast.Add(), value=ast.Attribute(attr=flag)):
             if names.is_finite_check(flag) and names.is_finite_check(target.attr):
@@ -320,7 +323,7 @@ def _of_flag(suite: Suite, index: int) -> HandedOn | None:
 
 
 def _given_norm(statement: ast.stmt) -> ast.expr | None:
-    """What a statement sets to the norm of gradients that a call gives, by both their names."""
+    """Return the name that a statement sets to a norm of gradients, by the called function's name and its own."""
     value = getattr(statement, "value", None)
     if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call):
         return None
@@ -340,14 +343,14 @@ def _clips_by(statement: ast.stmt, norm: ast.expr) -> bool:
 
 
 def _check(statement: ast.stmt, norm: ast.expr) -> ast.Call | None:
-    """The call in an `if` that tests whether the norm is finite: `if check_overflow(grad_norm):`."""
+    """Return the call in an `if` that tests whether the norm is finite: `if check_overflow(grad_norm):`."""
     asked = ast.walk(statement.test) if isinstance(statement, ast.If) else ()
     calls = (node for node in asked if isinstance(node, ast.Call) and _is_handed(node, norm))
     return next((call for call in calls if names.is_finite_check(last_name(call.func))), None)
 
 
 def _with_guard(statement: ast.stmt, check: ast.Call, norm: ast.expr) -> ast.expr:
-    """Return `norm is not None and check_overflow(norm)` whole, but drop flags: they say when to check."""
+    """Return `norm is not None and check_overflow(norm)` whole, but drop flags that only decide when to check."""
     match statement:
         case ast.If(test=ast.BoolOp(op=op, values=values)):
             about = [each for each in values if ast.unparse(norm) in names_of(each).loads]
@@ -361,7 +364,7 @@ def _is_handed(call: ast.Call, norm: ast.expr) -> bool:
 
 
 def _first(suite: Suite, index: int) -> int:
-    """Where the norms begin of which this one is made."""
+    """Return the index of the first statement that computes a part of this norm."""
     while index > 0 and _makes_norms(suite[index - 1], names_of(suite[index]).loads):
         index -= 1
     return index
@@ -374,7 +377,7 @@ def _makes_norms(statement: ast.stmt, wanted: frozenset[str]) -> bool:
 
 
 def _leaves(statement: ast.stmt) -> bool:
-    """Whether control may go elsewhere than to the next statement."""
+    """Return whether control may leave the sequence of statements."""
     is_loop = isinstance(statement, ast.For | ast.While)
     leaving = _LEAVING if is_loop else (*_LEAVING, ast.Continue, ast.Break)
     return any(isinstance(node, leaving) for node in own_nodes([statement]))

@@ -1,4 +1,4 @@
-"""Calls that go backward or make an optimizer's step: themselves, or in helpers of the same module."""
+"""Calls that run a backward pass or an optimizer's step, directly or in helpers of the same module."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from auditkit.probing.source.modules import Class, Function, Module, dotted_name
 
 
 def is_backward(call: ast.Call) -> bool:
-    """Whether it goes backward from a loss."""
+    """Return whether a call runs a backward pass."""
     return isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
 
 
 def is_step(call: ast.Call) -> bool:
-    """Whether it is an optimizer's step, or a scaler's."""
+    """Return whether a call is an optimizer's or a scaler's step."""
     return (
         isinstance(call.func, ast.Attribute)
         and call.func.attr == "step"
@@ -24,15 +24,15 @@ def is_step(call: ast.Call) -> bool:
 
 
 def is_handed_loss(function: Function) -> bool:
-    """Whether the caller computes the loss, so that the function is only a part of a training step."""
+    """Return whether the caller computes the loss, so that the function is only part of a training step."""
     return any(vocabulary.LOSS.fullmatch(item.arg) for item in function.parameters)
 
 
 @dataclass
 class TrainingCalls:
-    """What the calls of one module do for a training step; `owner` is the class around them, which `self` stands for.
+    """Which calls of a module run a backward pass or a step; `owner` is the class that `self` stands for.
 
-    A helper that goes backward and steps is a training step of its own, unless the loss is an argument.
+    A helper that does both is a training step of its own, unless the loss is an argument.
     """
 
     module: Module
@@ -40,32 +40,32 @@ class TrainingCalls:
     _found: dict[str, tuple[bool, bool]] = field(default_factory=dict)
 
     def inside(self, owner: Class | None) -> TrainingCalls:
-        """The calls inside another class of the module."""
+        """Return the calls inside another class of the module."""
         return replace(self, owner=owner)
 
     def is_backward(self, call: ast.Call) -> bool:
-        """Whether it goes backward from a loss, itself or in a helper."""
+        """Return whether a call runs a backward pass, directly or in a helper."""
         return is_backward(call) or self._in_helper(call)[0]
 
     def is_step(self, call: ast.Call) -> bool:
-        """Whether it is an optimizer's step, or a scaler's, or makes one in a helper."""
+        """Return whether a call is an optimizer's or a scaler's step, directly or in a helper."""
         return is_step(call) or self._in_helper(call)[1]
 
     def is_any(self, call: ast.Call) -> bool:
         return self.is_backward(call) or self.is_step(call)
 
     def of(self, function: Function) -> tuple[bool, bool]:
-        """Whether a function goes backward, and whether it steps."""
+        """Return whether a function runs a backward pass, and whether it steps."""
         name, within = function.qualified_name, self.inside(function.owner)
         if name not in self._found:
-            self._found[name] = (False, False)  # where it calls itself
+            self._found[name] = (False, False)  # stops recursion
             made = [node for node in function.nodes if isinstance(node, ast.Call)]
             goes_backward = any(map(within.is_backward, made))
             self._found[name] = (goes_backward, any(map(within.is_step, made)))
         return self._found[name]
 
     def helper(self, call: ast.Call) -> Function | None:
-        """The function of the module that is called: by its name, or as a method of `self`."""
+        """Return the called function of the module: by its name, or as a method of `self`."""
         name = dotted_name(call.func)
         if name in self.module.functions:
             return self.module.functions[name]

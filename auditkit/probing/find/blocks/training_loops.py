@@ -1,4 +1,4 @@
-"""Training steps in the middle of a script or a long function: from a batch to the optimizer's step, as blocks."""
+"""Training steps in a script or a long function, as blocks: from a batch to the optimizer's step."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAY_TRAIN = re.compile(r"\.backward\(")
 _LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 _LOADERS = re.compile(r"\w*(loader|iter|iterator|dataset|dl)s?")
 _FURTHEST = 30
-"""Statements before the backward pass in which what it needs is looked for."""
+"""How many statements before the backward pass are searched for what it needs."""
 
 
 def training_loops(scope: Scope, calls: TrainingCalls) -> Iterator[tuple[Run, list[ast.stmt]]]:
-    """Each run of statements of a scope that goes backward and steps, with the body of its function."""
+    """Yield each run of statements with a backward pass and a step, and the body of its function."""
     for run in _runs(scope, calls):
         statements = [_sliced(each, run) for each in run.statements]
         if not any(isinstance(node, _LEAVING) for node in own_nodes(statements)):
@@ -34,10 +34,10 @@ def training_loops(scope: Scope, calls: TrainingCalls) -> Iterator[tuple[Run, li
 
 
 def _runs(scope: Scope, calls: TrainingCalls) -> list[Run]:
-    """The smallest runs that hold a backward pass and the step after it; none lies in another."""
+    """Return the smallest runs that contain a backward pass and the step after it; none is inside another."""
 
     def making(wanted: Callable[[ast.Call], bool]) -> list[ast.stmt]:
-        """The statements that make such a call themselves, and not one inside them."""
+        """Return the statements that make such a call themselves."""
         heads = ((each, walk(head_of(each))) for each in scope.places)
         return [each for each, head in heads if any(isinstance(node, ast.Call) and wanted(node) for node in head)]
 
@@ -58,7 +58,7 @@ def _runs(scope: Scope, calls: TrainingCalls) -> list[Run]:
 
 
 def _merged(runs: Sequence[Run]) -> list[Run]:
-    """Those of one list of statements that overlap are one."""
+    """Merge overlapping runs of one list of statements."""
     merged: list[Run] = []
     for run in runs:
         before = next((each for each in merged if each.suite is run.suite and each.last >= run.first), None)
@@ -70,7 +70,7 @@ def _merged(runs: Sequence[Run]) -> list[Run]:
 
 
 def _joining(scope: Scope, backward: ast.stmt, step: ast.stmt) -> Run | None:
-    """The shortest run in which both are."""
+    """Return the shortest run that contains both statements."""
     tops = {id(scope.places[each].suite): each for each in (backward, *scope.around(backward))}
     for each in (step, *scope.around(step)):
         other = tops.get(id(scope.places[each].suite))
@@ -81,7 +81,7 @@ def _joining(scope: Scope, backward: ast.stmt, step: ast.stmt) -> Run | None:
 
 
 def _widened(scope: Scope, run: Run, calls: TrainingCalls) -> Run:
-    """With what makes the batch and the loss, and with what clears gradients; a loop over batches as a whole."""
+    """Extend a run to what makes the batch and the loss, and to what clears gradients; include a loop over batches."""
     _take_after(run, calls)
     _take_before(run, calls)
     around = scope.places[run.statements[0]].around
@@ -92,7 +92,7 @@ def _widened(scope: Scope, run: Run, calls: TrainingCalls) -> Run:
 
 
 def _sliced(statement: ast.stmt, run: Run) -> ast.stmt:
-    """A loop over batches without what it does before and behind the step: it logs, evaluates and saves there."""
+    """Return a loop over batches without logging, evaluation and saving before and after the step."""
     if not isinstance(statement, ast.For) or not run.kernels:
         return statement
     read = set(reads_of(run.kernels))
@@ -108,7 +108,7 @@ def _sliced(statement: ast.stmt, run: Run) -> ast.stmt:
 
 
 def _take_after(run: Run, calls: TrainingCalls) -> None:
-    """Up to the last `zero_grad` or `update` before anything goes backward again."""
+    """Extend the run to the last `zero_grad` or `update` before the next backward pass."""
     for index in range(run.last + 1, len(run.suite)):
         statement = run.suite[index]
         if _any_call(statement, calls.is_backward):
@@ -127,7 +127,7 @@ def _updates_scale(call: ast.Call) -> bool:
 
 
 def _take_before(run: Run, calls: TrainingCalls) -> None:
-    """Back to the first statement that sets what the run reads, but for what is made once for all steps."""
+    """Extend the run back to the first statement that sets what it reads, except objects made once for all steps."""
     read = set(reads_of(run.statements))
     for index in range(run.first - 1, max(-1, run.first - _FURTHEST), -1):
         statement = run.suite[index]
@@ -145,7 +145,7 @@ def _take_before(run: Run, calls: TrainingCalls) -> None:
 
 
 def _goes_through_batches(loop: ast.For) -> bool:
-    """`for batch in loader:`, `for i, (x, y) in enumerate(tqdm(loader)):`."""
+    """Return whether a loop is like `for batch in loader:` or `for i, (x, y) in enumerate(tqdm(loader)):`."""
     names = [node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)]
     names += [node.attr for node in ast.walk(loop.iter) if isinstance(node, ast.Attribute)]
     is_counted = isinstance(loop.iter, ast.Call) and dotted_name(loop.iter.func) == "range"
@@ -153,7 +153,7 @@ def _goes_through_batches(loop: ast.For) -> bool:
 
 
 def _kept(statement: ast.stmt, scope: Scope, calls: TrainingCalls, is_in_loop: bool = False) -> list[ast.stmt]:
-    """The statement without what only reports; what leaves the loop around the run ends the run."""
+    """Return the statement without reports; a statement that leaves the loop around the run becomes a return."""
     if isinstance(statement, ast.Return) or (isinstance(statement, ast.Break | ast.Continue) and not is_in_loop):
         return [ast.copy_location(ast.Return(None), statement)]
     if scope.tells(statement) and not _any_call(statement, calls.is_any):
@@ -165,5 +165,5 @@ def _kept(statement: ast.stmt, scope: Scope, calls: TrainingCalls, is_in_loop: b
 
 
 def _any_call(statement: ast.stmt, wanted: Callable[[ast.Call], bool]) -> bool:
-    """Whether it makes such a call, or one of the statements in it does."""
+    """Return whether a statement, or one inside it, makes such a call."""
     return any(isinstance(node, ast.Call) and wanted(node) for node in own_nodes([statement]))

@@ -68,7 +68,7 @@ def _at_most(test: cst.Comparison) -> cst.Comparison:
 
 
 class NotFinite(Pattern):
-    """Replace `isnan(x)` in code that looks for NaN alone by `~isfinite(x)`, which covers infinity."""
+    """Replace `isnan(x)` in code that checks only for NaN by `~isfinite(x)`, which covers infinity."""
 
     def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
         if not isinstance(node.func, cst.Attribute) or last_name(node.func) != "isnan":
@@ -80,7 +80,7 @@ class NotFinite(Pattern):
 
 
 class ChosenOnDevice(Pattern):
-    """Compute `if total > 0: share = share / total` by torch.where, without a branch."""
+    """Replace `if total > 0: share = share / total` by torch.where, without a branch."""
 
     def leave_If(self, _: cst.If, node: cst.If) -> Any:
         match node:
@@ -98,7 +98,7 @@ class ChosenOnDevice(Pattern):
 
 
 def _is_tensor(unit: Unit, name: str, depth: int = 2) -> bool:
-    """Whether a name is only set to reductions that are not read, and to values computed from such names."""
+    """Return whether a name is only set to unread reductions, and to values computed from such names."""
 
     def is_on_device(value: cst.BaseExpression) -> bool:
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):

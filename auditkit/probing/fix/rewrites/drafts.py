@@ -1,4 +1,4 @@
-"""A file in which some functions are being changed, as syntax trees that keep every blank and comment."""
+"""A file in which some functions change, as syntax trees that keep every space and comment."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 class Unit:
     """A function that a rewrite may change: `node` is its definition; for a block, a definition made around it.
 
-    In the file its statements stand at `first` to before `end` of `suite`; `top` is the place of the statement of the
-    module that holds them.
+    Its statements in the file are `first` up to `end` of `suite`; `top` is the index of the module's statement around
+    them.
     """
 
     function: Function
@@ -49,7 +49,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Draft:
-    """The file `place` with `units` changed, the first of which is the target, and `helpers` defined above it."""
+    """The file `place` with changed `units`, the first of which is the target, and `helpers` defined above it."""
 
     place: FunctionFile
     module: cst.Module
@@ -58,7 +58,7 @@ class Draft:
 
     @classmethod
     def of(cls, place: FunctionFile, functions: Sequence[Function]) -> Draft:
-        """Parse the file. Raises CannotComplete where libcst cannot parse it."""
+        """Parse the file. Raises CannotComplete if libcst cannot parse it."""
         try:
             module = cst.parse_module(place.data)
         except (cst.ParserSyntaxError, UnicodeError) as error:
@@ -71,7 +71,7 @@ class Draft:
 
     @cached_property
     def torch(self) -> str:
-        """The name that the file has for torch."""
+        """The file's name for torch."""
         imports = self.place.function.module.imports
         return next((item.local for item in imports if item.module == "torch" and not item.name), "torch")
 
@@ -80,7 +80,7 @@ class Draft:
         return self.module.default_indent
 
     def mentions(self, *words: str) -> bool:
-        """Return whether one of the functions has one of these words."""
+        """Return whether one of the functions contains one of these words."""
         return any(set(words) & set(_WORD.findall(unit.text)) for unit in self.units)
 
     def fresh(self, name: str, unit: Unit) -> str:
@@ -93,7 +93,7 @@ class Draft:
         return next(one for one in tried if one not in used and not keyword.iskeyword(one))
 
     def changed(self, visitor: Callable[[Draft, Unit], cst.CSTTransformer]) -> Draft:
-        """Return the draft with each function as a visitor changes it."""
+        """Return the draft with each function changed by a visitor."""
         return replace(self, units=tuple(self.visited(unit, visitor(self, unit)) for unit in self.units))
 
     def visited(self, unit: Unit, visitor: cst.CSTTransformer) -> Unit:
@@ -108,7 +108,7 @@ class Draft:
 
     @cached_property
     def data(self) -> bytes:
-        """The bytes of the file: those that no change concerns are the same."""
+        """The bytes of the file; unchanged parts stay identical."""
         module = self.module.visit(_Put(self.units))
         assert isinstance(module, cst.Module)
         body = list(module.body)
@@ -131,7 +131,7 @@ class Draft:
 
     @cached_property
     def lines(self) -> list[int]:
-        """The lines of the file before the change that are changed, and those between which lines are added."""
+        """The changed lines of the file before the change, and those between which lines are added."""
         changed = {line for first, last, _ in self._hunks for line in range(first + 1, last + 1)}
         return sorted(
             changed | {line for first, last, _ in self._hunks if first == last for line in (first, first + 1)}
@@ -144,7 +144,7 @@ class Draft:
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        """How many lines the diff takes out and adds, and how many words it adds."""
+        """How many lines the diff removes and adds, and how many words it adds."""
         added = [line for _, _, new in self._hunks for line in new]
         taken = sum(last - first for first, last, _ in self._hunks)
         return taken + len(added), sum(len(_WORD.findall(line)) for line in added)
@@ -157,7 +157,7 @@ class Draft:
 
 
 class _Put(cst.CSTTransformer):
-    """Puts the changed functions into the file."""
+    """Inserts the changed functions into the file."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ _Place = tuple[cst.CSTNode, cst.CSTNode, int, int]
 
 
 def _statements(module: cst.Module) -> Iterator[_Place]:
-    """Every statement in the order of the text: its suite, its place there, and that of its holder in the module."""
+    """Yield every statement in text order: its suite, its index there, and the index of its top-level statement."""
 
     def walk(node: cst.CSTNode, top: int) -> Iterator[_Place]:
         for place, child in enumerate(node.body if isinstance(node, cst.Module | cst.IndentedBlock) else node.children):
@@ -213,7 +213,7 @@ def _leading(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
 
 
 def _import_place(body: Sequence[cst.CSTNode]) -> tuple[int, Sequence[cst.EmptyLine]]:
-    """Return where an import goes, and the lines below it: above the module's first import, else above its code."""
+    """Return where to add an import, and the lines below it: before the first import, else before the module's code."""
     code = len(body) - 1
     for place, statement in reversed(list(enumerate(body))):
         match statement:

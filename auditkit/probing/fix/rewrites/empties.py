@@ -27,7 +27,7 @@ _NEEDS_ELEMENTS = frozenset({"max", "min", "amax", "amin", "mean", "std", "var",
 
 
 class PresentGradients(Pattern):
-    """Leave out parameters without a gradient in comprehensions and loops that read `p.grad`."""
+    """Skip parameters without a gradient in comprehensions and loops that read `p.grad`."""
 
     def leave_ListComp(self, original_node: Listing, updated_node: Listing) -> cst.BaseExpression:  # noqa: ARG002
         node = updated_node
@@ -57,7 +57,7 @@ class PresentGradients(Pattern):
 
 
 def _skipping(suite: cst.BaseSuite, target: cst.BaseExpression, skip: cst.BaseStatement) -> cst.BaseSuite:
-    """The suite with `skip` before the first statement that reads a gradient; in the branch that alone reads it."""
+    """Return the suite with `skip` before the first statement that reads a gradient, or in the branch that does."""
     for place, node in enumerate(suite.body):
         if not _read_gradient(target, node):
             continue
@@ -73,13 +73,13 @@ def _skipping(suite: cst.BaseSuite, target: cst.BaseExpression, skip: cst.BaseSt
 
 
 def _before(source: cst.CompFor) -> cst.BaseParenthesizableWhitespace:
-    """A line of its own for a condition whose `for` has one."""
+    """Return the whitespace of a condition: a new line if its `for` has one."""
     blank = source.whitespace_before
     return blank if isinstance(blank, cst.ParenthesizedWhitespace) else cst.SimpleWhitespace(" ")
 
 
 def _otherwise(elt: cst.BaseExpression, read: str) -> str:
-    """` or buffers is not None` of `p.grad.device if buffers is None else ...`, whose other case needs no gradient."""
+    """Return ` or buffers is not None` for `p.grad.device if buffers is None else ...`, else ""."""
     match elt:
         case cst.IfExp(test=cst.Comparison(left=left, comparisons=[asked]), body=body, orelse=orelse):
             if isinstance(asked.operator, cst.Is | cst.IsNot) and read in code(body) and read not in code(orelse):
@@ -89,7 +89,7 @@ def _otherwise(elt: cst.BaseExpression, read: str) -> str:
 
 
 def _read_gradient(target: cst.BaseExpression, node: cst.CSTNode) -> str:
-    """`p.grad` of a loop's own name, where something of it is read; "" where nothing is."""
+    """Return `p.grad` if a node reads it for a loop's own name; else ""."""
     own = stores(target)
     written = {id(one.target) for one in inside(node) if isinstance(one, cst.AssignTarget)}
     for one in inside(node):
@@ -100,13 +100,13 @@ def _read_gradient(target: cst.BaseExpression, node: cst.CSTNode) -> str:
 
 
 def _is_asked(read: str, node: cst.CSTNode) -> bool:
-    """Whether a gradient is compared with None already."""
+    """Return whether a gradient is already compared with None."""
     tests = [one for one in inside(node) if isinstance(one, cst.Comparison)]
     return any(code(test.left) == read and dotted(test.comparisons[0].comparator) == "None" for test in tests)
 
 
 class WithElements(Pattern):
-    """Leave out gradients without elements where the code leaves out parameters without a gradient."""
+    """Skip gradients without elements if the code skips parameters without a gradient."""
 
     def leave_Comparison(self, _: cst.Comparison, node: cst.Comparison) -> cst.BaseExpression:
         match node.comparisons:
@@ -125,7 +125,7 @@ class WithElements(Pattern):
 
 
 def _reduced_parameter(loop: cst.For) -> str:
-    """The loop's own name of whose data a maximum or a mean is taken."""
+    """Return the loop's own name if a maximum or a mean of its data is computed."""
     for node in inside(loop):
         if isinstance(node, cst.Attribute) and node.attr.value in _NEEDS_ELEMENTS:
             own = names(node.value).loads & stores(loop.target)
@@ -136,7 +136,7 @@ def _reduced_parameter(loop: cst.For) -> str:
 
 
 class AtLeastOne(Pattern):
-    """Divide by 1 where the number of tensors or elements is 0."""
+    """Divide by 1 if the number of tensors or elements is 0."""
 
     def __init__(self, draft: Draft, unit: Unit) -> None:
         super().__init__(draft, unit)
@@ -157,7 +157,7 @@ class AtLeastOne(Pattern):
 
 
 def _counted_keys(unit: Unit) -> Iterator[str]:
-    """Keys of mappings, and names, that stand for a number of tensors or elements."""
+    """Yield keys of mappings, and names, whose values are a number of tensors or elements."""
     for node in inside(unit.node):
         match node:
             case cst.DictElement(key=cst.SimpleString() as key, value=value) if _counts(value):
@@ -176,7 +176,7 @@ def _counts(node: cst.BaseExpression) -> bool:
 
 
 class ZerosOfNothing(Pattern):
-    """Replace a stack of no norms, which raises, by one zero."""
+    """Return a zero instead of a stack of no norms, which raises."""
 
     def __init__(self, draft: Draft, unit: Unit) -> None:
         super().__init__(draft, unit)
@@ -199,7 +199,7 @@ class ZerosOfNothing(Pattern):
         return node.with_changes(value=expression(f"{{n}} if {listed} else []", n=node.value)) if listed else node
 
     def _listed(self, value: cst.BaseExpression) -> str:
-        """The list whose norms `torch._foreach_norm(grads)` takes: it raises where that is empty."""
+        """Return the list in `torch._foreach_norm(grads)`, which raises if the list is empty."""
         match value:
             case cst.Call(func=cst.Attribute(attr=cst.Name("_foreach_norm")), args=[cst.Arg(value=cst.Name(name)), *_]):
                 return name if name in self._lists else ""
@@ -207,7 +207,7 @@ class ZerosOfNothing(Pattern):
 
 
 class TensorOfNothing(Pattern):
-    """Return a tensor without gradients, where `return 0.0` and `norm if grads else 0.0` return a number."""
+    """Return a tensor without gradients, where `return 0.0` or `norm if grads else 0.0` returns a number."""
 
     def leave_If(self, _: cst.If, node: cst.If) -> cst.BaseStatement:
         match node:

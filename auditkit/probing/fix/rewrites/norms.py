@@ -1,4 +1,4 @@
-"""Form norms and sums of squares of gradients in float64, and return them in the type that callers had before."""
+"""Accumulate norms and sums of squares in float64, and return them with the original dtype."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _GIVEN = frozenset({"grads", "gradients"})
 
 
 def in_float64(draft: Draft) -> Draft:
-    """Form every norm, and every sum of squares, in float64 inside the reduction, without a copy.
+    """Accumulate every norm, and every sum of squares, in float64 inside the reduction, without a copy.
 
-    Norms that accept sparse gradients accept none with a dtype, so that their stored values are read there.
+    Norms that accept sparse gradients do not accept them with a dtype, so read their stored values.
     """
     found, took_sparse = _widened(draft)
     return _widened(stored_values(draft))[0] if took_sparse else found
@@ -55,9 +55,9 @@ def _widened(draft: Draft) -> tuple[Draft, bool]:
 
 
 class Float64(Pattern):
-    """Walks the statements in their order, and knows which names are float64.
+    """Visits the statements in order, and tracks which names are float64.
 
-    `has_norms` says that a function before it forms the norms, so that what it is given by a key is float64.
+    `has_norms` means that an earlier function computes the norms, so that values read by a key are float64.
     """
 
     def __init__(self, draft: Draft, unit: Unit, has_norms: bool) -> None:
@@ -93,7 +93,7 @@ class Float64(Pattern):
         self._before.append(self.count)
 
     def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
-        """Change the innermost reduction first: a norm of norms is float64 where those are."""
+        """Change the innermost reduction first: a norm of float64 norms is float64."""
         is_changed = self.count > self._before.pop()
         found = self._wider(node)
         if found is None and (is_changed or (not self._returns and self._is_wide(node))):
@@ -109,7 +109,7 @@ class Float64(Pattern):
         return "float64" in code(node) or bool(names(node).loads & self._wide)
 
     def _norm(self, call: cst.Call) -> cst.BaseExpression | None:
-        """Give `g.norm(2)` and torch's own norms the dtype as one more argument."""
+        """Add the dtype argument to `g.norm(2)` and torch's own norms."""
         operand = operand_of_norm(call, self.torch)
         has_dtype = any(arg.star or (arg.keyword and arg.keyword.value == "dtype") for arg in call.args)
         if operand is None or has_dtype or self._is_wide(operand):
@@ -142,7 +142,7 @@ class Float64(Pattern):
             return None
         match squared:
             case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("float" | "double")), args=[]):
-                squared = inner  # the reduction casts as it goes, without the copy
+                squared = inner  # The reduction casts without a copy.
         if self._is_wide(squared):
             return None
         self.took_sparse = True
@@ -151,7 +151,7 @@ class Float64(Pattern):
 
 
 def _without_narrowing(call: cst.Call) -> cst.BaseExpression:
-    """Take `.to(grad.dtype)` off a norm in float64, and the root off its square."""
+    """Remove `.to(grad.dtype)` from a norm in float64, and the root from its square."""
     match call:
         case cst.Call(func=cst.Attribute(value=wide, attr=cst.Name("to")), args=[cst.Arg(value=dtype)]):
             return wide if isinstance(dtype, cst.Attribute) and dtype.attr.value == "dtype" else call
@@ -168,7 +168,7 @@ def _dtype(value: str) -> cst.Arg:
 
 
 def operand_of_norm(call: cst.Call, torch: str) -> cst.BaseExpression | None:
-    """What a call takes the norm of; None for any other call."""
+    """Return the operand of a call that computes a norm; None for any other call."""
     name = dotted(call.func)
     if name.startswith(f"{torch}.") and name.removeprefix(f"{torch}.") in _NORM_CALLS:
         return call.args[0].value if call.args else None
@@ -176,7 +176,7 @@ def operand_of_norm(call: cst.Call, torch: str) -> cst.BaseExpression | None:
         return None
     positional = [arg for arg in call.args if arg.keyword is None]
     is_order = all(map(_is_order, positional)) and all(one.keyword.value in _WORDS for one in call.args if one.keyword)
-    # `self.norm(x)` and `torch.linalg.norm(x)` are no methods of a gradient.
+    # `self.norm(x)` and `torch.linalg.norm(x)` are not methods of a gradient.
     return call.func.value if is_order and dotted(call.func.value) not in ("self", "cls") else None
 
 
@@ -188,7 +188,7 @@ def _is_order(arg: cst.Arg) -> bool:
 
 
 def summed_squares(call: cst.Call, torch: str) -> cst.BaseExpression | None:
-    """`x` of `x.pow(2).sum()`, `(x**2).sum()`, `(x * x).sum()`, `torch.sum(x.square())`."""
+    """Return `x` of `x.pow(2).sum()`, `(x**2).sum()`, `(x * x).sum()`, `torch.sum(x.square())`."""
     if dotted(call.func) == f"{torch}.sum":
         return _squared(call.args[0].value, torch) if len(call.args) == 1 else None
     match call:
@@ -218,7 +218,7 @@ def _is_two(node: cst.BaseExpression) -> bool:
 
 
 def without_double_copies(draft: Draft) -> Draft:
-    """Form norms in float64 by their dtype, where the code lists float64 copies only to take norms of them."""
+    """Compute norms with dtype float64, if the code makes float64 copies only for norms."""
     found = draft.changed(_WithoutCopies)
     return in_float64(found) if found.text != draft.text else draft
 
@@ -238,7 +238,7 @@ class _WithoutCopies(Pattern):
         return node
 
     def _is_only_normed(self, name: str) -> bool:
-        """Whether all that is done with a list is to take norms of it."""
+        """Return whether a list is only used for norms."""
         found = list(inside(self.unit.node))
         called = [one for one in found if isinstance(one, cst.Call) and one.args and "norm" in dotted(one.func)]
         normed = [one for one in called if name in names(one.args[0].value).loads]
@@ -246,13 +246,10 @@ class _WithoutCopies(Pattern):
         return len(normed) == len(named) - 1
 
 
-# The type of what the target returns.
-
-
 def returned_as(draft: Draft, original: Draft, is_narrow: bool) -> Draft:
-    """Cast the tensors in float64 that the target returns to the type of the gradients, or to float32 at least.
+    """Cast returned float64 tensors to the dtype of the gradients, or to float32 at least.
 
-    No name may hold the gradients, or nothing in float64 be returned: then nothing is cast.
+    Nothing is cast if no name refers to the gradients, or no float64 value is returned.
     """
     unit = draft.units[0]
     grads = _gradients(unit)
@@ -293,7 +290,7 @@ class _Cast(Pattern):
         return node.with_changes(value=self._cast(node.value)) if node.value is not None else node
 
     def _cast(self, value: cst.BaseExpression) -> cst.BaseExpression:
-        """Cast the values of a mapping, a tuple, or an object that is made; any other value as it is."""
+        """Cast the values of a mapping, a tuple, or a constructor call; keep any other value."""
         match value:
             case cst.Dict(elements=elements) | cst.Tuple(elements=elements) | cst.List(elements=elements):
                 return value.with_changes(elements=[one.with_changes(value=self._cast(one.value)) for one in elements])
@@ -308,7 +305,7 @@ class _Cast(Pattern):
 
 
 def _is_number(node: ast.expr, numbers: Collection[str]) -> bool:
-    """Whether a value is read from the device, or computed from such numbers."""
+    """Return whether a value is read from the device, or computed from such numbers."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)) if name in _READS:
             return True
@@ -322,7 +319,7 @@ def _is_number(node: ast.expr, numbers: Collection[str]) -> bool:
 
 
 def _gradients(unit: Unit) -> str:
-    """The name of a list of gradients; "" where there is none."""
+    """Return the name of a list of gradients, or ""."""
     for node in inside(unit.node):
         match node:
             case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(name))], value=cst.ListComp(elt=elt)):

@@ -1,4 +1,4 @@
-"""Count half a million elements at a time, where all gradients are copied into one tensor for their counts."""
+"""Count half a million elements at a time, if all gradients are copied into one tensor for counting."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PACKS = '''def {name}(grads, elements=1 << 19):
 
 
 def counted_in_packs(draft: Draft) -> Draft:
-    """Form every reduction of a copy of all gradients as a sum over packs; none where one is something else."""
+    """Replace every reduction of a copy of all gradients by a sum over packs, unless the copy has another use."""
     for unit in draft.units:
         for node in inside(unit.node):
             name, grads = _whole(node, draft.torch)
@@ -53,7 +53,7 @@ def counted_in_packs(draft: Draft) -> Draft:
 
 
 def _whole(node: cst.CSTNode, torch: str) -> tuple[str, str]:
-    """The name, and the list that it copies, of `flat = torch.cat([g.view(-1) for g in grads])`."""
+    """Return the name and the copied list of `flat = torch.cat([g.view(-1) for g in grads])`."""
     name, value = assigned(node)
     match value:
         case cst.Call(
@@ -81,7 +81,7 @@ class _Counts(Pattern):
         self._over = f"{{x}}.to({grads}[0].device) for {self._pack} in {packs}({grads})"
 
     def leave_IndentedBlock(self, original: cst.IndentedBlock, node: cst.IndentedBlock) -> cst.IndentedBlock:
-        """Take out the statement that makes the copy; the comments above it stay."""
+        """Remove the statement that makes the copy; keep the comments above it."""
         body: list[Any] = list(node.body)
         for place, line in enumerate(original.body[:-1]):
             if _whole(line, self.torch) == (self._name, self._grads):
@@ -90,7 +90,7 @@ class _Counts(Pattern):
         return node.with_changes(body=body)
 
     def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
-        """Bottom-up: a condition's sum and mean first, then what is made of them."""
+        """Change calls bottom-up: a condition's sum and mean first, then expressions that contain them."""
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
         match last_name(node.func), owner:
             case "numel", cst.Name(self._name):
@@ -116,14 +116,14 @@ class _Counts(Pattern):
         return node
 
     def _is_condition(self, node: cst.CSTNode | None) -> bool:
-        """A comparison, or a predicate such as isnan, of which a sum is a count."""
+        """Return whether a node is a comparison, or a predicate such as isnan, whose sum is a count."""
         if not isinstance(node, cst.BaseExpression) or self._name not in names(node).loads:
             return False
         is_predicate = isinstance(node, cst.Call) and last_name(node.func) in ("isnan", "isinf", "isfinite")
         return isinstance(node, cst.Comparison) or is_predicate
 
     def _of_pack(self, node: Any) -> cst.BaseExpression:
-        """The expression with the pack in the place of the whole."""
+        """Return the expression with the pack instead of the whole."""
         name, pack = self._name, self._pack
 
         class Packed(cst.CSTTransformer):

@@ -31,7 +31,7 @@ _Lines = list[Any]
 
 @dataclass(frozen=True)
 class _Read:
-    """`x.item()`: the expression, and the tensor that it reads; of a truth value both are the same."""
+    """`x.item()`: the expression, and the tensor that it reads; for a truth value both are the same."""
 
     node: cst.BaseExpression
     tensor: cst.BaseExpression
@@ -45,7 +45,7 @@ def _tensor_of(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def _reads(node: cst.CSTNode) -> list[_Read]:
-    """`x.item()` and `if torch.isnan(x).any():`, in the order of the text."""
+    """Return `x.item()` and `if torch.isnan(x).any():`, in text order."""
     found = []
     for one in inside(node):
         if (tensor := _tensor_of(one)) is not None:
@@ -58,7 +58,7 @@ def _reads(node: cst.CSTNode) -> list[_Read]:
 
 
 def _predicate(test: cst.BaseExpression) -> str:
-    """`isnan` of `torch.isnan(x).any()` and `torch.any(x.isnan())`; "" of what is no truth value of a tensor."""
+    """Return `isnan` of `torch.isnan(x).any()` and `torch.any(x.isnan())`; "" for other conditions."""
     match test:
         case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("any" | "all")), args=args):
             called = args[0].value if args else inner
@@ -68,12 +68,12 @@ def _predicate(test: cst.BaseExpression) -> str:
 
 
 class ReadOnce(Pattern):
-    """Keep the tensors of every loop and list that reads one at each turn, and read them behind it."""
+    """Keep the tensors of every loop and list that reads one per iteration, and read them after the loop."""
 
     def leave_SimpleStatementLine(
         self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.BaseStatement]:
-        """`norms = [g.norm().item() for g in grads]`: the list of the tensors, and a line that reads it."""
+        """Split `norms = [g.norm().item() for g in grads]` into the list of tensors and a line that reads it."""
         name, value = assigned(node)
         if not isinstance(value, cst.ListComp) or not isinstance(value.elt, cst.Call):
             return node
@@ -83,10 +83,10 @@ class ReadOnce(Pattern):
         return flattened([node.with_deep_changes(value, elt=tensor)], self._read(name))
 
     def leave_For(self, original: cst.For, node: cst.For) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
-        """A loop whose last statements use numbers that are read there, parted in two.
+        """Split a loop whose last statements use numbers read there.
 
-        The first keeps the tensors, and what else the second needs of each turn. Statements under a condition of their
-        own are parted apart.
+        The first loop keeps the tensors, and other values that the second needs of each iteration. Statements under a
+        condition get a separate second loop.
         """
         parts = _parts(node.body) if original.orelse is None and original.asynchronous is None else []
         if not parts or not self._can_wait(node, parts):
@@ -100,7 +100,7 @@ class ReadOnce(Pattern):
         return flattened(opened, [first], *(one.behind for one in parted))
 
     def _read(self, name: str) -> _Lines:
-        """Read all tensors of a list in one copy from the first one's device; an empty list stays one."""
+        """Read all tensors of a list in one copy from the first one's device; keep an empty list."""
         return [statement(f"if {name}:\n{self.draft.indent}{name} = {self._numbers(name)}\n")]
 
     def _numbers(self, name: str) -> str:
@@ -108,12 +108,12 @@ class ReadOnce(Pattern):
         return f"{self.torch}.stack([{each}.to({name}[0].device) for {each} in {name}]).tolist()"
 
     def _can_wait(self, loop: cst.For, parts: Sequence[_Lines]) -> bool:
-        """Whether these statements may run behind the loop, part by part: nothing of what they do is seen in it."""
+        """Return whether these statements may run after the loop, part by part, without a visible effect inside it."""
         later = [line for part in parts for line in part]
         moved = {id(node) for line in later for node in inside(line)}
         for node in inside(loop.body):
             is_seen = _trains(node) or isinstance(node, cst.Break | cst.Return | cst.Yield | cst.Await)
-            # `grad.mul_(...)` changes what another turn may read.
+            # `grad.mul_(...)` changes values that another iteration may read.
             changes = (
                 isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value[-1] == "_"
             )
@@ -136,12 +136,12 @@ def _trains(node: cst.CSTNode) -> bool:
 
 
 def _without(loop: cst.For, lines: _Lines) -> Names:
-    """The names of the loop's body without those of some of its statements."""
+    """Return the names of the loop's body without those of some of its statements."""
     return names(*swapped(loop, {line: cst.parse_statement("pass") for line in lines}).body.body)
 
 
 def _parts(suite: cst.BaseSuite) -> list[_Lines]:
-    """The statements from the first that reads on, without what does not read; those inside others by themselves."""
+    """Return the statements from the first that reads on, those inside conditions separately."""
     lines = list(suite.body) if isinstance(suite, cst.IndentedBlock) else []
     place = next((place for place, line in enumerate(lines) if _reads(line)), len(lines))
     parts: list[_Lines] = [[]]
@@ -165,7 +165,7 @@ def _reads_in_test(line: cst.CSTNode) -> bool:
 
 
 def _is_simple(line: Any) -> bool:
-    if isinstance(line, cst.If):  # what reads under a condition is rarely reached, and stays so
+    if isinstance(line, cst.If):  # A read under a condition is rarely reached: keep it.
         inner = [*line.body.body, *(line.orelse.body.body if isinstance(line.orelse, cst.Else) else ())]
         is_alone = not isinstance(line.orelse, cst.If)
         return is_alone and _reads_in_test(line) and not any(map(_reads, inner)) and all(map(_is_simple, inner))
@@ -174,7 +174,7 @@ def _is_simple(line: Any) -> bool:
 
 
 class _Parted:
-    """The last statements of a loop as two: what is kept of each turn, and the lines behind it."""
+    """The last statements of a loop, split into what is kept of each iteration and the lines after the loop."""
 
     def __init__(self, pattern: ReadOnce, loop: cst.For, later: _Lines, number: int) -> None:
         draft, unit = pattern.draft, pattern.unit
@@ -193,7 +193,7 @@ class _Parted:
         self.behind: _Lines = pattern._read(rows)
         read = rows
         if len(reads) > 1:
-            # Each column by itself: no tensor is cast at its turn, which would be one launch more.
+            # Stack each column separately, so that no tensor is cast per iteration, which costs a launch.
             column, columns = draft.fresh("column", unit), draft.fresh("columns", unit)
             read = f"zip(*{columns})"
             self.behind = [statement(f"{columns} = [{pattern._numbers(column)} for {column} in zip(*{rows})]\n")]
@@ -211,7 +211,7 @@ class _Parted:
 
 
 def _carried_names(loop: cst.For, later: _Lines, reads: Sequence[_Read]) -> list[str]:
-    """What the last statements need of each turn beside the numbers."""
+    """Return the values of each iteration that the last statements need besides the numbers."""
     set_first = stores(loop.target) | _without(loop, later).stores
     needed = names(*(swapped(line, {read.node: cst.Name("_") for read in reads}) for line in later)).loads
     return sorted(needed & set_first)

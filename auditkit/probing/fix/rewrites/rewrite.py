@@ -1,4 +1,4 @@
-"""The rewrites of a function that may end its findings, and the file with some of them made."""
+"""The rewrites of a function that may end its findings, and the file with some of them applied."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from auditkit.probing.source.modules import Function, dotted_name, text_in
 Change = Callable[[Draft], Draft]
 
 _NARROW = frozenset({"norm_overflows_on_finite_grads", "norm_underflows_to_zero", "norm_loses_accuracy"})
-"""Findings that a norm of 16 bits cannot be without: float16 ends at 65,504."""
+"""Findings that a 16-bit norm always has: float16 ends at 65,504."""
 _PRECISION = _NARROW | {"norm_depends_on_grouping", "clip_destroys_gradients", "fails_on_mixed_dtypes"}
 _SPARSE = frozenset({"fails_on_sparse_grads"})
 _SYNCS = frozenset({
@@ -48,7 +48,7 @@ _HEALTHY = frozenset({"nonfinite_grads_look_healthy"})
 class Rewrite:
     """One change of a function: a short name, the probes whose findings it may end, and a sentence on what it does.
 
-    `apply` makes it in a draft of the file. `size` is how much it changes by itself.
+    `apply` makes it in a draft of the file. `size` is the size of the change alone.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Rewrite:
 
 
 def rewrites_of(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Rewrite]:
-    """The changes of the function, and of those of its file that run with it, that may end a finding; likeliest first.
+    """Return changes of the function, and of functions that run with it, that may end a finding; likeliest first.
 
-    Likeliest is what may end most of the findings, then the smallest edit. Nothing is run.
+    A change that may end more findings is likelier, then a smaller one. Nothing is run.
     """
     wanted = frozenset(finding.probe for finding in findings)
     draft = _draft(place, findings)
@@ -80,7 +80,7 @@ def rewrites_of(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Re
 
 
 def rewritten(place: FunctionFile, rewrites: Sequence[Rewrite], findings: Sequence[ProbeResult] = ()) -> Draft:
-    """The file with the rewrites made one after the other. Raises CannotComplete where nothing is changed."""
+    """Return the file with the rewrites applied in turn. Raises CannotComplete if nothing changes."""
     draft = _draft(place, findings)
     for rewrite in sorted(rewrites, key=lambda one: _ORDER.get(one.name, 0)):
         draft = rewrite.apply(draft)
@@ -110,8 +110,8 @@ def _zeros_of_nothing(draft: Draft) -> Draft:
     return found.changed(AtLeastOne) if found.text != draft.text else draft
 
 
-_NORM = "the norm is formed in float64, inside the reduction"
-_COPIES = "no float64 copies of the gradients, the norms are formed in float64"
+_NORM = "the norm is accumulated in float64, inside the reduction"
+_COPIES = "no float64 copies of the gradients, the norms are accumulated in float64"
 _IN_PACKS = "no copy of all gradients, they are counted half a million elements at a time"
 _NOTHING = "without gradients the norms are one zero, and nothing is divided by their number"
 _NUMBER = "without gradients the result is a tensor, as it is with some"
@@ -125,24 +125,21 @@ _FAMILIES: tuple[tuple[str, frozenset[str], str, Change], ...] = (
     ("zeros_of_nothing", _EMPTY, _NOTHING, _zeros_of_nothing),
     ("tensor_of_nothing", _EMPTY, _NUMBER, _each(TensorOfNothing)),
     ("nan_is_too_large", _HEALTHY, "NaN counts as above the limit", _each(NanIsTooLarge)),
-    ("infinity_counts_too", _HEALTHY, "infinity is looked for as NaN is", _each(NotFinite)),
+    ("infinity_counts_too", _HEALTHY, "the check covers infinity, too", _each(NotFinite)),
     ("reshaped", _STRIDES, "reshape takes any strides, where view raises", _each(Reshape)),
-    ("chosen_on_device", _SYNCS, "chosen on the device, where the branch waits for it", _each(ChosenOnDevice)),
-    ("read_once", _SYNCS, "the tensors are kept, and read once behind the loop", _each(ReadOnce)),
-    ("divided_by_at_least_one", _ZERO, "divided by 1 where there is nothing to divide by", _each(AtLeastOne)),
+    ("chosen_on_device", _SYNCS, "chosen on the device, where the branch caused a sync", _each(ChosenOnDevice)),
+    ("read_once", _SYNCS, "the tensors are kept, and read once after the loop", _each(ReadOnce)),
+    ("divided_by_at_least_one", _ZERO, "the divisor is at least 1", _each(AtLeastOne)),
 )
-"""In the order in which they are made together: each sees what those above it made."""
+"""In the order in which they are applied together: each sees the changes of those above it."""
 _ORDER = {family[0]: place for place, family in enumerate(_FAMILIES)}
 
 
-# Which functions of the file run with the target.
-
-
 def functions_of(target: Function, findings: Sequence[ProbeResult]) -> list[Function]:
-    """The target, what it calls in its file, what finishes its answer there, and what a finding's line lies in."""
+    """Return the target, its callees and finishing functions in its file, and functions with a finding's line."""
     there = _functions(target)
     found = [target]
-    for function in found:  # grows while it is walked
+    for function in found:  # grows during iteration
         found += [one for one in there if one not in found and _may_call(function, one)]
     keys = _own_keys(target)
     found += [one for one in there if one not in found and keys & _own_keys(one)]
@@ -150,7 +147,7 @@ def functions_of(target: Function, findings: Sequence[ProbeResult]) -> list[Func
 
 
 def _functions(target: Function) -> list[Function]:
-    """All other functions of the target's file, without the one around a block: what else stands there is not run."""
+    """Return the other functions of the target's file, except the one around a block, whose other code does not run."""
     module = target.module
     methods = [method for owner in module.classes.values() for method in owner.methods.values()]
     first, last = target.lines if isinstance(target, Block) else (0, 0)
@@ -163,7 +160,7 @@ def _span(function: Function) -> tuple[int, int]:
 
 
 def _may_call(function: Function, other: Function) -> bool:
-    """Whether it calls a function of its module by name, a method of its own class, or one of a class that it names."""
+    """Return whether it calls a function of its module, a method of its own class, or of a class that it names."""
     names = {dotted_name(node.func) for node in function.nodes if isinstance(node, ast.Call)}
     if other.owner is None:
         return other.name in names
@@ -174,7 +171,7 @@ def _may_call(function: Function, other: Function) -> bool:
 
 
 def _own_keys(function: Function) -> frozenset[str]:
-    """Keys with a leading underscore: what a collecting step hands to the one that reads it."""
+    """Return keys with a leading underscore, which a collecting step passes to its finishing step."""
     return frozenset(text for node in function.nodes if (text := text_in(node)).startswith("_"))
 
 

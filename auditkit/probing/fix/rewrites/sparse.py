@@ -30,15 +30,15 @@ STORED = "{0}.coalesce().values() if {1}.is_sparse else {0}"
 
 
 def stored_values(draft: Draft) -> Draft:
-    """Read the stored values of sparse gradients where gradients are listed, and where their norm is formed.
+    """Read the stored values of sparse gradients where code lists gradients or computes their norm.
 
-    Code that treats sparse gradients already stays as it is.
+    Code that already handles sparse gradients does not change.
     """
     return draft if draft.mentions(*_HANDLED) else draft.changed(StoredValues)
 
 
 def gradient_of(node: cst.CSTNode) -> cst.Attribute | None:
-    """`p.grad` of `p.grad.detach()` and `p.grad.data`; None for anything else."""
+    """Return `p.grad` of `p.grad.detach()` and `p.grad.data`; None for anything else."""
     while True:
         if isinstance(node, cst.Call) and not node.args:
             node = node.func
@@ -71,7 +71,7 @@ class StoredValues(Pattern):
     def leave_SimpleStatementLine(
         self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.BaseStatement]:
-        """Add a line behind `grads = [p.grad for ...]` and `grad = p.grad` that takes the stored values."""
+        """Add a line after `grads = [p.grad for ...]` and `grad = p.grad` that takes the stored values."""
         self._may_name = False
         name, value = assigned(node)
         source = value.elt if isinstance(value, cst.ListComp) else value
@@ -139,7 +139,7 @@ class StoredValues(Pattern):
         return cst.parse_expression(f"[{STORED.format('grad', 'grad')} for grad in {name}]")
 
     def _read(self, value: cst.BaseExpression, is_owner: bool) -> cst.BaseExpression:
-        """Return a name for the values of a gradient, which a line before the statement sets; else the values."""
+        """Return a name for the values of a gradient, set by a line before the statement; else the values."""
         if self._may_name and (self._named is None or code(self._named[1]) == code(value)):
             name = self._named[0] if self._named is not None else self.draft.fresh("grad", self.unit)
             self._named = name, value
@@ -148,7 +148,7 @@ class StoredValues(Pattern):
 
 
 class _Reads(cst.CSTTransformer):
-    """Puts the stored values for a gradient that methods and functions read."""
+    """Replaces a gradient that methods and functions read by its stored values."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class _Reads(cst.CSTTransformer):
 
 
 def _lists(unit: Unit) -> Iterator[str]:
-    """The names of lists of gradients that are no copies."""
+    """Yield the names of lists of gradients that are not copies."""
     for node in inside(unit.node):
         match node:
             case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(name))], value=cst.ListComp(elt=elt)):
@@ -174,7 +174,7 @@ def _lists(unit: Unit) -> Iterator[str]:
 
 
 def _is_written(unit: Unit, name: str, torch: str) -> bool:
-    """Whether the tensors of a list are changed, by `torch._foreach_mul_(grads, scale)` or in a loop over them."""
+    """Return whether the tensors of a list are changed, by `torch._foreach_mul_(grads, scale)` or in a loop."""
     loops = [node for node in inside(unit.node) if isinstance(node, cst.For) and name in names(node.iter).loads]
     turns = {name}.union(*(stores(loop.target) for loop in loops))
     for call in calls(unit.node):

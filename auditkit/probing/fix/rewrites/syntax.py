@@ -1,4 +1,4 @@
-"""What rewrites read of a syntax tree, and the transformer that each of them is."""
+"""Helpers for libcst trees, and the base class of rewrites."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Node = TypeVar("_Node", bound=cst.CSTNode)
 
 
 class Pattern(cst.CSTTransformer):
-    """A change of one function's own statements: functions and classes inside it stay as they are."""
+    """A change of one function's own statements; functions and classes inside it do not change."""
 
     def __init__(self, draft: Draft, unit: Unit) -> None:
         super().__init__()
@@ -38,13 +38,13 @@ class Pattern(cst.CSTTransformer):
         return False
 
     def leave_UnaryOperation(self, _: cst.UnaryOperation, node: cst.UnaryOperation) -> cst.BaseExpression:
-        """Put what a rewrite made of an operand into parentheses where it needs them."""
+        """Put a changed operand into parentheses if it needs them."""
         if isinstance(node.operator, cst.Not) and isinstance(node.expression, cst.BooleanOperation):
             return node.with_changes(expression=bracketed(node.expression))
         return node
 
     def leave_BooleanOperation(self, _: cst.BooleanOperation, node: cst.BooleanOperation) -> cst.BaseExpression:
-        """The same for `or` inside `and`."""
+        """Put a changed `or` inside `and` into parentheses."""
         if isinstance(node.operator, cst.And):
             sides = [bracketed(side) if _is_or(side) else side for side in (node.left, node.right)]
             return node.with_changes(left=sides[0], right=sides[1])
@@ -56,17 +56,17 @@ def _is_or(node: cst.BaseExpression) -> bool:
 
 
 def bracketed(node: cst.BaseExpression) -> cst.BaseExpression:
-    """The expression in parentheses, unless it is in some already."""
+    """Return the expression in parentheses, unless it already has some."""
     return node if node.lpar else node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def code(node: cst.CSTNode) -> str:
-    """The text of a node; that of a statement without the comments above it."""
+    """Return the text of a node; of a statement without the comments above it."""
     return _NO_FILE.code_for_node(node)
 
 
 def parsed(*nodes: cst.CSTNode) -> list[ast.stmt]:
-    """The nodes as Python's own syntax trees."""
+    """Return the nodes as Python's own syntax trees."""
     texts = (f"({code(node)})" if isinstance(node, cst.BaseExpression) else code(node) for node in nodes)
     return _statements("\n".join(map(textwrap.dedent, texts)))
 
@@ -77,17 +77,17 @@ def _statements(text: str) -> list[ast.stmt]:
 
 
 def names(*nodes: cst.CSTNode) -> Names:
-    """The plain names that some nodes read and set."""
+    """Return the plain names that some nodes read and set."""
     return names_of(parsed(*nodes))
 
 
 def stores(target: cst.BaseExpression) -> frozenset[str]:
-    """The names that an assignment to a target sets."""
+    """Return the names that an assignment to a target sets."""
     return names_of(_statements(f"{code(target)} = _")).stores
 
 
 def dotted(node: cst.CSTNode) -> str:
-    """`a.b.c` for names and attributes of names, "" for anything else."""
+    """Return `a.b.c` for names and attributes of names, "" for anything else."""
     if isinstance(node, cst.Attribute):
         owner = dotted(node.value)
         return f"{owner}.{node.attr.value}" if owner else ""
@@ -95,7 +95,7 @@ def dotted(node: cst.CSTNode) -> str:
 
 
 def last_name(node: cst.CSTNode) -> str:
-    """`isnan` for `torch.isnan` and for `(a + b).isnan`."""
+    """Return `isnan` for `torch.isnan` and for `(a + b).isnan`."""
     return node.attr.value if isinstance(node, cst.Attribute) else dotted(node)
 
 
@@ -104,7 +104,7 @@ def is_same(node: cst.BaseExpression, other: cst.BaseExpression) -> bool:
 
 
 def inside(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The node and all that it holds, in the order of the text, without the functions and classes inside it."""
+    """Yield the node and its descendants in text order, without inner functions and classes."""
     yield node
     for child in node.children:
         if not isinstance(child, cst.FunctionDef | cst.ClassDef):
@@ -116,12 +116,12 @@ def calls(node: cst.CSTNode) -> Iterator[cst.Call]:
 
 
 def expression(template: str, **parts: cst.BaseExpression | str) -> cst.BaseExpression:
-    """A new expression: `{x}` in the template stands for the part `x`."""
+    """Return a new expression; `{x}` in the template is replaced by the part `x`."""
     return parse_template_expression(template, **cast(Any, _nodes(parts)))
 
 
 def statement(template: str, **parts: cst.BaseExpression | str) -> Line:
-    """A new statement of one or more lines."""
+    """Return a new statement of one or more lines."""
     return cast(Line, parse_template_statement(template, **cast(Any, _nodes(parts))))
 
 
@@ -130,7 +130,7 @@ def _nodes(parts: dict[str, cst.BaseExpression | str]) -> dict[str, cst.BaseExpr
 
 
 def assigned(node: cst.CSTNode) -> tuple[str, cst.BaseExpression | None]:
-    """The name and the value of `name = value` on a line of its own; no value for any other statement."""
+    """Return the name and the value of a line `name = value`; no value for any other statement."""
     match node:
         case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name(name))], value=value)]):
             return name, value
@@ -138,12 +138,12 @@ def assigned(node: cst.CSTNode) -> tuple[str, cst.BaseExpression | None]:
 
 
 def with_value(line: Any, value: cst.BaseExpression) -> Any:
-    """The assignment on a line with another value; what is beside and above it stays."""
+    """Return the assignment on a line with another value, keeping the comments."""
     return line.with_changes(body=[line.body[0].with_changes(value=value)])
 
 
 def values_of(unit: Unit, name: str) -> Iterator[cst.BaseExpression]:
-    """What a function assigns to a name, also among several."""
+    """Yield the values that a function assigns to a name, also in tuples."""
     for node in inside(unit.node):
         match node:
             case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(target))], value=value) if target == name:
@@ -158,7 +158,7 @@ def flattened(*lines: Iterable[cst.BaseStatement]) -> cst.FlattenSentinel[cst.Ba
 
 
 def swapped(node: _Node, new: Mapping[Any, Any]) -> _Node:
-    """The node with others in the place of some that it holds: nodes, several of them, or none."""
+    """Return the node with some descendants replaced: by nodes, several of them, or none."""
     by_id = {id(one): other for one, other in new.items()}
 
     class Swap(cst.CSTTransformer):

@@ -1,4 +1,4 @@
-"""Find a function again at another revision: under its name, in another module, or by what its body says."""
+"""Find a function again at another revision: under its name, in another module, or by a similar body."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from auditkit.probing.source.modules import Function, SourceProblem
 from auditkit.probing.source.python_files import PythonFiles
 
 LEAST_SIMILARITY = 0.6
-"""Of the tokens of two bodies: below it a function of another name is not taken for the same one."""
+"""Below this similarity of two bodies, a function of another name is a different one."""
 LEAST_MOVED = 0.4
-"""The same for one of the same qualified name in another module: the name speaks for it, too."""
+"""The same for a function with the same qualified name in another module, where the name is evidence, too."""
 _FEWEST_TOKENS = 12
-"""A body of fewer tokens (a getter, a stub) looks like a hundred others."""
+"""A body of fewer tokens (a getter, a stub) resembles many others."""
 
 
 class AnchorState(StrEnum):
@@ -37,11 +37,11 @@ class AnchorState(StrEnum):
 
 @dataclass(frozen=True)
 class Anchor:
-    """A function as it stood: `call` is `module:qualified.name`, `digest` twelve hex digits of its body.
+    """A function at one revision: `call` is `module:qualified.name`, `digest` twelve hex digits of its body.
 
-    Comments, blank lines, the docstring and the signature's annotations do not change the digest; `tokens` are
-    what bodies are compared by. Of a block, `siblings` are the digests of the others in its function, which take over
-    its name where it goes.
+    Comments, blank lines, the docstring and the signature's annotations do not change the digest; `tokens` are compared
+    for similarity. For a block, `siblings` are the digests of the others in its function, which get its name if it is
+    removed.
     """
 
     call: str
@@ -68,7 +68,7 @@ class FoundAgain:
         return self.anchor.call if self.anchor else ""
 
     def describe(self) -> str:
-        """`renamed to package.module:name (body 87 % the same)`."""
+        """Describe it: `renamed to package.module:name (body 87 % the same)`."""
         if self.state in (AnchorState.SAME, AnchorState.LOST) or self.anchor is None:
             return self.state.value
         to = f" to {self.call}" if self.state is not AnchorState.CHANGED else ""
@@ -76,19 +76,19 @@ class FoundAgain:
 
 
 class AnchoredSource(PythonFiles):
-    """The functions and blocks of a checkout's own files, to be found again."""
+    """The functions and blocks of a checkout's own files, which can be found again."""
 
     def function(self, call: str) -> Function | None:
-        """The function, or the block as one, that `call` names; None where the checkout does not define it there."""
+        """Return the function or block that `call` names; None if the checkout does not define it there."""
         return function_or_block(self, call)
 
     @property
     def module_names(self) -> frozenset[str]:
-        """What its files are imported as."""
+        """The module names of its files."""
         return frozenset(self.names.values())
 
     def anchor(self, call: str) -> Anchor | None:
-        """The function that `call` names, None where the checkout does not define it in that module."""
+        """Return the anchor of `call`, None if the checkout does not define it in that module."""
         found = self.function(call)
         if isinstance(found, Block):
             beside = [each for each in blocks_at(self, found.module.file) if each.place == found.place]
@@ -97,12 +97,12 @@ class AnchoredSource(PythonFiles):
         return _anchor(found) if found is not None else None
 
     def problem(self, call: str) -> SourceProblem | None:
-        """Why the module of `call` cannot be read; None where it can, or is not there."""
+        """Return why the module of `call` cannot be read; None if it can, or is missing."""
         parsed = self.module_of(call)
         return parsed if isinstance(parsed, SourceProblem) else None
 
     def find_again(self, old: Anchor) -> FoundAgain:
-        """Where `old` is in this checkout: by its name, then the same name elsewhere, then the most similar body."""
+        """Find `old` in this checkout: by its name, then the same name elsewhere, then the most similar body."""
         if split_call(old.call)[2]:
             return self._block_again(old)
         here = self.anchor(old.call)
@@ -120,7 +120,7 @@ class AnchoredSource(PythonFiles):
         return FoundAgain(state, best, similarity(old, best))
 
     def _block_again(self, old: Anchor) -> FoundAgain:
-        """A block with the same statements, then one of the same name, then the most similar, a function perhaps."""
+        """Find a block with the same statements, else the same name, else the most similar one, perhaps a function."""
         file, function, _ = split_call(old.call)
         here = sorted(map(_anchor, blocks_at(self, file)), key=lambda one: one.call != old.call)
         same = next((one for one in here if one.digest == old.digest), None)
@@ -144,7 +144,7 @@ class AnchoredSource(PythonFiles):
 
 
 def similarity(one: Anchor, other: Anchor) -> float:
-    """How much of two bodies is the same, 0 to 1, token by token."""
+    """Return how much of two bodies is the same, 0 to 1, by tokens."""
     return difflib.SequenceMatcher(None, one.tokens, other.tokens, autojunk=False).ratio()
 
 
@@ -152,7 +152,7 @@ def _most_similar(old: Anchor, candidates: Iterator[Anchor] | Sequence[Anchor], 
     best, best_score = None, least
     for one in candidates:
         matcher = difflib.SequenceMatcher(None, old.tokens, one.tokens, autojunk=False)
-        # The first two are upper bounds that cost little; most functions of a checkout end there.
+        # The first two are cheap upper bounds, which exclude most functions.
         if matcher.real_quick_ratio() < best_score or matcher.quick_ratio() < best_score:
             continue
         score = matcher.ratio()
@@ -169,7 +169,7 @@ def _anchor(function: Function) -> Anchor:
 
 
 def _normalised(function: Function) -> str:
-    """Parameters and body in one spelling: no comments, no docstring, no annotations of the signature."""
+    """Return parameters and body in normalized form: no comments, docstring or annotations of the signature."""
     node = function.node
     body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
     arguments = [argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)]
@@ -181,7 +181,7 @@ MOST_LINES = 80
 
 
 def text_of(function: Function) -> FunctionText:
-    """The function from its first decorator on, at most `MOST_LINES` lines of it."""
+    """Return the function from its first decorator on, at most `MOST_LINES` lines of it."""
     node = function.node
     first = min((item.lineno for item in node.decorator_list), default=node.lineno)
     last = min(node.end_lineno or node.lineno, first + MOST_LINES - 1)
@@ -190,7 +190,7 @@ def text_of(function: Function) -> FunctionText:
 
 
 def signature_of(function: Function) -> str:
-    """`total_norm(parameters, eps: float=1e-08) -> float`."""
+    """Return the signature: `total_norm(parameters, eps: float=1e-08) -> float`."""
     node = function.node
     returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
     return f"{function.name}({ast.unparse(node.args)}){returns}"

@@ -1,4 +1,4 @@
-"""What git says lies between two revisions: commits, and files with their lines."""
+"""Differences between two revisions by git: commits, and files with their line counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_changes(base: OpenCheckout, head: OpenCheckout) -> Changes:
 
 
 def read_commits(repository: git.Repository, base: str, head: str, *paths: str) -> Iterator[Commit]:
-    """The commits that head has and base lacks, newest first; with `paths` those that touched one of them."""
+    """Yield the commits that head has and base lacks, newest first; with `paths` those that touched one of them."""
     return _read(git.run_git(repository.directory, "log", _FORM, f"{base}..{head}", "--", *paths).stdout)
 
 
@@ -34,7 +34,7 @@ def _read(told: str) -> Iterator[Commit]:
 
 
 def _files(repository: git.Repository, base: str, head: str) -> Iterator[FileChange]:
-    """Paths are relative to the checkout's directory, and what lies outside of it is left out."""
+    """Yield changed files below the checkout's directory, with relative paths."""
     words = ["-M", "-z", *(["--relative"] if repository.prefix else [])]
     told = git.run_git(repository.directory, "diff", "--name-status", *words, base, head, "--").stdout
     state = {path: (old, kind) for kind, old, path in _statuses(told.split("\0"))}
@@ -50,7 +50,7 @@ def _files(repository: git.Repository, base: str, head: str) -> Iterator[FileCha
 
 
 def _statuses(fields: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """(letter, old path, path) of every file."""
+    """Yield (letter, old path, path) of every file."""
     left = iter(fields)
     for kind in left:
         if kind:
@@ -59,7 +59,7 @@ def _statuses(fields: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _counts(fields: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """(lines added, lines removed, path); a renamed file's two paths follow in fields of their own."""
+    """Yield (lines added, lines removed, path); a renamed file's two paths follow in separate fields."""
     left = iter(fields)
     for field in left:
         if field:

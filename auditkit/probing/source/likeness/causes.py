@@ -1,9 +1,8 @@
-"""What the findings of a run are about: their statements, and where else the checkout is written like that.
+"""Causes of a run's findings: their statements, and similar code elsewhere in the checkout.
 
-Only source is read. Of the offending statement auditkit looks for the expression with the most tensor operations, then
-for its parts, until one stands elsewhere too: candidates, unproven until probed. Two expressions are alike when they
-have one key: their syntax with placeholders for what they compute with, as `x.norm(2).item()` for
-`p.grad.norm(2).item()`.
+Only source is read. auditkit searches for the expression with the most tensor operations of the offending statement,
+then for its parts, until one occurs elsewhere: these are candidates, unproven until probed. Two expressions are alike
+if they have one key: their syntax with wildcards for operands, as `x.norm(2).item()` for `p.grad.norm(2).item()`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from auditkit.probing.source.statements import Sources, Unit, head_of, unit_at
 from auditkit.probing.source.walking import walk
 
 MOST_PLACES = 60
-"""An expression that stands at more places than this, tests left out, is an idiom and no mark of one defect."""
+"""An expression at more places than this, without tests, is an idiom and identifies no defect."""
 _LEAST_OPERATIONS = 2
 _OPERATIONS = frozenset({
     "abs", "all", "amax", "amin", "any", "argmax", "argmin", "bfloat16", "cat", "clamp", "clone", "contiguous",
@@ -36,17 +35,16 @@ _OPERATIONS = frozenset({
     "sqrt", "square", "stack", "std", "sub", "sum", "svd", "to", "tolist", "topk", "unique", "var", "vector_norm",
     "view", "where",
 })  # fmt: skip
-"""Methods that compute or read a tensor; whatever is called on torch itself counts as well."""
+"""Methods that compute or read a tensor; any function of torch itself counts as well."""
 _GRADIENT = re.compile(r"(^|_)grad(s|ient|ients)?(_|$)")
 _CALLED = re.compile(r"(\w+)\(")
 
 
 def with_causes(results: Sequence[ProbeResult], root: Path) -> tuple[ProbeResult, ...]:
-    """The results; those that reproduced with their statement, its siblings, and the function's name.
+    """Return the results; reproduced ones with their statement, its siblings, and the function's name.
 
-    Siblings are those of what a call reproduced: a probe that reads the source has read every place; and of the
-    checkout's own statements, not of those of an installed package. The name is read from the source: what a running
-    frame says of a comprehension depends on the version of Python.
+    Siblings are only searched for the checkout's own statements that a call reproduced: a source probe has already read
+    every place. The function's name comes from the source, since names of frames depend on Python's version.
     """
     sources = Sources(root)
     units = [_unit(result, sources) for result in results]
@@ -66,7 +64,7 @@ def with_causes(results: Sequence[ProbeResult], root: Path) -> tuple[ProbeResult
 
 
 def _with_copies(results: Sequence[ProbeResult]) -> tuple[ProbeResult, ...]:
-    """The results; those of a copy of a statement with the first copy: the same function, and the same finding."""
+    """Return the results; a copy of a statement refers to the first one: the same function, and the same finding."""
     first: dict[tuple[str, ...], Statement] = {}
     found = []
     for result in results:
@@ -87,15 +85,15 @@ def _unit(result: ProbeResult, sources: Sources) -> Unit | None:
 
 
 def _is_called(result: ProbeResult) -> bool:
-    """Whether a call into the checkout's own code reproduced it."""
+    """Return whether a call into the checkout's own code reproduced it."""
     return not result.is_of_source and result.location is not None and not result.location.folder
 
 
 def find_siblings(root: Path, units: Iterable[Unit]) -> dict[Statement, Siblings]:
-    """For the statement of every unit the other places below `root` that are written like it.
+    """Return for the statement of every unit the other places below `root` with similar code.
 
-    `units` are those of all findings of a run: a place that is one of them is told apart. Files that cannot be read or
-    parsed are passed over; tests are read as well.
+    `units` are those of all findings of a run: places that are among them are listed separately. Files that cannot be
+    read or parsed are skipped; tests are included.
     """
     wanted = {unit.statement: _telling_keys(unit) for unit in units if unit.statement is not None}
     places = _places(root, {key for keys in wanted.values() for key in keys})
@@ -103,7 +101,7 @@ def find_siblings(root: Path, units: Iterable[Unit]) -> dict[Statement, Siblings
 
 
 def _telling_keys(unit: Unit) -> list[str]:
-    """The keys to look for, those with the most tensor operations first; of equal ones the shortest."""
+    """Return the keys to search for, those with the most tensor operations first; of equal ones the shortest."""
     found: dict[str, int] = {}
     for node in _expressions(unit.parts):
         count = sum(_is_operation(part, unit.module) for part in walk([node]))
@@ -113,7 +111,7 @@ def _telling_keys(unit: Unit) -> list[str]:
 
 
 def _expressions(parts: Iterable[ast.AST]) -> Iterator[ast.expr]:
-    """The calls, powers and comprehensions in some expressions, the outer ones first."""
+    """Yield the calls, powers and comprehensions in some expressions, outer ones first."""
     kinds = ast.Call | ast.BinOp | ast.ListComp | ast.SetComp | ast.GeneratorExp
     return (node for part in parts for node in ast.walk(part) if isinstance(node, kinds))
 
@@ -137,7 +135,7 @@ def _key(node: ast.expr, module: Module) -> str:
 
 
 class _Placeholders(ast.NodeTransformer):
-    """Puts a placeholder for each name, attribute or element that is computed with, and names torch in full."""
+    """Replaces each name, attribute or element that is an operand by a wildcard, and gives torch's full names."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -176,7 +174,7 @@ class _Placeholders(ast.NodeTransformer):
 
 
 def _places(root: Path, keys: set[str]) -> dict[str, list[Sibling]]:
-    """Every place of each key, in one pass over the files that hold the words of a key: parsing costs far more."""
+    """Return every place of each key, parsing only the files that contain the words of a key."""
     found: dict[str, list[Sibling]] = defaultdict(list)
     words = {key: [word.rpartition(".")[2] for word in _CALLED.findall(key)] for key in keys}
     heads = {word for called in words.values() for word in called}
@@ -210,7 +208,7 @@ def _siblings(
             continue
         common = sum(not place.is_test for place in others)
         if common > MOST_PLACES:
-            return Siblings(key, reason=f"it stands at {common:,} other places and marks no defect")
+            return Siblings(key, reason=f"it occurs at {common:,} other places, so it marks no defect")
         probed = [place for place in others if any(_holds(other, place.location) for other in probed_too)]
         candidates = tuple(place for place in others if place not in probed)
         return Siblings(key, candidates, tuple(place.location for place in probed))

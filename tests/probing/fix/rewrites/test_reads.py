@@ -1,4 +1,4 @@
-"""Reads behind the loop: the exact text, and loops that have to stay whole."""
+"""Reads after the loop: the exact text, and loops that have to stay whole."""
 
 from __future__ import annotations
 

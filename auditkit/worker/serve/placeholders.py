@@ -222,7 +222,10 @@ def install(roots: List[str]) -> None:
             is_asked_for = not level and (name + ".").startswith(missing + ".")
             if not missing or not is_asked_for or not _may_be_absent(missing, roots) or is_forgiven(sys._getframe(1)):
                 raise
-        return _module(missing, name if fromlist else name.partition(".")[0])
+        found = _module(missing, name if fromlist else name.partition(".")[0])
+        with loading():  # an import is no use
+            vars(found).update({each: getattr(found, each) for each in fromlist or () if each != "*"})
+        return found
 
     builtins.__import__ = import_or_stand_in
 

@@ -21,6 +21,7 @@ EPOCHS = "one epoch, or as many as the probe needs"
 SILENT = "an object whose methods do nothing"
 NO_CONTEXT = "a context that does nothing"
 MIXED = "mixed precision where a probe checks its scaler"
+LOSS_SCALER = "a scaler that is called with the loss: it runs the backward pass, clips and steps"
 GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
 GIVES_LOADER = "a function giving batches of three samples"
@@ -82,6 +83,7 @@ _PARTS = frozenset((
     guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
 ))  # fmt: skip
 _OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS, BATCH_LOSS))
+_CALLED_WITH_LOSS = r"\b{0}\(\w*loss, ?\w"
 _GOES_BACKWARD = r"\b{0}\.backward\(|\bscale\({0}\b"
 
 
@@ -93,6 +95,8 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
         return Guess(LIMIT)
     if _SIZES.fullmatch(word):
         return Guess(CLASSES)
+    if word.endswith("scaler") and re.search(_CALLED_WITH_LOSS.format(re.escape(name)), source):
+        return Guess(LOSS_SCALER)
     named = next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
     carried = guesses.carrier(name, annotation) if named != CRITERION else None  # `criterion: nn.Module`
     if carried in (guesses.MODULE, guesses.MODULES, guesses.PARAMETERS, guesses.NAMED_PARAMETERS):

@@ -318,7 +318,9 @@ class StepRuns:
         return found
 
     def _needs(self, name: str, value: Any) -> bool:
-        """Whether a step needs a value for what is None by default: the parameters that it clips, or a number."""
+        """Whether a step needs a value for what is None by default: parameters to clip, options, or a number."""
+        if value == guesses.CONFIG:
+            return re.search(r"\b{0}\.\w".format(re.escape(name)), self._source) is not None
         is_number = value == roles.STEPS or (isinstance(value, (int, float)) and not isinstance(value, bool))
         calculates = is_number and re.search(_CALCULATES.format(re.escape(name)), self._source) is not None
         return value == guesses.PARAMETERS or calculates

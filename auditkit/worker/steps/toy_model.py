@@ -90,7 +90,7 @@ class ToyModel(nn.Module):
 
     def forward(self, *values: Any, **named: Any) -> Any:
         """Return the result in the form `returns`, of the first tensor and the targets (by name, or the second)."""
-        tensors = [each for each in (*values, *named.values()) if isinstance(each, torch.Tensor)]
+        tensors = _tensors((*values, *named.values()))
         targets = next((named[name] for name in named if any(word in name for word in _TARGET_WORDS)), None)
         if targets is None and len(tensors) > 1:
             targets = tensors[1]
@@ -99,11 +99,12 @@ class ToyModel(nn.Module):
             self.calls += 1
             if self.calls - 1 in self.poisoned:
                 scores = scores * float("nan")
-        if self.returns == "scores":
-            return scores
         if targets is None:
             targets = torch.zeros(scores.shape[:-1], dtype=torch.long)
-        loss = loss_of(scores, targets)
+        if len(tensors) > 1 or self.returns != "scores":
+            self.__dict__["last_loss"] = loss = loss_of(scores, targets)  # some models keep it so
+        if self.returns == "scores":
+            return scores
         return {
             "loss": loss,
             "scores, loss": (scores, loss),
@@ -126,6 +127,14 @@ class ToyModel(nn.Module):
         return self.head(self.gain * torch.tanh(self.frozen(self.linear(found))))
 
 
+def _tensors(values: Sequence[Any]) -> List[torch.Tensor]:
+    """Return the tensors among some values, also those in tuples and lists."""
+    found: List[torch.Tensor] = []
+    for each in values:
+        found += [each] if isinstance(each, torch.Tensor) else _tensors(each) if isinstance(each, (tuple, list)) else []
+    return found
+
+
 RETURNS = ("scores", "answer", "scores, loss", "loss, scores", "loss", "losses", "loss, scores, scores")
 
 
@@ -145,7 +154,10 @@ class Criterion(nn.Module):
 
     def forward(self, *values: Any, **named: Any) -> torch.Tensor:
         """Return the loss of scores and targets."""
-        given = [each for each in (*values, *named.values()) if isinstance(each, torch.Tensor)]
+        given = _tensors((*values, *named.values()))
+        given = given[next((index for index, each in enumerate(given) if each.requires_grad), 0) :]
+        if len(given) == 1 and given[0].requires_grad:
+            return given[0].square().mean()
         if len(given) < 2:
             raise TypeError("the loss got no scores and targets as tensors")
         return loss_of(given[0], given[1])

@@ -56,6 +56,25 @@ class Silent(Quiet):
         pass
 
 
+class LossScaler:
+    """A scaler with the interface of timm's: called with the loss, it does the rest of a step, without any scaling."""
+
+    def __call__(
+        self, loss: Any, optimizer: Any, clip_grad: Any = None, parameters: Any = None, create_graph: bool = False,
+        need_update: bool = True, update_grad: bool = True, **_: Any,
+    ) -> Any:  # fmt: skip
+        """Return the norm of the gradients, None for an incomplete accumulation."""
+        loss.backward(create_graph=create_graph)
+        if not (need_update and update_grad):
+            return None
+        norm = torch.nn.utils.clip_grad_norm_(list(parameters or ()), NO_LIMIT if clip_grad is None else clip_grad)
+        optimizer.step()
+        return norm
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {}
+
+
 def put_stub(path: str) -> bool:
     """Replace a stub that a loop used by a silent object; return False if none is known for it."""
     if not _SILENT.fullmatch(path):
@@ -225,6 +244,7 @@ Values.fakes = {
     roles.GIVES_LOADER: lambda values, _: lambda *_, **__: values.loader,
     roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
     roles.BATCH: lambda values, _: values.batch,
+    roles.LOSS_SCALER: lambda values, _: LossScaler(),
     roles.BATCH_LOSS: lambda values, _: loss_of(values.model(values.drawn.inputs), values.drawn.targets),
     roles.INPUTS: lambda values, _: values.drawn.inputs,
     roles.TARGETS: lambda values, _: values.drawn.targets,

@@ -11,16 +11,21 @@ from auditkit.probing.source.modules import Class, Function, Module, dotted_name
 
 def is_backward(call: ast.Call) -> bool:
     """Return whether a call runs a backward pass."""
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+    return (isinstance(call.func, ast.Attribute) and call.func.attr == "backward") or _is_of_scaler(call)
 
 
 def is_step(call: ast.Call) -> bool:
     """Return whether a call is an optimizer's or a scaler's step."""
-    return (
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "step"
-        and vocabulary.STEPPED.fullmatch(ast.unparse(call.func.value)) is not None
+    is_named = isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+    return _is_of_scaler(call) or (
+        is_named and vocabulary.STEPPED.fullmatch(ast.unparse(call.func.value)) is not None  # type: ignore[attr-defined]
     )
+
+
+def _is_of_scaler(call: ast.Call) -> bool:
+    """Return whether a call is `loss_scaler(loss, optimizer, ...)`, which runs the backward pass, clips and steps."""
+    names = [dotted_name(each) for each in (call.func, *call.args[:2])]
+    return len(names) == 3 and names[0].endswith("scaler") and vocabulary.LOSS.fullmatch(names[1]) is not None
 
 
 def is_handed_loss(function: Function) -> bool:

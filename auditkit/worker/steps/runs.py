@@ -311,19 +311,23 @@ class StepRuns:
             )
             if not (is_open or name in self.caller.given or is_asked):
                 continue
-            guess = guess or guesses.Guess(None)  # an argument that no name explains is often optional
+            guess = guess or guesses.Guess(
+                1 if self._calculates(name) else None
+            )  # an argument that no name explains is often optional
             found[name] = guess.value
             if name not in self.caller.given:
                 values.read[name] = guess
         return found
 
     def _needs(self, name: str, value: Any) -> bool:
-        """Whether a step needs a value for what is None by default: parameters to clip, options, or a number."""
+        """Return whether a step needs a value for what is None by default: parameters to clip, options, or a number."""
         if value == guesses.CONFIG:
             return re.search(r"\b{0}\.\w".format(re.escape(name)), self._source) is not None
         is_number = value == roles.STEPS or (isinstance(value, (int, float)) and not isinstance(value, bool))
-        calculates = is_number and re.search(_CALCULATES.format(re.escape(name)), self._source) is not None
-        return value == guesses.PARAMETERS or calculates
+        return value == guesses.PARAMETERS or (is_number and self._calculates(name))
+
+    def _calculates(self, name: str) -> bool:
+        return re.search(_CALCULATES.format(re.escape(name)), self._source) is not None
 
     def _arguments(self, slots: Dict[str, Any], values: Values) -> Dict[str, Any]:
         given = self.caller.given

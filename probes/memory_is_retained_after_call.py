@@ -96,7 +96,8 @@ def judge(measurements, policy):
     every = _above(measurements, "growth_share", policy["growth_share"])
     plain = [m for m in every if m.case["memory"] != _GRAPHS]
     growing = plain or every
-    stored = [m for m in _above(measurements, "constant_share", policy["constant_share"]) if m.case["memory"] != _GRAPHS]
+    constant = _above(measurements, "constant_share", policy["constant_share"])
+    stored = [m for m in constant if m.case["memory"] != _GRAPHS]
     kind = growing[-1].case["memory"] if growing else "tensors"
     law = next(m.case["law"] for m in measurements if m.name == "growth_per_call" and m.case["memory"] == kind)
     parts = ["every call leaves {:.3g}x the gradients' bytes{}".format(m.value, _where(m)) for m in growing]

@@ -383,7 +383,8 @@ ONLY_WITH_GRAPH = ", only where gradients carry a graph (create_graph=True)"
         (NormHistory, 0, "reproduced P4", "every call leaves 2x the gradients' bytes" + ONLY_WITH_GRAPH, None),
         (Graph, 0, "reproduced P4", "the result keeps the autograd graph alive (the result): 2x the gradients' bytes"
          + ONLY_WITH_GRAPH, None),
-        (LastNorm, 0, "reproduced P4", "the result keeps the autograd graph alive (the result)" + ONLY_WITH_GRAPH, None),
+        (LastNorm, 0, "reproduced P4", "the result keeps the autograd graph alive (the result)"
+         + ONLY_WITH_GRAPH, None),
         (Numbers, 0, "not_reproduced", "", None),
     ],
 )  # fmt: skip

@@ -29,7 +29,7 @@ from auditkit.probing.source.walking import children, walk
 
 INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, NO_CALLER = (
     "at an interval", "under a flag for debugging", "after an exception", "under a flag that is never set",
-    "as a fallback that warns", "for tensors on the host", "by no code of the checkout",
+    "as a fallback that warns", "for tensors on the host", "by no code outside of tests",
 )  # fmt: skip
 """The kinds of conditions under which a statement runs seldom, in words that follow "called"."""
 _RANK = (FALLBACK, HOST, INTERVAL, FLAG, EXCEPT, CONSTANT, NO_CALLER)
@@ -350,11 +350,12 @@ class Callers:
         uses = self.uses(use)
         if len(uses) > _MOST_USES:
             return own
-        if not uses:
+        callers = [each for each in uses if not each.is_test]
+        if not callers:
             return own if self._is_public(use) else NO_CALLER
-        paths = [each for each in uses if not each.is_test and id(each.function) not in seen]
         known = seen | {id(function)}
-        above = min((self.seldom(each, steps - 1, known) for each in paths), key=_rank, default="")
+        paths = (self.seldom(each, steps - 1, known) for each in callers if id(each.function) not in seen)
+        above = min(paths, key=_rank, default="")
         return max(own, above, key=_rank)
 
     def _is_public(self, use: Use) -> bool:

@@ -20,7 +20,7 @@ _ARCHIVES = re.compile(r"_?(archived?|archives|old|deprecated|obsolete|attic|gra
 
 _SIDE_FOLDERS = frozenset((
     "scripts", "examples", "example", "benchmarks", "benchmark", "docs", "tools", "archive", "_archive", "old",
-    "notebooks", "demo", "demos", "experiments",
+    "notebooks", "demo", "demos", "experiments", "testing",
 ))  # fmt: skip
 _DATED_FOLDER = re.compile(r"20\d\d(-?)(0[1-9]|1[0-2])\1([0-2]\d|3[01])(?!\d).*")
 """`2024-10-10_Muon`, `20260430_adamh`: records that stay as they were on that day."""
@@ -41,7 +41,7 @@ class SourceFile:
 
     `kind` is `python`, `settings` (what may name a function to be run: YAML, TOML, notebooks, scripts) or
     `prose`. Test files name what they test; the code of side folders (examples, scripts, archives, records
-    with a date) uses the rest, and needs no tests.
+    with a date, helpers of tests) uses the rest, and needs no tests.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class SourceFile:
 
 
 def is_in_side_folder(file: str) -> bool:
-    """Whether a file lies among examples, scripts, archives or records with a date."""
+    """Whether a file lies among examples, scripts, archives, records with a date or helpers of tests."""
     return any(part in _SIDE_FOLDERS or _DATED_FOLDER.fullmatch(part) for part in file.split("/")[:-1])
 
 

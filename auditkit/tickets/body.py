@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -146,7 +146,8 @@ def _met_by(findings: Sequence[Finding]) -> str:
     if places:
         return f"Met by: {', '.join(map(markdown.code, dict.fromkeys(places)))}."
     if len(through) < 2:
-        return _sentence(met_by.sentence()) if met_by is not None else ""
+        files = tuple(dict.fromkeys(place.rpartition(":")[0] for place in met_by.callers)) if met_by is not None else ()
+        return _sentence(replace(met_by, callers=files).sentence()) if met_by is not None else ""
     shown = ", ".join(map(markdown.code, through[:4]))
     return f"Met through: {shown}{f' and {len(through) - 4} more' if len(through) > 4 else ''}."
 

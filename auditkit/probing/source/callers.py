@@ -27,12 +27,13 @@ from auditkit.probing.source.modules import (
 )
 from auditkit.probing.source.walking import children, walk
 
-INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, NO_CALLER = (
+INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, EXPORTED, NO_CALLER = (
     "at an interval", "under a flag for debugging", "after an exception", "under a flag that is never set",
-    "as a fallback that warns", "for tensors on the host", "by no code outside of tests",
+    "as a fallback that warns", "for tensors on the host", "by users of the package alone",
+    "by no code outside of tests",
 )  # fmt: skip
 """The kinds of conditions under which a statement runs seldom, in words that follow "called"."""
-_RANK = (FALLBACK, HOST, INTERVAL, FLAG, EXCEPT, CONSTANT, NO_CALLER)
+_RANK = (EXPORTED, FALLBACK, HOST, INTERVAL, FLAG, EXCEPT, CONSTANT, NO_CALLER)
 _MOST_STEPS = 5
 _MOST_USES = 12
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -203,7 +204,11 @@ class Callers:
             return Condition("")
         is_body = any(child is each for each in outer.body)
         value = self._constant(module, function, outer.test)
-        text = f"{'if' if is_body else 'if not'} {_short(outer.test)}"
+        match outer.test:
+            case ast.UnaryOp(ast.Not(), operand) if not is_body:
+                text = f"if {_short(operand)}"
+            case test:
+                text = f"{'if' if is_body else 'if not'} {_short(test)}"
         if value is not None:
             return Condition(text, CONSTANT) if bool(value) != is_body else Condition("")
         said = ast.unparse(self._with_names(function, outer.test))
@@ -337,7 +342,8 @@ class Callers:
         if owner is None:
             return bool(imported) and imported.rpartition(".")[2] == origin.name.rpartition(".")[2]
         if head in ("self", "cls") and (around := self._owner(module, node)) is not None and around is not owner:
-            return node.attr not in {each.name for each in around.body if isinstance(each, _DEFINITIONS)}
+            is_base = around.name in map(last_name, owner.bases)
+            return is_base or node.attr not in {each.name for each in around.body if isinstance(each, _DEFINITIONS)}
         return not imported or imported.rpartition(".")[2] == owner.name
 
     # --- what follows ---
@@ -352,25 +358,26 @@ class Callers:
             return own
         callers = [each for each in uses if not each.is_test]
         if not callers:
-            return own if self._is_public(use) else NO_CALLER
+            return max(own, self._unless_called(use), key=_rank)
         known = seen | {id(function)}
         paths = (self.seldom(each, steps - 1, known) for each in callers if id(each.function) not in seen)
         above = min(paths, key=_rank, default="")
         return max(own, above, key=_rank)
 
-    def _is_public(self, use: Use) -> bool:
-        """Whether code outside of the checkout calls a function: it trains nothing itself, or exports the name."""
+    def _unless_called(self, use: Use) -> str:
+        """Who calls what the checkout does not: "" where it trains nothing, or a base class or a decorator may."""
         function, owner = use.function, self._owner(use.module, use.function or use.node)
         assert function is not None
         if not self.trains or function.decorator_list or (owner is not None and owner.bases):
-            return True
+            return ""
         name = owner.name if owner is not None else function.name
         word = re.compile(rb"\b%s\b" % re.escape(name).encode())
         exported = re.compile(rb"__all__[^\]]*[\"']%s[\"']" % re.escape(name).encode())
-        return any(
+        is_exported = any(
             (word.search(data) if file.endswith("__init__.py") else exported.search(data)) is not None
             for file, (_, data) in self.files.items()
         )
+        return EXPORTED if is_exported else NO_CALLER
 
     def entry_points(self, use: Use, steps: int = 2) -> list[str]:
         """Where the calls begin, or lead to within two steps: functions, and files of scripts and tests."""
@@ -415,7 +422,16 @@ class Callers:
         """Whether a statement is in the `step` of an `Optimizer`'s subclass."""
         owner, function = self._owner(use.module, use.node), use.function
         is_step = function is not None and function.name == "step"
-        return is_step and owner is not None and any(last_name(base) == "Optimizer" for base in owner.bases)
+        return is_step and owner is not None and any(map(self._is_optimizer, map(last_name, owner.bases)))
+
+    def _is_optimizer(self, name: str, steps: int = 3) -> bool:
+        """Whether a class of this name is `Optimizer`, or derives from it in the checkout."""
+        if name == "Optimizer" or not name or not steps:
+            return name == "Optimizer"
+        defined = re.compile(rb"^class %s\(([^)]*)\)" % re.escape(name).encode(), re.MULTILINE)
+        found = (match for _, data in self.files.values() if (match := defined.search(data)) is not None)
+        bases = (base for match in found for base in re.findall(r"\w+", match[1].decode(errors="replace")))
+        return any(self._is_optimizer(base, steps - 1) for base in bases if base != name)
 
     def is_named_flat(self, function: _Definition) -> bool:
         """Whether a function's name or one of its parameters says that it gets flat buffers."""

@@ -96,9 +96,9 @@ class HostRead:
     """One expression that is read back once for each tensor.
 
     `what` is how (`.item()`, `if`, `any()`), `value` what is read, `loop_line` and `over` the loop. Where a helper
-    reads, `helper` says which and at what line. `guard` is the test of an interval or a flag under which alone it is
-    read (`step % 100 == 0`). `of_gradients` says that the loop is one over gradients, or over parameters and their like
-    where the function deals with gradients.
+    reads, `helper` says which and at what line, and `read_line` is that line. `guard` is the test of an interval or a
+    flag under which alone it is read (`step % 100 == 0`). `of_gradients` says that the
+    loop is one over gradients, or over parameters and their like where the function deals with gradients.
     """
 
     line: int
@@ -110,6 +110,7 @@ class HostRead:
     helper: str = ""
     guard: str = ""
     of_gradients: bool = False
+    read_line: int = 0
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,8 @@ class _Flow:
         if of_gradients or not line:
             over = "" if loop.over is None else text_of(loop.over)
             text, helper, guard = (inner.value, inner.helper, inner.guard) if inner else (text_of(value), "", "")
-            self.reads[key] = HostRead(*key, text, line, over, helper, self.guard or guard, of_gradients)
+            read_line = inner.read_line or inner.line if inner else node.lineno
+            self.reads[key] = HostRead(*key, text, line, over, helper, self.guard or guard, of_gradients, read_line)
 
     def test(self, node: ast.expr, what: str) -> None:
         """Note what asking for the truth of `node` reads."""

@@ -29,7 +29,7 @@ _WORDS = {
     "values": "the values of {}",
     "removed": "{} to None",
     "parameter": "parameters ({})",
-    "added": "{} from None",
+    "added": "{} from None to a tensor",
     "graph": "the graph of {}",
     "requires_grad": "requires_grad of {}",
     "replaced": "{} to another tensor of equal values",

@@ -163,8 +163,9 @@ def _excerpt(finding: Finding, most: int) -> str:
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     shown = []
     for number, line in enumerate(lines, excerpt.first_line + start):
-        text = shortened(inert(line).replace("\n", "\\n")[indent:], LONGEST_LINE - 7)
-        shown.append(f"{'  > ' if first <= number <= last else '    '}{text}".rstrip())
+        text = inert(line).replace("\n", "\\n")[indent:]
+        is_cause = first <= number <= last
+        shown.append(f"  > {text}" if is_cause else f"    {shortened(text, LONGEST_LINE - 7)}".rstrip())
     # A mark in the first column of a code block would make a quotation of it.
     return "```python\n" + "\n".join(line[2:] if line else "" for line in shown) + "\n```"
 

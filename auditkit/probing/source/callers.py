@@ -34,6 +34,10 @@ INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, EXPORTED, NO_CALLER = (
 )  # fmt: skip
 """The kinds of conditions under which a statement runs seldom, in words that follow "called"."""
 _RANK = (EXPORTED, FALLBACK, HOST, INTERVAL, FLAG, EXCEPT, CONSTANT, NO_CALLER)
+_PAIRS = ((ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn), (ast.Lt, ast.GtE), (ast.LtE, ast.Gt))
+_OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    one: other for pair in _PAIRS for one, other in (pair, pair[::-1])
+}
 _MOST_STEPS = 5
 _MOST_USES = 12
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -204,11 +208,7 @@ class Callers:
             return Condition("")
         is_body = any(child is each for each in outer.body)
         value = self._constant(module, function, outer.test)
-        match outer.test:
-            case ast.UnaryOp(ast.Not(), operand) if not is_body:
-                text = f"if {_short(operand)}"
-            case test:
-                text = f"{'if' if is_body else 'if not'} {_short(test)}"
+        text = f"if {_short(outer.test if is_body else _negated(outer.test))}"
         if value is not None:
             return Condition(text, CONSTANT) if bool(value) != is_body else Condition("")
         said = ast.unparse(self._with_names(function, outer.test))
@@ -433,6 +433,10 @@ class Callers:
         bases = (base for match in found for base in re.findall(r"\w+", match[1].decode(errors="replace")))
         return any(self._is_optimizer(base, steps - 1) for base in bases if base != name)
 
+    def is_called_everywhere(self, use: Use) -> bool:
+        """Whether so many places call a method's name that most mean those of other classes."""
+        return self._owner(use.module, use.node) is not None and len(self.uses(use)) > _MOST_USES
+
     def is_named_flat(self, function: _Definition) -> bool:
         """Whether a function's name or one of its parameters says that it gets flat buffers."""
         names = (node.arg for node in walk([function.args]) if isinstance(node, ast.arg))
@@ -459,6 +463,15 @@ class Callers:
 
 def _rank(kind: str) -> int:
     return _RANK.index(kind) if kind else -1
+
+
+def _negated(test: ast.expr) -> ast.expr:
+    match test:
+        case ast.UnaryOp(ast.Not(), operand):
+            return operand
+        case ast.Compare(left, [operator], right) if type(operator) in _OPPOSITES:
+            return ast.Compare(left, [_OPPOSITES[type(operator)]()], right)
+    return ast.UnaryOp(ast.Not(), test)
 
 
 def _short(test: ast.expr) -> str:

@@ -152,8 +152,10 @@ def _named(need: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?<!b)float16" if need != "bfloat16" else rb"bfloat16")
 
 
-def _met_by(callers: Callers, at: Use) -> MetBy:
+def _met_by(callers: Callers, at: Use) -> MetBy | None:
     """The callers of the function around a statement, under which conditions, and where the calls begin."""
+    if at.function is not None and callers.is_called_everywhere(at):
+        return None
     uses = [] if at.function is None else [each for each in callers.uses(at) if not each.is_test] or callers.uses(at)
     conditions = {each.text: None for use in (at, *uses) for each in use.conditions}
     entries = callers.entry_points(at) if at.function is None or uses else ()

@@ -40,8 +40,10 @@ def measure(ctx):
 
 def _form(ctx, form, answers):
     def run():
-        answers[form] = with_norm_afterwards(ctx, ctx.sparse(form))
-        return _wrong_fields(ctx, form, answers) + _wrong_counts(ctx, form)
+        grads = ctx.sparse(form)
+        answers[form] = with_norm_afterwards(ctx, grads)
+        is_kept = not _far(*(ctx.exact_norm(each[1:2]) for each in (grads, ctx.sparse(form))))
+        return _wrong_fields(ctx, form, answers, is_kept) + _wrong_counts(ctx, form)
 
     def where():
         if _far(answers[form].get(AFTERWARDS), answers["dense"].get(AFTERWARDS)):
@@ -52,7 +54,7 @@ def _form(ctx, form, answers):
     return {"form": form}, run, where
 
 
-def _wrong_fields(ctx, form, answers):
+def _wrong_fields(ctx, form, answers, is_kept):
     answer, dense = answers[form], answers["dense"]
     lost = ctx.lost_fields(dense, answer)
     if lost:
@@ -70,8 +72,8 @@ def _wrong_fields(ctx, form, answers):
         right = dense if path == AFTERWARDS else known
         if not wrong and _far(answer.get(path), right.get(path)):
             text = "{} {:.6g} instead of {:.6g}".format(path or "the norm", answer.get(path), right[path])
-            is_kept = path == AFTERWARDS and not _far(answer[path], ctx.exact_norm(ctx.sparse("dense")))
-            wrong.append(text + (", as before: what it writes is lost" if is_kept else ""))
+            is_lost = path == AFTERWARDS and is_kept
+            wrong.append(text + (": what it writes to a sparse gradient is lost" if is_lost else ""))
     return wrong
 
 

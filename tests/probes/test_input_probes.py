@@ -182,6 +182,7 @@ def test_sparse_gradients_count_where_the_checkout_has_them(further: str, severi
     target = Target("clip:clip_gradients", contract=Contract.GRAD_NORM, takes=Takes.MODULE)
     result = by_probe(run_probes(tmp_path, target, [SPARSE]))[SPARSE]
     assert (result.outcome.value, str(result.severity)) == ("reproduced", severity), result.message
+    assert result.message.endswith("what it writes to a sparse gradient is lost")
 
 
 # A target that catches its own exceptions and answers nothing for some gradients.

@@ -30,7 +30,7 @@ from auditkit.probing.source.walking import children, walk
 INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, EXPORTED, NO_CALLER = (
     "at an interval", "under a flag for debugging", "after an exception", "under a flag that is never set",
     "as a fallback that warns", "for tensors on the host", "by users of the package alone",
-    "by no code outside of tests",
+    "by no code of the checkout",
 )  # fmt: skip
 """The kinds of conditions under which a statement runs seldom, in words that follow "called"."""
 _RANK = (EXPORTED, FALLBACK, HOST, INTERVAL, FLAG, EXCEPT, CONSTANT, NO_CALLER)
@@ -356,11 +356,12 @@ class Callers:
         uses = self.uses(use)
         if len(uses) > _MOST_USES:
             return own
-        callers = [each for each in uses if not each.is_test]
-        if not callers:
+        if not uses:
             return max(own, self._unless_called(use), key=_rank)
         known = seen | {id(function)}
-        paths = (self.seldom(each, steps - 1, known) for each in callers if id(each.function) not in seen)
+        paths = (
+            self.seldom(each, steps - 1, known) for each in uses if not each.is_test and id(each.function) not in seen
+        )
         above = min(paths, key=_rank, default="")
         return max(own, above, key=_rank)
 

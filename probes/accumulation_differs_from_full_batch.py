@@ -19,8 +19,8 @@ PROBE = {
     "limits": "The small model runs on the host in one process: sharding, compiled steps and optimizers outside torch "
     "are not seen. Without a fixed loss formula the reference is your own step on one batch. Micro-batches of "
     "different sizes are not tried.",
-    "remediation": "Divide the sum of all losses by the number of all targets, counted before the first backward, over "
-    "all ranks.",
+    "remediation": "Divide each mean loss by the number of micro-batches. Where numbers of targets differ, divide "
+    "the sum of all losses by the number of all targets, counted before the first backward, over all ranks.",
     "remediation_code": "remedies/training_step.py",
     "measurements": {"norm_ratio": "ratio", "cosine": "ratio", "true_norm": "norm"},
     "policy": {"allowed_ratio": 0.02, "least_cosine": 0.999},

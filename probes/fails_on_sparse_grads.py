@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""Do sparse gradients raise, or count an element twice?"""
+"""Do sparse gradients raise, count an element twice, or stay as they were where the target writes?"""
 
 import math
 
 from forms import AFTERWARDS, compare_forms, is_read, run_alone, verdict, with_norm_afterwards
 
 PROBE = {
-    "version": 2,
-    "title": "Sparse gradients raise or are counted twice",
+    "version": 3,
+    "title": "Sparse gradients raise or give a wrong result",
     "categories": ["Correctness bug", "Defensive programming violation"],
     "breaks": "wrong_norm",
     "occurs": "rare",
     "motivation": "nn.Embedding(sparse=True) leaves an uncoalesced gradient: a row that was looked up twice is stored "
-    "twice. view() and norms with a dtype raise on it, and a norm of its stored values is wrong.",
+    "twice. view() and norms with a dtype raise on it, a norm of its stored values is wrong, and what is written to "
+    "its .data is lost.",
     "method": "The gradient of a small embedding is given dense, coalesced, and uncoalesced with one row stored twice. "
     "Norm, NaN and Inf counts must be the same, and nothing else may turn non-finite. A refusal that names sparse "
     "gradients passes.",
     "limits": "Zero counts and fractions are not judged. Other norms than the total are compared only between "
     "the two sparse forms. CSR and CSC are not tried.",
-    "remediation": "Use g.coalesce().values() for sparse gradients, or refuse them with a clear error. coalesce() of a "
-    "CUDA "
-    "gradient synchronizes.",
+    "remediation": "Read g.coalesce().values() of a sparse gradient and write to the gradient, not to its .data; or "
+    "refuse it with a clear error. coalesce() of a CUDA gradient synchronizes.",
     "remediation_code": "remedies/total_norm.py",
     "measurements": {"sound": "truth"},
 }
@@ -40,8 +40,10 @@ def measure(ctx):
 
 def _form(ctx, form, answers):
     def run():
-        answers[form] = with_norm_afterwards(ctx, ctx.sparse(form))
-        return _wrong_fields(ctx, form, answers) + _wrong_counts(ctx, form)
+        grads = ctx.sparse(form)
+        answers[form] = with_norm_afterwards(ctx, grads)
+        is_kept = not _far(*(ctx.exact_norm(each[1:2]) for each in (grads, ctx.sparse(form))))
+        return _wrong_fields(ctx, form, answers, is_kept) + _wrong_counts(ctx, form)
 
     def where():
         if _far(answers[form].get(AFTERWARDS), answers["dense"].get(AFTERWARDS)):
@@ -52,7 +54,7 @@ def _form(ctx, form, answers):
     return {"form": form}, run, where
 
 
-def _wrong_fields(ctx, form, answers):
+def _wrong_fields(ctx, form, answers, is_kept):
     answer, dense = answers[form], answers["dense"]
     lost = ctx.lost_fields(dense, answer)
     if lost:
@@ -69,7 +71,9 @@ def _wrong_fields(ctx, form, answers):
     for path in judged + ([AFTERWARDS] if AFTERWARDS in dense else []):
         right = dense if path == AFTERWARDS else known
         if not wrong and _far(answer.get(path), right.get(path)):
-            wrong.append("{} {:.6g} instead of {:.6g}".format(path or "the norm", answer.get(path), right[path]))
+            text = "{} {:.6g} instead of {:.6g}".format(path or "the norm", answer.get(path), right[path])
+            is_lost = path == AFTERWARDS and is_kept
+            wrong.append(text + (": what it writes to a sparse gradient is lost" if is_lost else ""))
     return wrong
 
 

@@ -4,7 +4,7 @@
 from forms import run_alone, verdict
 
 PROBE = {
-    "version": 2,
+    "version": 3,
     "title": "Memory is retained after the call",
     "categories": ["Memory leak / resource issue"],
     "breaks": "stops",
@@ -96,15 +96,12 @@ def judge(measurements, policy):
     every = _above(measurements, "growth_share", policy["growth_share"])
     plain = [m for m in every if m.case["memory"] != _GRAPHS]
     growing = plain or every
-    stored = _above(measurements, "constant_share", policy["constant_share"])
+    constant = _above(measurements, "constant_share", policy["constant_share"])
+    stored = [m for m in constant if m.case["memory"] != _GRAPHS]
     kind = growing[-1].case["memory"] if growing else "tensors"
     law = next(m.case["law"] for m in measurements if m.name == "growth_per_call" and m.case["memory"] == kind)
     parts = ["every call leaves {:.3g}x the gradients' bytes{}".format(m.value, _where(m)) for m in growing]
-    parts += [
-        "{:.3g}x the gradients' bytes stay{} for good".format(m.value, _where(m))
-        for m in stored
-        if m.case["memory"] != _GRAPHS
-    ]
+    parts += ["{:.3g}x the gradients' bytes stay{} for good".format(m.value, _where(m)) for m in stored]
     parts += _graph_in_answer(measurements)
     if not parts:
         message = "nothing that counts is held after the call ({})".format(law)
@@ -135,8 +132,8 @@ def _graph_in_answer(measurements):
         return []
     kind, when = ("plain", "") if "plain" in tensors else ("with graph", _ONLY)
     kept = next(m for m in measurements if m.name == "kept_by_answer" and m.case["gradients"] == kind)
-    text = "the result keeps the autograd graph alive ({}): {:.3g}x the gradients' bytes{}"
-    return [text.format(tensors[kind].case["fields"], kept.value, when)]
+    size = ": {:.3g}x the gradients' bytes".format(kept.value) if kept.value >= 0.01 else ""
+    return ["the result keeps the autograd graph alive ({}){}{}".format(tensors[kind].case["fields"], size, when)]
 
 
 if __name__ == "__main__":

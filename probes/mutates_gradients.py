@@ -4,7 +4,7 @@
 from forms import attempt, joined, run_alone, verdict
 
 PROBE = {
-    "version": 3,
+    "version": 4,
     "title": "The collector changes the gradients it should only read",
     "categories": ["Correctness bug", "API design / contract violation"],
     "breaks": "wrong_step",
@@ -29,7 +29,7 @@ _WORDS = {
     "values": "the values of {}",
     "removed": "{} to None",
     "parameter": "parameters ({})",
-    "added": "{} from None",
+    "added": "{} from None to a tensor",
     "graph": "the graph of {}",
     "requires_grad": "requires_grad of {}",
     "replaced": "{} to another tensor of equal values",
@@ -55,6 +55,8 @@ def measure(ctx):
         kinds = {}
         for change in changes:
             kinds.setdefault(change.kind, []).append(change.what)
+        if set(kinds) == {"added"} and not ctx.is_a_statistic:
+            raise ctx.NotApplicable("changing gradients is what it is for: it gives one to parameters without any")
         for kind, things in kinds.items():
             yield ctx.measurement("changed", len(things), "count", input=name, kind=kind, what=joined(things, 1))
         if not kinds:

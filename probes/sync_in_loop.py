@@ -4,7 +4,7 @@
 from forms import run_alone, verdict
 
 PROBE = {
-    "version": 3,
+    "version": 4,
     "title": "A loop over tensors waits for the device at every turn",
     "scope": "source",
     "categories": ["Performance bottleneck"],
@@ -44,7 +44,9 @@ def measure(ctx):
                 if read.of_gradients and not is_beside:
                     case["gradients"] = True
                 yield ctx.measurement(subject, "host_read", read.line, "line", **case)
-            yield ctx.location(subject, module, found.reads[0].line, found.qualified_name)
+            line = found.reads[0].read_line  # of the helper, if one reads: its callers share the cause
+            inside = (each.qualified_name for each in module.defined() if each.line <= line <= each.node.end_lineno)
+            yield ctx.location(subject, module, line, next(inside, found.qualified_name))
     yield from ctx.examined(functions=functions)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -146,7 +146,8 @@ def _met_by(findings: Sequence[Finding]) -> str:
     if places:
         return f"Met by: {', '.join(map(markdown.code, dict.fromkeys(places)))}."
     if len(through) < 2:
-        return _sentence(met_by.sentence()) if met_by is not None else ""
+        files = tuple(dict.fromkeys(place.rpartition(":")[0] for place in met_by.callers)) if met_by is not None else ()
+        return _sentence(replace(met_by, callers=files).sentence()) if met_by is not None else ""
     shown = ", ".join(map(markdown.code, through[:4]))
     return f"Met through: {shown}{f' and {len(through) - 4} more' if len(through) > 4 else ''}."
 
@@ -162,8 +163,9 @@ def _excerpt(finding: Finding, most: int) -> str:
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     shown = []
     for number, line in enumerate(lines, excerpt.first_line + start):
-        text = shortened(inert(line).replace("\n", "\\n")[indent:], LONGEST_LINE - 7)
-        shown.append(f"{'  > ' if first <= number <= last else '    '}{text}".rstrip())
+        text = inert(line).replace("\n", "\\n")[indent:]
+        is_cause = first <= number <= last
+        shown.append(f"  > {text}" if is_cause else f"    {shortened(text, LONGEST_LINE - 7)}".rstrip())
     # A mark in the first column of a code block would make a quotation of it.
     return "```python\n" + "\n".join(line[2:] if line else "" for line in shown) + "\n```"
 

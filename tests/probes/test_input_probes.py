@@ -79,7 +79,8 @@ DEFECTS = {
     "removes_gradients": (MUTATES, "P0", f"it changes {FIRST} to None"),
     "limits_large_ones": (MUTATES, "P1", "it changes the values of layer0_weight.grad for gradients of 1e6"),
     "decays_weights": (MUTATES, "P0", "it changes parameters (layer0_weight and 2 more)"),
-    "fills_missing": (MUTATES, "P2", "it changes layer0_weight.grad from None for gradients with one missing"),
+    "fills_missing": (MUTATES, "P2",
+                      "it changes layer0_weight.grad from None to a tensor for gradients with one missing"),
     "detaches_in_place": (MUTATES, "P2", f"it changes the graph of {FIRST} for gradients with a graph"),
     "frees_the_graph": (MUTATES, "P2", "it changes the graph of every gradient for gradients with a graph"),
     "freezes": (MUTATES, "P2", "it changes requires_grad of layer0_weight and 2 more"),
@@ -181,6 +182,7 @@ def test_sparse_gradients_count_where_the_checkout_has_them(further: str, severi
     target = Target("clip:clip_gradients", contract=Contract.GRAD_NORM, takes=Takes.MODULE)
     result = by_probe(run_probes(tmp_path, target, [SPARSE]))[SPARSE]
     assert (result.outcome.value, str(result.severity)) == ("reproduced", severity), result.message
+    assert result.message.endswith("what it writes to a sparse gradient is lost")
 
 
 # A target that catches its own exceptions and answers nothing for some gradients.

@@ -360,6 +360,14 @@ class Graph:
         return _norms(grads).norm()
 
 
+class LastNorm:
+    """The object keeps what it returns: with a graph, the last gradients too."""
+
+    def record(self, grads: Any) -> torch.Tensor:
+        self.norm = _norms(grads).norm()
+        return self.norm
+
+
 LATER = pytest.mark.acceptance
 ONLY_WITH_GRAPH = ", only where gradients carry a graph (create_graph=True)"
 
@@ -374,6 +382,8 @@ ONLY_WITH_GRAPH = ", only where gradients carry a graph (create_graph=True)"
         # Leaf and gradient of every call.
         (NormHistory, 0, "reproduced P4", "every call leaves 2x the gradients' bytes" + ONLY_WITH_GRAPH, None),
         (Graph, 0, "reproduced P4", "the result keeps the autograd graph alive (the result): 2x the gradients' bytes"
+         + ONLY_WITH_GRAPH, None),
+        (LastNorm, 0, "reproduced P4", "the result keeps the autograd graph alive (the result)"
          + ONLY_WITH_GRAPH, None),
         (Numbers, 0, "not_reproduced", "", None),
     ],

@@ -20,6 +20,8 @@ from auditkit.worker.measure import ranks
 
 
 def norm(grads: list[torch.Tensor]) -> float:
+    if not grads[0].numel():
+        raise ValueError
     return float(torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads])))
 
 
@@ -54,6 +56,12 @@ def test_ranks_that_find_too_few_gpus_move_to_the_host_and_say_so(monkeypatch: p
     assert ran == [(2, "cuda"), (4, "cpu"), (2, "cpu")]
     assert asked == [("cuda", "cuda"), ("cpu", "cpu"), ("cpu", "cpu")]
     assert context._calls.device == "cuda"
+
+
+def test_an_exception_without_a_message_names_its_function() -> None:
+    context = context_on("cpu")
+    with pytest.raises(context.TargetRaised, match="ValueError: no message, in norm"):
+        context.answer([torch.zeros(0)])
 
 
 def test_a_probe_is_told_whether_it_has_said_where() -> None:

@@ -158,6 +158,21 @@ def average(params: Any, world_size: int = 1) -> None:
     weaken(params, 1 / world_size)
 
 
+def copy_reduced(params: Any) -> bool:
+    for p in params:
+        p.grad = torch.ones_like(p) if p.grad is None else p.grad
+    return not all(bool(p.grad.isfinite().all()) for p in params)
+
+
+def reduced_norm(params: Any) -> float:
+    copy_reduced(params)
+    return norm_of([p.grad for p in params])
+
+
+def check_reduced(params: Any) -> bool:
+    return copy_reduced(params)
+
+
 def repair(params: Any) -> None:
     repaired(params)
 
@@ -191,6 +206,9 @@ TABLE = {
     clipped_mean: LIMITS,
     unscaled_norm: FINDING,
     average: ARGUMENT,
+    copy_reduced: "it gives one to parameters without any",
+    reduced_norm: FINDING,
+    check_reduced: FINDING,
     repair: NO_STATISTIC,
     plain_norm: "changes nothing",
 }
@@ -200,8 +218,9 @@ TABLE = {
 def test_the_purpose_of_a_change_is_told_by_what_it_does(function: Callable, verdict: str) -> None:
     answer = ask(MUTATES, function)
     if verdict == FINDING:
-        # Graver where gradients of ordinary size change, too.
-        assert (answer.outcome, answer.severity) == ("reproduced", "P1" if function is robust_norm else "P0")
+        # Graver where gradients of ordinary size change, too; few parameters have none.
+        severity = {robust_norm: "P1", reduced_norm: "P2", check_reduced: "P2"}.get(function, "P0")
+        assert (answer.outcome, answer.severity) == ("reproduced", severity)
     elif verdict == "changes nothing":
         assert answer.outcome == "not_reproduced"
     else:

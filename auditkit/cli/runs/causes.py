@@ -52,7 +52,7 @@ class Cause:
         if probes[1:] and not in_full:
             yield f"    also {', '.join(probes[1:])} (-v)"
         met_by = self.worst.met_by
-        if met_by is not None and met_by.callers and not _is_of_module(self.worst):
+        if met_by is not None and (met_by.callers or met_by.entry_points) and not _is_of_module(self.worst):
             yield f"    Met by: {met_by.sentence()}"
 
     def _probe_lines(self, found: list[ProbeResult], in_full: bool) -> Iterator[str]:

@@ -27,12 +27,17 @@ from auditkit.probing.source.modules import (
 )
 from auditkit.probing.source.walking import children, walk
 
-INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, NO_CALLER = (
+INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, EXPORTED, NO_CALLER = (
     "at an interval", "under a flag for debugging", "after an exception", "under a flag that is never set",
-    "as a fallback that warns", "for tensors on the host", "by no code of the checkout",
+    "as a fallback that warns", "for tensors on the host", "by users of the package alone",
+    "by no code of the checkout",
 )  # fmt: skip
 """Conditions under which a statement rarely runs, as words after "called"."""
-_RANK = (FALLBACK, HOST, INTERVAL, FLAG, EXCEPT, CONSTANT, NO_CALLER)
+_RANK = (EXPORTED, FALLBACK, HOST, INTERVAL, FLAG, EXCEPT, CONSTANT, NO_CALLER)
+_PAIRS = ((ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn), (ast.Lt, ast.GtE), (ast.LtE, ast.Gt))
+_OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    one: other for pair in _PAIRS for one, other in (pair, pair[::-1])
+}
 _MOST_STEPS = 5
 _MOST_USES = 12
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -199,7 +204,7 @@ class Callers:
             return Condition("")
         is_body = any(child is each for each in outer.body)
         value = self._constant(module, function, outer.test)
-        text = f"{'if' if is_body else 'if not'} {_short(outer.test)}"
+        text = f"if {_short(outer.test if is_body else _negated(outer.test))}"
         if value is not None:
             return Condition(text, CONSTANT) if bool(value) != is_body else Condition("")
         said = ast.unparse(self._with_names(function, outer.test))
@@ -331,7 +336,8 @@ class Callers:
         if owner is None:
             return bool(imported) and imported.rpartition(".")[2] == origin.name.rpartition(".")[2]
         if head in ("self", "cls") and (around := self._owner(module, node)) is not None and around is not owner:
-            return node.attr not in {each.name for each in around.body if isinstance(each, _DEFINITIONS)}
+            is_base = around.name in map(last_name, owner.bases)
+            return is_base or node.attr not in {each.name for each in around.body if isinstance(each, _DEFINITIONS)}
         return not imported or imported.rpartition(".")[2] == owner.name
 
     def seldom(self, use: Use, steps: int = _MOST_STEPS, seen: frozenset[int] = frozenset()) -> str:
@@ -343,25 +349,28 @@ class Callers:
         if len(uses) > _MOST_USES:
             return own
         if not uses:
-            return own if self._is_public(use) else NO_CALLER
-        paths = [each for each in uses if not each.is_test and id(each.function) not in seen]
+            return max(own, self._unless_called(use), key=_rank)
         known = seen | {id(function)}
-        above = min((self.seldom(each, steps - 1, known) for each in paths), key=_rank, default="")
+        paths = (
+            self.seldom(each, steps - 1, known) for each in uses if not each.is_test and id(each.function) not in seen
+        )
+        above = min(paths, key=_rank, default="")
         return max(own, above, key=_rank)
 
-    def _is_public(self, use: Use) -> bool:
-        """Return whether code outside the checkout calls a function: nothing here trains, or the name is exported."""
+    def _unless_called(self, use: Use) -> str:
+        """Return who calls what the checkout does not: "" if it trains nothing, or a base class or a decorator may."""
         function, owner = use.function, self._owner(use.module, use.function or use.node)
         assert function is not None
         if not self.trains or function.decorator_list or (owner is not None and owner.bases):
-            return True
+            return ""
         name = owner.name if owner is not None else function.name
         word = re.compile(rb"\b%s\b" % re.escape(name).encode())
         exported = re.compile(rb"__all__[^\]]*[\"']%s[\"']" % re.escape(name).encode())
-        return any(
+        is_exported = any(
             (word.search(data) if file.endswith("__init__.py") else exported.search(data)) is not None
             for file, (_, data) in self.files.items()
         )
+        return EXPORTED if is_exported else NO_CALLER
 
     def entry_points(self, use: Use, steps: int = 2) -> list[str]:
         """Return where the calls begin within two steps: functions, and files of scripts and tests."""
@@ -406,7 +415,20 @@ class Callers:
         """Return whether a statement is in the `step` of an `Optimizer`'s subclass."""
         owner, function = self._owner(use.module, use.node), use.function
         is_step = function is not None and function.name == "step"
-        return is_step and owner is not None and any(last_name(base) == "Optimizer" for base in owner.bases)
+        return is_step and owner is not None and any(map(self._is_optimizer, map(last_name, owner.bases)))
+
+    def _is_optimizer(self, name: str, steps: int = 3) -> bool:
+        """Return whether a class of this name is `Optimizer`, or derives from it in the checkout."""
+        if name == "Optimizer" or not name or not steps:
+            return name == "Optimizer"
+        defined = re.compile(rb"^class %s\(([^)]*)\)" % re.escape(name).encode(), re.MULTILINE)
+        found = (match for _, data in self.files.values() if (match := defined.search(data)) is not None)
+        bases = (base for match in found for base in re.findall(r"\w+", match[1].decode(errors="replace")))
+        return any(self._is_optimizer(base, steps - 1) for base in bases if base != name)
+
+    def is_called_everywhere(self, use: Use) -> bool:
+        """Return whether so many places call a method's name that most mean those of other classes."""
+        return self._owner(use.module, use.node) is not None and len(self.uses(use)) > _MOST_USES
 
     def is_named_flat(self, function: _Definition) -> bool:
         """Return whether a function's name or one of its parameters says that it gets flat buffers."""
@@ -434,6 +456,15 @@ class Callers:
 
 def _rank(kind: str) -> int:
     return _RANK.index(kind) if kind else -1
+
+
+def _negated(test: ast.expr) -> ast.expr:
+    match test:
+        case ast.UnaryOp(ast.Not(), operand):
+            return operand
+        case ast.Compare(left, [operator], right) if type(operator) in _OPPOSITES:
+            return ast.Compare(left, [_OPPOSITES[type(operator)]()], right)
+    return ast.UnaryOp(ast.Not(), test)
 
 
 def _short(test: ast.expr) -> str:

@@ -20,7 +20,7 @@ _ARCHIVES = re.compile(r"_?(archived?|archives|old|deprecated|obsolete|attic|gra
 
 _SIDE_FOLDERS = frozenset((
     "scripts", "examples", "example", "benchmarks", "benchmark", "docs", "tools", "archive", "_archive", "old",
-    "notebooks", "demo", "demos", "experiments",
+    "notebooks", "demo", "demos", "experiments", "testing",
 ))  # fmt: skip
 _DATED_FOLDER = re.compile(r"20\d\d(-?)(0[1-9]|1[0-2])\1([0-2]\d|3[01])(?!\d).*")
 """`2024-10-10_Muon`, `20260430_adamh`: archived experiments of that day."""
@@ -40,8 +40,8 @@ class SourceFile:
     """One file: `name` is relative to the checkout, with forward slashes.
 
     `kind` is `python`, `settings` (YAML, TOML, notebooks or scripts that may name functions) or `prose`. Test files
-    name what they test; the code of side folders (examples, scripts, archives, dated records) uses the rest, and needs
-    no tests.
+    name what they test; the code of side folders (examples, scripts, archives, dated records, helpers of tests) uses
+    the rest, and needs no tests.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class SourceFile:
 
 
 def is_in_side_folder(file: str) -> bool:
-    """Return whether a file is among examples, scripts, archives or dated records."""
+    """Return whether a file is among examples, scripts, archives, dated records or helpers of tests."""
     return any(part in _SIDE_FOLDERS or _DATED_FOLDER.fullmatch(part) for part in file.split("/")[:-1])
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.met_by import MetBy
 from auditkit.model.runs.severity import Breaks, Occurs
-from auditkit.probing.source.callers import FALLBACK, HOST, NO_CALLER, Callers, Use, callers_of
+from auditkit.probing.source.callers import EXPORTED, FALLBACK, HOST, NO_CALLER, Callers, Use, callers_of
 
 _MODULES = (
     rb"(?:\b\w*(?:model|module|net|network|layer|encoder|decoder|backbone|transformer|student|teacher|critic|actor|policy)"
@@ -76,7 +76,7 @@ def who_meets(
         _, _, worst, _ = min(judged, key=lambda row: list(Occurs).index(row[2]))
         lowered = [why for _, word, left, why in judged if left is not word and _is_rarer(worst, word)]
         seldom = callers.seldom(at) if at is not None else ""
-        seldom = "" if is_named and seldom == NO_CALLER else seldom
+        seldom = "" if is_named and seldom in (EXPORTED, NO_CALLER) else seldom
         cap = _of_cost(seldom) if breaks is Breaks.COST else Occurs.RARE if seldom == HOST else Occurs.ORDINARY
         if _is_rarer(cap, worst):
             worst = cap
@@ -93,7 +93,7 @@ def _rarer_by_one(word: Occurs) -> Occurs:
 
 
 def _of_cost(seldom: str) -> Occurs:
-    return Occurs.ORDINARY if not seldom else Occurs.COMMON if seldom == FALLBACK else Occurs.EXTREME
+    return Occurs.ORDINARY if not seldom else Occurs.COMMON if seldom in (EXPORTED, FALLBACK) else Occurs.EXTREME
 
 
 def _judged(
@@ -155,10 +155,12 @@ def _named(need: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?<!b)float16" if need != "bfloat16" else rb"bfloat16")
 
 
-def _met_by(callers: Callers, at: Use) -> MetBy:
+def _met_by(callers: Callers, at: Use) -> MetBy | None:
     """Return the callers of the function around a statement, their conditions, and where the calls begin."""
-    uses = [at] if at.function is None else [each for each in callers.uses(at) if not each.is_test] or callers.uses(at)
+    if at.function is not None and callers.is_called_everywhere(at):
+        return None
+    uses = [] if at.function is None else [each for each in callers.uses(at) if not each.is_test] or callers.uses(at)
     conditions = {each.text: None for use in (at, *uses) for each in use.conditions}
-    entries = callers.entry_points(at) if at.function is not None and uses else ()
+    entries = callers.entry_points(at) if at.function is None or uses else ()
     places = tuple(sorted({use.place for use in uses}))
     return MetBy("read", callers=places, conditions=tuple(conditions), entry_points=tuple(entries[:3]))

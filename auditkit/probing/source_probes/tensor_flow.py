@@ -96,9 +96,9 @@ class HostRead:
     """One expression that is read back once for each tensor.
 
     `what` is how (`.item()`, `if`, `any()`), `value` what is read, `loop_line` and `over` the loop. If a helper reads,
-    `helper` names it and its line. `guard` is the test of an interval or a flag around the read (`step % 100 == 0`).
-    `of_gradients` means that the loop is over gradients, or over parameters and similar values in a function that uses
-    gradients.
+    `helper` names it and its line, and `read_line` is that line. `guard` is the test of an interval or a flag around
+    the read (`step % 100 == 0`). `of_gradients` means that the loop is over gradients, or over parameters and similar
+    values in a function that uses gradients.
     """
 
     line: int
@@ -110,6 +110,7 @@ class HostRead:
     helper: str = ""
     guard: str = ""
     of_gradients: bool = False
+    read_line: int = 0
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,8 @@ class _Flow:
         if of_gradients or not line:
             over = "" if loop.over is None else text_of(loop.over)
             text, helper, guard = (inner.value, inner.helper, inner.guard) if inner else (text_of(value), "", "")
-            self.reads[key] = HostRead(*key, text, line, over, helper, self.guard or guard, of_gradients)
+            read_line = inner.read_line or inner.line if inner else node.lineno
+            self.reads[key] = HostRead(*key, text, line, over, helper, self.guard or guard, of_gradients, read_line)
 
     def test(self, node: ast.expr, what: str) -> None:
         """Note what evaluating the truth of `node` reads."""

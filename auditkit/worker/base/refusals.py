@@ -39,6 +39,7 @@ class TargetRaised(Exception):
     """
 
     def __init__(self, error: BaseException, site: Optional[Site], deliberate: bool = False) -> None:
-        super().__init__("{}: {}".format(type(error).__name__, " ".join(str(error).split())[:300]))
+        said = " ".join(str(error).split())[:300] or "no message" + (", in " + site.function if site else "")
+        super().__init__("{}: {}".format(type(error).__name__, said))
         self.site = site
         self.deliberate = deliberate

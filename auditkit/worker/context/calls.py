@@ -18,7 +18,7 @@ from ..feed.caller import Caller
 from ..feed.given import GroupInput, generator
 from ..feed.guesses import OF_ONE_CALL
 from ..feed.plan import Groups, Plan
-from ..feed.promises import Promise, own_words, sync_promise
+from ..feed.promises import Promise, names_a_statistic, own_words, sync_promise
 from ..feed.repeated import RepeatedCall
 from ..gradients import gradients
 from ..measure.graph_capture import unequal_fields
@@ -129,6 +129,12 @@ class Calls:
     def own_words(self) -> str:
         """The target's name, its docstring and the names of the fields that it returns."""
         return " ".join([own_words(self.caller.function), *self.plan.fields])
+
+    @property
+    def is_a_statistic(self) -> bool:
+        """Whether the name says that it measures, or larger finite gradients give another result."""
+        usual, larger = (self.answer(self.cases.benign(scale=scale)) for scale in (1.0, 4.0))
+        return names_a_statistic(self.caller.function) or bool(differences(usual, larger))
 
     @property
     def declares_sized(self) -> bool:

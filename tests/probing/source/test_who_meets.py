@@ -9,6 +9,7 @@ import pytest
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.met_by import MetBy
 from auditkit.model.runs.severity import Breaks, Occurs
+from auditkit.probing.source.callers import callers_of
 from auditkit.probing.source.who_meets import Met, who_meets
 
 NORM = """import torch
@@ -106,9 +107,46 @@ def test_flat_buffers_are_few(tmp_path: Path, name: str, occurs: str) -> None:
     assert met(tmp_path, call, {"tensors": "ordinary"}, Breaks.COST, "import norms", norms).occurs == occurs
 
 
-def test_an_optimizer_is_one_that_a_run_chooses(tmp_path: Path) -> None:
-    text = SPARSE_CLASS.format(name="groups").replace("r:", "r(torch.optim.Optimizer):").replace("scale", "step")
-    assert met(tmp_path, "pass", {"tensors": "ordinary"}, Breaks.COST, "optimizer.step()", text).occurs == "common"
+@pytest.mark.parametrize(
+    ("base", "occurs"), [("torch.optim.Optimizer", "common"), ("Distributed", "common"), ("Wrapper", "ordinary")]
+)
+def test_an_optimizer_is_one_that_a_run_chooses(tmp_path: Path, base: str, occurs: str) -> None:
+    text = SPARSE_CLASS.format(name="groups").replace("r:", f"r({base}):").replace("scale", "step")
+    text += "\n\nclass Distributed(Optimizer):\n    pass\n\n\nclass Wrapper(Base):\n    pass\n"
+    assert met(tmp_path, "pass", {"tensors": "ordinary"}, Breaks.COST, "optimizer.step()", text).occurs == occurs
+
+
+@pytest.mark.parametrize(("more", "occurs"), [("", "common"), ("norm(model.parameters())", "ordinary")])
+def test_what_only_users_of_a_package_call_is_one_that_a_run_chooses(tmp_path: Path, more: str, occurs: str) -> None:
+    (tmp_path / "__init__.py").write_text("from .norms import norm", "utf-8")
+    assert met(tmp_path, more or "pass", {"": "ordinary"}, Breaks.COST).occurs == occurs
+
+
+def test_a_base_class_calls_what_a_class_overrides(tmp_path: Path) -> None:
+    norms = (
+        "class Mixin:\n    def check(self): ...\n    def run(self):\n        self.check()\n"
+        "class Ours(Mixin):\n    def check(self):\n        return [p.grad.norm().item() for p in self.params]\n"
+    )
+    found = met(tmp_path, "pass", {"": "ordinary"}, Breaks.COST, norms=norms)
+    assert found.met_by is not None
+    assert found.met_by.sentence() == "called from norms.py:4 (reached from run)"
+
+
+def test_a_statement_of_a_script_is_run_by_it(tmp_path: Path) -> None:
+    for test, shown in (("not args.plain", "args.plain"), ("p == 2", "p != 2"), ("a and b", "not (a and b)")):
+        norms = f"import torch\n\n\nif {test}:\n    pass\nelse:\n    [p.grad.norm().item() for p in grads]\n"
+        folder = tmp_path / shown
+        folder.mkdir()
+        found = met(folder, "pass", {"": "ordinary"}, Breaks.COST, norms=norms)
+        assert found.met_by is not None
+        assert found.met_by.sentence() == f"run by norms.py `if {shown}`"
+
+
+def test_a_method_that_is_called_everywhere_has_no_callers_to_name(tmp_path: Path) -> None:
+    text = SPARSE_CLASS.format(name="groups")
+    assert met(tmp_path, "pass", {"": "ordinary"}, Breaks.COST, "x.scale()\n" * 12, text).met_by is not None
+    callers_of.cache_clear()
+    assert met(tmp_path, "pass", {"": "ordinary"}, Breaks.COST, "x.scale()\n" * 13, text).met_by is None
 
 
 @pytest.mark.parametrize(("name", "is_met"), [("groups_flat", False), ("groups", True)])

@@ -115,7 +115,7 @@ def test_one_line_waits_for_nothing_or_once(body: str, tmp_path: Path) -> None:
 
 
 def test_a_helper_reads_for_its_caller(tmp_path: Path) -> None:
-    """The loop's line is reported, and the message names the helper with its own line."""
+    """The location is the helper's statement, the cause that its callers share; the message names both lines."""
     files = {
         "norms.py": (
             "import torch\n\n\ndef _value(grad):\n    return grad.norm().item()\n\n\n"
@@ -123,8 +123,8 @@ def test_a_helper_reads_for_its_caller(tmp_path: Path) -> None:
         )
     }
     (result,) = found(tmp_path, files, LOOP).values()
-    assert (result.target, result.location.line) == ("norms:norms", 9)
-    assert "_value(), line 5" in result.message
+    assert (result.target, result.location.line, result.location.function) == ("norms:norms", 5, "_value")
+    assert "line 9, .item() of grad.norm() in _value(), line 5" in result.message
 
 
 def test_a_helper_that_says_bool_gives_no_tensor_to_wait_for(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,17 +12,14 @@ import msgspec
 from auditkit.errors import BadInputError
 from auditkit.model.enums import DeviceChoice
 
-_MODULE = "auditkit.sweep.execution"
-KEY_DIGITS = 12
 _HINT = "auditkit sweep plan FILE.yaml > plan.jsonl writes a plan"
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """What one job needs while it runs: memory in MB, GPUs, processor cores, and seconds at most."""
+    """What one job needs while it runs: memory in MB, GPUs, and seconds at most. Each job has one processor core."""
 
     memory_mb: int
     gpus: int = 0
-    cpus: int = 1
     time_s: float = 3600.0
 
 
@@ -75,27 +71,25 @@ def key_of(job: Job) -> str:
     """Return `nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the result depends on."""
     environment, device = job.environment, job.device
     content = msgspec.json.encode([job.repository, job.revision, job.probes, environment, device, job.config])
-    digest = hashlib.sha256(content).hexdigest()[:KEY_DIGITS]
     path = Path(environment.interpreter)
     interpreter = path.parent.parent.name if path.parent.name == "bin" else path.name
     torch = f"torch{environment.torch}" if environment.torch else interpreter
+    digest = hashlib.sha256(content).hexdigest()[:12]
     parts = (job.name.partition("@")[0], job.revision[:10], torch, device.value, digest)
     return "-".join(re.sub(r"[^\w.]+", "_", part)[:40] for part in parts if part)
 
 
-def write_plan(jobs: Iterable[Job]) -> Iterator[str]:
-    """Yield a line of JSON for each job, without a line end."""
-    for job in jobs:
-        yield msgspec.json.encode(job).decode("utf-8")
+def line_of(job: Job) -> str:
+    """Return the line of a plan for a job, without a line end."""
+    return msgspec.json.encode(job).decode("utf-8")
 
 
 def read_plan(path: Path) -> list[Job]:
-    """Return the jobs of a plan. Raises BadInputError with file and line for a line that is no job or a second one."""
+    """Return the jobs of a plan. Raises BadInputError with file and line for an invalid or repeated job."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise BadInputError(f"{path}: {why}", _HINT) from None
+        raise BadInputError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}", _HINT) from None
     jobs: dict[str, Job] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -103,7 +97,7 @@ def read_plan(path: Path) -> list[Job]:
         try:
             job = msgspec.json.decode(line, type=Job)
         except msgspec.DecodeError as error:
-            raise BadInputError(f"{path}:{number}:1: no job: {error}", _HINT) from None
+            raise BadInputError(f"{path}:{number}:1: this is not a job: {error}", _HINT) from None
         if job.key != key_of(job):
             message = f"{path}:{number}:1: the key {job.key} is not that of this job, {key_of(job)}"
             raise BadInputError(message, "plan again: the key names what the job checks")
@@ -115,19 +109,22 @@ def read_plan(path: Path) -> list[Job]:
     return list(jobs.values())
 
 
-class Order(msgspec.Struct, frozen=True):
+class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that the process of a job receives: the job, the sweep's folder, and this machine's cache.
 
-    The job may begin `attempts` times. `cage` runs everything of the job in a sandbox.
+    `cage` runs everything of the job in sandboxes. In each sandbox a process runs one `step` of it: `prepare`, or
+    `audit` with the `place` and the `python` (None: the checkout's own) that were prepared.
     """
 
     folder: str
-    attempts: int
     cache: str
     job: Job
     cage: bool = False
+    step: str = ""
+    place: str = ""
+    python: str | None = None
 
-
-def command_of(order: Order) -> tuple[str, ...]:
-    """Return the command that runs a job on any node that has this interpreter and the sweep's folder."""
-    return (sys.executable, "-P", "-m", _MODULE, msgspec.json.encode(order).decode("utf-8"))
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command that runs the job on any node that has this interpreter and the sweep's folder."""
+        return (sys.executable, "-P", "-m", "auditkit.sweep.execution", msgspec.json.encode(self).decode("utf-8"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from auditkit.reports.html.page import html_page
 from auditkit.reports.page import Cell, Grid, Items, Section
 from auditkit.reports.run_page import run_page
 from auditkit.reports.table import csv_bytes
-from auditkit.sweep.folder import ResultsFolder
+from auditkit.sweep.folder import Result, ResultsFolder
 from auditkit.sweep.jobs import Job
 from auditkit.sweep.merge import Merged, Reply, Subject
 from auditkit.sweep.repositories import is_url
@@ -31,7 +31,7 @@ TICKETS = "tickets"
 _ANSWERS = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED)
 _JOB_COLUMNS = (
     "key", "name", "repository", "revision", "python", "torch", "device", "status", "reason", "findings", "answers",
-    "node", "seconds", "cpu_seconds", "memory_mb", "attempts",
+    "node", "seconds", "cpu_seconds", "memory_mb",
 )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def write_merged(merged: Merged, folder: ResultsFolder, jobs: Sequence[Job], out
         "matrix.html": html_page(replace(page, sections=(_checkouts(merged), *page.sections))),
         "matrix.md": markdown_table(merged),
         "matrix.csv": _matrix_csv(merged),
-        "jobs.csv": csv_bytes([_JOB_COLUMNS, *(_job(folder, job) for job in jobs)]),
+        "jobs.csv": csv_bytes([_JOB_COLUMNS, *(_job_row(folder, job) for job in jobs)]),
     }
     for name, data in files.items():
         write_file(out / name, data)
@@ -85,16 +85,12 @@ def markdown_table(merged: Merged) -> bytes:
     Findings of torch itself are counted apart. The reasons of empty cells stand below, each once.
     """
     rows, reasons = _cells(merged)
-    lines = [_row(["checkout", "revision", *merged.columns]), _row(["---"] * (len(merged.columns) + 2))]
+    table = [["checkout", "revision", *merged.columns], ["---"] * (len(merged.columns) + 2)]
     for subject, cells in zip(merged.subjects, rows, strict=True):
-        revision = f"`{subject.job.revision[:10]}`"
-        lines.append(_row([cell(subject.name), revision, *(each.word for each in cells)]))
-    lines += ["", *(f"{number}. {cell(reason)}" for reason, number in reasons.items())] if reasons else []
+        table.append([cell(subject.name), f"`{subject.job.revision[:10]}`", *(each.word for each in cells)])
+    lines = [f"| {' | '.join(row)} |" for row in table]
+    lines += ["", *(f"{number}. {cell(reason)}" for number, reason in enumerate(reasons, 1))] if reasons else []
     return ("\n".join(lines) + "\n").encode("utf-8")
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _checkouts(merged: Merged) -> Section:
@@ -103,26 +99,27 @@ def _checkouts(merged: Merged) -> Section:
     names = [f"{one.name} {one.job.revision[:10]}".strip() for one in merged.subjects]
     grid = Grid("Findings of each checkout in each environment", "checkout", merged.columns,
                 tuple(zip(names, map(tuple, rows), strict=True)))  # fmt: skip
-    numbered = tuple((f"{number}. {reason}",) for reason, number in reasons.items())
+    numbered = tuple((f"{number}. {reason}",) for number, reason in enumerate(reasons, 1))
     return Section("Checkouts by environment", (grid, *([Items(numbered)] if numbered else ())), anchor="checkouts")
 
 
-def _cells(merged: Merged) -> tuple[list[list[Cell]], dict[str, int]]:
-    """Return the cells of each checkout, and the number of each reason for no result."""
-    reasons: dict[str, int] = {}
+def _cells(merged: Merged) -> tuple[list[list[Cell]], list[str]]:
+    """Return the cells of each checkout, and every reason for no result once."""
+    reasons: list[str] = []
     return [[_cell(one.replies.get(at), at, reasons) for at in merged.columns] for one in merged.subjects], reasons
 
 
-def _cell(reply: Reply | None, column: str, reasons: dict[str, int]) -> Cell:
+def _cell(reply: Reply | None, column: str, reasons: list[str]) -> Cell:
     if reply is None:
         return Cell(column, "none", "", "not planned")
-    run = reply.run
-    if run is None or not any(one.outcome in _ANSWERS for one in run.results):
-        has_results = run is not None and run.no_target is None and run.results
-        why = run.results[0].message.partition("\n")[0] if run is not None and has_results else reply.why_silent
-        return Cell(column, "error", "!", f"no result ({reasons.setdefault(why, len(reasons) + 1)})")
-    words = findings_in_words(run)
-    return Cell(column, *(("not_reproduced", "✓") if words.startswith("0 ") else ("reproduced", "✗")), words)
+    if any(one.outcome in _ANSWERS for one in reply.run.results):
+        words = findings_in_words(reply.run)
+        return Cell(column, *(("not_reproduced", "✓") if words.startswith("0 ") else ("reproduced", "✗")), words)
+    messages = [one.message.partition("\n")[0] for one in reply.run.results]
+    why = reply.why or next(iter(messages), "no target was found")
+    if why not in reasons:
+        reasons.append(why)
+    return Cell(column, "error", "!", f"no result ({reasons.index(why) + 1})")
 
 
 def findings_in_words(run: Run) -> str:
@@ -131,36 +128,34 @@ def findings_in_words(run: Run) -> str:
     counts = Counter(one.severity.value for one in found if one.severity and not one.owner)
     own = ", ".join(f"{count} {severity}" for severity, count in sorted(counts.items())) or "0"
     others = Counter(one.owner.split()[0] for one in found if one.owner)
-    answers = sum(one.outcome in _ANSWERS for one in run.results)
-    return f"{own} of {answers}" + "".join(f"; {owner} {count}" for owner, count in sorted(others.items()))
+    return f"{own} of {_answers(run)}" + "".join(f"; {owner} {count}" for owner, count in sorted(others.items()))
+
+
+def _answers(run: Run) -> int:
+    return sum(one.outcome in _ANSWERS for one in run.results)
 
 
 def _matrix_csv(merged: Merged) -> bytes:
     """Return RFC 4180 in UTF-8: a line for each check, with the result of every column."""
-    heading = ("severity", "outcome", "probe", "target", "file", "line", "fingerprint", *merged.columns)
-    return csv_bytes([heading, *_questions(merged)])
-
-
-def _questions(merged: Merged) -> Iterator[Sequence[object]]:
+    rows: list[Sequence[object]] = [
+        ("severity", "outcome", "probe", "target", "file", "line", "fingerprint", *merged.columns)
+    ]
     for one in merged.run.results:
         place, given = one.location, {arm.arm: arm.answer for arm in one.arms}
         answers = [given.get(column, "source" if one.is_of_source else "not run") for column in merged.columns]
         file, line = (place.file, place.line) if place is not None else ("", "")
-        yield (one.severity or "", one.outcome, one.probe, one.target, file, line, one.fingerprint, *answers)
+        rows.append((one.severity or "", one.outcome, one.probe, one.target, file, line, one.fingerprint, *answers))
+    return csv_bytes(rows)
 
 
-def _job(folder: ResultsFolder, job: Job) -> Sequence[object]:
-    answer, head = folder.read_answer(job.key), (job.key, job.name, job.repository, job.revision)
-    if answer is not None:
-        run = Run.from_json(answer.run)
-        found = sum(one.outcome is Outcome.REPRODUCED for one in run.results)
-        answers = sum(one.outcome in _ANSWERS for one in run.results)
-        return (
-            *head, run.environment.python, run.environment.torch, job.device, "answered", answer.no_target, found,
-            answers, answer.node, answer.seconds, answer.cpu_seconds, answer.memory_mb, "",
-        )  # fmt: skip
-    failure = folder.read_failure(job.key)
-    spec = (job.environment.python or job.environment.interpreter, job.environment.torch, job.device)
-    if failure is None:
-        return (*head, *spec, "not run", "", *[""] * 7)
-    return (*head, *spec, failure.kind, failure.reason, "", "", failure.node, failure.seconds, "", "", failure.attempts)
+def _job_row(folder: ResultsFolder, job: Job) -> Sequence[object]:
+    result, spec = folder.read(job.key) or Result(job, kind="not run"), job.environment
+    python, torch, counts = spec.python or spec.interpreter, spec.torch, ("", "")
+    if result.run is not None:
+        run = Run.from_json(result.run)
+        python, torch = run.environment.python, run.environment.torch
+        counts = sum(one.outcome is Outcome.REPRODUCED for one in run.results), _answers(run)
+    return (
+        job.key, job.name, job.repository, job.revision, python, torch, job.device, result.kind or "answered",
+        result.reason, *counts, result.node, result.seconds, result.cpu_seconds, result.memory_mb,
+    )  # fmt: skip

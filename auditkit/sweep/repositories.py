@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.git_process import fetch_with_git
 from auditkit.probing.checkout import git
+from auditkit.tickets.store import locked
 
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:)\S+")
-
-
-class NoCodeError(BadInputError):
-    """A repository or a revision of it that is not there, or not any more."""
+_CLONED_WITHIN_S = 3600.0
 
 
 def text_of(folder: Path, revision: str, name: str) -> str | None:
@@ -46,19 +41,10 @@ def short_name(repository: str) -> str:
 def folder_of(repository: str, revision: str, cache: Path) -> Path:
     """Return the folder of a repository that has `revision`: itself, or a mirror in `cache`.
 
-    Raises NoCodeError if there is no such repository or revision, and if git cannot fetch it.
+    Raises BadInputError if there is no such repository or revision, and if git cannot fetch it.
     """
     place = _mirror(repository, revision, cache) if is_url(repository) else Path(repository)
-    if not place.is_dir():
-        raise NoCodeError(f"no such directory: {repository}", "a plan names folders of the machine it runs on")
-    found = git.find_repository(place) if revision else None
-    if revision and found is None:
-        raise NoCodeError(f"{place} is no longer a git repository, so it has no revision {revision[:12]}")
-    if found is not None:
-        try:
-            git.resolve_revision(found, revision)
-        except BadInputError as error:
-            raise NoCodeError(error.message, error.hint) from None
+    _resolve_here(place, revision)
     return place
 
 
@@ -69,11 +55,23 @@ def resolve(repository: str, revision: str) -> str:
     """
     if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", revision):
         return revision
-    if is_url(repository):
-        return _resolve_remote(repository, revision)
-    folder = Path(repository)
+    if not is_url(repository):
+        return _resolve_here(Path(repository), revision)
+    name = revision or "HEAD"
+    done = fetch_with_git(Path.cwd(), "ls-remote", "--", repository, name, f"{name}^{{}}")
+    if done.returncode != 0:
+        raise BadInputError(f"git cannot read {repository}: {_why(done.stderr)}", "check the URL and the network")
+    found = {ref: commit for commit, _, ref in (line.partition("\t") for line in done.stdout.splitlines())}
+    best = [f"refs/heads/{name}", f"refs/tags/{name}^{{}}", f"refs/tags/{name}", name]
+    commit = next((found[ref] for ref in best if ref in found), "")
+    if not commit:
+        raise BadInputError(f"{repository} has no revision {revision!r}", "name a branch, a tag, or a whole commit")
+    return commit
+
+
+def _resolve_here(folder: Path, revision: str) -> str:
     if not folder.is_dir():
-        raise BadInputError(f"no such directory: {folder}", "a checkout is a directory, or the URL of a repository")
+        raise BadInputError(f"no such directory: {folder}", "a checkout is a directory of this machine, or a URL")
     found = git.find_repository(folder)
     if found is None:
         if revision:
@@ -84,30 +82,18 @@ def resolve(repository: str, revision: str) -> str:
     return git.current_revision(found)
 
 
-def _resolve_remote(url: str, revision: str) -> str:
-    name = revision or "HEAD"
-    done = fetch_with_git(Path.cwd(), "ls-remote", "--", url, name, f"{name}^{{}}")
-    if done.returncode != 0:
-        raise BadInputError(f"git cannot read {url}: {_why(done.stderr)}", "check the URL and the network")
-    found = {ref: commit for commit, _, ref in (line.partition("\t") for line in done.stdout.splitlines())}
-    best = [f"refs/heads/{name}", f"refs/tags/{name}^{{}}", f"refs/tags/{name}", name]
-    commit = next((found[ref] for ref in best if ref in found), "")
-    if not commit:
-        raise BadInputError(f"{url} has no revision {revision!r}", "name a branch, a tag, or a whole commit")
-    return commit
-
-
 def _mirror(url: str, revision: str, cache: Path) -> Path:
     """Return a bare clone of the URL that has `revision`; one process at a time makes or updates it."""
-    digest = hashlib.sha256(url.encode()).hexdigest()[:12]
-    place = cache / "repositories" / f"{short_name(url)}-{digest}.git"
-    with locked_file(place.with_suffix(".lock")):
+    name = f"{short_name(url)}-{hashlib.sha256(url.encode()).hexdigest()[:12]}.git"
+    place = cache / "repositories" / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with locked(cache / "locks" / name, _CLONED_WITHIN_S):
         if not (place / "HEAD").is_file():
             half = place.with_suffix(f".{os.getpid()}.half")
             try:
                 done = fetch_with_git(place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
                 if done.returncode != 0:
-                    raise NoCodeError(f"git cannot clone {url}: {_why(done.stderr)}", "check the URL and the network")
+                    raise BadInputError(f"git cannot clone {url}: {_why(done.stderr)}", "check the URL and the network")
                 half.rename(place)
             finally:
                 shutil.rmtree(half, ignore_errors=True)
@@ -121,18 +107,6 @@ def _mirror(url: str, revision: str, cache: Path) -> Path:
 
 def _has(repository: Path, revision: str) -> bool:
     return git.run_git(repository, "cat-file", "-e", f"{revision}^{{commit}}").returncode == 0
-
-
-@contextlib.contextmanager
-def locked_file(path: Path) -> Iterator[None]:
-    """Hold a lock file; the lock ends with its holder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _why(text: str) -> str:

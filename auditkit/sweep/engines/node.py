@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -14,13 +13,11 @@ from pathlib import Path
 
 from auditkit.model.text import inert_line
 
-LIFELINE = "--lifeline"
-"""Tells a job's command to end when its standard input does, that is, when its driver is gone."""
 _GRACE_S = 15.0
 _GONE_WITHIN_S = 2.0
 """A killed process is gone as soon as the kernel has its memory back."""
-_LOOK_S = 0.5
-"""Ray interrupts between two lines of Python: no call may wait longer."""
+_LOOK_S = 0.1
+"""Ray interrupts between two lines of Python: no call may wait for long."""
 _TAIL_BYTES = 2000
 
 
@@ -29,14 +26,8 @@ def start_command(
 ) -> subprocess.Popen[bytes]:
     """Start a job's command in a session of its own; its output goes to `log`. Raises OSError if it cannot start."""
     with open(log, "wb") as output:
-        return subprocess.Popen(
-            [*command, LIFELINE],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            start_new_session=True,
-        )
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment,
+                                start_new_session=True)  # fmt: skip
 
 
 def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> tuple[int | None, str, str]:
@@ -52,12 +43,10 @@ def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> 
     except OSError as error:
         return None, f"it could not be started: {error.strerror}", node
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: process.terminate())
-    pidfd = os.pidfd_open(process.pid)
     try:
-        while not select.select([pidfd], [], [], _LOOK_S)[0]:
-            pass
+        while process.poll() is None:
+            time.sleep(_LOOK_S)
     finally:
-        os.close(pidfd)
         signal.signal(signal.SIGTERM, before)
         code, reason = end_command(process, log)
     return code, reason, node
@@ -81,27 +70,26 @@ def end_command(process: subprocess.Popen[bytes], log: str | Path) -> tuple[int,
     assert process.stdin is not None
     process.stdin.close()
     if code == 0:
-        with contextlib.suppress(OSError):
-            os.unlink(log)
-    return code, "" if code == 0 else reason_of(code, last_words(log))
+        Path(log).unlink(missing_ok=True)
+    return code, "" if code == 0 else _reason(code, log)
 
 
-def reason_of(exit_code: int, output: str = "") -> str:
+def _reason(code: int, log: str | Path) -> str:
     """Return why a command ended: its signal or exit code, and the last line that it wrote."""
-    reason = f"exit code {exit_code}"
-    if exit_code < 0:
+    reason, words = f"exit code {code}", last_words(log)
+    if code < 0:
         known = {number.value: number.name for number in signal.Signals}
-        hint = ", perhaps because memory ran out" if exit_code == -signal.SIGKILL else ""
-        reason = f"killed by {known.get(-exit_code, -exit_code)}{hint}"
-    lines = [line for line in output.splitlines() if line.strip()]
-    return f"{reason}: {inert_line(lines[-1])[:300]}" if lines else reason
+        hint = ", perhaps because memory ran out" if code == -signal.SIGKILL else ""
+        reason = f"killed by {known.get(-code, -code)}{hint}"
+    return f"{reason}: {words}" if words else reason
 
 
-def last_words(path: str | Path) -> str:
-    """Return the end of a log; "" if there is none."""
+def last_words(log: str | Path) -> str:
+    """Return the last line of a log; "" if there is none."""
     try:
-        with open(path, "rb") as file:
+        with open(log, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            return file.read().decode("utf-8", "replace")
+            lines = file.read().decode("utf-8", "replace").split("\n")
     except OSError:
         return ""
+    return next((inert_line(line)[:300] for line in reversed(lines) if line.strip()), "")

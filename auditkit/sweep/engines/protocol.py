@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from auditkit.errors import BadInputError
 from auditkit.sweep.jobs import Resources
 
 
@@ -15,7 +16,8 @@ from auditkit.sweep.jobs import Resources
 class Task:
     """A command to run once on any node: its result is a file in the sweep's folder, never its output.
 
-    `key` names the job. A command that ends with 0 has done its work; it may run again at any time without harm.
+    `key` names the job. A command that ends with 0 has done its work; it may run again at any time without harm. It
+    ends when its standard input does, because its driver is gone.
     """
 
     key: str
@@ -38,32 +40,12 @@ class Ended:
     again: bool = True
 
 
-@dataclass(frozen=True)
-class EngineSettings:
-    """The sweep's folder and name, how many jobs at a time (None: the engine chooses), and the user's options."""
-
-    folder: Path
-    name: str
-    jobs: int | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-
-    def check_options(self, engine: str, known: Sequence[str]) -> None:
-        """Raise BadInputError for an option that the engine does not know."""
-        unknown = next((name for name in self.options if name not in known), None)
-        if unknown is not None:
-            raise BadInputError(f"the {engine} engine has no option '{unknown}'", f"one of {', '.join(known)}")
-
-
 class Engine(Protocol):
     """Runs tasks; used by one thread. What it started ends with `close`, also after Ctrl-C."""
 
     @property
     def capacity(self) -> int:
         """How many tasks it takes at a time, with those that wait in a queue of its own."""
-
-    @property
-    def left_behind(self) -> Container[str]:
-        """The keys of tasks that still run for an earlier driver: `submit` takes them over until `finished`."""
 
     def submit(self, task: Task) -> None:
         """Take a task. Raises BadInputError if the engine itself cannot work, such as a lost cluster."""
@@ -73,3 +55,8 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """End all that still runs, with the processes that it started, on every node, and wait for that."""
+
+
+def sweep_name(folder: Path) -> str:
+    """Return the name of a folder's sweep on a cluster, the same for everybody who runs one in this folder."""
+    return f"auditkit-{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]}"

@@ -147,8 +147,8 @@ def run(
     from auditkit.errors import BadInputError, ExitCode
     from auditkit.model.text import counted
     from auditkit.sweep.driver import Sweep
-    from auditkit.sweep.environments import cache_folder
     from auditkit.sweep.jobs import read_plan
+    from auditkit.sweep.preparation import cache_folder
 
     planned = read_plan(plan)
     unknown = next((key for key in only or () if key not in {job.key for job in planned}), None)
@@ -244,10 +244,9 @@ def merge(
     tickets in a folder for each checkout. Any engine gives the same files; only jobs.csv has
     times. Exit 1: findings; 3: a job or a probe has no result.
     """
-    from auditkit.sweep.folder import ResultsFolder
-    from auditkit.sweep.merge import exit_code
+    from auditkit.sweep.jobs import ResultsFolder
+    from auditkit.sweep.merge import TICKETS, exit_code, file_tickets, markdown_table, write_merged
     from auditkit.sweep.merge import merge as merge_jobs
-    from auditkit.sweep.output import TICKETS, file_tickets, markdown_table, write_merged
 
     results = ResultsFolder(folder)
     jobs = results.plan()

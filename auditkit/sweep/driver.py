@@ -11,11 +11,10 @@ from pathlib import Path
 import msgspec
 
 from auditkit import sandbox
-from auditkit.errors import BadInputError, ExitCode, StoreConflictError, nearest_names
-from auditkit.sweep.engines.protocol import Ended, Engine, Task
-from auditkit.sweep.folder import Result, ResultsFolder
-from auditkit.sweep.jobs import Job, Order
-from auditkit.sweep.repositories import is_url
+from auditkit.errors import BadInputError, ExitCode, StoreConflictError
+from auditkit.sweep.engines.engine import Ended, Engine, Task
+from auditkit.sweep.jobs import Job, Order, Result, ResultsFolder
+from auditkit.sweep.preparation import is_url
 
 ENGINES: Mapping[str, Sequence[str]] = {
     "local": (),
@@ -133,7 +132,7 @@ class Sweep:
                 self._say("again", job.key, reason, ended.node)
                 return
             times = f" (the last of {attempts} attempts)" if attempts > 1 else ""
-            self._results.put(Result(job, kind="lost", reason=f"{reason}{times}", node=ended.node))
+            self._results.put(Result(job, reason=f"no result: {reason}{times}", node=ended.node))
         self._failed.add(job.key)
         self._say("failed", job.key, result.reason if result is not None else reason, ended.node)
 
@@ -157,9 +156,7 @@ def open_engine(name: str, folder: Path, jobs: int | None, options: Mapping[str,
     Raises BadInputError if there is none, for an option that it does not have, and if it cannot work here.
     """
     if name not in ENGINES:
-        nearest = nearest_names(name, ENGINES)
-        hint = f"did you mean {nearest[0]}?" if nearest else f"one of {', '.join(ENGINES)}"
-        raise BadInputError(f"no engine is called '{name}'", hint)
+        raise BadInputError(f"no engine is called '{name}'", f"one of {', '.join(ENGINES)}")
     unknown = next((option for option in options if option not in ENGINES[name]), None)
     if unknown is not None:
         known = f"one of {', '.join(ENGINES[name])}" if ENGINES[name] else "it has none"

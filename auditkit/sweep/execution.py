@@ -29,14 +29,7 @@ import msgspec
 
 from auditkit import sandbox
 from auditkit.audit.audit import AuditRequest, audit
-from auditkit.errors import (
-    AuditkitError,
-    BadInputError,
-    ExitCode,
-    NothingMeasuredError,
-    StoreConflictError,
-    TargetNotLoadedError,
-)
+from auditkit.errors import AuditkitError, BadInputError, ExitCode, StoreConflictError
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.run import Run
 from auditkit.model.text import inert_line, shortened
@@ -44,24 +37,14 @@ from auditkit.probing.checkout.checkout import CheckoutSpec
 from auditkit.probing.engine.fork_servers import end_servers
 from auditkit.probing.run.configuration import read_configuration
 from auditkit.probing.run.run_options import RunOptions
-from auditkit.sweep.environments import LONGEST_REASON, interpreter_for
-from auditkit.sweep.folder import Result, ResultsFolder
-from auditkit.sweep.jobs import Order
-from auditkit.sweep.repositories import folder_of, is_url
+from auditkit.sweep.jobs import Order, Result, ResultsFolder
+from auditkit.sweep.preparation import LONGEST_REASON, folder_of, interpreter_for, is_url
 
 _GRACE_S = 20.0
 """How long a process waits for its workers after SIGTERM; then it is killed."""
 _LARGEST_RESULT_BYTES = 256 << 20
 _ending: list[str] = []
 """Why this process ends before its job: its `time` is up, or a `signal`."""
-
-
-class JobError(AuditkitError):
-    """Why a job has no result; `kind` is as in Result."""
-
-    def __init__(self, kind: str, message: str, hint: str | None) -> None:
-        super().__init__(message, hint)
-        self.kind = kind
 
 
 def main(word: str) -> int:
@@ -104,8 +87,8 @@ def _watch(order: Order, folder: ResultsFolder) -> None:
 
 def _late(order: Order) -> Result:
     limit_s = order.job.resources.time_s
-    return Result(order.job, None, "time", f"no result within {limit_s:g} s",
-                  "time_limit in the plan sets a longer limit", socket.gethostname(), limit_s)  # fmt: skip
+    hint = "time_limit in the plan sets a longer limit"
+    return Result(order.job, None, f"no result within {limit_s:g} s", hint, socket.gethostname(), limit_s)
 
 
 def _result(order: Order) -> Result:
@@ -118,12 +101,12 @@ def _result(order: Order) -> Result:
             return _late(order)
         if _ending or not isinstance(error, Exception) or isinstance(error, StoreConflictError | OSError | MemoryError):
             raise
-        kind, hint, place = "error", "", traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
         if isinstance(error, AuditkitError):
-            why = _job_error(error)
-            kind, reason, hint = why.kind, why.message, why.hint or ""
-        return Result(order.job, None, kind, in_one_line(reason), hint, node, round(time.monotonic() - began, 3))
+            reason, hint = error.message, error.hint or ""
+        else:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            reason, hint = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})", ""
+        return Result(order.job, None, in_one_line(reason), hint, node, round(time.monotonic() - began, 3))
     end_servers()  # getrusage counts a worker as soon as it has ended
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return Result(
@@ -136,13 +119,6 @@ def _result(order: Order) -> Result:
         cpu_seconds=round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3),
         memory_mb=max(usage.ru_maxrss for usage in usages) // 1000,
     )
-
-
-def _job_error(error: AuditkitError, kind: str = "input") -> JobError:
-    if isinstance(error, JobError):
-        return error
-    is_target = isinstance(error, NothingMeasuredError | TargetNotLoadedError)
-    return JobError("target" if is_target else kind, error.message, error.hint)
 
 
 def in_one_line(text: str) -> str:
@@ -163,13 +139,13 @@ def _audited_run(order: Order) -> Run:
     # Cloning and installing need the network, and run nothing of the checkout; the audit has no network.
     job, cache = order.job, order.cache
     Path(cache).mkdir(parents=True, exist_ok=True)
-    local = job.repository if not is_url(job.repository) else urlsplit(job.repository).path
-    here = [local] if not is_url(job.repository) or job.repository.startswith("file://") else []
+    here = [] if is_url(job.repository) else [job.repository]
+    if job.repository.startswith("file://"):
+        here = [urlsplit(job.repository).path]
     named = [job.environment.interpreter] if job.environment.interpreter else []
     read = [*here, *named, *filter(None, [job.config])]
-    network = is_url(job.repository) or bool(job.environment.torch or job.environment.python)
     print(f"{job.key}: cloning and installing in a sandbox with network access", file=sys.stderr)
-    mounts = sandbox.Mounts([*read, *sandbox.interpreters(named, here)], [cache], network=network)
+    mounts = sandbox.Mounts([*read, *sandbox.interpreters(named, here)], [cache], network=True)
     order = msgspec.structs.replace(order, step="prepare")
     order = msgspec.structs.replace(order, **_inside(order, mounts), step="audit")
     has_cuda = job.device is not DeviceChoice.CPU and bool(sandbox.cards())
@@ -179,13 +155,13 @@ def _audited_run(order: Order) -> Run:
 
 def _prepared(order: Order) -> tuple[Path, str | None]:
     """Return the folder of a job's code, cloned if necessary, and its interpreter, None for the checkout's own."""
-    job, cache, kind = order.job, Path(order.cache), "checkout"
+    job, cache, what = order.job, Path(order.cache), "checkout"
     try:
         place = folder_of(job.repository, job.revision, cache)
-        kind = "environment"
+        what = "environment"
         return place, interpreter_for(job.environment, job.device, place, job.revision, cache)
     except BadInputError as error:
-        raise _job_error(error, kind) from None
+        raise BadInputError(f"no {what}: {error.message}", error.hint) from None
 
 
 def _audited(order: Order, place: Path, python: str | None) -> Run:
@@ -217,8 +193,7 @@ def _inside(order: Order, mounts: sandbox.Mounts) -> dict[str, Any]:
     except (ValueError, TypeError):
         raise BadInputError(f"the job ended in its sandbox with exit code {code} and without a result") from None
     if "error" in printed:
-        kind, message, hint = printed["error"]
-        raise JobError(str(kind), str(message), str(hint) if hint else None)
+        raise BadInputError(*map(str, printed["error"]))
     return printed
 
 
@@ -230,8 +205,7 @@ def _step(order: Order) -> dict[str, Any]:
             return {"place": str(place), "python": python}
         return {"run": _audited(order, Path(order.place), order.python).to_json()}
     except AuditkitError as error:
-        reason = _job_error(error)
-        return {"error": [reason.kind, reason.message, reason.hint]}
+        return {"error": [error.message, error.hint or ""]}
 
 
 if __name__ == "__main__":

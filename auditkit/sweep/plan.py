@@ -15,7 +15,7 @@ from auditkit.errors import BadInputError
 from auditkit.model.enums import DeviceChoice
 from auditkit.probing.engine.catalog import load_catalog, select
 from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources
-from auditkit.sweep.repositories import is_url, resolve, short_name
+from auditkit.sweep.preparation import is_url, resolve, short_name
 
 _IDLE_WORKER_MB = 700
 """A worker that runs no probe yet: torch, and what the target imports."""

@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from auditkit.sweep.folder import Result, ResultsFolder
+from auditkit.sweep.jobs import Result, ResultsFolder
 from tests.application import app
 from tests.filing_helpers import ROOT, put, ticket_text
 from tests.reports.exported_runs import RUNS

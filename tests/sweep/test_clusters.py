@@ -20,11 +20,9 @@ import pytest
 
 from auditkit.errors import BadInputError
 from auditkit.sweep.driver import Event, Sweep, open_engine
-from auditkit.sweep.engines.protocol import Ended, Engine, Task, sweep_name
-from auditkit.sweep.folder import ResultsFolder
-from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources
-from auditkit.sweep.merge import merge
-from auditkit.sweep.output import write_merged
+from auditkit.sweep.engines.engine import Ended, Engine, Task, sweep_name
+from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources, ResultsFolder
+from auditkit.sweep.merge import merge, write_merged
 from tests.clusters import RayNodes, SlurmNodes, processes_with, ray_nodes, slurm_nodes
 from tests.project_files import ROOT
 from tests.sweep_helpers import (

@@ -15,12 +15,11 @@ import pytest
 from auditkit.errors import BadInputError
 from auditkit.model.enums import DeviceChoice
 from auditkit.sweep.driver import Sweep
-from auditkit.sweep.environments import (
+from auditkit.sweep.jobs import EnvironmentSpec, ResultsFolder
+from auditkit.sweep.preparation import (
     installer_reason,
     interpreter_for,
 )
-from auditkit.sweep.folder import ResultsFolder
-from auditkit.sweep.jobs import EnvironmentSpec
 from tests.filing_helpers import put
 from tests.sweep_helpers import commit_of, job, repository
 from tests.verify_helpers import git
@@ -141,7 +140,7 @@ def test_a_url_is_cloned_once_and_fetched_where_a_commit_is_missing(tmp_path: Pa
     assert list(cache.glob("repositories/*.git")) == [mirror]
     failure = ResultsFolder(folder).read(moved.key)
     assert failure is not None
-    assert failure.reason.startswith(f"git cannot clone file://{tmp_path}/nowhere/trainer: fatal: ")
+    assert failure.reason.startswith(f"no checkout: git cannot clone file://{tmp_path}/nowhere/trainer: fatal: ")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from auditkit.sweep.engines.engine import Ended, Task
 from auditkit.sweep.engines.local import LocalPool
-from auditkit.sweep.engines.protocol import Ended, Task
 from auditkit.sweep.jobs import Resources
 from tests.sweep_helpers import wait_for
 
@@ -119,7 +119,7 @@ time.sleep(600)
 def test_closing_ends_a_job_that_will_not_end_with_what_it_started(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("auditkit.sweep.engines.node._GRACE_S", 0.5)
+    monkeypatch.setattr("auditkit.sweep.engines.engine._GRACE_S", 0.5)
     engine, out = pool(folder, 1), folder / "pids"
     engine.submit(task("stubborn", STUBBORN.format(out=str(out))))
     engine.submit(task("waiting", "raise SystemExit"))

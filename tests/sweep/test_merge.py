@@ -17,10 +17,8 @@ import yaml
 
 from auditkit.model.enums import Outcome
 from auditkit.sweep.driver import Sweep
-from auditkit.sweep.folder import Result, ResultsFolder
-from auditkit.sweep.jobs import EnvironmentSpec, Job
-from auditkit.sweep.merge import merge
-from auditkit.sweep.output import findings_in_words, markdown_table
+from auditkit.sweep.jobs import EnvironmentSpec, Job, Result, ResultsFolder
+from auditkit.sweep.merge import findings_in_words, markdown_table, merge
 from tests.filing_helpers import put
 from tests.project_files import ROOT
 from tests.reports.exported_runs import RUNS
@@ -65,7 +63,7 @@ def test_the_same_plan_gives_the_same_files(tmp_path: Path) -> None:
     ]  # fmt: skip
     with open(tmp_path / "two-merged" / "jobs.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["status"] for row in rows] == ["answered", "answered", "checkout"]
+    assert [row["status"] for row in rows] == ["answered", "answered", "failed"]
     assert all(float(row["seconds"]) > 0 for row in rows)
 
 
@@ -108,7 +106,7 @@ def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(
     run = RUNS["findings"]
     answers = [
         Result(jobs[0], run.to_json()),
-        Result(jobs[1], kind="environment", reason="torch==2.10.*: no wheel"),
+        Result(jobs[1], reason="no environment: torch==2.10.*: no wheel"),
     ]
     merged = merge(folder_with(tmp_path / "swept", jobs, answers), jobs)
     found = [one for one in merged.run.results if one.outcome is Outcome.REPRODUCED and not one.is_of_source]

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from auditkit.sweep.engines.node import end_command, start_command
-from auditkit.sweep.engines.protocol import Ended, Task
+from auditkit.sweep.engines.engine import Ended, Task, end_command, start_command
 
 _LOOK_S = 0.02
 

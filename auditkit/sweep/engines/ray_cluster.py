@@ -23,8 +23,7 @@ from typing import Any
 
 from auditkit.errors import BadInputError
 from auditkit.model.text import inert_line
-from auditkit.sweep.engines.node import last_words, run_command
-from auditkit.sweep.engines.protocol import Ended, Task, sweep_name
+from auditkit.sweep.engines.engine import Ended, Task, last_words, run_command, sweep_name
 
 _CONNECTED_WITHIN_S, _REACHED_WITHIN_S = 90.0, 5.0
 _ENDED_WITHIN_S = 60.0

@@ -19,8 +19,7 @@ from typing import Any
 
 from auditkit.errors import BadInputError
 from auditkit.model.text import inert_line
-from auditkit.sweep.engines.node import last_words, run_command
-from auditkit.sweep.engines.protocol import Ended, Task, sweep_name
+from auditkit.sweep.engines.engine import Ended, Task, last_words, run_command, sweep_name
 from auditkit.sweep.jobs import Resources
 
 _POLL_S = 10.0
@@ -30,7 +29,7 @@ _STARTER_MB = 64
 """The process that starts a job's own."""
 _AFTER_LIMIT_S = 120.0
 """A job ends itself when its time is up: Slurm's limit is for one that does not."""
-_CALL_WITHIN_S, _SILENT_AT_MOST_S = 60.0, 600.0
+_CALL_WITHIN_S = 60.0
 _CANCELLED_WITHIN_S = 120.0
 """Slurm gives a cancelled job 30 s to end, unless the administrator changed that."""
 _REASONS = {
@@ -64,12 +63,11 @@ class SlurmQueue:
         missing = next((name for name in ("sbatch", "squeue", "scancel") if shutil.which(name) is None), None)
         if missing is not None:
             raise BadInputError(f"this machine has no {missing}", "start the sweep on a login node of the cluster")
-        try:
-            self._poll_s = float(options.get("poll_s", _POLL_S))
-        except ValueError:
-            message = f"the option poll_s of the Slurm engine is a number of seconds, not {options['poll_s']!r}"
-            raise BadInputError(message) from None
-        self._options = {name: text for name, text in options.items() if name != "poll_s"}
+        self._options = dict(options)
+        poll_s = self._options.pop("poll_s", str(_POLL_S))
+        if not re.fullmatch(r"\d+(\.\d+)?", poll_s):
+            raise BadInputError(f"the option poll_s of the Slurm engine is a number of seconds, not {poll_s!r}")
+        self._poll_s = float(poll_s)
         self._name, self._logs, self._folder = sweep_name(folder), folder / "logs", folder / "slurm"
         # auditkit loads submitit's pickles from it: nobody else may put one there.
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -77,9 +75,7 @@ class SlurmQueue:
         self._running: dict[str, Task] = {}
         self._ended: list[Ended] = []
         self._gone: set[str] = set()
-        self._states: dict[str, tuple[str, str]] = {}
         self._submitted_at = self._polled_at = float("-inf")
-        self._answered_at = time.monotonic()
         self.capacity = self._array = jobs or _IN_QUEUE
         self._left = self._found()
 
@@ -104,22 +100,17 @@ class SlurmQueue:
             time.sleep(min(left_s, 0.5))
 
     def close(self) -> None:
-        self._waiting.clear()
         deadline = time.monotonic() + _CANCELLED_WITHIN_S
-        while (self._running or self._left) and not self._is_empty():
+        while self._running or self._left:
+            with contextlib.suppress(BadInputError):
+                _call("scancel", f"--name={self._name}", f"--user={os.getuid()}")
+                if all(state in _OVER for state, _ in self._queue().values()):
+                    return
             if time.monotonic() > deadline:
                 message = f"jobs of this sweep may still be in Slurm's queue after {_CANCELLED_WITHIN_S:g} s"
                 hint = f"squeue --name={self._name} lists them, scancel --name={self._name} ends them"
                 raise BadInputError(message, hint)
             time.sleep(0.5)
-        self._running, self._left = {}, {}
-
-    def _is_empty(self) -> bool:
-        """Cancel what is in the queue; return whether it is empty."""
-        with contextlib.suppress(BadInputError):
-            _call("scancel", f"--name={self._name}", f"--user={os.getuid()}")
-            return all(state in _OVER for state, _ in self._queue().values())
-        return False
 
     # Into the queue.
 
@@ -198,16 +189,24 @@ class SlurmQueue:
 
     def _collect(self) -> None:
         """Take a job that ended well as soon as it has written so; of others Slurm knows the reason."""
-        is_polled = bool(self._running) and time.monotonic() - self._polled_at >= self._poll_s and self._poll()
-        written = set(os.listdir(self._folder)) if self._running else set()
+        if not self._running:
+            return
+        states = None
+        if time.monotonic() - self._polled_at >= self._poll_s:
+            self._polled_at = time.monotonic()
+            with contextlib.suppress(BadInputError):  # a controller that restarts
+                states = self._queue()
+        written = set(os.listdir(self._folder))
         for job, task in list(self._running.items()):
             code, reason, node = None, "", ""
             has_written = f"{job}_0_result.pkl" in written
             if has_written:
-                code, reason, node = self._outcome(job)
+                outcome, told = pickle.loads((self._folder / f"{job}_0_result.pkl").read_bytes())
+                is_told = outcome == "success"  # else submitit itself failed
+                code, reason, node = told if is_told else (None, f"submitit: {inert_line(str(told))[-300:]}", "")
             if code != 0:
-                state, at = self._states.get(job, ("", ""))
-                if not is_polled or state not in _OVER:
+                state, at = states.get(job, ("", "")) if states is not None else ("not known", "")
+                if state not in _OVER:
                     continue
                 if not has_written and job not in self._gone:
                     self._gone.add(job)  # its file may be visible at the next look
@@ -219,26 +218,6 @@ class SlurmQueue:
             self._ended.append(Ended(task.key, code, reason, node))
             for name in ("submitted.pkl", "0_result.pkl", *(["0_log.out"] if code == 0 else [])):
                 (self._folder / f"{job}_{name}").unlink(missing_ok=True)
-
-    def _outcome(self, job: str) -> tuple[int | None, str, str]:
-        """Return what `run_command` returned in a job."""
-        try:
-            outcome, told = pickle.loads((self._folder / f"{job}_0_result.pkl").read_bytes())
-        except Exception as error:
-            outcome, told = "error", str(error)
-        return told if outcome == "success" else (None, f"submitit: {inert_line(str(told))[-300:]}", "")
-
-    def _poll(self) -> bool:
-        """Return whether the controller responds. Raises BadInputError if it has not for long."""
-        self._polled_at = time.monotonic()
-        try:
-            self._states = self._queue()
-        except BadInputError:
-            if time.monotonic() - self._answered_at > _SILENT_AT_MOST_S:
-                raise
-            return False
-        self._answered_at = time.monotonic()
-        return True
 
     def _queue(self) -> dict[str, tuple[str, str]]:
         """Return the state and the node of each job of this sweep that Slurm still knows."""

@@ -60,7 +60,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `repository` is an absolute folder, or a URL that is cloned where the job runs; `revision` is a full commit, "" for
     a folder outside git, which is checked as it is. `name` is its row in the merged matrix. `probes` are ids; empty for
-    all that an audit runs. `config` is an auditkit.yaml.
+    all that an audit runs. `config` is an auditkit.yaml. `key` is always made of the other fields:
+    `nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the result depends on.
     """
 
     key: str
@@ -74,20 +75,15 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     config: str = ""
 
     def __post_init__(self) -> None:
-        if not self.key:
-            msgspec.structs.force_setattr(self, "key", key_of(self))
-
-
-def key_of(job: Job) -> str:
-    """Return `nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the result depends on."""
-    environment, device = job.environment, job.device
-    content = msgspec.json.encode([job.repository, job.revision, job.probes, environment, device, job.config])
-    path = Path(environment.interpreter)
-    interpreter = path.parent.parent.name if path.parent.name == "bin" else path.name
-    torch = f"torch{environment.torch}" if environment.torch else interpreter
-    digest = hashlib.sha256(content).hexdigest()[:12]
-    parts = (job.name.partition("@")[0], job.revision[:10], torch, device.value, digest)
-    return "-".join(re.sub(r"[^\w.]+", "_", part)[:40] for part in parts if part)
+        environment, device = self.environment, self.device
+        content = msgspec.json.encode([self.repository, self.revision, self.probes, environment, device, self.config])
+        path = Path(environment.interpreter)
+        interpreter = path.parent.parent.name if path.parent.name == "bin" else path.name
+        torch = f"torch{environment.torch}" if environment.torch else interpreter
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        parts = (self.name.partition("@")[0], self.revision[:10], torch, device.value, digest)
+        key = "-".join(re.sub(r"[^\w.]+", "_", part)[:40] for part in parts if part)
+        msgspec.structs.force_setattr(self, "key", key)
 
 
 def line_of(job: Job) -> str:
@@ -96,7 +92,7 @@ def line_of(job: Job) -> str:
 
 
 def read_plan(path: Path) -> list[Job]:
-    """Return the jobs of a plan. Raises BadInputError with file and line for an invalid or repeated job."""
+    """Return the jobs of a plan. Raises BadInputError with file and line for an invalid one."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -109,11 +105,6 @@ def read_plan(path: Path) -> list[Job]:
             job = msgspec.json.decode(line, type=Job)
         except msgspec.DecodeError as error:
             raise BadInputError(f"{path}:{number}:1: this is not a job: {error}", _HINT) from None
-        if job.key != key_of(job):
-            message = f"{path}:{number}:1: the key {job.key} is not that of this job, {key_of(job)}"
-            raise BadInputError(message, "plan again: the key names what the job checks")
-        if job.key in jobs:
-            raise BadInputError(f"{path}:{number}:1: the job {job.key} is planned twice", "remove one of the lines")
         jobs[job.key] = job
     if not jobs:
         raise BadInputError(f"{path} has no job", _HINT)

@@ -70,8 +70,9 @@ def read_plan_file(path: Path) -> Plan:
     file = YamlFile(path, hint, as_text=True)
     folder = Path(os.path.abspath(path)).parent
     listed = file.value.get("checkouts") if isinstance(file.value, dict) else None
-    if isinstance(listed, list):  # a text is a checkout, too
-        file.value["checkouts"] = [_as_mapping(each, folder) if isinstance(each, str) else each for each in listed]
+    for number, each in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(each, str):
+            listed[number] = {"url" if is_url(each) else "path": each}
     plan = file.convert(Plan, "plan")
     if not plan.checkouts:
         raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")
@@ -83,11 +84,6 @@ def read_plan_file(path: Path) -> Plan:
     checkouts = [_placed(file, f"$.checkouts[{number}]", one, folder) for number, one in enumerate(plan.checkouts)]
     interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
     return replace(plan, checkouts=named_apart(checkouts), interpreters=interpreters)
-
-
-def _as_mapping(text: str, folder: Path) -> dict[str, Any]:
-    found = checkout_of(text, folder)
-    return {"path": found.path, "url": found.url, "revisions": list(found.revisions)}
 
 
 def _placed(file: YamlFile, place: str, one: Checkout, folder: Path) -> Checkout:

@@ -29,8 +29,7 @@ _CONNECTED_WITHIN_S, _REACHED_WITHIN_S = 90.0, 5.0
 _ENDED_WITHIN_S = 60.0
 _CANCELLED_WITHIN_S, _KILLED_WITHIN_S = 20.0, 10.0
 """Longer than a command is given to end."""
-_IN_FLIGHT_PER_CORE = 2
-"""A core that is free gets its next task at once."""
+_IN_QUEUE = 1000
 _OF_RAY = ("OMP_NUM_THREADS",)
 """Ray makes a worker use a thread for each core that its task requests; on other engines torch decides."""
 _LOOK_S = 0.2
@@ -50,7 +49,8 @@ class RayCluster:
         self._logs = folder / "logs"
         self._words = self._logs / "ray-driver.log"
         self._pipe, theirs = multiprocessing.Pipe()
-        given = (str(theirs.fileno()), options.get("address", ""), sweep_name(folder), str(jobs or 0))
+        self.capacity = jobs or _IN_QUEUE
+        given = (str(theirs.fileno()), options.get("address", ""), sweep_name(folder))
         with open(self._words, "wb") as words, theirs:
             self._driver = subprocess.Popen(
                 [sys.executable, "-P", "-m", "auditkit.sweep.engines.ray_cluster", *given],
@@ -64,8 +64,7 @@ class RayCluster:
         try:
             if not self._pipe.poll(_CONNECTED_WITHIN_S):
                 raise BadInputError(f"Ray's cluster did not respond within {_CONNECTED_WITHIN_S:g} s", "`ray status`")
-            self.capacity, *refusal = self._received()
-            if refusal:
+            if refusal := self._received():
                 raise BadInputError(*refusal)
         except BaseException:
             self._driver.kill()
@@ -170,7 +169,7 @@ def _reason_of(kinds: Any, error: Exception) -> tuple[str, str]:
     return reason, named.group(1) if named else ""
 
 
-def main(descriptor: str, address: str, name: str, jobs: str) -> int:
+def main(descriptor: str, address: str, name: str) -> int:
     """Serve until the pipe closes; return the exit code."""
     import ray
     import ray.exceptions
@@ -186,11 +185,10 @@ def main(descriptor: str, address: str, name: str, jobs: str) -> int:
     except Exception as error:
         where = f"at {address}" if address else "here"
         hint = "`ray start --head` starts one; name it with the option address=HOST:PORT"
-        pipe.send((0, f"no Ray cluster {where}: {inert_line(str(error))[:400]}", hint))
+        pipe.send((f"no Ray cluster {where}: {inert_line(str(error))[:400]}", hint))
         return 2
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Ray's own handler ends this process at once
-    cores = int(ray.cluster_resources().get("CPU", 1))
-    pipe.send((int(jobs) or max(2, _IN_FLIGHT_PER_CORE * cores),))
+    pipe.send(())
     _Driver(ray, pipe).serve()
     ray.shutdown()
     return 0

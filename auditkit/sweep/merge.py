@@ -323,13 +323,13 @@ def _matrix_csv(merged: Merged) -> bytes:
 
 def _job_row(folder: ResultsFolder, job: Job) -> Sequence[object]:
     result, spec = folder.read(job.key), job.environment
-    python, torch, status, counts = spec.python or spec.interpreter, spec.torch, "failed", ("", "")
+    python, torch, status, counts = spec.python or spec.interpreter, spec.torch, "failed", ["", ""]
     if result is None:
         return job.key, job.name, job.repository, job.revision, python, torch, job.device, "not run", *[""] * 7
     if result.run is not None:
         run = Run.from_json(result.run)
         python, torch, status = run.environment.python, run.environment.torch, "answered"
-        counts = sum(one.outcome is Outcome.REPRODUCED for one in run.results), _answers(run)
+        counts = [str(sum(one.outcome is Outcome.REPRODUCED for one in run.results)), str(_answers(run))]
     return (
         job.key, job.name, job.repository, job.revision, python, torch, job.device, status,
         result.reason, *counts, result.node, result.seconds, result.cpu_seconds, result.memory_mb,

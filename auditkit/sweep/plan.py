@@ -70,9 +70,9 @@ def read_plan_file(path: Path) -> Plan:
     file = YamlFile(path, hint, as_text=True)
     folder = Path(os.path.abspath(path)).parent
     listed = file.value.get("checkouts") if isinstance(file.value, dict) else None
-    for number, each in enumerate(listed if isinstance(listed, list) else ()):
-        if isinstance(each, str):
-            listed[number] = {"url" if is_url(each) else "path": each}
+    if isinstance(listed, list):  # a text is a checkout, too
+        named = [{"url" if is_url(str(each)) else "path": each} if isinstance(each, str) else each for each in listed]
+        file.value["checkouts"] = named
     plan = file.convert(Plan, "plan")
     if not plan.checkouts:
         raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")

@@ -249,10 +249,9 @@ def merge(
     from auditkit.sweep.merge import merge as merge_jobs
 
     results = ResultsFolder(folder)
-    jobs = results.plan()
-    merged = merge_jobs(results, jobs)
+    merged = merge_jobs(results, results.plan())
     out = output or folder / "merged"
-    written = write_merged(merged, results, jobs, out)
+    written = write_merged(merged, out)
     filed = file_tickets(merged, out / TICKETS)
     if as_json:
         say_json(merged.run.to_json())

@@ -87,8 +87,7 @@ def _watch(order: Order, folder: ResultsFolder) -> None:
 
 def _late(order: Order) -> Result:
     limit_s = order.job.resources.time_s
-    hint = "time_limit in the plan sets a longer limit"
-    return Result(order.job, None, f"no result within {limit_s:g} s", hint, socket.gethostname(), limit_s)
+    return Result(order.job, None, f"no result within {limit_s:g} s", socket.gethostname(), limit_s)
 
 
 def _result(order: Order) -> Result:
@@ -101,19 +100,16 @@ def _result(order: Order) -> Result:
             return _late(order)
         if _ending or not isinstance(error, Exception) or isinstance(error, StoreConflictError | OSError | MemoryError):
             raise
-        if isinstance(error, AuditkitError):
-            reason, hint = error.message, error.hint or ""
-        else:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            reason, hint = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})", ""
-        return Result(order.job, None, in_one_line(reason), hint, node, round(time.monotonic() - began, 3))
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+        reason = error.message if isinstance(error, AuditkitError) else reason
+        return Result(order.job, None, in_one_line(reason), node, round(time.monotonic() - began, 3))
     end_servers()  # getrusage counts a worker as soon as it has ended
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return Result(
         job=order.job,
         run=run.to_json(),
         reason=run.no_target.message if run.no_target is not None else "",
-        hint=run.no_target.hint if run.no_target is not None else "",
         node=node,
         seconds=round(time.monotonic() - began, 3),
         cpu_seconds=round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3),
@@ -147,7 +143,8 @@ def _audited_run(order: Order) -> Run:
     print(f"{job.key}: cloning and installing in a sandbox with network access", file=sys.stderr)
     mounts = sandbox.Mounts([*read, *sandbox.interpreters(named, here)], [cache], network=True)
     order = msgspec.structs.replace(order, step="prepare")
-    order = msgspec.structs.replace(order, **_inside(order, mounts), step="audit")
+    prepared = _inside(order, mounts)
+    order = msgspec.structs.replace(order, step="audit", place=prepared["place"], python=prepared["python"])
     has_cuda = job.device is not DeviceChoice.CPU and bool(sandbox.cards())
     pythons = sandbox.interpreters([*named, *filter(None, [order.python])], [order.place])
     return Run.from_json(_inside(order, sandbox.Mounts([*pythons, *read, order.place, cache], gpu=has_cuda))["run"])

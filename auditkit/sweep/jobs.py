@@ -142,7 +142,6 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     job: Job
     run: dict[str, Any] | None = None
     reason: str = ""
-    hint: str = ""
     node: str = ""
     seconds: float = 0.0
     cpu_seconds: float = 0.0

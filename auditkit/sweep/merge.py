@@ -27,7 +27,7 @@ from auditkit.reports.page import Cell, Grid, Items, Section
 from auditkit.reports.run_page import run_page
 from auditkit.reports.table import csv_bytes
 from auditkit.sweep.execution import without_folder
-from auditkit.sweep.jobs import Job, ResultsFolder
+from auditkit.sweep.jobs import Job, Result, ResultsFolder
 from auditkit.sweep.preparation import is_url
 from auditkit.tickets.markdown import cell
 from auditkit.tickets.store import TicketFolder
@@ -45,11 +45,15 @@ _Place = tuple[str, str, str, DeviceChoice]
 
 @dataclass(frozen=True)
 class Reply:
-    """What one job returned: its run, which is empty if it failed, and `why` it checked no target."""
+    """What one job returned: its run, which is empty if it failed, and `why` it checked no target.
+
+    `result` is what the job wrote, None if it did not run.
+    """
 
     job: Job
     run: Run
-    why: str = ""
+    why: str
+    result: Result | None
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def _reply(folder: ResultsFolder, job: Job) -> Reply:
         planned = Environment(job.repository, job.revision, False, spec.python, spec.torch, job.device.value, "",
                               spec.interpreter, auditkit=__version__)  # fmt: skip
         why = result.reason if result is not None else "not run: it is planned, and no job ran it"
-        return Reply(job, Run("", planned, ()), why)
+        return Reply(job, Run("", planned, ()), why, result)
     run = Run.from_json(result.run)
     run = replace(
         run,
@@ -114,7 +118,7 @@ def _reply(folder: ResultsFolder, job: Job) -> Reply:
         ),
         notes=tuple(map(without_folder, run.notes)),
     )
-    return Reply(job, run, result.reason)
+    return Reply(job, run, result.reason, result)
 
 
 def _columns(replies: Sequence[Reply]) -> dict[_Place, str]:
@@ -222,15 +226,18 @@ def exit_code(merged: Merged) -> ExitCode:
     return ExitCode.NOTHING_MEASURED if is_incomplete else ExitCode.OK
 
 
-def write_merged(merged: Merged, folder: ResultsFolder, jobs: Sequence[Job], out: Path) -> list[Path]:
+def write_merged(merged: Merged, out: Path) -> list[Path]:
     """Write the matrix as a run, a page, a table and CSV, and the jobs as CSV. Raises StoreConflictError."""
     page = run_page(Sources(merged.run, load_catalog()))
+    replies = (one for each in merged.subjects for one in each.replies.values())
     files = {
         "matrix.json": json_text(merged.run.to_json()),
         "matrix.html": html_page(replace(page, sections=(_checkouts(merged), *page.sections))),
         "matrix.md": markdown_table(merged),
         "matrix.csv": _matrix_csv(merged),
-        "jobs.csv": csv_bytes([_JOB_COLUMNS, *(_job_row(folder, job) for job in jobs)]),
+        "jobs.csv": csv_bytes(
+            [_JOB_COLUMNS, *(_job_row(one) for each in merged.subjects for one in each.replies.values())]
+        ),
     }
     for name, data in files.items():
         write_file(out / name, data)
@@ -321,16 +328,14 @@ def _matrix_csv(merged: Merged) -> bytes:
     return csv_bytes(rows)
 
 
-def _job_row(folder: ResultsFolder, job: Job) -> Sequence[object]:
-    result, spec = folder.read(job.key), job.environment
-    python, torch, status, counts = spec.python or spec.interpreter, spec.torch, "failed", ["", ""]
+def _job_row(reply: Reply) -> Sequence[object]:
+    job, result, environment = reply.job, reply.result, reply.run.environment
+    head = (job.key, job.name, job.repository, job.revision, environment.python or environment.interpreter,
+            environment.torch, job.device)  # fmt: skip
     if result is None:
-        return job.key, job.name, job.repository, job.revision, python, torch, job.device, "not run", *[""] * 7
-    if result.run is not None:
-        run = Run.from_json(result.run)
-        python, torch, status = run.environment.python, run.environment.torch, "answered"
-        counts = [str(sum(one.outcome is Outcome.REPRODUCED for one in run.results)), str(_answers(run))]
-    return (
-        job.key, job.name, job.repository, job.revision, python, torch, job.device, status,
-        result.reason, *counts, result.node, result.seconds, result.cpu_seconds, result.memory_mb,
-    )  # fmt: skip
+        return *head, "not run", *[""] * 7
+    costs = (result.node, result.seconds, result.cpu_seconds, result.memory_mb)
+    if result.run is None:
+        return *head, "failed", result.reason, "", "", *costs
+    found = sum(one.outcome is Outcome.REPRODUCED for one in reply.run.results)
+    return *head, "answered", result.reason, found, _answers(reply.run), *costs

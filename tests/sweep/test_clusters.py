@@ -160,7 +160,7 @@ def matrix(folder: Path, jobs: list[Job]) -> dict[str, bytes]:
     """All that is written of a sweep and holds no times."""
     results = ResultsFolder(folder)
     out = folder.parent / f"{folder.name}-merged"
-    write_merged(merge(results, jobs), results, jobs, out)
+    write_merged(merge(results, jobs), out)
     return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file() and path.name != "jobs.csv"}
 
 

@@ -24,7 +24,6 @@ ENGINES: Mapping[str, Sequence[str]] = {
 """The options of each engine."""
 _LOOK_S = 1.0
 _SEEN_WITHIN_S = 5.0
-"""A file that a job wrote on another node may be visible this much later."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,12 +116,16 @@ class Sweep:
         job = self._submitted.pop(ended.key, None)
         if job is None:
             return
-        result, reason = self._result(ended), ended.reason or "it ended without a result"
-        if result is not None and result.run is not None:
+        # A file of another node may be visible a little later.
+        deadline = time.monotonic() + (_SEEN_WITHIN_S if ended.exit_code == 0 else 0.0)
+        while not self._results.is_done(job.key) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if self._results.answer_path(job.key).exists():
             self._answered.add(job.key)
             self._say("answered", job.key, node=ended.node)
             return
-        if result is None:
+        failure, reason = self._results.read(job.key), ended.reason or "it ended without a result"
+        if failure is None:
             if ended.exit_code == ExitCode.STORE_CONFLICT:
                 hint = "free some space, then run the same command again; no result is lost"
                 raise StoreConflictError(f"a job cannot write in {self._results.path}: {reason}", hint)
@@ -134,14 +137,7 @@ class Sweep:
             times = f" (the last of {attempts} attempts)" if attempts > 1 else ""
             self._results.put(Result(job, reason=f"no result: {reason}{times}", node=ended.node))
         self._failed.add(job.key)
-        self._say("failed", job.key, result.reason if result is not None else reason, ended.node)
-
-    def _result(self, ended: Ended) -> Result | None:
-        """Return what the job wrote; a file of another node may be visible a little later."""
-        deadline = time.monotonic() + (_SEEN_WITHIN_S if ended.exit_code == 0 else 0.0)
-        while not self._results.is_done(ended.key) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return self._results.read(ended.key)
+        self._say("failed", job.key, failure.reason if failure is not None else reason, ended.node)
 
     def _say(self, event: str, key: str = "", reason: str = "", node: str = "") -> Event:
         counts = (len(self.jobs), len(self._answered), len(self._failed))

@@ -235,9 +235,7 @@ def write_merged(merged: Merged, out: Path) -> list[Path]:
         "matrix.html": html_page(replace(page, sections=(_checkouts(merged), *page.sections))),
         "matrix.md": markdown_table(merged),
         "matrix.csv": _matrix_csv(merged),
-        "jobs.csv": csv_bytes(
-            [_JOB_COLUMNS, *(_job_row(one) for each in merged.subjects for one in each.replies.values())]
-        ),
+        "jobs.csv": csv_bytes([_JOB_COLUMNS, *map(_job_row, replies)]),
     }
     for name, data in files.items():
         write_file(out / name, data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -15,8 +14,6 @@ from auditkit.cli.options import Words, parse_device
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from auditkit.sweep.driver import Event
     from auditkit.sweep.plan import Plan
 
@@ -157,20 +154,19 @@ def run(
     options = dict(word.partition("=")[::2] for word in option or ())
     if not all("=" in word for word in option or ()):
         raise BadInputError("--option is not of the form NAME=VALUE", "such as --option partition=gpu")
-    with _shown(events) as tell:
-        ended = Sweep(
-            jobs=planned,
-            folder=results,
-            cache=cache or cache_folder(),
-            engine=engine,
-            at_a_time=jobs,
-            attempts=attempts,
-            options=options,
-            only=frozenset(only or ()),
-            again=again,
-            cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
-            tell=tell,
-        ).run()
+    ended = Sweep(
+        jobs=planned,
+        folder=results,
+        cache=cache or cache_folder(),
+        engine=engine,
+        at_a_time=jobs,
+        attempts=attempts,
+        options=options,
+        only=frozenset(only or ()),
+        again=again,
+        cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
+        tell=_print_json if events else _log,
+    ).run()
     if not events:
         left = ended.planned - ended.done - ended.failed
         counts = [f"{ended.done} done", *[f"{ended.failed} without a result"] * bool(ended.failed)]
@@ -181,31 +177,6 @@ def run(
 
 
 _ENDS = {"again": "runs again", "answered": "done", "failed": "failed"}
-
-
-@contextlib.contextmanager
-def _shown(as_json: bool) -> Iterator[Callable[[Event], None]]:
-    """Take every event while the block runs: JSON goes to stdout; to stderr a bar on a terminal, else a line each."""
-    if as_json or not sys.stderr.isatty():
-        yield _print_json if as_json else _log
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.text import Text
-
-    from auditkit.model.text import inert_line
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=None)
-
-        def take(event: Event) -> None:
-            done = event.done + event.failed
-            bar.update(task, total=event.planned, completed=done, description=f"{event.failed} failed")
-            if event.event in ("again", "failed"):
-                bar.console.print(Text(inert_line(shown_event(event)), overflow="ellipsis", no_wrap=True))
-
-        yield take
 
 
 def _print_json(event: Event) -> None:

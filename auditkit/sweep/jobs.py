@@ -227,7 +227,7 @@ class ResultsFolder:
             self.failure_path(key).unlink(missing_ok=True)
 
     def read(self, key: str) -> Result | None:
-        """Return a job's result, None if it has none. Raises BadInputError for a file that somebody changed."""
+        """Return a job's result, None if it has none. Raises BadInputError for a damaged file."""
         for path in (self.answer_path(key), self.failure_path(key)):
             try:
                 return msgspec.json.decode(path.read_bytes(), type=Result)

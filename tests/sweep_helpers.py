@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auditkit.model.enums import DeviceChoice
-from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources, write_plan
+from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources, line_of
 from tests.filing_helpers import put
 from tests.project_files import ROOT
 from tests.verify_helpers import LOOP, NAIVE, git
@@ -49,7 +49,7 @@ def job(folder: Path, name: str = "", revision: str = "", **more: Any) -> Job:
 
 
 def plan(path: Path, jobs: Sequence[Job]) -> Path:
-    path.write_text("".join(f"{line}\n" for line in write_plan(jobs)), encoding="utf-8")
+    path.write_text("".join(f"{line_of(one)}\n" for one in jobs), encoding="utf-8")
     return path
 
 
@@ -78,8 +78,8 @@ def wait_for(happened: Callable[[], Any], limit_s: float = 30.0) -> Any:
     raise AssertionError("it did not happen")
 
 
-def processes_of(folder: Path) -> list[int]:
-    """Those that were told of the folder: the jobs of its sweep."""
+def processes_of(folder: Path, key: str = "") -> list[int]:
+    """The processes of the folder's jobs, or of one job."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
@@ -87,17 +87,14 @@ def processes_of(folder: Path) -> list[int]:
                 words = Path(f"/proc/{name}/cmdline").read_bytes()
             except OSError:
                 continue
-            if str(folder).encode() in words and b"sweep.execution" in words:
+            if b"sweep.execution" in words and f'{folder}"'.encode() in words and key.encode() in words:
                 found.append(int(name))
     return found
 
 
-def begun_by(folder: Path, key: str, attempt: int = 1) -> int:
-    """The process that began a job, 0 where none has."""
-    try:
-        return int((folder / "attempts" / f"{key}.{attempt}").read_text().split()[1])
-    except (OSError, IndexError):
-        return 0
+def begun_by(folder: Path, key: str) -> int:
+    """The process of a job, 0 if there is none."""
+    return next(iter(processes_of(folder, key)), 0)
 
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:

@@ -211,7 +211,7 @@ class MatrixOptions:
     fresh: FreshOption = False
 
     def arms(self, config: Config) -> tuple[RunOptions, ...]:
-        """One for each interpreter and device. Raises BadInputError for a device that is none."""
+        """Return one for each interpreter and device. Raises BadInputError for an unknown device."""
         from auditkit.probing.run.run_options import RunOptions
 
         options = with_cache(RunOptions(config, time_limit_s=self.time_limit, in_place=self.in_place), self.fresh)

@@ -148,7 +148,7 @@ def _severity(text: str | None):  # type: ignore[no-untyped-def]
 
 
 def _share(text: str | None) -> float | None:
-    """`0.3%` as 0.003. Raises BadInputError for what is no share."""
+    """`0.3%` as 0.003. Raises BadInputError for other texts."""
     from auditkit.errors import BadInputError
 
     if text is None:

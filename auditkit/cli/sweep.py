@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -15,8 +14,6 @@ from auditkit.cli.options import Words, parse_device
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from auditkit.sweep.driver import Event
     from auditkit.sweep.plan import Plan
 
@@ -61,7 +58,7 @@ def plan(
     """
     import json
 
-    from auditkit.sweep.jobs import write_plan
+    from auditkit.sweep.jobs import line_of
     from auditkit.sweep.plan import github_matrix as matrix_of
     from auditkit.sweep.plan import jobs_of
 
@@ -76,8 +73,8 @@ def plan(
     if github_matrix:
         say(json.dumps(matrix_of(list(jobs))))
         return
-    for line in write_plan(jobs):
-        say(line)
+    for job in jobs:
+        say(line_of(job))
 
 
 def _plan_of(what: list[str], options: dict[str, object]) -> Plan:
@@ -145,9 +142,10 @@ def run(
     another sweep runs in the folder, or its disk is full.
     """
     from auditkit.errors import BadInputError, ExitCode
-    from auditkit.sweep.driver import SweepRequest, run_sweep
-    from auditkit.sweep.environments import cache_folder
+    from auditkit.model.text import counted
+    from auditkit.sweep.driver import Sweep
     from auditkit.sweep.jobs import read_plan
+    from auditkit.sweep.preparation import cache_folder
 
     planned = read_plan(plan)
     unknown = next((key for key in only or () if key not in {job.key for job in planned}), None)
@@ -156,7 +154,7 @@ def run(
     options = dict(word.partition("=")[::2] for word in option or ())
     if not all("=" in word for word in option or ()):
         raise BadInputError("--option is not of the form NAME=VALUE", "such as --option partition=gpu")
-    request = SweepRequest(
+    ended = Sweep(
         jobs=planned,
         folder=results,
         cache=cache or cache_folder(),
@@ -167,41 +165,18 @@ def run(
         only=frozenset(only or ()),
         again=again,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
-    )
-    with _shown(events) as tell:
-        swept = run_sweep(request, tell)
+        tell=_print_json if events else _log,
+    ).run()
     if not events:
-        complain(f"{swept.in_words()}; auditkit sweep merge {results}")
-    if swept.failed:
+        left = ended.planned - ended.done - ended.failed
+        counts = [f"{ended.done} done", *[f"{ended.failed} without a result"] * bool(ended.failed)]
+        counts += [f"{left} left"] * bool(left)
+        complain(f"{counted(ended.planned, 'job')}: {', '.join(counts)}; auditkit sweep merge {results}")
+    if ended.failed:
         raise typer.Exit(int(ExitCode.NOTHING_MEASURED))
 
 
 _ENDS = {"again": "runs again", "answered": "done", "failed": "failed"}
-
-
-@contextlib.contextmanager
-def _shown(as_json: bool) -> Iterator[Callable[[Event], None]]:
-    """Take every event while the block runs: JSON goes to stdout; to stderr a bar on a terminal, else a line each."""
-    if as_json or not sys.stderr.isatty():
-        yield _print_json if as_json else _log
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.text import Text
-
-    from auditkit.model.text import inert_line
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=None)
-
-        def take(event: Event) -> None:
-            done = event.done + event.failed
-            bar.update(task, total=event.planned, completed=done, description=f"{event.failed} failed")
-            if event.event in ("again", "failed"):
-                bar.console.print(Text(inert_line(line_of(event)), overflow="ellipsis", no_wrap=True))
-
-        yield take
 
 
 def _print_json(event: Event) -> None:
@@ -213,11 +188,11 @@ def _print_json(event: Event) -> None:
 
 def _log(event: Event) -> None:
     if event.event in _ENDS:
-        complain(line_of(event))
+        complain(shown_event(event))
         sys.stderr.flush()
 
 
-def line_of(event: Event) -> str:
+def shown_event(event: Event) -> str:
     """Return `[12/150] failed  nanoGPT-...: no Python 3.9`."""
     why = f": {event.reason}" if event.reason else ""
     node = f" on {event.node}" if event.node and event.event == "again" else ""
@@ -240,15 +215,14 @@ def merge(
     tickets in a folder for each checkout. Any engine gives the same files; only jobs.csv has
     times. Exit 1: findings; 3: a job or a probe has no result.
     """
-    from auditkit.model.enums import Severity
-    from auditkit.sweep.merge import exit_code, read_sweep
+    from auditkit.sweep.jobs import ResultsFolder
+    from auditkit.sweep.merge import TICKETS, exit_code, file_tickets, markdown_table, write_merged
     from auditkit.sweep.merge import merge as merge_jobs
-    from auditkit.sweep.output import TICKETS, file_tickets, markdown_table, write_merged
 
-    results, jobs = read_sweep(folder)
-    merged = merge_jobs(results, jobs)
+    results = ResultsFolder(folder)
+    merged = merge_jobs(results, results.plan())
     out = output or folder / "merged"
-    written = write_merged(merged, results, jobs, out)
+    written = write_merged(merged, out)
     filed = file_tickets(merged, out / TICKETS)
     if as_json:
         say_json(merged.run.to_json())
@@ -257,4 +231,4 @@ def merge(
         complain(f"wrote {', '.join(map(str, written))}")
         if filed:
             complain(f"{filed} findings have tickets in {out / TICKETS}")
-    raise typer.Exit(int(exit_code(merged, Severity.P4)))
+    raise typer.Exit(int(exit_code(merged)))

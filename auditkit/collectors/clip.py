@@ -24,7 +24,7 @@ def clip_gradients(
 
     Takes what `collect_gradients` takes. The norm is float64 and that of `PendingGradientStats.total_norm`; where it
     is known already, as that tensor, `total_norm` saves the measuring. Gradients keep their direction at every finite
-    norm: the coefficient is no float16 or bfloat16, whatever they are. No copy of them is made.
+    norm: the coefficient is never float16 or bfloat16. The gradients are not copied.
 
     Where the norm is NaN or inf, "leave" leaves all gradients as they are (`GradScaler` then skips the step), and
     "zero" sets them all to zero, for a step without gradients. Performs no synchronization, but one for CPU gradients

@@ -1,6 +1,6 @@
 """Measures gradients that lie in host memory, a cache-sized piece at a time.
 
-Reading a CPU tensor is no synchronization, so this pass branches on what it reads. Squares are summed in
+Reading a CPU tensor does not synchronize, so this pass branches on what it reads. Squares are summed in
 float32 where the gradient has 32 bits or fewer, and a piece whose sum may have lost something (NaN, Inf,
 overflow, underflow) is done again in float64: rare, in cache, in buffers that are used again and again.
 
@@ -162,7 +162,7 @@ def _arrays(tensor: Tensor, array: _Array | None, scratch: _Scratch) -> Iterator
 
 
 def _array_of(tensor: Tensor, dtype: torch.dtype) -> _Array | None:
-    """Return a view of all elements, contiguous and in one dimension, or None where there is no such view.
+    """Return a view of all elements, contiguous and in one dimension, or None if there is no such view.
 
     Only of elements of `dtype`, and of the bits of bfloat16, which numpy does not know.
     """

@@ -68,7 +68,7 @@ class PendingSets:
         return " and ".join(f"{len(counts)} gradients" for counts in self._element_counts) + ", not read"
 
     def total_norm(self, set_index: int) -> Tensor:
-        """Return the total norm of a set, 0-d and float64, on its first device that is no CPU; nothing is read."""
+        """Return the total norm of a set, 0-d and float64, on its first device that is not the CPU."""
         known = [measured.measures for measured in self._measured if measured.set_index == set_index]
         norm_here = combine_measures(list(chain.from_iterable(known))).norm
         with torch.no_grad():

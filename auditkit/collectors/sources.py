@@ -67,7 +67,7 @@ class GradientSet(NamedTuple):
 def select_gradients(source: GradientSource) -> GradientSet:
     """Return the gradients of `source`, consuming it once; those that are None are left out.
 
-    Raises ValueError, with the position and name of the tensor, for what is no gradient or is not supported.
+    Raises ValueError, with the position and name of the tensor, for an unsupported value.
     """
     selected = GradientSet([], [], {}, {})
     last_kind: object = None
@@ -112,7 +112,7 @@ def _plain_group(tensor: Tensor, selected: GradientSet) -> GradientGroup | None:
 
 
 def _add_gradient(item: object, name: str, place: str, selected: GradientSet) -> None:
-    """Add what is no plain gradient, or nothing for None."""
+    """Add a gradient that is not a plain tensor, or nothing for None."""
     gradient = _gradient_of(item, place)
     if gradient is None:
         return

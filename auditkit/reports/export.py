@@ -40,7 +40,7 @@ MOST_BYTES = 900_000
 def check_outputs(files: Mapping[str, Path], source: Path | None = None) -> None:
     """Refuse what could not be written before anything is measured; `files` are by format, `source` is read.
 
-    Raises BadInputError for what is no file of its own and for one file twice, StoreConflictError where it cannot be
+    Raises BadInputError for a link, folder or device and for a file named twice, StoreConflictError if it cannot be
     written.
     """
     taken = {source.resolve(): "the run itself"} if source is not None else {}

@@ -159,6 +159,6 @@ def _artifact(path: str) -> dict[str, str]:
 
 
 def _uri(path: str) -> str:
-    # A name that is no text, or half a character, is none of git's either.
+    # git has no revision whose name is not text.
     name = path.encode("utf-8", "replace").decode()
     return PurePath(name).as_uri() if PurePath(name).is_absolute() else quote(PurePath(name).as_posix())

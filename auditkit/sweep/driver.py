@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,38 +11,19 @@ from pathlib import Path
 import msgspec
 
 from auditkit import sandbox
-from auditkit.errors import BadInputError, ExitCode, StoreConflictError, nearest_names
-from auditkit.model.text import counted
-from auditkit.sweep.engines.protocol import Ended, Engine, EngineSettings, Task
-from auditkit.sweep.folder import Failure, ResultsFolder
-from auditkit.sweep.jobs import Job, Order, command_of
-from auditkit.sweep.repositories import is_url
+from auditkit.errors import BadInputError, ExitCode, StoreConflictError
+from auditkit.sweep.engines.engine import Ended, Engine, Task
+from auditkit.sweep.jobs import Job, Order, Result, ResultsFolder
+from auditkit.sweep.preparation import is_url
 
-DEFAULT_ATTEMPTS = 3
-ENGINES = ("local", "ray", "slurm")
+ENGINES: Mapping[str, Sequence[str]] = {
+    "local": (),
+    "ray": ("address",),
+    "slurm": ("partition", "account", "qos", "constraint", "exclude", "poll_s"),
+}
+"""The options of each engine."""
 _LOOK_S = 1.0
 _SEEN_WITHIN_S = 5.0
-"""A file that a job wrote on another node may be visible this much later."""
-
-
-@dataclass(frozen=True)
-class SweepRequest:
-    """Which jobs run where: on which engine, into which folder, how many at a time, and how often each may begin.
-
-    `cache` keeps clones and environments. `again` runs failed jobs again. `only` are keys, empty for all. `cage`
-    runs each job in a sandbox, or none; None: those of repositories at URLs.
-    """
-
-    jobs: Sequence[Job]
-    folder: Path
-    cache: Path
-    engine: str = "local"
-    at_a_time: int | None = None
-    attempts: int = DEFAULT_ATTEMPTS
-    options: Mapping[str, str] = field(default_factory=dict)
-    only: frozenset[str] = frozenset()
-    again: bool = False
-    cage: bool | None = None
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,145 +43,128 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str = ""
 
 
-@dataclass(frozen=True)
-class Swept:
-    """How a sweep ended: how many jobs were planned, how many have a result, and which failed."""
+@dataclass
+class Sweep:
+    """Which jobs run where: on which engine, into which folder, how many at a time, and how often each may start.
 
-    planned: int
-    answered: int
-    failed: tuple[str, ...]
-
-    def in_words(self) -> str:
-        """Return `150 jobs: 148 done, 2 without a result`."""
-        left = self.planned - self.answered - len(self.failed)
-        more = f", {len(self.failed)} without a result" if self.failed else ""
-        return f"{counted(self.planned, 'job')}: {self.answered} done{more}{f', {left} left' if left else ''}"
-
-
-def run_sweep(request: SweepRequest, tell: Callable[[Event], None] = lambda _: None) -> Swept:
-    """Run every job of the request that has no result yet.
-
-    Raises NoSandboxError if a job needs a sandbox and there is none, BadInputError for a folder of another version,
-    StoreConflictError if another sweep runs in the folder or the folder cannot be written: every file there is whole,
-    and the same call continues.
+    `cache` keeps clones and environments. `again` runs failed jobs again. `only` are keys, empty for all. `cage`
+    runs each job in a sandbox, or none; None: those of repositories at URLs. `tell` receives every event.
     """
-    folder = ResultsFolder(request.folder.absolute())
-    with folder.held():
-        folder.prepare(request.jobs)
-        return _Sweep(request, folder, tell).run()
 
+    jobs: Sequence[Job]
+    folder: Path
+    cache: Path
+    engine: str = "local"
+    at_a_time: int | None = None
+    attempts: int = 3
+    options: Mapping[str, str] = field(default_factory=dict)
+    only: frozenset[str] = frozenset()
+    again: bool = False
+    cage: bool | None = None
+    tell: Callable[[Event], None] = lambda _: None
 
-class _Sweep:
-    def __init__(self, request: SweepRequest, folder: ResultsFolder, tell: Callable[[Event], None]) -> None:
-        self._request, self._folder, self._tell = request, folder, tell
-        planned = {job.key for job in request.jobs}
-        self._planned = len(planned)
-        self._answered = folder.answered() & planned
-        self._failed = (folder.failed() & planned) - self._answered
-        if request.again:
-            for key in {key for key in self._failed if not request.only or key in request.only}:
-                folder.forget(key)
-                self._failed.remove(key)
-        done = self._answered | self._failed
-        self._waiting = deque(
-            job for job in request.jobs if job.key not in done and (not request.only or job.key in request.only)
-        )
+    def run(self) -> Event:
+        """Run every job that has no result yet; return the last event.
+
+        Raises NoSandboxError if a job needs a sandbox and there is none, BadInputError for a folder of another
+        version, StoreConflictError if another sweep runs in the folder or the folder cannot be written: every file
+        there is complete, and the same call continues.
+        """
+        self._results = ResultsFolder(self.folder)
+        with self._results.held(self.jobs):
+            self._begin()
+            if any(map(self._is_sandboxed, self._waiting)):
+                sandbox.engine()
+            self._say("begun")
+            if self._waiting:
+                engine = open_engine(self.engine, self._results.path, self.at_a_time, self.options)
+                try:
+                    while self._waiting or self._submitted:
+                        self._submit(engine)
+                        for ended in engine.finished(_LOOK_S):
+                            self._take(ended)
+                finally:
+                    engine.close()
+            return self._say("ended")
+
+    def _begin(self) -> None:
+        planned = [job.key for job in self.jobs]
+        asked = self.only or frozenset(planned)
+        self._answered, self._failed = (keys.intersection(planned) for keys in self._results.done())
+        if self.again:
+            for key in self._failed & asked:
+                self._results.failure_path(key).unlink(missing_ok=True)
+            self._failed -= asked
+        left = asked - self._answered - self._failed
+        self._waiting = deque(job for job in self.jobs if job.key in left)
         self._submitted: dict[str, Job] = {}
-        self._tries: dict[str, int] = {}
+        self._attempts: Counter[str] = Counter()
 
     def _is_sandboxed(self, job: Job) -> bool:
-        return is_url(job.repository) if self._request.cage is None else self._request.cage
-
-    def run(self) -> Swept:
-        if any(map(self._is_sandboxed, self._waiting)):
-            sandbox.engine()
-        self._say("begun")
-        if self._waiting:
-            # One name for each folder, also when the sweep is started there again.
-            name, request = f"auditkit-{self._folder.identity()}", self._request
-            engine = open_engine(
-                request.engine, EngineSettings(self._folder.path, name, request.at_a_time, request.options)
-            )
-            try:
-                while self._waiting or self._submitted:
-                    self._submit(engine)
-                    for ended in engine.finished(_LOOK_S):
-                        self._take(ended)
-            finally:
-                engine.close()
-        self._say("ended")
-        return Swept(self._planned, len(self._answered), tuple(sorted(self._failed)))
+        return is_url(job.repository) if self.cage is None else self.cage
 
     def _submit(self, engine: Engine) -> None:
         while self._waiting and len(self._submitted) < engine.capacity:
-            job, attempts = self._waiting.popleft(), self._request.attempts
-            begun = self._folder.begun(job.key, attempts)
-            if begun >= attempts and job.key not in engine.left_behind:
-                self._give_up(job, "it ended without a result", begun)
-                continue
-            cache, is_sandboxed = str(self._request.cache.absolute()), self._is_sandboxed(job)
-            order = Order(str(self._folder.path), attempts, cache, job, is_sandboxed)
-            self._tries[job.key] = self._tries.get(job.key, 0) + 1
+            job = self._waiting.popleft()
+            order = Order(str(self._results.path), str(self.cache.absolute()), job, self._is_sandboxed(job))
+            self._attempts[job.key] += 1
             self._submitted[job.key] = job
-            engine.submit(Task(job.key, command_of(order), job.resources))
-            self._say("submitted", job.key, attempt=self._tries[job.key])
+            engine.submit(Task(job.key, order.command, job.resources))
+            self._say("submitted", job.key)
 
     def _take(self, ended: Ended) -> None:
         job = self._submitted.pop(ended.key, None)
         if job is None:
             return
-        if not self._has_result(ended):
-            reason = ended.reason or "it ended without a result"
-            if ended.exit_code == ExitCode.STORE_CONFLICT:
-                hint = "free some space, then run the same command again; no result is lost"
-                raise StoreConflictError(f"a job cannot write in {self._folder.path}: {reason}", hint)
-            count = max(self._tries[job.key], self._folder.begun(job.key, self._request.attempts))
-            if ended.again and count < self._request.attempts:
-                self._waiting.append(job)
-                self._say("again", job.key, attempt=count, reason=reason, node=ended.node)
-            else:
-                self._give_up(job, reason, count, ended.node)
-        elif self._folder.answer_path(job.key).exists():
+        # A file of another node may be visible a little later.
+        deadline = time.monotonic() + (_SEEN_WITHIN_S if ended.exit_code == 0 else 0.0)
+        while not self._results.is_done(job.key) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if self._results.answer_path(job.key).exists():
             self._answered.add(job.key)
             self._say("answered", job.key, node=ended.node)
-        else:
-            self._failed.add(job.key)
-            failure = self._folder.read_failure(job.key)
-            self._say("failed", job.key, reason=failure.reason if failure is not None else "", node=ended.node)
-
-    def _give_up(self, job: Job, reason: str, attempts: int, node: str = "") -> None:
-        times = f" (the last of {attempts} attempts)" if attempts > 1 else ""
-        self._folder.put(Failure(job, "lost", f"{reason}{times}", attempts=attempts, node=node))
+            return
+        failure, reason = self._results.read(job.key), ended.reason or "it ended without a result"
+        if failure is None:
+            if ended.exit_code == ExitCode.STORE_CONFLICT:
+                hint = "free some space, then run the same command again; no result is lost"
+                raise StoreConflictError(f"a job cannot write in {self._results.path}: {reason}", hint)
+            attempts = self._attempts[job.key]
+            if ended.again and attempts < self.attempts:
+                self._waiting.append(job)
+                self._say("again", job.key, reason, ended.node)
+                return
+            times = f" (the last of {attempts} attempts)" if attempts > 1 else ""
+            self._results.put(Result(job, reason=f"no result: {reason}{times}", node=ended.node))
         self._failed.add(job.key)
-        self._say("failed", job.key, reason=reason, node=node)
+        self._say("failed", job.key, failure.reason if failure is not None else reason, ended.node)
 
-    def _has_result(self, ended: Ended) -> bool:
-        """Whether the job has written; a file of another node may be visible a little later."""
-        deadline = time.monotonic() + (_SEEN_WITHIN_S if ended.exit_code == 0 else 0.0)
-        while not self._folder.is_done(ended.key):
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.1)
-        return True
-
-    def _say(self, event: str, key: str = "", attempt: int = 0, reason: str = "", node: str = "") -> None:
-        self._tell(Event(event, self._planned, len(self._answered), len(self._failed), key, attempt, reason, node))
+    def _say(self, event: str, key: str = "", reason: str = "", node: str = "") -> Event:
+        counts = (len(self.jobs), len(self._answered), len(self._failed))
+        said = Event(event, *counts, key, self._attempts[key], reason, node)
+        self.tell(said)
+        return said
 
 
-def open_engine(name: str, settings: EngineSettings) -> Engine:
-    """Return the engine of that name. Raises BadInputError if there is none, or if it cannot work here."""
-    if name == "local":
-        from auditkit.sweep.engines.local import LocalPool
+def open_engine(name: str, folder: Path, jobs: int | None, options: Mapping[str, str]) -> Engine:
+    """Return the engine of that name, for at most `jobs` at a time (None: it chooses).
 
-        return LocalPool(settings)
+    Raises BadInputError if there is none, for an option that it does not have, and if it cannot work here.
+    """
+    if name not in ENGINES:
+        raise BadInputError(f"no engine is called '{name}'", f"one of {', '.join(ENGINES)}")
+    unknown = next((option for option in options if option not in ENGINES[name]), None)
+    if unknown is not None:
+        known = f"one of {', '.join(ENGINES[name])}" if ENGINES[name] else "it has none"
+        raise BadInputError(f"the {name} engine has no option '{unknown}'", known)
     if name == "ray":
         from auditkit.sweep.engines.ray_cluster import RayCluster
 
-        return RayCluster(settings)
+        return RayCluster(folder, jobs, options)
     if name == "slurm":
         from auditkit.sweep.engines.slurm import SlurmQueue
 
-        return SlurmQueue(settings)
-    nearest = nearest_names(name, ENGINES)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"one of {', '.join(ENGINES)}"
-    raise BadInputError(f"no engine is called '{name}'", hint)
+        return SlurmQueue(folder, jobs, options)
+    from auditkit.sweep.engines.local import LocalPool
+
+    return LocalPool(folder, jobs)

@@ -1,29 +1,36 @@
-"""One job of a sweep: which code is checked, where, what it needs, its key, and the command that runs it."""
+"""The jobs of a sweep, and its folder: the plan, the results, and the reasons for none, each file complete or absent.
+
+The jobs and the driver share nothing but this folder, on one machine or on many.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from auditkit.errors import BadInputError
+from auditkit import __version__
+from auditkit.errors import BadInputError, StoreConflictError
+from auditkit.files import create_file, write_file
 from auditkit.model.enums import DeviceChoice
+from auditkit.tickets.store import LOCK_FOLDER, locked
 
-_MODULE = "auditkit.sweep.execution"
-KEY_DIGITS = 12
+_HEAD, _PLAN, _ANSWERED, _FAILED = "sweep.json", "plan.jsonl", "results", "failed"
 _HINT = "auditkit sweep plan FILE.yaml > plan.jsonl writes a plan"
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """What one job needs while it runs: memory in MB, GPUs, processor cores, and seconds at most."""
+    """What one job needs while it runs: memory in MB, GPUs, and seconds at most. Each job has one processor core."""
 
     memory_mb: int
     gpus: int = 0
-    cpus: int = 1
     time_s: float = 3600.0
 
 
@@ -53,7 +60,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `repository` is an absolute folder, or a URL that is cloned where the job runs; `revision` is a full commit, "" for
     a folder outside git, which is checked as it is. `name` is its row in the merged matrix. `probes` are ids; empty for
-    all that an audit runs. `config` is an auditkit.yaml.
+    all that an audit runs. `config` is an auditkit.yaml. `key` is always made of the other fields:
+    `nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the result depends on.
     """
 
     key: str
@@ -67,35 +75,28 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     config: str = ""
 
     def __post_init__(self) -> None:
-        if not self.key:
-            msgspec.structs.force_setattr(self, "key", key_of(self))
+        environment, device = self.environment, self.device
+        content = msgspec.json.encode([self.repository, self.revision, self.probes, environment, device, self.config])
+        path = Path(environment.interpreter)
+        interpreter = path.parent.parent.name if path.parent.name == "bin" else path.name
+        torch = f"torch{environment.torch}" if environment.torch else interpreter
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        parts = (self.name.partition("@")[0], self.revision[:10], torch, device.value, digest)
+        key = "-".join(re.sub(r"[^\w.]+", "_", part)[:40] for part in parts if part)
+        msgspec.structs.force_setattr(self, "key", key)
 
 
-def key_of(job: Job) -> str:
-    """Return `nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the result depends on."""
-    environment, device = job.environment, job.device
-    content = msgspec.json.encode([job.repository, job.revision, job.probes, environment, device, job.config])
-    digest = hashlib.sha256(content).hexdigest()[:KEY_DIGITS]
-    path = Path(environment.interpreter)
-    interpreter = path.parent.parent.name if path.parent.name == "bin" else path.name
-    torch = f"torch{environment.torch}" if environment.torch else interpreter
-    parts = (job.name.partition("@")[0], job.revision[:10], torch, device.value, digest)
-    return "-".join(re.sub(r"[^\w.]+", "_", part)[:40] for part in parts if part)
-
-
-def write_plan(jobs: Iterable[Job]) -> Iterator[str]:
-    """Yield a line of JSON for each job, without a line end."""
-    for job in jobs:
-        yield msgspec.json.encode(job).decode("utf-8")
+def line_of(job: Job) -> str:
+    """Return the line of a plan for a job, without a line end."""
+    return msgspec.json.encode(job).decode("utf-8")
 
 
 def read_plan(path: Path) -> list[Job]:
-    """Return the jobs of a plan. Raises BadInputError with file and line for a line that is no job or a second one."""
+    """Return the jobs of a plan. Raises BadInputError with file and line for an invalid one."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise BadInputError(f"{path}: {why}", _HINT) from None
+        raise BadInputError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}", _HINT) from None
     jobs: dict[str, Job] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -103,31 +104,135 @@ def read_plan(path: Path) -> list[Job]:
         try:
             job = msgspec.json.decode(line, type=Job)
         except msgspec.DecodeError as error:
-            raise BadInputError(f"{path}:{number}:1: no job: {error}", _HINT) from None
-        if job.key != key_of(job):
-            message = f"{path}:{number}:1: the key {job.key} is not that of this job, {key_of(job)}"
-            raise BadInputError(message, "plan again: the key names what the job checks")
-        if job.key in jobs:
-            raise BadInputError(f"{path}:{number}:1: the job {job.key} is planned twice", "remove one of the lines")
+            raise BadInputError(f"{path}:{number}:1: this is not a job: {error}", _HINT) from None
         jobs[job.key] = job
     if not jobs:
         raise BadInputError(f"{path} has no job", _HINT)
     return list(jobs.values())
 
 
-class Order(msgspec.Struct, frozen=True):
+class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that the process of a job receives: the job, the sweep's folder, and this machine's cache.
 
-    The job may begin `attempts` times. `cage` runs everything of the job in a sandbox.
+    `cage` runs everything of the job in sandboxes. In each sandbox a process runs one `step` of it: `prepare`, or
+    `audit` with the `place` and the `python` (None: the checkout's own) that were prepared.
     """
 
     folder: str
-    attempts: int
     cache: str
     job: Job
     cage: bool = False
+    step: str = ""
+    place: str = ""
+    python: str | None = None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command that runs the job on any node that has this interpreter and the sweep's folder."""
+        return (sys.executable, "-P", "-m", "auditkit.sweep.execution", msgspec.json.encode(self).decode("utf-8"))
 
 
-def command_of(order: Order) -> tuple[str, ...]:
-    """Return the command that runs a job on any node that has this interpreter and the sweep's folder."""
-    return (sys.executable, "-P", "-m", _MODULE, msgspec.json.encode(order).decode("utf-8"))
+class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a job ended: with its `run`, as `audit --json` prints it, or with a `reason` for none.
+
+    A run that found no target has a reason, too. `seconds` is wall time, `cpu_seconds` that of all processes of the
+    job, and `memory_mb` the peak of the largest one.
+    """
+
+    job: Job
+    run: dict[str, Any] | None = None
+    reason: str = ""
+    node: str = ""
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_mb: int = 0
+
+
+class ResultsFolder:
+    """One sweep on disk. Several processes, on several machines, may use every method at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    @contextlib.contextmanager
+    def held(self, jobs: Sequence[Job]) -> Iterator[None]:
+        """Make the folder of these jobs, or continue in an existing one, and keep every other sweep out.
+
+        Raises BadInputError if another version made it or it holds something else, StoreConflictError if a sweep runs
+        in it or it cannot be written.
+        """
+        head = self._head()
+        if head is None and self.path.exists():
+            if not self.path.is_dir():
+                raise BadInputError(f"{self.path} is a file", "name a folder: --results FOLDER")
+            if any(entry.name != LOCK_FOLDER for entry in self.path.iterdir()):
+                raise BadInputError(f"{self.path} is not the folder of a sweep, and it is not empty", "name a new one")
+        if head is not None and head.get("auditkit") != __version__:
+            message = f"{self.path} was made by auditkit {head.get('auditkit')}, and this is {__version__}"
+            raise BadInputError(message, "results of two versions cannot be combined: name a new folder")
+        with locked(self.path, timeout_s=0.0):
+            for name in (_ANSWERED, _FAILED, "logs"):
+                (self.path / name).mkdir(exist_ok=True)
+            if head is None:
+                write_file(self.path / _HEAD, f"{json.dumps({'auditkit': __version__})}\n".encode("ascii"))
+            write_file(self.path / _PLAN, "".join(f"{line_of(job)}\n" for job in jobs).encode("utf-8"))
+            yield
+
+    def _head(self) -> Any:
+        """Return what made the folder; None for a new one."""
+        path = self.path / _HEAD
+        try:
+            return dict(json.loads(path.read_bytes()))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise BadInputError(f"{path} cannot be read: {error}", "name another folder") from None
+
+    def plan(self) -> list[Job]:
+        """Return the jobs of the last plan. Raises BadInputError if this is not the folder of a sweep."""
+        if self._head() is None:
+            raise BadInputError(f"{self.path} is not the folder of a sweep", "auditkit sweep run PLAN --results FOLDER")
+        return read_plan(self.path / _PLAN)
+
+    def answer_path(self, key: str) -> Path:
+        """Return the file of a job's run."""
+        return self.path / _ANSWERED / f"{key}.json"
+
+    def failure_path(self, key: str) -> Path:
+        """Return the file with the reason why a job has no run."""
+        return self.path / _FAILED / f"{key}.json"
+
+    def is_done(self, key: str) -> bool:
+        """Whether a job has a result."""
+        return self.answer_path(key).exists() or self.failure_path(key).exists()
+
+    def done(self) -> tuple[set[str], set[str]]:
+        """Return the keys of all jobs with a run, and of those that failed."""
+        answered, failed = ({path.stem for path in (self.path / name).glob("[!.]*.json")}
+                            for name in (_ANSWERED, _FAILED))  # fmt: skip
+        return answered, failed - answered
+
+    def put(self, result: Result) -> None:
+        """Write a result, unless the job has a run: the first one stays. Raises StoreConflictError if it cannot."""
+        key = result.job.key
+        path = self.failure_path(key) if result.run is None else self.answer_path(key)
+        if self.answer_path(key).exists():
+            return
+        try:
+            create_file(path, msgspec.json.encode(result) + b"\n")
+        except StoreConflictError:
+            if not path.exists():
+                raise
+        if result.run is not None:
+            self.failure_path(key).unlink(missing_ok=True)
+
+    def read(self, key: str) -> Result | None:
+        """Return a job's result, None if it has none. Raises BadInputError for a damaged file."""
+        for path in (self.answer_path(key), self.failure_path(key)):
+            try:
+                return msgspec.json.decode(path.read_bytes(), type=Result)
+            except FileNotFoundError:
+                continue
+            except (OSError, msgspec.DecodeError) as error:
+                raise BadInputError(f"{path} cannot be read: {error}", "remove it, and its job runs again") from None
+        return None

@@ -1,42 +1,59 @@
-"""Merge the results of a sweep: a row for each check of each checkout, a column for each environment and device."""
+"""Merge the results of a sweep: a row for each check of each checkout, a column for each environment and device.
+
+The files of the merged sweep are a page, a table, CSV, and tickets in a folder for each checkout.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit import __version__
+from auditkit.audit.filing import Paperwork, Root, file_run
 from auditkit.audit.matrix import label_arms, notes_of, over_arms
 from auditkit.errors import ExitCode
-from auditkit.model.enums import DeviceChoice, Outcome, Severity
-from auditkit.model.runs.run import Arm, Environment, NoTarget, ProbeResult, Run, TargetReading, fingerprint
+from auditkit.files import write_file
+from auditkit.model.enums import DeviceChoice, Outcome
+from auditkit.model.runs.run import Arm, Environment, ProbeResult, Run, TargetReading, fingerprint
 from auditkit.model.text import counted
+from auditkit.probing.engine.catalog import load_catalog
+from auditkit.reports.causes import Sources
+from auditkit.reports.export import json_text
+from auditkit.reports.html.page import html_page
+from auditkit.reports.page import Cell, Grid, Items, Section
+from auditkit.reports.run_page import run_page
+from auditkit.reports.table import csv_bytes
 from auditkit.sweep.execution import without_folder
-from auditkit.sweep.folder import ResultsFolder
-from auditkit.sweep.jobs import Job
+from auditkit.sweep.jobs import Job, Result, ResultsFolder
+from auditkit.sweep.preparation import is_url
+from auditkit.tickets.markdown import cell
+from auditkit.tickets.store import TicketFolder
 
+TICKETS = "tickets"
+_ANSWERS = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED)
+_JOB_COLUMNS = (
+    "key", "name", "repository", "revision", "python", "torch", "device", "status", "reason", "findings", "answers",
+    "node", "seconds", "cpu_seconds", "memory_mb",
+)  # fmt: skip
 NO_ANSWER = "sweep_job"
 """The probe of a result for a checkout without any result."""
 _Place = tuple[str, str, str, DeviceChoice]
-_WHAT = {"checkout": "no checkout: ", "environment": "no environment: ", "lost": "no result: "}
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What one job returned: its run, or why there is none (`failure`)."""
+    """What one job returned: its run, which is empty if it failed, and `why` it checked no target.
+
+    `result` is what the job wrote, None if it did not run.
+    """
 
     job: Job
-    run: Run | None
-    failure: str = ""
-
-    @property
-    def why_silent(self) -> str:
-        """Return why a check that ran elsewhere has no result here."""
-        if self.run is None:
-            return self.failure
-        return self.run.no_target.message if self.run.no_target is not None else "no such target was found here"
+    run: Run
+    why: str
+    result: Result | None
 
 
 @dataclass(frozen=True)
@@ -67,8 +84,7 @@ def merge(folder: ResultsFolder, jobs: Sequence[Job]) -> Merged:
     Raises BadInputError if a result cannot be read.
     """
     replies = [_reply(folder, job) for job in jobs]
-    places = list(dict.fromkeys(_place(job) for job in jobs))
-    columns = dict(zip(places, _labels(places, replies), strict=True))
+    columns = _columns(replies)
     by_name: dict[str, dict[str, Reply]] = {}
     for one in replies:
         by_name.setdefault(one.job.name, {}).setdefault(columns[_place(one.job)], one)
@@ -77,7 +93,7 @@ def merge(folder: ResultsFolder, jobs: Sequence[Job]) -> Merged:
         for name, of_name in by_name.items()
     )
     identity = hashlib.sha256("\n".join(job.key for job in jobs).encode()).hexdigest()[:12]
-    return Merged(tuple(columns.values()), subjects, _whole(f"sweep-{identity}", subjects, tuple(columns.values())))
+    return Merged(tuple(columns.values()), subjects, _whole(f"sweep-{identity}", subjects, columns.values()))
 
 
 def _place(job: Job) -> _Place:
@@ -85,62 +101,58 @@ def _place(job: Job) -> _Place:
 
 
 def _reply(folder: ResultsFolder, job: Job) -> Reply:
-    """Return a job's reply, without what no second run has: ids, times, and where things lay."""
-    answer = folder.read_answer(job.key)
-    if answer is None:
-        failure = folder.read_failure(job.key)
-        if failure is None:
-            return Reply(job, None, "not run: it is planned, and no job ran it")
-        return Reply(job, None, f"{_WHAT.get(failure.kind, '')}{without_folder(failure.reason)}")
-    run = Run.from_json(answer.run)
-    results = tuple(
-        replace(one, duration_s=0.0, remembered=False, message=without_folder(one.message)) for one in run.results
-    )
-    return Reply(job, replace(
+    """Return a job's reply without what differs in a second run: ids, times, and folders of this machine."""
+    result, spec = folder.read(job.key), job.environment
+    if result is None or result.run is None:
+        planned = Environment(job.repository, job.revision, False, spec.python, spec.torch, job.device.value, "",
+                              spec.interpreter, auditkit=__version__)  # fmt: skip
+        why = result.reason if result is not None else "not run: it is planned, and no job ran it"
+        return Reply(job, Run("", planned, ()), why, result)
+    run = Run.from_json(result.run)
+    run = replace(
         run,
         id="",
         environment=replace(run.environment, checkout=job.repository),
-        results=results,
+        results=tuple(
+            replace(one, duration_s=0.0, remembered=False, message=without_folder(one.message)) for one in run.results
+        ),
         notes=tuple(map(without_folder, run.notes)),
-        no_target=NoTarget(answer.no_target, answer.no_target_hint) if answer.no_target else None,
-    ))  # fmt: skip
+    )
+    return Reply(job, run, result.reason, result)
 
 
-def _labels(places: Sequence[_Place], replies: Sequence[Reply]) -> tuple[str, ...]:
+def _columns(replies: Sequence[Reply]) -> dict[_Place, str]:
     """Return the name of each column: of the environment of the first job that ran there, else as planned."""
     found: dict[_Place, Environment] = {}
-    for one in replies:
-        if one.run is not None and one.run.environment.torch:
-            found.setdefault(_place(one.job), one.run.environment)
+    for one in sorted(replies, key=lambda one: not (one.run.environment.platform and one.run.environment.torch)):
+        found.setdefault(_place(one.job), one.run.environment)
     environments = []
-    for place in places:
-        interpreter, python, torch, device = place
-        planned = Environment("", "", False, python, torch, device.value, "", interpreter or "the checkout's Python")
-        environments.append(planned if not (interpreter or python or torch) else found.get(place, planned))
-    return label_arms(environments, [device for *_, device in places])
+    for interpreter, python, torch, device in (places := list(dict.fromkeys(_place(one.job) for one in replies))):
+        own = Environment("", "", False, "", "", device.value, "", "the checkout's Python")
+        environments.append(found[interpreter, python, torch, device] if interpreter or python or torch else own)
+    return dict(zip(places, label_arms(environments, [device for *_, device in places]), strict=True))
 
 
 def _matrix(name: str, replies: Mapping[str, Reply]) -> Run:
     """Return the matrix of one subject; every check that ran in one column is a row of all."""
     examples: dict[tuple[str, str], ProbeResult] = {}
     for reply in replies.values():
-        for result in reply.run.results if reply.run is not None else ():
+        for result in reply.run.results:
             examples.setdefault((result.probe, result.fingerprint), result)
     if not examples:
         nothing = ProbeResult(NO_ANSWER, 1, name, Outcome.ERROR, "", fingerprint(NO_ANSWER, name))
         examples = {(NO_ANSWER, nothing.fingerprint): nothing}
     arms = tuple(Arm(label, _completed(reply, examples)) for label, reply in replies.items())
     columns = zip(*([one for one in arm.run.results if not one.is_of_source] for arm in arms), strict=True)
-    results = [over_arms(results, arms) for results in columns]
+    of_source = (result for result in examples.values() if result.is_of_source)
     readings: dict[str, TargetReading] = {}
     for reading in (reading for arm in arms for reading in arm.run.targets):
-        if not readings.get(reading.target.call, reading).answer:
+        if not readings.setdefault(reading.target.call, reading).answer:
             readings[reading.target.call] = reading
-        readings.setdefault(reading.target.call, reading)
     return Run(
         id="",
         environment=arms[0].run.environment,
-        results=(*results, *(result for result in examples.values() if result.is_of_source)),
+        results=(*(over_arms(results, arms) for results in columns), *of_source),
         targets=tuple(readings.values()),
         notes=notes_of(arms),
         matrix=arms,
@@ -149,40 +161,36 @@ def _matrix(name: str, replies: Mapping[str, Reply]) -> Run:
 
 def _completed(reply: Reply, examples: Mapping[tuple[str, str], ProbeResult]) -> Run:
     """Return the run of a job with every check in one order; one without a result is an error with its reason."""
-    job, spec = reply.job, reply.job.environment
-    run = reply.run or Run("", Environment(
-        job.repository, job.revision, False, spec.python, spec.torch, job.device.value, "", spec.interpreter,
-        auditkit=__version__,
-    ), ())  # fmt: skip
-    own = {(one.probe, one.fingerprint): one for one in run.results}
+    own = {(one.probe, one.fingerprint): one for one in reply.run.results}
+    why = reply.why or "no such target was found here"
     results = tuple(
-        own[question] if question in own else ProbeResult(
-            one.probe, one.probe_version, one.target, Outcome.ERROR, reply.why_silent, one.fingerprint,
-            location=one.location, device=job.device.value,
+        own.get(check) or ProbeResult(
+            one.probe, one.probe_version, one.target, Outcome.ERROR, why, one.fingerprint, location=one.location,
+            device=reply.job.device.value,
         )
-        for question, one in examples.items()
-        if question in own or not one.is_of_source
+        for check, one in examples.items()
+        if check in own or not one.is_of_source
     )  # fmt: skip
-    return replace(run, results=results, no_target=None)
+    return replace(reply.run, results=results)
 
 
-def _whole(identity: str, subjects: Sequence[Subject], columns: Sequence[str]) -> Run:
+def _whole(identity: str, subjects: Sequence[Subject], columns: Iterable[str]) -> Run:
     """Return all subjects in one run: of several, each name begins with its subject's."""
     if len(subjects) == 1:
         return replace(subjects[0].run, id=identity)
     runs = [_under(subject.name, subject.run) for subject in subjects]
     arms = []
     for label in columns:
-        parts = [arm.run for run in runs for arm in run.matrix if arm.label == label]
-        place = replace(parts[0].environment, checkout=counted(len(subjects), "checkout"), revision="", dirty=False)
-        arms.append(Arm(label, _joined(identity, place, parts)))
+        joined = _joined(identity, [arm.run for run in runs for arm in run.matrix if arm.label == label])
+        place = replace(joined.environment, checkout=counted(len(subjects), "checkout"), revision="", dirty=False)
+        arms.append(Arm(label, replace(joined, environment=place)))
     notes = tuple(f"{subject.name}: {note}" for subject in subjects for note in subject.run.notes)
-    return replace(_joined(identity, arms[0].run.environment, runs), notes=notes, matrix=tuple(arms))
+    return replace(_joined(identity, runs), environment=arms[0].run.environment, notes=notes, matrix=tuple(arms))
 
 
-def _joined(identity: str, environment: Environment, runs: Sequence[Run]) -> Run:
+def _joined(identity: str, runs: Sequence[Run]) -> Run:
     results = tuple(result for run in runs for result in run.results)
-    return Run(identity, environment, results, tuple(reading for run in runs for reading in run.targets))
+    return Run(identity, runs[0].environment, results, tuple(reading for run in runs for reading in run.targets))
 
 
 def _under(name: str, run: Run) -> Run:
@@ -208,17 +216,124 @@ def _result_under(name: str, one: ProbeResult) -> ProbeResult:
     return replace(one, target=target, fingerprint=f"{head}{target}{tail}" if mark else one.fingerprint, **places)
 
 
-def exit_code(merged: Merged, fail_on: Severity) -> ExitCode:
-    """Return FINDINGS for findings at or above `fail_on`, else NOTHING_MEASURED for anything without a result."""
+def exit_code(merged: Merged) -> ExitCode:
+    """Return FINDINGS for any finding, else NOTHING_MEASURED for anything without a result."""
     results = [one for arm in merged.run.matrix for one in arm.run.results]
-    if any(one.severity and one.severity.at_least(fail_on) for one in (*results, *merged.run.results)):
+    if any(one.severity for one in (*results, *merged.run.results)):
         return ExitCode.FINDINGS
-    silent = any(one.run is None or one.run.no_target for each in merged.subjects for one in each.replies.values())
     has_error = any(one.outcome is Outcome.ERROR for one in results)
-    return ExitCode.NOTHING_MEASURED if silent or has_error else ExitCode.OK
+    is_incomplete = has_error or any(one.why for each in merged.subjects for one in each.replies.values())
+    return ExitCode.NOTHING_MEASURED if is_incomplete else ExitCode.OK
 
 
-def read_sweep(path: Path) -> tuple[ResultsFolder, list[Job]]:
-    """Return a results folder and its last plan. Raises BadInputError if it is none."""
-    folder = ResultsFolder(path.absolute())
-    return folder, folder.plan()
+def write_merged(merged: Merged, out: Path) -> list[Path]:
+    """Write the matrix as a run, a page, a table and CSV, and the jobs as CSV. Raises StoreConflictError."""
+    page = run_page(Sources(merged.run, load_catalog()))
+    replies = (one for each in merged.subjects for one in each.replies.values())
+    files = {
+        "matrix.json": json_text(merged.run.to_json()),
+        "matrix.html": html_page(replace(page, sections=(_checkouts(merged), *page.sections))),
+        "matrix.md": markdown_table(merged),
+        "matrix.csv": _matrix_csv(merged),
+        "jobs.csv": csv_bytes([_JOB_COLUMNS, *map(_job_row, replies)]),
+    }
+    for name, data in files.items():
+        write_file(out / name, data)
+    return [out / name for name in files]
+
+
+def file_tickets(merged: Merged, tickets: Path) -> int:
+    """File or update a ticket for each finding, in a folder of each checkout; return how many findings have one."""
+    count = 0
+    for subject in merged.subjects:
+        if any(one.severity for one in subject.run.results):
+            # Commands in these tickets run at the top of the checkout, wherever that is.
+            repository = subject.job.repository
+            root = Root(Path.cwd() if is_url(repository) else Path(repository))
+            paperwork = Paperwork(load_catalog(), batch=1, agent=None, source=".", root=root)
+            run = replace(subject.run, id=merged.run.id)
+            filed = file_run(run, TicketFolder(tickets / subject.name), paperwork)
+            count += sum(one.ticket is not None for one in filed.results)
+    return count
+
+
+def markdown_table(merged: Merged) -> bytes:
+    """Return a row for each checkout, a column for each environment: its own findings by severity, of all results.
+
+    Findings of torch itself are counted apart. The reasons of empty cells stand below, each once.
+    """
+    rows, reasons = _cells(merged)
+    table = [["checkout", "revision", *merged.columns], ["---"] * (len(merged.columns) + 2)]
+    for subject, cells in zip(merged.subjects, rows, strict=True):
+        table.append([cell(subject.name), f"`{subject.job.revision[:10]}`", *(each.word for each in cells)])
+    lines = [f"| {' | '.join(row)} |" for row in table]
+    lines += ["", *(f"{number}. {cell(reason)}" for number, reason in enumerate(reasons, 1))] if reasons else []
+    return ("\n".join(lines) + "\n").encode("utf-8")
+
+
+def _checkouts(merged: Merged) -> Section:
+    """Return the same table as the first section of a page."""
+    rows, reasons = _cells(merged)
+    names = [f"{one.name} {one.job.revision[:10]}".strip() for one in merged.subjects]
+    grid = Grid("Findings of each checkout in each environment", "checkout", merged.columns,
+                tuple(zip(names, map(tuple, rows), strict=True)))  # fmt: skip
+    numbered = tuple((f"{number}. {reason}",) for number, reason in enumerate(reasons, 1))
+    return Section("Checkouts by environment", (grid, *([Items(numbered)] if numbered else ())), anchor="checkouts")
+
+
+def _cells(merged: Merged) -> tuple[list[list[Cell]], list[str]]:
+    """Return the cells of each checkout, and every reason for no result once."""
+    reasons: list[str] = []
+    return [[_cell(one.replies.get(at), at, reasons) for at in merged.columns] for one in merged.subjects], reasons
+
+
+def _cell(reply: Reply | None, column: str, reasons: list[str]) -> Cell:
+    if reply is None:
+        return Cell(column, "none", "", "not planned")
+    if any(one.outcome in _ANSWERS for one in reply.run.results):
+        words = findings_in_words(reply.run)
+        return Cell(column, *(("not_reproduced", "✓") if words.startswith("0 ") else ("reproduced", "✗")), words)
+    messages = [one.message.partition("\n")[0] for one in reply.run.results]
+    why = reply.why or next(iter(messages), "no target was found")
+    if why not in reasons:
+        reasons.append(why)
+    return Cell(column, "error", "!", f"no result ({reasons.index(why) + 1})")
+
+
+def findings_in_words(run: Run) -> str:
+    """Return `2 P1, 1 P3 of 46`: its own findings of the checks with a result; `; torch 3` are those of torch."""
+    found = [one for one in run.results if one.outcome is Outcome.REPRODUCED and one.severity]
+    counts = Counter(one.severity.value for one in found if one.severity and not one.owner)
+    own = ", ".join(f"{count} {severity}" for severity, count in sorted(counts.items())) or "0"
+    others = Counter(one.owner.split()[0] for one in found if one.owner)
+    return f"{own} of {_answers(run)}" + "".join(f"; {owner} {count}" for owner, count in sorted(others.items()))
+
+
+def _answers(run: Run) -> int:
+    return sum(one.outcome in _ANSWERS for one in run.results)
+
+
+def _matrix_csv(merged: Merged) -> bytes:
+    """Return RFC 4180 in UTF-8: a line for each check, with the result of every column."""
+    rows: list[Sequence[object]] = [
+        ("severity", "outcome", "probe", "target", "file", "line", "fingerprint", *merged.columns)
+    ]
+    for one in merged.run.results:
+        place, given = one.location, {arm.arm: arm.answer for arm in one.arms}
+        answers = [given.get(column, "source" if one.is_of_source else "not run") for column in merged.columns]
+        file, line = (place.file, place.line) if place is not None else ("", "")
+        rows.append((one.severity or "", one.outcome, one.probe, one.target, file, line, one.fingerprint, *answers))
+    return csv_bytes(rows)
+
+
+def _job_row(reply: Reply) -> Sequence[object]:
+    job, result, environment = reply.job, reply.result, reply.run.environment
+    head = (job.key, job.name, job.repository, job.revision, environment.python or environment.interpreter,
+            environment.torch, job.device)  # fmt: skip
+    if result is None:
+        return *head, "not run", *[""] * 7
+    costs = (result.node, result.seconds, result.cpu_seconds, result.memory_mb)
+    if result.run is None:
+        return *head, "failed", result.reason, "", "", *costs
+    found = sum(one.outcome is Outcome.REPRODUCED for one in reply.run.results)
+    return *head, "answered", result.reason, found, _answers(reply.run), *costs

@@ -15,7 +15,7 @@ from auditkit.errors import BadInputError
 from auditkit.model.enums import DeviceChoice
 from auditkit.probing.engine.catalog import load_catalog, select
 from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources
-from auditkit.sweep.repositories import is_url, resolve, short_name
+from auditkit.sweep.preparation import is_url, resolve, short_name
 
 _IDLE_WORKER_MB = 700
 """A worker that runs no probe yet: torch, and what the target imports."""
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[\w.+-][\w.+ -]*")
 class Checkout:
     """A repository, a `path` or a `url`, and the revisions to check, none for the newest commit.
 
-    `place` is where the plan's file names it.
+    `place` is where the plan's file names it: `FILE:LINE:COLUMN: `.
     """
 
     path: str = ""
@@ -50,7 +50,7 @@ class Checkout:
 class Plan:
     """Checkouts, each crossed with every torch and Python, every interpreter and every device.
 
-    `memory_mb` of None is what the probes declare. `time_limit` is seconds for a job.
+    `time_limit` is seconds for a job.
     """
 
     checkouts: tuple[Checkout, ...] = ()
@@ -62,66 +62,61 @@ class Plan:
     requirements: tuple[str, ...] = ()
     torch_index: str = ""
     time_limit: float = 3600.0
-    memory_mb: int | None = None
 
 
 def read_plan_file(path: Path) -> Plan:
     """Read a plan's YAML. Raises BadInputError as `file:line:column: message` with the line and a hint."""
-    hint = "a plan of few checkouts is words: auditkit sweep plan CHECKOUT@REVISION --torch 2.13"
+    hint = "without a file: auditkit sweep plan CHECKOUT@REVISION --torch 2.13"
     file = YamlFile(path, hint, as_text=True)
     folder = Path(os.path.abspath(path)).parent
     listed = file.value.get("checkouts") if isinstance(file.value, dict) else None
     if isinstance(listed, list):  # a text is a checkout, too
-        named = {number: checkout_of(text, folder) for number, text in enumerate(listed) if isinstance(text, str)}
-        file.value["checkouts"] = [
-            {"path": named[number].path, "url": named[number].url, "revisions": list(named[number].revisions)}
-            if number in named else each
-            for number, each in enumerate(listed)
-        ]  # fmt: skip
+        named = [{"url" if is_url(str(each)) else "path": each} if isinstance(each, str) else each for each in listed]
+        file.value["checkouts"] = named
     plan = file.convert(Plan, "plan")
     if not plan.checkouts:
         raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")
     for key in ("torch", "pythons"):
         for number, version in enumerate(getattr(plan, key)):
             if not _VERSION.fullmatch(version):
-                raise file.error(f"$.{key}[{number}]", f"{version!r} is no version", "such as 2.9 or 3.12")
-    checkouts = [_placed(file, number, each, folder) for number, each in enumerate(plan.checkouts)]
+                message = f"{version!r} is not a version number"
+                raise file.error(f"$.{key}[{number}]", message, "write a number such as 2.9 or 3.12")
+    checkouts = [_placed(file, f"$.checkouts[{number}]", one, folder) for number, one in enumerate(plan.checkouts)]
     interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
     return replace(plan, checkouts=named_apart(checkouts), interpreters=interpreters)
 
 
-def _placed(file: YamlFile, number: int, one: Checkout, folder: Path) -> Checkout:
-    place = f"$.checkouts[{number}]"
+def _placed(file: YamlFile, place: str, one: Checkout, folder: Path) -> Checkout:
     if bool(one.path) == bool(one.url):
         raise file.error(place, "a checkout has a path or a url, and not both", "path: ../trainer")
     if one.url and not is_url(one.url):
         raise file.error(place, f"{one.url} is not the URL of a repository", "a folder is a path:")
     if one.name and not _NAME.fullmatch(one.name):
         raise file.error(place, f"{one.name!r} is not a name for a checkout", "letters, digits, and . _ + -")
-    whole = checkout_of(one.repository, folder)
+    found = checkout_of(one.repository, folder)
     return replace(
-        whole,
-        name=one.name or whole.name,
-        revisions=one.revisions or whole.revisions,
+        found,
+        name=one.name or found.name,
+        revisions=one.revisions or found.revisions,
         requirements=one.requirements,
         config=_absolute(one.config, folder) if one.config else "",
-        place=file.where(place),
+        place=f"{file.where(place)}: ",
     )
 
 
 def checkout_of(text: str, folder: Path = Path()) -> Checkout:
     """Return the checkout of a URL or a folder, either with `@REVISION`. Relative paths begin in `folder`."""
     at = text.rfind("@")
-    head, revision = (text[:at], text[at + 1 :]) if at > 0 else (text, "")
+    head, revisions = (text[:at], (text[at + 1 :],)) if 0 < at < len(text) - 1 else (text, ())
     if is_url(text):
         # The @ of an address (`git@host:`) begins no revision.
-        is_address = not is_url(head) or "/" not in (head.partition("://")[2] or head.partition(":")[2])
-        head, revision = (text, "") if is_address else (head, revision)
-        return Checkout("", head, short_name(head), (revision,) if revision else ())
-    whole = _absolute(text, folder)
-    if revision and not os.path.isdir(whole):
-        return Checkout(_absolute(head, folder), "", short_name(_absolute(head, folder)), (revision,))
-    return Checkout(whole, "", short_name(whole))
+        if not is_url(head) or "/" not in (head.partition("://")[2] or head.partition(":")[2]):
+            head, revisions = text, ()
+        return Checkout("", head, short_name(head), revisions)
+    if os.path.isdir(_absolute(text, folder)):
+        head, revisions = text, ()
+    whole = _absolute(head, folder)
+    return Checkout(whole, "", short_name(whole), revisions)
 
 
 def _absolute(path: str, folder: Path) -> str:
@@ -129,7 +124,7 @@ def _absolute(path: str, folder: Path) -> str:
 
 
 def named_apart(checkouts: Iterable[Checkout]) -> tuple[Checkout, ...]:
-    """Return the checkouts; the name of each is its row of the matrix. Raises BadInputError for a second one."""
+    """Return the checkouts; the name of each is its row of the matrix. Raises BadInputError if two have one name."""
     first: dict[str, Checkout] = {}
     for one in checkouts:
         other = first.setdefault(one.name, one)
@@ -137,9 +132,8 @@ def named_apart(checkouts: Iterable[Checkout]) -> tuple[Checkout, ...]:
             # The same folder at two revisions, on the command line.
             first[one.name] = replace(other, revisions=tuple(dict.fromkeys((*other.revisions, *one.revisions))))
         elif other is not one:
-            place = f"{one.place}: " if one.place else ""
             message = f"a second checkout is called {one.name}: {one.repository} as well as {other.repository}"
-            raise BadInputError(place + message, "in a plan, give one of them a name: of its own")
+            raise BadInputError(one.place + message, "in a plan, give one of them a name: of its own")
     return tuple(first.values())
 
 
@@ -153,26 +147,21 @@ def jobs_of(plan: Plan) -> Iterator[Job]:
     probes = tuple(probe.id for probe in select(catalog, plan.probes)) if plan.probes else ()
     # The probe that needs most, a second worker, and the process that reads both.
     most = max([_IDLE_WORKER_MB, *(one.memory_mb for one in select(catalog, probes, False))])
-    memory_mb = plan.memory_mb if plan.memory_mb is not None else most + _IDLE_WORKER_MB + _HOST_MB
+    memory_mb = most + _IDLE_WORKER_MB + _HOST_MB
     for checkout in plan.checkouts:
         environments = _environments(plan, checkout)
         for revision in checkout.revisions or ("",):
-            commit = _commit(checkout, revision)
+            try:
+                commit = resolve(checkout.repository, revision)
+            except BadInputError as error:
+                raise BadInputError(checkout.place + error.message, error.hint) from None
             suffix = f"@{revision[:_SHORT] if revision == commit else revision}" if len(checkout.revisions) > 1 else ""
             for environment, device in product(environments, dict.fromkeys(plan.devices)):
-                resources = Resources(memory_mb, int(device is DeviceChoice.CUDA), time_s=plan.time_limit)
+                resources = Resources(memory_mb, int(device is DeviceChoice.CUDA), plan.time_limit)
                 yield Job(
                     "", f"{checkout.name}{suffix}", checkout.repository, commit, probes, environment, device,
                     resources, checkout.config,
                 )  # fmt: skip
-
-
-def _commit(checkout: Checkout, revision: str) -> str:
-    try:
-        return resolve(checkout.repository, revision)
-    except BadInputError as error:
-        place = f"{checkout.place}: " if checkout.place else ""
-        raise BadInputError(f"{place}{error.message}", error.hint) from None
 
 
 def _environments(plan: Plan, checkout: Checkout) -> Sequence[EnvironmentSpec]:
@@ -195,5 +184,5 @@ def github_matrix(jobs: Sequence[Job]) -> dict[str, Any]:
     if len(jobs) > _GITHUB_MOST:
         message = f"GitHub runs at most {_GITHUB_MOST} jobs of one matrix, and these are {len(jobs):,}"
         raise BadInputError(message, "plan fewer, or run the plan on an engine: auditkit sweep run PLAN --engine slurm")
-    names = {job.key: f"{job.name}, {job.environment.label}, {job.device.value}" for job in jobs}
-    return {"include": [{"key": key, "name": name} for key, name in names.items()]}
+    named = ((job.key, f"{job.name}, {job.environment.label}, {job.device.value}") for job in jobs)
+    return {"include": [{"key": key, "name": name} for key, name in named]}

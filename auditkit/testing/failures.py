@@ -94,7 +94,7 @@ def lines_of(site: Any, root: Path, count: str = "") -> list[str]:
 
 
 def whole_number(name: str, value: int | None) -> None:
-    """Raise BadInputError for a bound that is no number of times."""
+    """Raise BadInputError for a bound that is not a count."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         raise BadInputError(f"{name} is a whole number from 0 on, not {value!r}")
 

@@ -31,7 +31,7 @@ _APART = ("ranks", "graphs", "graph_capture")
 
 
 class Answer(NamedTuple):
-    """The result of a probe; `line` is the place that it names, with its code, also if it is no finding."""
+    """The result of a probe; `line` is the place that it names, with its code, also if it is not a finding."""
 
     result: ProbeResult
     line: Sequence[str]
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 class Subject:
     """A target, its file's root, and the device that it runs on (`auto`, `cpu`, `cuda` or `simulated`).
 
-    `words` are those of `check`. Raises BadInputError for what is no function or method, and for unknown words.
+    `words` are those of `check`. Raises BadInputError for an object that is not a function, and for unknown words.
     """
 
     def __init__(self, target: Callable[..., Any] | str, root: Path, words: Mapping[str, Any]) -> None:

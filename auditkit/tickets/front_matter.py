@@ -196,7 +196,7 @@ def _value(key: str, node: Any) -> tuple[Any, str]:
 
 
 def check_field(key: str, text: str) -> tuple[Any, str]:
-    """Return the value of a field that is no list, and what would be correct if `text` is not valid ("" if it is)."""
+    """Return the value of a field that is not a list, and a correct example if `text` is not valid ("" if it is)."""
     if "\n" in text:
         return text, f"{key} is one line"
     if key == "severity":

@@ -81,7 +81,7 @@ _LINK = re.compile(r"blocked[ -]by|blocks|duplicate", re.IGNORECASE)
 
 @dataclass
 class Imported:
-    """What auditkit read in one file. `document` is None for a file that is no ticket and for one with a `problem`.
+    """What auditkit read in one file. `document` is None for a file that is not a ticket and for one with a `problem`.
 
     Each non-blank line of the source (from 1) is in one of three places: `extracted` has the field that holds it,
     `text` the sections into which it was copied, and `dropped` the lines that say nothing (rules, heads of tables,

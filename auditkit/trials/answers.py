@@ -115,7 +115,7 @@ def _changed_for(findings: Collection[str], base: Answers, recorded: Sequence[Me
 
 
 def _lost(base: Answers, arm: Answers) -> list[str]:
-    # Without a plan there are no roles, and the results give the reason.
+    # Without a plan the target was not called, and the results say why.
     return sorted({role for role, _ in base.roles} - {role for role, _ in arm.roles}) if arm.roles else []
 
 

@@ -257,7 +257,7 @@ def _notes(sides: Sequence[Side], runs: Sequence[_PairRun]) -> Iterator[str]:
 
 
 def compare_runs(base: Run, head: Run) -> Comparison:
-    """Two saved runs set side by side, matched by qualified name alone: there is no source to look into.
+    """Compare two saved runs; match functions by qualified name alone, because the source is not there.
 
     Raises BadInputError if torch, Python or device differ, or if a run has several arms.
     """

@@ -15,8 +15,8 @@ _ANSWERS = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED)
 def environment_differences(base: Environment, head: Environment, of_devices: bool) -> tuple[str, ...]:
     """What of two environments is not the same, such as `torch 2.13.0 against 2.15.0`.
 
-    `of_devices` looks at the device, too; results name theirs. The name of a processor is no difference: counts,
-    bytes and values do not depend on it.
+    `of_devices` looks at the device, too; results name theirs. The name of a processor is not compared: counts, bytes
+    and values do not depend on it.
     """
     facts = [("torch", base.torch, head.torch), ("Python", base.python, head.python)]
     facts += [("device", base.device, head.device)] if of_devices else []
@@ -74,7 +74,7 @@ def _change(base: Outcome, head: Outcome) -> Change:
 
 
 def _why_no_answer(base: ProbeResult, head: ProbeResult) -> str:
-    """Return the error or absence of either side; a probe that no longer applies is no fix."""
+    """An error or a missing result on either side; a check that no longer applies is not a fix."""
     said = {
         side: f"{_words(result)}: {result.message}"
         for side, result in (("base", base), ("head", head))

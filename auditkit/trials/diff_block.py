@@ -37,7 +37,7 @@ def changes_of(diff: str, checkout: Path, prefix: str = "") -> list[FileChange]:
     """What the diff makes of the checkout's files; its paths begin with `prefix`, the way from the repository's top.
 
     Lines may have moved, and others may have changed around them; their ends are the file's own. Raises
-    CannotComplete where the text is no diff, names a file that is not there, or shows lines that are not in it.
+    CannotComplete if the text is not a diff, names a missing file, or shows lines that the file does not have.
     """
     changes = [_changed(file, hunks, checkout) for file, hunks in _hunks_by_file(diff, prefix).items()]
     if not changes:
@@ -95,7 +95,7 @@ def _changed(file: str, hunks: Sequence[_Hunk], checkout: Path) -> FileChange:
             new += [own] if line[0] != "-" else []
         lines[place : place + len(hunk.old)] = new
         moved = place - (hunk.first - 1) + len(new) - len(hunk.old)
-    # What follows the last newline is no whole line.
+    # The text after the last newline is not a complete line.
     lines[-1] = lines[-1].removesuffix("\r")
     return FileChange(file, before, (mark + "\n".join(lines)).encode(encoding))
 

@@ -42,7 +42,7 @@ def was_not_searched(told: str) -> bool:
 
 @dataclass(frozen=True)
 class Failed:
-    """A change that was tried and is no fix: how near it came, what is wrong with it, and the finding that it left."""
+    """A change that is not a fix: how near it came, what is wrong with it, and the finding that it left."""
 
     near: int
     told: str

@@ -167,7 +167,7 @@ def _call_at(call: str, here: AnchoredSource, other: AnchoredSource | None) -> t
     is_block = bool(split_call(call)[2])
     old = other.anchor(call) if other is not None and (is_block or here.anchor(call) is None) else None
     if old is None:
-        return call, ""  # It is here, or it is no function of the source: only calling it tells.
+        return call, ""  # It is here, or the source does not define it: only a call shows which.
     again = here.find_again(old)
     if again.state is AnchorState.LOST:
         return "", f"{call} is gone, and no {'block' if is_block else 'function'} is like it"

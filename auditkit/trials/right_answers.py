@@ -41,7 +41,7 @@ def told(change: AnswerContrast) -> str:
 
 
 def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collection[str]) -> bool:
-    """Whether the base's result counts as correct although the head's differs and is no nearer."""
+    """Whether the base's result counts as correct although the head's differs and is not nearer."""
     if one.field == RAISES:
         return one.agreement is Agreement.ONLY_HEAD
     if one.field.startswith(TYPE):

@@ -123,7 +123,7 @@ def _kind(base: ProbeResult, arm: ProbeResult) -> ChangeKind:
     if base.outcome is not Outcome.REPRODUCED and arm.outcome is Outcome.REPRODUCED:
         return ChangeKind.INTRODUCED
     grown = _growth(base, arm)
-    # A peak that is no finding is one that the probe's policy allows.
+    # If a peak is not a finding, the probe's policy allows it.
     if grown > 0 and not (base.probe == MEMORY and arm.outcome is not Outcome.REPRODUCED):
         return ChangeKind.WORSE
     if base.outcome is Outcome.REPRODUCED:

@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from auditkit.sweep.folder import Answer, ResultsFolder
+from auditkit.sweep.jobs import Result, ResultsFolder
 from tests.application import app
 from tests.filing_helpers import ROOT, put, ticket_text
 from tests.reports.exported_runs import RUNS
@@ -72,8 +72,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     asked = job(tmp_path, "trainer", "a" * 40)
     plan(tmp_path / "plan.jsonl", [asked])
     swept = ResultsFolder(tmp_path / "swept")
-    swept.prepare([asked])
-    swept.put(Answer(asked, RUNS["findings"].to_json()))
+    with swept.held([asked]):
+        swept.put(Result(asked, RUNS["findings"].to_json()))
     git(tmp_path, "init", "-q", "--template=")
     git(tmp_path, "add", ".")
     git(tmp_path, "config", "user.name", "a@b")

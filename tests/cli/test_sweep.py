@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.cli.sweep import line_of
+from auditkit.cli.sweep import shown_event
 from auditkit.sweep.driver import Event
 from tests.sweep_helpers import auditkit, job, plan, repository
 
 
 def test_a_log_has_a_line_for_each_end() -> None:
     late = Event("again", 150, 2, 1, "job-7", reason="killed by SIGKILL", node="n3")
-    assert line_of(late) == "[3/150] runs again  job-7 on n3: killed by SIGKILL"
+    assert shown_event(late) == "[3/150] runs again  job-7 on n3: killed by SIGKILL"
 
 
 @pytest.mark.process

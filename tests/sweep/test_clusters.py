@@ -19,12 +19,10 @@ from typing import Any
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.sweep.driver import Event, SweepRequest, open_engine, run_sweep
-from auditkit.sweep.engines.protocol import Ended, Engine, EngineSettings, Task
-from auditkit.sweep.folder import ResultsFolder
-from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources
-from auditkit.sweep.merge import merge
-from auditkit.sweep.output import write_merged
+from auditkit.sweep.driver import Event, Sweep, open_engine
+from auditkit.sweep.engines.engine import Ended, Engine, Task, sweep_name
+from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources, ResultsFolder
+from auditkit.sweep.merge import merge, write_merged
 from tests.clusters import RayNodes, SlurmNodes, processes_with, ray_nodes, slurm_nodes
 from tests.project_files import ROOT
 from tests.sweep_helpers import (
@@ -55,7 +53,7 @@ ON_SLURM = pytest.mark.parametrize("nodes", ["slurm"], indirect=True)
 @contextlib.contextmanager
 def opened(nodes: RayNodes | SlurmNodes, folder: Path) -> Iterator[Engine]:
     (folder / "logs").mkdir(exist_ok=True)
-    engine = open_engine(nodes.name, EngineSettings(folder, f"auditkit-{folder.name}", None, nodes.options))
+    engine = open_engine(nodes.name, folder, None, nodes.options)
     try:
         yield engine
     finally:
@@ -169,7 +167,7 @@ def matrix(folder: Path, jobs: list[Job]) -> dict[str, bytes]:
     """All that is written of a sweep and holds no times."""
     results = ResultsFolder(folder)
     out = folder.parent / f"{folder.name}-merged"
-    write_merged(merge(results, jobs), results, jobs, out)
+    write_merged(merge(results, jobs), out)
     return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file() and path.name != "jobs.csv"}
 
 
@@ -177,7 +175,7 @@ def matrix(folder: Path, jobs: list[Job]) -> dict[str, bytes]:
 def expected(jobs: list[Job], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What the pool of this machine answers."""
     place = tmp_path_factory.mktemp("local")
-    run_sweep(SweepRequest(jobs, place / "swept", place / "cache"))
+    Sweep(jobs, place / "swept", place / "cache").run()
     return matrix(place / "swept", jobs)
 
 
@@ -206,27 +204,23 @@ def test_a_node_that_dies_midway_changes_nothing_in_the_matrix(
 
     fault = threading.Thread(target=lose_a_node)
     fault.start()
-    request = SweepRequest(jobs, folder, tmp_path / "cache", nodes.name, attempts=2, options=nodes.options)
-    swept = run_sweep(request, seen.append)
+    sweep = Sweep(jobs, folder, tmp_path / "cache", nodes.name, attempts=2, options=nodes.options, tell=seen.append)
+    swept = sweep.run()
     fault.join()
     nodes.add_a_node()
     lost = [event for event in seen if event.event == "again"]
     assert [event.reason for event in lost] == ["its node is lost"] * (nodes.running_at_once // 2)
-    assert (swept.answered, swept.failed) == (4, (jobs[-1].key,))
+    assert (swept.done, swept.failed) == (4, 1)
     assert sorted(event.key for event in seen if event.event == "answered") == sorted(one.key for one in jobs[:-1])
     assert processes_of(folder) == []
     assert matrix(folder, jobs) == expected
     assert {"matrix.json", "matrix.html", "matrix.csv", "matrix.md"} <= expected.keys()
-    assert (seen[-1].done, seen[-1].failed) == (4, 1)
 
 
 def test_a_killed_driver_is_followed_by_one_that_asks_nothing_twice(
     nodes: RayNodes | SlurmNodes, jobs: list[Job], expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Ray ends the tasks of a driver that is gone; Slurm's go on, and the next driver takes them over.
-
-    What runs in its last attempt is taken over, too.
-    """
+    """Ray ends the tasks of a driver that is gone; Slurm's go on, and the next driver takes them over."""
     folder = tmp_path / "swept"
     options = [word for name, value in nodes.options.items() for word in ("--option", f"{name}={value}")]
     words = ("sweep", "run", plan(tmp_path / "plan.jsonl", jobs), "--results", folder, "--engine", nodes.name, *options)
@@ -242,17 +236,12 @@ def test_a_killed_driver_is_followed_by_one_that_asks_nothing_twice(
     first = {path: path.stat().st_mtime_ns for path in folder.glob("results/*.json")}
     with subprocess.Popen(command(*words), env=environment(), stderr=subprocess.PIPE, text=True) as second:
         if isinstance(nodes, SlurmNodes):
-            assert len(nodes.states(_queue_name(folder))) <= len(jobs)
+            assert len(nodes.states(sweep_name(folder))) <= len(jobs)
             os.kill(process, signal.SIGCONT)
         _, said = second.communicate(timeout=120)
     assert second.returncode == 3, said
     assert {path: path.stat().st_mtime_ns for path in first} == first
-    assert sorted(path.name for path in folder.glob("attempts/*")) == sorted(f"{one.key}.1" for one in jobs)
     assert matrix(folder, jobs) == expected
-
-
-def _queue_name(folder: Path) -> str:
-    return f"auditkit-{ResultsFolder(folder).identity()}"
 
 
 def test_ctrl_c_leaves_no_process_on_any_node(nodes: RayNodes | SlurmNodes, jobs: list[Job], tmp_path: Path) -> None:
@@ -267,7 +256,7 @@ def test_ctrl_c_leaves_no_process_on_any_node(nodes: RayNodes | SlurmNodes, jobs
     assert said.splitlines()[-1] == "interrupted"
     assert processes_of(folder) == []
     if isinstance(nodes, SlurmNodes):
-        assert [state for state in nodes.states(_queue_name(folder)) if "RUNNING" in state or "PENDING" in state] == []
+        assert [state for state in nodes.states(sweep_name(folder)) if "RUNNING" in state or "PENDING" in state] == []
 
 
 @ON_SLURM
@@ -275,7 +264,7 @@ def test_what_slurm_ends(nodes: SlurmNodes, tmp_path: Path) -> None:
     """Too much memory, cancelled by somebody, another job that goes before."""
     sleep = ("sh", "-c", "exec sleep 60")
     grow = python("import time; held = b'x' * 400_000_000; time.sleep(60)")
-    name = f"auditkit-{tmp_path.name}"
+    name = sweep_name(tmp_path)
     with opened(nodes, tmp_path) as engine:
         engine.submit(Task("grew", grow, Resources(100)))
         found = ends(engine, 1)
@@ -299,7 +288,7 @@ def test_a_connection_to_ray_that_is_lost(nodes: RayNodes, tmp_path: Path) -> No
     with opened(nodes, tmp_path) as engine:
         engine.submit(Task("job", ("sh", "-c", f"exec {mark}"), Resources(100)))
         wait_for(lambda: engine.finished(0.2) or processes_with(mark))
-        (driver,) = processes_with(f"ray_cluster.*auditkit-{tmp_path.name}")
+        (driver,) = processes_with(f"ray_cluster.*{sweep_name(tmp_path)}")
         os.kill(driver, signal.SIGKILL)
         with pytest.raises(BadInputError, match="the connection to Ray's cluster is lost"):
             ends(engine, 1)

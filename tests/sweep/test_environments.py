@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from auditkit.errors import BadInputError
 from auditkit.model.enums import DeviceChoice
-from auditkit.sweep.driver import SweepRequest, run_sweep
-from auditkit.sweep.environments import (
-    EnvironmentFailedError,
+from auditkit.sweep.driver import Sweep
+from auditkit.sweep.jobs import EnvironmentSpec, ResultsFolder
+from auditkit.sweep.preparation import (
     installer_reason,
     interpreter_for,
 )
-from auditkit.sweep.folder import ResultsFolder
-from auditkit.sweep.jobs import EnvironmentSpec
 from tests.filing_helpers import put
 from tests.sweep_helpers import commit_of, job, repository
 from tests.verify_helpers import git
@@ -80,8 +79,8 @@ def test_an_environment_is_made_once_with_what_the_checkout_asks(index: Path, tm
     shutil.rmtree(index)  # nothing is installed again
     assert made(spec, tmp_path / "code", tmp_path) == python
     # A half one, whose maker was killed, is made anew, which it cannot be by now.
-    (Path(python).parent.parent / "auditkit-ready.json").unlink()
-    with pytest.raises(EnvironmentFailedError, match=r"^torch==2\.9"):
+    (Path(python).parent.parent / "auditkit-ready").unlink()
+    with pytest.raises(BadInputError, match=r"^torch==2\.9"):
         made(spec, tmp_path / "code", tmp_path)
 
 
@@ -115,7 +114,7 @@ def test_requirements_run_no_setup_code_and_count_only_where_the_plan_says_so(in
 
 def test_one_that_cannot_be_made_says_why_on_one_line(index: Path, tmp_path: Path) -> None:
     spec = EnvironmentSpec(torch="2.99", index="default", requirements=())
-    with pytest.raises(EnvironmentFailedError, match=r"^torch==2\.99\.\*: .*2\.99") as caught:
+    with pytest.raises(BadInputError, match=r"^torch==2\.99\.\*: .*2\.99") as caught:
         made(spec, tmp_path, tmp_path)
     assert "\n" not in caught.value.message
     wheel(index, "torch", "2.99.0")
@@ -123,7 +122,7 @@ def test_one_that_cannot_be_made_says_why_on_one_line(index: Path, tmp_path: Pat
 
 
 def test_a_requirements_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailedError, match=r"the checkout has no dev\.txt"):
+    with pytest.raises(BadInputError, match=r"the checkout has no dev\.txt"):
         made(EnvironmentSpec(torch="2.9", requirements=("dev.txt",)), tmp_path, tmp_path)
 
 
@@ -131,17 +130,17 @@ def test_a_url_is_cloned_once_and_fetched_where_a_commit_is_missing(tmp_path: Pa
     code = repository(tmp_path / "trainer", "v1", "v2")
     url, folder, cache = f"file://{code}", tmp_path / "swept", tmp_path / "cache"
     jobs = [job(code, f"trainer@{name}", commit_of(code, name), repository=url) for name in ("v1", "v2")]
-    assert run_sweep(SweepRequest(jobs, folder, cache)).answered == 2
+    assert Sweep(jobs, folder, cache).run().done == 2
     (mirror,) = cache.glob("repositories/*.git")
     put(code, "train/version.py", "VERSION = 3\n")
     git(code, "commit", "-qam", "v3")
     newer = job(code, "trainer@v3", commit_of(code), repository=url)
     moved = job(code, "moved", commit_of(code), repository=f"file://{tmp_path}/nowhere/trainer")
-    assert run_sweep(SweepRequest([newer, moved], folder, cache)).answered == 1
+    assert Sweep([newer, moved], folder, cache).run().done == 1
     assert list(cache.glob("repositories/*.git")) == [mirror]
-    failure = ResultsFolder(folder).read_failure(moved.key)
+    failure = ResultsFolder(folder).read(moved.key)
     assert failure is not None
-    assert failure.reason.startswith(f"git cannot clone file://{tmp_path}/nowhere/trainer: fatal: ")
+    assert failure.reason.startswith(f"no checkout: git cannot clone file://{tmp_path}/nowhere/trainer: fatal: ")
 
 
 @pytest.mark.parametrize(

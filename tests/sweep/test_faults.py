@@ -14,10 +14,9 @@ import msgspec
 import pytest
 
 from auditkit.model.enums import DeviceChoice
-from auditkit.sweep.driver import Event, SweepRequest, run_sweep
+from auditkit.sweep.driver import Event, Sweep
 from auditkit.sweep.execution import in_one_line
-from auditkit.sweep.folder import ResultsFolder
-from auditkit.sweep.jobs import Order
+from auditkit.sweep.jobs import Order, ResultsFolder
 from tests.sweep_helpers import (
     auditkit,
     begun_by,
@@ -40,8 +39,8 @@ def code(tmp_path: Path) -> Path:
     return repository(tmp_path / "trainer", "v1", "v2", "v3", "v4")
 
 
-def kill_next(folder: Path, key: str, attempt: int) -> None:
-    os.kill(wait_for(lambda: begun_by(folder, key, attempt)), signal.SIGKILL)
+def kill_next(folder: Path, key: str) -> None:
+    os.kill(wait_for(lambda: begun_by(folder, key)), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("kills", [1, 2])
@@ -52,24 +51,22 @@ def test_a_killed_job_is_asked_again_at_most_so_often(tmp_path: Path, code: Path
     def tell(event: Event) -> None:
         seen.append(event)
         if event.event == "submitted" and event.attempt <= kills:
-            kill_next(folder, one.key, event.attempt)
+            kill_next(folder, one.key)
 
-    swept = run_sweep(SweepRequest([one], folder, tmp_path / "cache", attempts=2), tell)
+    swept = Sweep([one], folder, tmp_path / "cache", attempts=2, tell=tell).run()
     again = [event.reason for event in seen if event.event == "again"]
     assert again == ["killed by SIGKILL, perhaps because memory ran out"]
     if kills == 1:
-        assert (swept.answered, swept.failed) == (1, ())
+        assert (swept.done, swept.failed) == (1, 0)
         assert results(folder)[one.key]["run"]["summary"]["reproduced"] == 1
     else:
-        failure = ResultsFolder(folder).read_failure(one.key)
+        failure = ResultsFolder(folder).read(one.key)
         assert failure is not None
-        assert swept.failed == (one.key,)
-        assert (failure.kind, failure.attempts) == ("lost", 2)
-        assert failure.reason == "killed by SIGKILL, perhaps because memory ran out (the last of 2 attempts)"
-        # It was given up: only who says so has it asked again.
-        request = SweepRequest([one], folder, tmp_path / "cache", attempts=2)
-        assert run_sweep(request).failed == (one.key,)
-        assert run_sweep(SweepRequest([one], folder, tmp_path / "cache", attempts=2, again=True)).answered == 1
+        assert (swept.done, swept.failed) == (0, 1)
+        assert failure.reason == f"no result: {again[0]} (the last of 2 attempts)"
+        # A failed job runs again only with --again.
+        assert Sweep([one], folder, tmp_path / "cache").run().failed == 1
+        assert Sweep([one], folder, tmp_path / "cache", again=True).run().done == 1
 
 
 def test_a_killed_driver_takes_its_jobs_along_and_the_next_one_goes_on(tmp_path: Path, code: Path) -> None:
@@ -78,7 +75,7 @@ def test_a_killed_driver_takes_its_jobs_along_and_the_next_one_goes_on(tmp_path:
     words = ("sweep", "run", plan(tmp_path / "plan.jsonl", jobs), "--results", folder, "--jobs", 1)
     with subprocess.Popen(command(*words), env=environment(), stderr=subprocess.DEVNULL) as driver:
         wait_for(lambda: len(list(folder.glob("results/*.json"))) == 1)
-        wait_for(lambda: sum(begun_by(folder, one.key) > 0 for one in jobs) == 2)
+        wait_for(lambda: processes_of(folder))
         driver.kill()
     wait_for(lambda: not processes_of(folder))
     first = {path: path.stat().st_mtime_ns for path in folder.glob("results/*.json")}
@@ -87,8 +84,6 @@ def test_a_killed_driver_takes_its_jobs_along_and_the_next_one_goes_on(tmp_path:
     assert second.returncode == 0, second.stderr
     assert results(folder).keys() == {one.key for one in jobs}
     assert {path: path.stat().st_mtime_ns for path in first} == first
-    # What was cut off has not used up its attempts.
-    assert sorted(path.name for path in folder.glob("attempts/*")) == sorted(f"{one.key}.1" for one in jobs)
     assert not list(folder.glob("**/*auditkit-tmp"))
 
 
@@ -99,9 +94,9 @@ def test_a_job_sees_only_cards_that_it_has_asked_for(
     tmp_path: Path, code: Path, device: DeviceChoice, cards: str
 ) -> None:
     one = job(code, "trainer@v1", commit_of(code, "v1"), device=device)
-    ResultsFolder(tmp_path / "swept").prepare([one])
-    order = Order(str(tmp_path / "swept"), 3, str(tmp_path / "cache"), one)
-    script = "import os, sys; from auditkit.sweep import execution; execution.main(sys.argv[1:])"
+    with ResultsFolder(tmp_path / "swept").held([one]):
+        order = Order(str(tmp_path / "swept"), str(tmp_path / "cache"), one)
+    script = "import os, sys; from auditkit.sweep import execution; execution.main(sys.argv[1])"
     words = [
         sys.executable,
         "-c",
@@ -109,7 +104,10 @@ def test_a_job_sees_only_cards_that_it_has_asked_for(
         msgspec.json.encode(order).decode(),
     ]
     variables = {**environment(), "CUDA_VISIBLE_DEVICES": "0"}
-    assert subprocess.run(words, env=variables, capture_output=True, text=True, check=True).stdout == f"{cards}\n"
+    # A job ends when its standard input does.
+    with subprocess.Popen(words, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == f"{cards}\n"
 
 
 def test_ctrl_c_leaves_no_process_and_nothing_half(tmp_path: Path, code: Path) -> None:
@@ -122,15 +120,15 @@ def test_ctrl_c_leaves_no_process_and_nothing_half(tmp_path: Path, code: Path) -
         _, said = driver.communicate(timeout=30)
     assert driver.returncode == 130
     assert said.splitlines()[-1] == "interrupted"
-    assert processes_of(folder) == []
-    assert len(list(folder.glob("attempts/*"))) == len(results(folder))
+    # A job that was only just started ends because its standard input does.
+    wait_for(lambda: not processes_of(folder), 5)
     assert auditkit(*words).returncode == 0
 
 
 def test_two_sweeps_in_one_folder(tmp_path: Path, code: Path) -> None:
     folder = ResultsFolder(tmp_path / "swept")
     path = plan(tmp_path / "plan.jsonl", [job(code)])
-    with folder.held():
+    with folder.held([job(code)]):
         second = auditkit("sweep", "run", path, "--results", folder.path)
     assert second.returncode == 4
     assert "is locked by another auditkit" in second.stderr
@@ -146,7 +144,7 @@ echo "first $?"
 mount -o remount,size=50m {folder}
 {run}
 echo "second $?"
-ls {folder}/results {folder}/attempts
+ls {folder}/results
 """
 
 
@@ -164,18 +162,16 @@ def test_a_full_disk_ends_the_sweep_and_the_same_command_goes_on(tmp_path: Path,
         pytest.skip(f"no small disk can be mounted here: {ended.stderr.strip()}")
     assert ended.stdout.startswith("first 4\n"), ended.stderr
     assert "second 0\n" in ended.stdout, ended.stderr
-    assert "No space left on device" in ended.stderr
+    assert f"a job cannot write in {folder}: exit code 4" in ended.stderr
     assert "hint: free some space, then run the same command again" in ended.stderr
     for one in jobs:
         assert f"{one.key}.json" in ended.stdout
-        assert f"{one.key}.2" not in ended.stdout
 
 
 @pytest.mark.parametrize(
     ("head", "said"),
     [
-        ({"sweep": 7, "auditkit": "9.9"}, "has another format, and this auditkit reads format 1"),
-        ({"sweep": 1, "auditkit": "0.0.1"}, "was made by auditkit 0.0.1, and this is"),
+        ({"auditkit": "0.0.1"}, "was made by auditkit 0.0.1, and this is"),
         (None, "is not the folder of a sweep, and it is not empty"),
     ],
 )
@@ -196,14 +192,13 @@ def test_a_folder_of_another_version_or_of_something_else(
 def test_what_is_gone_is_a_result_and_the_others_go_on(tmp_path: Path, code: Path) -> None:
     gone = [job(code, "rebased", "0" * 40), job(code, "moved", repository=str(tmp_path / "nowhere"))]
     jobs = [*gone, job(code)]
-    swept = run_sweep(SweepRequest(jobs, tmp_path / "swept", tmp_path / "cache", attempts=3))
-    assert (swept.answered, set(swept.failed)) == (1, {one.key for one in gone})
+    swept = Sweep(jobs, tmp_path / "swept", tmp_path / "cache").run()
+    assert (swept.done, swept.failed) == (1, 2)
     folder = ResultsFolder(tmp_path / "swept")
-    failures = [folder.read_failure(one.key) for one in gone]
-    assert [(one.kind, one.attempts) for one in failures if one] == [("checkout", 1)] * 2
+    failures = [folder.read(one.key) for one in gone]
     assert [one.reason.partition(" has ")[2] or one.reason for one in failures if one] == [
         f"no revision '{'0' * 40}'",
-        f"no such directory: {tmp_path / 'nowhere'}",
+        f"no checkout: no such directory: {tmp_path / 'nowhere'}",
     ]
 
 
@@ -211,10 +206,10 @@ def test_a_job_that_takes_too_long_says_so(tmp_path: Path, code: Path) -> None:
     from auditkit.sweep.jobs import Resources
 
     one = job(code, resources=Resources(100, time_s=0.05))
-    run_sweep(SweepRequest([one], tmp_path / "swept", tmp_path / "cache"))
-    failure = ResultsFolder(tmp_path / "swept").read_failure(one.key)
+    Sweep([one], tmp_path / "swept", tmp_path / "cache").run()
+    failure = ResultsFolder(tmp_path / "swept").read(one.key)
     assert failure is not None
-    assert (failure.kind, failure.reason) == ("time", "no result within 0.05 s")
+    assert failure.reason == "no result within 0.05 s"
 
 
 def test_a_reason_is_one_line_without_the_folder_of_an_environment() -> None:
@@ -222,4 +217,4 @@ def test_a_reason_is_one_line_without_the_folder_of_an_environment() -> None:
         "nothing was fed:\n  needs: x (/home/c/environments/py3.12-torch2.9/bin/python -m pip install x)\n  1 skipped"
     )
     assert in_one_line(text) == "nothing was fed: needs: x (python -m pip install x); 1 skipped"
-    assert in_one_line("word " * 100) == " ".join(["word"] * 79) + " ..."
+    assert in_one_line("word " * 100) == "word " * 80 + "..."

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from auditkit.errors import BadInputError
+from auditkit.sweep.engines.engine import Ended, Task
 from auditkit.sweep.engines.local import LocalPool
-from auditkit.sweep.engines.protocol import Ended, EngineSettings, Task
 from auditkit.sweep.jobs import Resources
 from tests.sweep_helpers import wait_for
 
@@ -23,8 +23,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def pool(folder: Path, jobs: int = 4, **options: str) -> LocalPool:
-    return LocalPool(EngineSettings(folder, "test", jobs, options))
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets the memory of this machine in MB."""
+    return lambda memory_mb: monkeypatch.setattr("auditkit.sweep.engines.local._machine_memory_mb", lambda: memory_mb)
+
+
+def pool(folder: Path, jobs: int = 4) -> LocalPool:
+    return LocalPool(folder, jobs)
 
 
 def task(key: str, code: str, memory_mb: int = 100, gpus: int = 0) -> Task:
@@ -52,8 +58,11 @@ mine.unlink()
 
 
 @pytest.mark.parametrize(("jobs", "memory_mb", "most"), [(4, 1000, 4), (2, 1000, 2), (4, 250, 2), (4, 100, 1)])
-def test_no_more_run_at_a_time_than_jobs_and_memory_allow(folder: Path, jobs: int, memory_mb: int, most: int) -> None:
-    engine = pool(folder, jobs, memory_mb=str(memory_mb))
+def test_no_more_run_at_a_time_than_jobs_and_memory_allow(
+    folder: Path, memory: Callable[[int], None], jobs: int, memory_mb: int, most: int
+) -> None:
+    memory(memory_mb)
+    engine = pool(folder, jobs)
     for number in range(6):
         engine.submit(task(f"job-{number}", COUNTED.format(folder=str(folder))))
     found = ends(engine, 6)
@@ -62,16 +71,18 @@ def test_no_more_run_at_a_time_than_jobs_and_memory_allow(folder: Path, jobs: in
     assert max(int(path.read_text()) for path in folder.glob("saw-*")) == most
 
 
-def test_what_needs_more_memory_than_there_is_never_starts(folder: Path) -> None:
-    engine = pool(folder, memory_mb="1000")
+def test_what_needs_more_memory_than_there_is_never_starts(folder: Path, memory: Callable[[int], None]) -> None:
+    memory(1000)
+    engine = pool(folder)
     engine.submit(task("large", f"open({str(folder / 'ran')!r}, 'w')", memory_mb=1001))
     (ended,) = ends(engine, 1)
     assert (ended.reason, ended.again) == ("it needs 1,001 MB of memory, and this machine has 1,000 MB", False)
     assert not (folder / "ran").exists()
 
 
-def test_each_job_that_asks_for_a_card_has_one_of_its_own(folder: Path) -> None:
-    engine = pool(folder, gpus="2")
+def test_each_job_that_asks_for_a_card_has_one_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    engine = pool(folder)
     show = (
         "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); time.sleep(0.3); raise SystemExit(7)"
     )
@@ -108,7 +119,7 @@ time.sleep(600)
 def test_closing_ends_a_job_that_will_not_end_with_what_it_started(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("auditkit.sweep.engines.node._GRACE_S", 0.5)
+    monkeypatch.setattr("auditkit.sweep.engines.engine._GRACE_S", 0.5)
     engine, out = pool(folder, 1), folder / "pids"
     engine.submit(task("stubborn", STUBBORN.format(out=str(out))))
     engine.submit(task("waiting", "raise SystemExit"))
@@ -123,8 +134,3 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_an_option_that_it_does_not_know(folder: Path) -> None:
-    with pytest.raises(BadInputError, match="no option 'partition'"):
-        pool(folder, partition="gpu")

@@ -16,11 +16,9 @@ import pytest
 import yaml
 
 from auditkit.model.enums import Outcome
-from auditkit.sweep.driver import SweepRequest, run_sweep
-from auditkit.sweep.folder import Answer, Failure, ResultsFolder
-from auditkit.sweep.jobs import EnvironmentSpec, Job
-from auditkit.sweep.merge import merge
-from auditkit.sweep.output import findings_in_words, markdown_table
+from auditkit.sweep.driver import Sweep
+from auditkit.sweep.jobs import EnvironmentSpec, Job, Result, ResultsFolder
+from auditkit.sweep.merge import findings_in_words, markdown_table, merge
 from tests.filing_helpers import put
 from tests.project_files import ROOT
 from tests.reports.exported_runs import RUNS
@@ -29,11 +27,11 @@ from tests.sweep_helpers import auditkit, commit_of, environment, job, plan, rep
 pytestmark = pytest.mark.process
 
 
-def folder_with(path: Path, jobs: list[Job], results: list[Answer | Failure]) -> ResultsFolder:
+def folder_with(path: Path, jobs: list[Job], results: list[Result]) -> ResultsFolder:
     folder = ResultsFolder(path)
-    folder.prepare(jobs)
-    for result in results:
-        folder.put(result)
+    with folder.held(jobs):
+        for result in results:
+            folder.put(result)
     return folder
 
 
@@ -47,8 +45,8 @@ def test_the_same_plan_gives_the_same_files(tmp_path: Path) -> None:
     jobs = [job(code, f"trainer@{name}", commit_of(code, name)) for name in ("v1", "v2")]
     jobs.append(job(code, "gone", "0" * 40))
     path = plan(tmp_path / "plan.jsonl", jobs)
-    run_sweep(SweepRequest(jobs[::-1], tmp_path / "one", tmp_path / "cache", at_a_time=1))
-    run_sweep(SweepRequest(jobs, tmp_path / "one", tmp_path / "cache"))
+    Sweep(jobs[::-1], tmp_path / "one", tmp_path / "cache", at_a_time=1).run()
+    Sweep(jobs, tmp_path / "one", tmp_path / "cache").run()
     assert auditkit("sweep", "run", path, "--results", tmp_path / "two", "--jobs", 3).returncode == 3
     for name in ("one", "two"):
         ended = auditkit("sweep", "merge", tmp_path / name, "--output", tmp_path / f"{name}-merged")
@@ -65,7 +63,7 @@ def test_the_same_plan_gives_the_same_files(tmp_path: Path) -> None:
     ]  # fmt: skip
     with open(tmp_path / "two-merged" / "jobs.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["status"] for row in rows] == ["answered", "answered", "checkout"]
+    assert [row["status"] for row in rows] == ["answered", "answered", "failed"]
     assert all(float(row["seconds"]) > 0 for row in rows)
 
 
@@ -106,9 +104,9 @@ def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(
     """Known controls: the finding that both have, and the column that was never asked."""
     jobs = columns(tmp_path, "2.9", "2.10", "2.11")
     run = RUNS["findings"]
-    answers: list[Answer | Failure] = [
-        Answer(jobs[0], run.to_json()),
-        Failure(jobs[1], "environment", "torch==2.10.*: no wheel"),
+    answers = [
+        Result(jobs[0], run.to_json()),
+        Result(jobs[1], reason="no environment: torch==2.10.*: no wheel"),
     ]
     merged = merge(folder_with(tmp_path / "swept", jobs, answers), jobs)
     found = [one for one in merged.run.results if one.outcome is Outcome.REPRODUCED and not one.is_of_source]
@@ -132,7 +130,7 @@ def test_one_checkout_is_the_matrix_that_an_audit_gives(tmp_path: Path) -> None:
     run = RUNS["findings"]
     plain = replace(run, matrix=(), results=tuple(one for one in run.results if not one.is_of_source))
     newer = replace(plain, environment=replace(plain.environment, torch="2.10.0"))
-    told: list[Answer | Failure] = [Answer(jobs[0], plain.to_json()), Answer(jobs[1], newer.to_json())]
+    told = [Result(jobs[0], plain.to_json()), Result(jobs[1], newer.to_json())]
     merged = merge(folder_with(tmp_path / "swept", jobs, told), jobs).run
     audited = combine([plain, newer], [DeviceChoice.CPU, DeviceChoice.CPU])
     assert said(merged.to_json()["results"]) == said(audited.to_json()["results"])
@@ -152,7 +150,7 @@ def test_the_table_counts_what_is_torchs_apart(tmp_path: Path) -> None:
     assert own.endswith("; torch 1")
     assert sum(int(word) for word in own.partition(" of ")[0].split() if word.isdigit()) == len(others)
     assert "torch" not in all_own
-    folder = folder_with(tmp_path / "swept", [one], [Answer(one, owned.to_json())])
+    folder = folder_with(tmp_path / "swept", [one], [Result(one, owned.to_json())])
     assert f"| {own} |" in markdown_table(merge(folder, [one])).decode()
 
 

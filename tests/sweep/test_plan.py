@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from auditkit.errors import BadInputError
-from auditkit.sweep.jobs import key_of, read_plan, write_plan
+from auditkit.sweep.jobs import line_of, read_plan
 from auditkit.sweep.plan import checkout_of, jobs_of, read_plan_file
 from tests.application import app
 from tests.sweep_helpers import commit_of, job, repository
@@ -84,7 +84,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path, code: Path) -> None:
     jobs = planned(tmp_path, WHOLE)
     again = read_plan(write_jobs(tmp_path / "plan.jsonl", jobs))
     assert again == jobs
-    assert list(write_plan(again)) == list(write_plan(jobs))
+    assert list(map(line_of, again)) == list(map(line_of, jobs))
     assert len({one.key for one in jobs}) == len(jobs)
 
 
@@ -99,16 +99,16 @@ def test_a_key_says_what_was_asked_and_nothing_else(code: Path) -> None:
         {"repository": "/elsewhere"}, {"revision": "b" * 40}, {"probes": ()}, {"device": DeviceChoice.CUDA},
         {"environment": EnvironmentSpec(torch="2.9")}, {"environment": EnvironmentSpec(requirements=("x",))},
     ]  # fmt: skip
-    keys = {key_of(replace(one, **other)) for other in others}
+    keys = {replace(one, **other).key for other in others}
     assert len(keys | {one.key}) == len(others) + 1
-    assert key_of(replace(one, resources=Resources(9999))) == one.key
+    assert replace(one, resources=Resources(9999)).key == one.key
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("checkouts: [code]\ntorchs: [2.9]", ":2:1: unknown key 'torchs' in plan\n"),
-        ("checkouts: [code]\ntorch: [new]", ":2:9: 'new' is no version\n"),
+        ("checkouts: [code]\ntorch: [new]", ":2:9: 'new' is not a version number\n"),
         ("checkouts:\n  - {path: code, revision: v1}", ":2:18: unknown key 'revision' in checkout\n"),
         ("checkouts:\n  - {path: code, url: x}", ":2:5: a checkout has a path or a url, and not both\n"),
         ("checkouts: [code]\ndevices: [gpu]", ":2:11: unknown device 'gpu'\n"),
@@ -162,10 +162,8 @@ def test_a_plan_that_somebody_changed(tmp_path: Path, code: Path) -> None:
     path = write_jobs(tmp_path / "plan.jsonl", [job(code)])
     line = path.read_text()
     for changed, said in (
-        (line.replace('"device":"cpu"', '"device":"cuda"'), ":1:1: the key "),
-        (line * 2, ":2:1: the job "),
-        ("{}\n", ":1:1: no job: Object missing required field `key`"),
-        (line.replace('"device":"cpu",', ""), ":1:1: no job: Object missing required field `device`"),
+        ("{}\n", ":1:1: this is not a job: Object missing required field `key`"),
+        (line.replace('"device":"cpu",', ""), ":1:1: this is not a job: Object missing required field `device`"),
         ("", " has no job"),
     ):
         path.write_text(changed)

@@ -11,7 +11,7 @@ _DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 def checked_replicas(grads_RNM: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """Return each replica's N x M gradient, detached; nothing is copied.
 
-    A ValueError names the first replica that is no dense matrix of bfloat16 to float64, is empty, differs
+    A ValueError names the first replica that is not a dense matrix of bfloat16 to float64, is empty, differs
     from replica 0 in shape, dtype or device, or holds NaN or infinity.
     """
     if isinstance(grads_RNM, Tensor) and grads_RNM.dim() != 3:

@@ -49,7 +49,7 @@ def aligned_svds(
     `device` is by default that of the gradients, or CUDA where there is one. The results lie on the gradients'
     device, or on the CPU on request: each chunk then leaves the device before the next one is worked on.
 
-    A ValueError names a replica that is no finite matrix like the others, or reports that there is only one.
+    A ValueError names a replica that is not a finite matrix like the others, or reports that there is only one.
     """
     replicas = checked_replicas(grads_RNM)
     compute = _compute_device(replicas[0], device)

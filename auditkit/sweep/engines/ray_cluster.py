@@ -1,183 +1,149 @@
 """Jobs as tasks of an existing Ray cluster.
 
 Ray runs in a process of its own (`python -m auditkit.sweep.engines.ray_cluster`), because it writes to its driver's
-stdout, sets its signals, and aborts it when the cluster is lost. That process reads one task a line and writes one end
-a line; the end of its input ends all tasks.
+stdout, sets its signals, and aborts it when the cluster is lost. A pipe carries tasks to that process and their ends
+back; when the pipe closes, it ends all tasks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
+import multiprocessing
 import os
-import queue
 import re
-import selectors
 import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Container, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
 
 from auditkit.errors import BadInputError
 from auditkit.model.text import inert_line
-from auditkit.sweep.engines.node import run_command
-from auditkit.sweep.engines.protocol import Ended, EngineSettings, Task
+from auditkit.sweep.engines.engine import Ended, Task, last_words, run_command, sweep_name
 
 _CONNECTED_WITHIN_S, _REACHED_WITHIN_S = 90.0, 5.0
 _ENDED_WITHIN_S = 60.0
 _CANCELLED_WITHIN_S, _KILLED_WITHIN_S = 20.0, 10.0
 """Longer than a command is given to end."""
-_IN_FLIGHT_PER_CORE = 2
-"""A core that is free gets its next task at once."""
+_IN_QUEUE = 1000
 _OF_RAY = ("OMP_NUM_THREADS",)
 """Ray makes a worker use a thread for each core that its task requests; on other engines torch decides."""
 _LOOK_S = 0.2
 
 
 class RayCluster:
-    """A Ray cluster: each job is a task with its processor cores, memory and GPUs, which Ray never retries.
+    """A Ray cluster: each job is a task with its processor core, memory and GPUs, which Ray never retries.
 
     Options: `address`, `HOST:PORT` of the head node; without it RAY_ADDRESS, or the cluster of this machine. Raises
     BadInputError if Ray is not installed, or if no cluster responds.
     """
 
-    left_behind: Container[str] = ()  # the tasks end with their driver
-
-    def __init__(self, settings: EngineSettings) -> None:
-        settings.check_options("Ray", ("address",))
+    def __init__(self, folder: Path, jobs: int | None, options: Mapping[str, str]) -> None:
         if importlib.util.find_spec("ray") is None:
-            raise BadInputError(
-                "Ray is not installed here", "in a clone of auditkit: pip install '.[ray]', here and on every node"
-            )
-        self._logs = settings.folder / "logs"
+            hint = "in a clone of auditkit: pip install '.[ray]', here and on every node"
+            raise BadInputError("Ray is not installed here", hint)
+        self._logs = folder / "logs"
         self._words = self._logs / "ray-driver.log"
-        given = {"address": settings.options.get("address", ""), "name": settings.name, "jobs": settings.jobs}
-        with open(self._words, "wb") as words:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self.capacity = jobs or _IN_QUEUE
+        given = (str(theirs.fileno()), options.get("address", ""), sweep_name(folder))
+        with open(self._words, "wb") as words, theirs:
             self._driver = subprocess.Popen(
-                [sys.executable, "-P", "-m", "auditkit.sweep.engines.ray_cluster", json.dumps(given)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [sys.executable, "-P", "-m", "auditkit.sweep.engines.ray_cluster", *given],
+                stdin=subprocess.DEVNULL,
+                stdout=words,
                 stderr=words,
+                pass_fds=[theirs.fileno()],
                 cwd=self._logs,  # Ray's workers look for modules where its driver runs
                 start_new_session=True,  # Ctrl-C is this process's
             )
-        assert self._driver.stdin is not None
-        assert self._driver.stdout is not None
-        self._input, self._output = self._driver.stdin, self._driver.stdout
-        self._rest = b""
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._output, selectors.EVENT_READ)
         try:
-            self.capacity = self._connected()
+            if not self._pipe.poll(_CONNECTED_WITHIN_S):
+                raise BadInputError(f"Ray's cluster did not respond within {_CONNECTED_WITHIN_S:g} s", "`ray status`")
+            if refusal := self._received():
+                raise BadInputError(*refusal)
         except BaseException:
             self._driver.kill()
             self.close()
             raise
 
-    def _connected(self) -> int:
-        deadline = time.monotonic() + _CONNECTED_WITHIN_S
-        while time.monotonic() < deadline:
-            for message in self._messages(1.0):
-                if "error" in message:
-                    raise BadInputError(message["error"], message["hint"])
-                return int(message["capacity"])
-        raise BadInputError(f"Ray's cluster did not respond within {_CONNECTED_WITHIN_S:g} s", "see `ray status`")
-
     def submit(self, task: Task) -> None:
-        need = {"CPU": task.resources.cpus, "memory": task.resources.memory_mb * 1_000_000, "GPU": task.resources.gpus}
-        log = str(self._logs / f"{task.key}.log")
-        order = {"key": task.key, "command": task.command, "log": log, "need": need}
         try:
-            self._input.write(json.dumps(order).encode("ascii") + b"\n")
-            self._input.flush()
-        except BrokenPipeError:
+            self._pipe.send((task, str(self._logs / f"{task.key}.log")))
+        except OSError:
             raise self._lost() from None
 
     def finished(self, timeout_s: float) -> Sequence[Ended]:
-        return [Ended(**message) for message in self._messages(timeout_s)]
+        found: list[Ended] = []
+        while self._pipe.poll(0 if found else timeout_s):
+            found.append(self._received())
+        return found
 
     def close(self) -> None:
-        # The end of its input tells the driver to end all tasks, and itself.
-        with contextlib.suppress(OSError):
-            self._input.close()
+        self._pipe.close()
         try:
             self._driver.wait(_ENDED_WITHIN_S)
         except subprocess.TimeoutExpired:
             self._driver.kill()
             self._driver.wait()
-        self._selector.close()
-        self._output.close()
-        with contextlib.suppress(OSError):
-            if self._driver.returncode == 0:
-                self._words.unlink()
+        if self._driver.returncode == 0:
+            self._words.unlink(missing_ok=True)
 
-    def _messages(self, timeout_s: float) -> list[dict[str, Any]]:
-        """Return the driver's messages as soon as there is one. Raises BadInputError if it is gone."""
-        if not self._selector.select(timeout_s):
-            return []
-        block = os.read(self._output.fileno(), 1 << 20)
-        if not block:
-            raise self._lost()
-        *lines, self._rest = (self._rest + block).split(b"\n")
-        return [json.loads(line) for line in lines]
+    def _received(self) -> Any:
+        try:
+            return self._pipe.recv()
+        except (EOFError, OSError):
+            raise self._lost() from None
 
     def _lost(self) -> BadInputError:
-        words = self._words.read_text(encoding="utf-8", errors="replace").splitlines()
-        last = next((f": {inert_line(line)[:300]}" for line in reversed(words) if line.strip()), "")
+        last = last_words(self._words)
         hint = f"{self._words} shows more; run the same command again to continue"
-        return BadInputError(f"the connection to Ray's cluster is lost{last}", hint)
+        return BadInputError(f"the connection to Ray's cluster is lost{f': {last}' if last else ''}", hint)
 
 
 # In the process of Ray's own.
 
 
-def _say(output: IO[str], **message: Any) -> None:
-    output.write(json.dumps(message) + "\n")
-    output.flush()
-
-
 class _Driver:
-    def __init__(self, ray: Any, output: IO[str]) -> None:
-        self._ray, self._output = ray, output
+    def __init__(self, ray: Any, pipe: Connection) -> None:
+        self._ray, self._pipe = ray, pipe
         self._keys: dict[Any, str] = {}
         self._run = ray.remote(run_command)
 
-    def serve(self, orders: queue.SimpleQueue[str | None]) -> None:
-        """Run the tasks of the orders until one is None."""
-        while True:
-            try:
-                line = orders.get(block=not self._keys, timeout=None)
-            except queue.Empty:
-                self._collect()
-                continue
-            if line is None:
-                break
-            self._submit(json.loads(line))
-        self._cancel()
+    def serve(self) -> None:
+        """Run the tasks that arrive until the pipe closes."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                if self._pipe.poll(0 if self._keys else None):
+                    self._submit(*self._pipe.recv())
+                else:
+                    self._collect()
+        # Each task ends with its processes; a task that does not end loses its worker.
+        for force, timeout_s in ((False, _CANCELLED_WITHIN_S), (True, _KILLED_WITHIN_S)):
+            if self._keys:
+                for task in self._keys:
+                    self._ray.cancel(task, force=force)
+                _, left = self._ray.wait(list(self._keys), num_returns=len(self._keys), timeout=timeout_s)
+                self._keys = {task: self._keys[task] for task in left}
 
-    def _submit(self, task: Mapping[str, Any]) -> None:
-        key, need = task["key"], task["need"]
+    def _submit(self, task: Task, log: str) -> None:
+        memory = task.resources.memory_mb * 1_000_000
+        need = {"CPU": 1, "memory": memory, "GPU": task.resources.gpus}
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         if not any(all(node.get(name, 0) >= count for name, count in need.items()) for node in nodes):
-            missing = f"{need['CPU']} cores, {need['memory'] // 1_000_000:,} MB and {need['GPU']} GPUs"
-            reason = f"no node of the Ray cluster has {missing}"
-            _say(self._output, key=key, exit_code=None, reason=reason, again=False)
+            missing = f"a core, {task.resources.memory_mb:,} MB and {task.resources.gpus} GPUs"
+            self._pipe.send(Ended(task.key, None, f"no node of the Ray cluster has {missing}", again=False))
             return
-        # A lost task runs again at the driver's word, which counts the attempts.
-        run = self._run.options(
-            name=key, num_cpus=need["CPU"], memory=need["memory"], num_gpus=need["GPU"], max_retries=0
-        )
-        self._keys[run.remote(task["command"], task["log"], _OF_RAY)] = key
+        # The sweep's driver, which counts the attempts, submits a lost task again.
+        run = self._run.options(name=task.key, num_cpus=1, memory=memory, num_gpus=need["GPU"], max_retries=0)
+        self._keys[run.remote(task.command, log, _OF_RAY)] = task.key
 
     def _collect(self) -> None:
         ended, _ = self._ray.wait(list(self._keys), num_returns=1, timeout=_LOOK_S)
-        if ended:
-            ended, _ = self._ray.wait(list(self._keys), num_returns=len(self._keys), timeout=0)
         for task in ended:
             key = self._keys.pop(task)
             try:
@@ -187,17 +153,7 @@ class _Driver:
                 raise SystemExit("the node of Ray's that this machine is part of is gone") from error
             except self._ray.exceptions.RayError as error:
                 code, (reason, node) = None, _reason_of(self._ray.exceptions, error)
-            _say(self._output, key=key, exit_code=code, reason=reason, node=node)
-
-    def _cancel(self) -> None:
-        """End every task with its processes; a task that does not end loses its worker."""
-        for force, timeout_s in ((False, _CANCELLED_WITHIN_S), (True, _KILLED_WITHIN_S)):
-            if self._keys:
-                for task in self._keys:
-                    self._ray.cancel(task, force=force)
-                ended, _ = self._ray.wait(list(self._keys), num_returns=len(self._keys), timeout=timeout_s)
-                for task in ended:
-                    del self._keys[task]
+            self._pipe.send(Ended(key, code, reason, node))
 
 
 def _reason_of(kinds: Any, error: Exception) -> tuple[str, str]:
@@ -213,40 +169,30 @@ def _reason_of(kinds: Any, error: Exception) -> tuple[str, str]:
     return reason, named.group(1) if named else ""
 
 
-def main(given: Mapping[str, Any]) -> int:
-    """Serve until the input ends; return the exit code."""
+def main(descriptor: str, address: str, name: str) -> int:
+    """Serve until the pipe closes; return the exit code."""
     import ray
     import ray.exceptions
 
-    output = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)
-    address = given["address"] or os.environ.get("RAY_ADDRESS", "")
+    pipe = Connection(int(descriptor))
+    address = address or os.environ.get("RAY_ADDRESS", "")
     found = re.fullmatch(r"([^/]+):(\d+)", address)
     try:
         if found:  # Ray itself tries for minutes
             reached = (found.group(1).strip("[]"), int(found.group(2)))
             socket.create_connection(reached, _REACHED_WITHIN_S).close()
-        ray.init(address=address or "auto", namespace=given["name"], log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address or "auto", namespace=name, log_to_driver=False, logging_level="ERROR")
     except Exception as error:
         where = f"at {address}" if address else "here"
         hint = "`ray start --head` starts one; name it with the option address=HOST:PORT"
-        _say(output, error=f"no Ray cluster {where}: {inert_line(str(error))[:400]}", hint=hint)
+        pipe.send((f"no Ray cluster {where}: {inert_line(str(error))[:400]}", hint))
         return 2
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Ray's own handler ends this process at once
-    cores = int(ray.cluster_resources().get("CPU", 1))
-    _say(output, capacity=given["jobs"] or max(2, _IN_FLIGHT_PER_CORE * cores))
-    orders: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(orders,), daemon=True).start()
-    _Driver(ray, output).serve(orders)
+    pipe.send(())
+    _Driver(ray, pipe).serve()
     ray.shutdown()
     return 0
 
 
-def _read(orders: queue.SimpleQueue[str | None]) -> None:
-    for line in sys.stdin:
-        orders.put(line)
-    orders.put(None)
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(json.loads(sys.argv[1])))
+    raise SystemExit(main(*sys.argv[1:]))

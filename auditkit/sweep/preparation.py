@@ -1,0 +1,218 @@
+"""Prepare a job: find or clone its repository, and find or make its interpreter, each once in a cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from auditkit import sandbox
+from auditkit.cache_folder import private_folder
+from auditkit.errors import BadInputError
+from auditkit.git_process import fetch_with_git
+from auditkit.model.enums import DeviceChoice
+from auditkit.model.text import shortened
+from auditkit.probing.checkout import git
+from auditkit.sweep.jobs import EnvironmentSpec
+from auditkit.tickets.store import locked
+
+_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:)\S+")
+_MADE_WITHIN_S = 3600.0
+LONGEST_REASON = 400
+"""Characters of a reason, which is a cell of a table."""
+_READY = "auditkit-ready"
+_BESIDE_TORCH = "numpy"
+"""torch's own wheels do not install it."""
+
+
+def cache_folder() -> Path:
+    """Return the user's own folder for clones and environments.
+
+    Raises BadInputError if other users can write in each such folder: auditkit runs what is in it.
+    """
+    place = private_folder("sweep")
+    if not place:
+        raise BadInputError("other users can write in the cache folder", "chmod go-w it, or name another: --cache DIR")
+    return Path(place)
+
+
+def is_url(repository: str) -> bool:
+    """Whether git has to fetch it: `https://host/owner/name`, `git@host:owner/name`."""
+    return _URL.fullmatch(repository) is not None
+
+
+def short_name(repository: str) -> str:
+    """Return `nanoGPT` of `https://host/karpathy/nanoGPT.git` and of a folder."""
+    return re.split(r"[/:]", repository.rstrip("/"))[-1].removesuffix(".git") or "checkout"
+
+
+def folder_of(repository: str, revision: str, cache: Path) -> Path:
+    """Return the folder of a repository that has `revision`: itself, or a mirror in `cache`.
+
+    Raises BadInputError if there is no such repository or revision, and if git cannot fetch it.
+    """
+    place = _mirror(repository, revision, cache) if is_url(repository) else Path(repository)
+    _resolve_here(place, revision)
+    return place
+
+
+def resolve(repository: str, revision: str) -> str:
+    """Return the full commit that `revision` ("" for the newest) names; "" for a folder outside git.
+
+    Raises BadInputError if there is none.
+    """
+    if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", revision):
+        return revision
+    if not is_url(repository):
+        return _resolve_here(Path(repository), revision)
+    name = revision or "HEAD"
+    done = fetch_with_git(Path.cwd(), "ls-remote", "--", repository, name, f"{name}^{{}}")
+    if done.returncode != 0:
+        raise BadInputError(f"git cannot read {repository}: {_why(done.stderr)}", "check the URL and the network")
+    found = {ref: commit for commit, _, ref in (line.partition("\t") for line in done.stdout.splitlines())}
+    best = [f"refs/heads/{name}", f"refs/tags/{name}^{{}}", f"refs/tags/{name}", name]
+    commit = next((found[ref] for ref in best if ref in found), "")
+    if not commit:
+        raise BadInputError(f"{repository} has no revision {revision!r}", "name a branch, a tag, or a whole commit")
+    return commit
+
+
+def _resolve_here(folder: Path, revision: str) -> str:
+    if not folder.is_dir():
+        raise BadInputError(f"no such directory: {folder}", "a checkout is a directory of this machine, or a URL")
+    found = git.find_repository(folder)
+    if found is None:
+        if revision:
+            raise BadInputError(f"{folder} is not in a git repository, so it has no revision {revision!r}")
+        return ""
+    if revision or not found.has_work_tree:
+        return git.resolve_revision(found, revision or "HEAD")
+    return git.current_revision(found)
+
+
+def _mirror(url: str, revision: str, cache: Path) -> Path:
+    """Return a bare clone of the URL that has `revision`; one process at a time makes or updates it."""
+    name = f"{short_name(url)}-{hashlib.sha256(url.encode()).hexdigest()[:12]}.git"
+    place = cache / "repositories" / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with locked(cache / "locks" / name, _MADE_WITHIN_S):
+        if not (place / "HEAD").is_file():
+            half = place.with_suffix(f".{os.getpid()}.half")
+            try:
+                done = fetch_with_git(place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
+                if done.returncode != 0:
+                    raise BadInputError(f"git cannot clone {url}: {_why(done.stderr)}", "check the URL and the network")
+                half.rename(place)
+            finally:
+                shutil.rmtree(half, ignore_errors=True)
+        elif not _has(place, revision):
+            fetch_with_git(place, "fetch", "--quiet", "--prune", "origin")
+        if not _has(place, revision):
+            # A commit that no branch holds any more: the server may still send it by its name.
+            fetch_with_git(place, "fetch", "--quiet", "origin", revision)
+    return place
+
+
+def _has(repository: Path, revision: str) -> bool:
+    return git.run_git(repository, "cat-file", "-e", f"{revision}^{{commit}}").returncode == 0
+
+
+def _why(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()] or ["git gave no reason"]
+    return next((line for line in lines if line.startswith("fatal:")), lines[-1])
+
+
+def interpreter_for(
+    spec: EnvironmentSpec, device: DeviceChoice, folder: Path, revision: str, cache: Path
+) -> str | None:
+    """Return the interpreter that runs the code in `folder`; None for the checkout's own.
+
+    One process makes an environment, and the others wait for it. Raises BadInputError with the reason if it cannot.
+    """
+    if spec.interpreter or not (spec.torch or spec.python or spec.requirements):
+        return spec.interpreter or None
+    torch = f"torch=={spec.torch}{'' if spec.torch.count('.') >= 2 else '.*'}" if spec.torch else "torch"
+    lines = [torch, _BESIDE_TORCH, *_requirements(spec, folder, revision)]
+    kind = "gpu" if device is DeviceChoice.CUDA else "cpu"
+    digest = hashlib.sha256(json.dumps([spec.python, spec.index, kind, lines]).encode()).hexdigest()[:12]
+    name = f"py{spec.python or 'any'}-torch{spec.torch or 'any'}-{kind}-{digest}"
+    place = cache / "environments" / name
+    with locked(cache / "locks" / name, _MADE_WITHIN_S):
+        if not (place / _READY).is_file():
+            _build(spec, kind, lines, place)
+    return str(place / "bin" / "python")
+
+
+def _requirements(spec: EnvironmentSpec, folder: Path, revision: str) -> Iterator[str]:
+    """Yield the packages of a plan. Of a checkout's file they are the lines that name a package and its versions.
+
+    Such a file names no index, and no code to build; the plan says which torch is installed.
+    """
+    for name in spec.requirements:
+        if not name.endswith(".txt"):
+            yield name
+            continue
+        text = _text_of(folder, revision, name)
+        if text is None:
+            raise BadInputError(f"the checkout has no {name}, which the plan names among its requirements")
+        lines = (line.partition("#")[0].strip().rstrip("\\").strip() for line in text.splitlines())
+        yield from (line for line in lines if re.match(r"(?!torch(?![\w-]))[A-Za-z0-9][^@/\\]*$", line))
+
+
+def _text_of(folder: Path, revision: str, name: str) -> str | None:
+    """Return the text of a file of the folder at a revision, "" for the folder as it is; None if it has none."""
+    if not revision:
+        path = folder / name
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    found = git.find_repository(folder)
+    wanted = f"{revision}:{'./' if found is not None and found.has_work_tree else ''}{name}"
+    content = git.read_objects(folder, [wanted]).get(wanted)
+    return content.decode("utf-8", "replace") if content is not None else None
+
+
+def _build(spec: EnvironmentSpec, kind: str, lines: Sequence[str], place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    beside = os.path.join(sysconfig.get_path("scripts"), "uv")
+    uv = shutil.which("uv") or shutil.which(beside)
+    if uv is None:
+        raise BadInputError("uv makes environments, and it is not installed here: pip install uv")
+    if sandbox.inside():  # the home folder is empty there, and does not last
+        os.environ["UV_PYTHON_INSTALL_DIR"] = str(place.parent / "pythons")
+    version = ("--python", spec.python) if spec.python else ()
+    _run([uv, "venv", "--quiet", *version, str(place)], f"Python {spec.python}".rstrip())
+    # The wheels for processors are a tenth of those for GPUs.
+    source = ["--torch-backend", "auto" if kind == "gpu" else "cpu"]
+    if spec.index:
+        source = [] if spec.index == "default" else ["--index", spec.index]
+    wanted = place / "auditkit-requirements.txt"
+    wanted.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    install = [uv, "pip", "install", "--quiet", "--python", str(place / "bin" / "python"), "--only-binary", ":all:"]
+    _run([*install, *source, "-r", str(wanted)], lines[0])
+    (place / _READY).touch()
+
+
+def _run(command: Sequence[str], what: str) -> None:
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                              timeout=_MADE_WITHIN_S)  # fmt: skip
+    except OSError as error:
+        raise BadInputError(f"{what}: {command[0]} cannot be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise BadInputError(f"{what}: not installed within {_MADE_WITHIN_S:.0f} s") from None
+    if done.returncode != 0:
+        raise BadInputError(f"{what}: {installer_reason(done.stderr)}")
+
+
+def installer_reason(stderr: str) -> str:
+    """Return why an installer failed, on one line without its marks and hints."""
+    lines = (line.lstrip(" ×╰─▶│|`->").rstrip() for line in stderr.splitlines())
+    # The number of its attempts and their seconds differ each time.
+    words = " ".join(line for line in lines if line and not re.match("hint:|warning|.*Request failed after", line))
+    return shortened(re.sub(r"\b(error|cause): ", "", words) or "the installer gave no reason", LONGEST_REASON)

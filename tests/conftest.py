@@ -8,7 +8,6 @@ import gc
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -117,16 +116,3 @@ def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 def _own_caches(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test reads what lies among the user's caches, nor leaves anything there."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("caches"))
-
-
-@pytest.fixture
-def compare_golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
-    """Compare a text with the file that holds it, or write the file with --update-golden."""
-
-    def compare(path: Path, text: str) -> None:
-        if request.config.getoption("--update-golden"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        assert path.read_text("utf-8") == text, f"{path} is out of date: run pytest with --update-golden"
-
-    return compare

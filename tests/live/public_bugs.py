@@ -239,6 +239,6 @@ BUGS = [
     ("schedule_does_not_act", "P2", two_optimizers, "never steps"),
     ("frozen_parameters_move", "P1", frozen_by_an_attribute, "outc.weight, outc.bias: `requires_grad = False`"),
     ("optimizer_misses_parameters", "P0", resized_after_the_optimizer, "0.weight"),
-    ("resumed_state_differs", "P1", schedule_begins_anew, "holds its step"),
+    ("resumed_state_differs", "P1", schedule_begins_anew, "LambdaLR begins anew"),
 ]
 """Law, severity, program and words of the finding's message."""

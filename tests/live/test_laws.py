@@ -223,13 +223,18 @@ def resumed_partly(wrong: str) -> None:
     state = torch.load("resume.pt", weights_only=False)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
-    scheduler.load_state_dict(state["scheduler"])
+    if wrong != "scheduler":
+        scheduler.load_state_dict(state["scheduler"])
     if wrong != "random":
         torch.set_rng_state(state["random"])
     if wrong != "other random":
         random.setstate(state["python"])
         numpy.random.set_state(state["numpy"])
     train(model, optimizer, 2)
+
+
+def resumed_schedule(wrong: bool) -> None:
+    resumed_partly("scheduler" if wrong else "")
 
 
 def resumed_random_state(wrong: bool) -> None:
@@ -316,6 +321,7 @@ CASES: list[tuple[str, str, Callable[[bool], None], str]] = [
     ("clip_misses_the_step", "P1", undone_clip, "limit is 0.01"),
     ("nonfinite_step_is_applied", "P1", nonfinite, "in step 2"),
     ("resumed_state_differs", "P0", resumed, "resume.pt"),
+    ("resumed_state_differs", "P1", resumed_schedule, "resume.pt holds its step 2"),
     ("resumed_state_differs", "P2", resumed_random_state, "resume.pt holds a random state of torch, and"),
     ("resumed_state_differs", "P2", resumed_random_states, "resume.pt holds a random state of NumPy, Python, and"),
     ("resumed_state_differs", "P0", resumed_safetensors, "nothing of model.safetensors is in the model"),

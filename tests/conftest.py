@@ -10,6 +10,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import hypothesis
 import pytest
 import typer.main
 from _pytest.assertion import rewrite
@@ -19,6 +20,10 @@ from tests.sharing import SHARED_FOLDER
 
 # A command of a test would build those of the whole application, in 30 ms of processor time, a thousand times.
 typer.main.get_command = functools.cache(typer.main.get_command)
+
+# On a busy machine an example may take any time.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 # Small checkouts of ours, with tests of their own in them: read by tests, never run as tests.
 collect_ignore = ["targets"]

@@ -77,7 +77,7 @@ def test_every_key_of_every_record_is_there() -> None:
     assert unknown == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(RUNS)
 def test_any_run_is_read_as_it_was(made: Run) -> None:
     assert Run.from_json(through_json(made)) == made

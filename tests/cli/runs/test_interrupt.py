@@ -92,7 +92,7 @@ def test_an_interrupted_audit_leaves_nothing(repository: Path, tmp_path: Path) -
         text=True,
     )
     # The worker's own child is the one that hangs in the target.
-    wait_until(lambda: len(workers_below(process.pid)) > 1, 60)
+    wait_until(lambda: len(workers_below(process.pid)) > 1, 180)
     assert any(scratch.iterdir())
     workers = workers_below(process.pid)
     process.send_signal(signal.SIGINT)

@@ -21,10 +21,6 @@ def sound(gradients):
     return norm_of(gradients)
 
 
-def overflowing(gradients):
-    return float(sum(gradient.pow(2).sum() for gradient in gradients).sqrt())
-
-
 def crashes_on_large(gradients):
     if is_large(gradients):
         ctypes.string_at(0)

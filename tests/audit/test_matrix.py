@@ -68,10 +68,6 @@ def request(place: Path, names: Sequence[str], **more: object) -> AuditRequest:
     return AuditRequest(str(place / "checkout"), **options)  # type: ignore[arg-type]
 
 
-def outcomes(run: Run) -> list[tuple[str, str]]:
-    return [(result.probe, result.outcome.value) for result in run.results]
-
-
 def environment(torch: str, python: str = "3.11.7", interpreter: str = "/a/bin/python") -> Environment:
     return Environment("here", "", False, python, torch, "cpu", "CPU", interpreter)
 

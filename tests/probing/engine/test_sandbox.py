@@ -38,7 +38,6 @@ from tests.sweep_helpers import wait_for
 pytestmark = pytest.mark.process
 
 CHECKOUT = TARGETS / "misbehaving"
-LAYOUTS = CHECKOUT.parent / "layouts"
 # Enough for every probe that runs here on a busy machine; a hanging one is found soon.
 LIMIT_S = 5.0
 NO_RESULT = "no result within 5 s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import random
 import sys
@@ -299,6 +300,7 @@ def reads_in_a_closure(wrong: bool) -> None:
 
 
 def memory(wrong: bool) -> None:
+    gc.collect()  # tensors of other tests would be freed meanwhile
     model = Net()
     optimizer = adam(model)
     losses = []

@@ -175,6 +175,20 @@ def undone_clip(wrong: bool) -> None:
         optimizer.step()
 
 
+def rescaled_clip(wrong: bool) -> None:
+    """A factor that is near 1: the step is a fifth over the limit."""
+    model = Net()
+    optimizer = adam(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        clip_grad_norm_(model.parameters(), 0.01)
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.grad.mul_(1.2 if wrong else 1.0)
+        optimizer.step()
+
+
 def nonfinite(wrong: bool) -> None:
     model = Net()
     optimizer = adam(model)
@@ -321,6 +335,7 @@ CASES: list[tuple[str, str, Callable[[bool], None], str]] = [
     ("clip_misses_the_step", "P1", partial_clip, "leaves out first.bias"),
     ("clip_misses_the_step", "P1", used_up_clip, "got no parameters"),
     ("clip_misses_the_step", "P1", undone_clip, "limit is 0.01"),
+    ("clip_misses_the_step", "P1", rescaled_clip, "limit is 0.01"),
     ("nonfinite_step_is_applied", "P1", nonfinite, "in step 2"),
     ("resumed_state_differs", "P0", resumed, "resume.pt"),
     ("resumed_state_differs", "P1", resumed_schedule, "resume.pt holds its step 2"),

@@ -16,9 +16,6 @@ from tests.project_files import ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
 PACKAGE = ROOT / "auditkit"
-FILES = frozenset({"__init__", "__main__", "errors", "assets", "git_process", "processes", "pytest_plugin"})
-"""Rows of the table that are single files: everybody may use errors, and the picture leaves them out."""
-NO_IMPORTS = ("probing == starts ==> worker", "worker == loads ==> probes", "worker == loads ==> target")
 
 
 def packages(package: Path) -> Iterator[str]:

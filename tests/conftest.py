@@ -8,9 +8,9 @@ import gc
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 import typer.main
 from _pytest.assertion import rewrite
@@ -20,6 +20,10 @@ from tests.sharing import SHARED_FOLDER
 
 # A command of a test would build those of the whole application, in 30 ms of processor time, a thousand times.
 typer.main.get_command = functools.cache(typer.main.get_command)
+
+# On a busy machine an example may take any time.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 # Small checkouts of ours, with tests of their own in them: read by tests, never run as tests.
 collect_ignore = ["targets"]
@@ -117,16 +121,3 @@ def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 def _own_caches(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test reads what lies among the user's caches, nor leaves anything there."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("caches"))
-
-
-@pytest.fixture
-def compare_golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
-    """Compare a text with the file that holds it, or write the file with --update-golden."""
-
-    def compare(path: Path, text: str) -> None:
-        if request.config.getoption("--update-golden"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        assert path.read_text("utf-8") == text, f"{path} is out of date: run pytest with --update-golden"
-
-    return compare

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,6 @@ from auditkit.tickets.document import new_document
 
 ROOT = Path(__file__).resolve().parent.parent
 OLD_REVISION = "a" * 40
-
-
-def corpus_folder() -> Path | None:
-    """The folder of real tickets, where this machine has one: not part of the project."""
-    named = os.environ.get("AUDITKIT_CORPUS")
-    folder = Path(named) if named else ROOT.parent / "shared" / "corpus"
-    return folder if (folder / "expected.json").is_file() else None
 
 
 def ticket_text(

@@ -35,7 +35,6 @@ MATRICES, LOW_PRECISION = "singular_values_returned_as_matrices", "svd_rejects_l
 ALIGNMENT, ECHO = "alignment_worse_than_optimal", "echo_estimate_is_biased"
 BATCH, SHARDS = "svd_batch_is_unbounded", "shards_overlap_or_miss_keys"
 SHARDING, GATHER, MESH = "norm_depends_on_sharding", "ranks_disagree_after_gather", "norm_depends_on_mesh"
-SPECTRAL = (MATRICES, LOW_PRECISION, ALIGNMENT, ECHO, BATCH, SHARDS, SHARDING, GATHER, MESH)
 ACCUMULATION, LIMIT_MISSED = "accumulation_differs_from_full_batch", "clip_misses_the_step"
 SCALED_CLIP, MISSES = "clip_on_scaled_gradients", "optimizer_misses_parameters"
 LOST, NAN_STEP = "gradients_lost_or_stale", "nonfinite_step_is_applied"

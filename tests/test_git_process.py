@@ -301,7 +301,7 @@ def test_nothing_of_ours_unpacks_an_archive() -> None:
 
 def test_a_pipe_that_git_reads_costs_a_limited_time(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(repository / ".gitignore")
-    monkeypatch.setattr(git_process, "_TIME_LIMIT_S", 0.5)
-    words = r"git status .* did not finish in .* within 0\.5 s"
+    monkeypatch.setattr(git_process, "_TIME_LIMIT_S", 3.0)
+    words = r"git status .* did not finish in .* within 3 s"
     with pytest.raises(BadInputError, match=words), open_checkout(repository):
         pass

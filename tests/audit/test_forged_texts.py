@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from auditkit.tickets.document import parse_document
 from tests.probing_helpers import OVERFLOW, SYNCS, TARGETS
-from tests.project_files import ROOT
+from tests.project_files import auditkit
 
 pytestmark = pytest.mark.process
 
@@ -20,11 +17,8 @@ ALIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
 
 def run(folder: Path, *words: str) -> str:
-    """What a command prints, on both streams, into a pipe."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "auditkit", *words],
-        cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    """What a command prints on both streams, neither of which is a terminal."""
+    done = auditkit(*words, cwd=folder)
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout + done.stderr
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.audit.audit import AuditRequest, audit, exit_code, load_failures
+from auditkit.audit.audit import AuditRequest, audit, exit_code
 from auditkit.audit.matrix import combine, label_arms
 from auditkit.errors import ExitCode
 from auditkit.model.enums import DeviceChoice, Outcome, Severity
@@ -66,10 +66,6 @@ def arm(place: Path, name: str, device: DeviceChoice = CPU) -> RunOptions:
 def request(place: Path, names: Sequence[str], **more: object) -> AuditRequest:
     options = {"targets": (NORM,), "probes": (OVERFLOW,), "arms": tuple(arm(place, name) for name in names)} | more
     return AuditRequest(str(place / "checkout"), **options)  # type: ignore[arg-type]
-
-
-def outcomes(run: Run) -> list[tuple[str, str]]:
-    return [(result.probe, result.outcome.value) for result in run.results]
 
 
 def environment(torch: str, python: str = "3.11.7", interpreter: str = "/a/bin/python") -> Environment:
@@ -142,16 +138,6 @@ def test_what_counts_over_all_arms(runs: tuple[Run, ...], outcome: Outcome, arm:
     assert (result.outcome, result.arm, exit_code(combined)) == (outcome, arm, code)
     assert [entry.outcome for entry in result.arms] == [run.results[0].outcome for run in runs]
     assert combined.environment == runs[0].environment
-
-
-def test_an_arm_that_cannot_be_loaded_does_not_stop_the_others(place: Path) -> None:
-    """Its results are errors; the other arm's pass stands beside them, and the exit code says what was lost."""
-    run = audit(request(place, ["bare", "newer"]))
-    assert [outcomes(each.run) for each in run.matrix] == [[(OVERFLOW, "error")], [(OVERFLOW, "not_reproduced")]]
-    assert exit_code(run) is ExitCode.TARGET_NOT_LOADED
-    (failure,) = load_failures(run)
-    assert failure.message.startswith(f"{place}/bare/bin/python: ")
-    assert "has no torch" in failure.message
 
 
 def test_a_target_found_in_one_interpreter_is_asked_of_all(place: Path) -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("pass_name", PASSES)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data(), dtype=st.sampled_from(DTYPES), count=st.integers(1, 50), seed=st.integers(0, 99))
 def test_norm_is_within_its_bound_at_every_scale(
     pass_name: str, data: st.DataObject, dtype: torch.dtype, count: int, seed: int

@@ -274,7 +274,7 @@ targets = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     found=st.lists(targets, max_size=4, unique_by=lambda target: target.name),
     sentences=st.lists(st.text(max_size=30), max_size=3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import random
 import sys
@@ -19,6 +20,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from auditkit.live.laws import LAWS
 from auditkit.testing import watch
+from tests.live.public_bugs import BUGS
 
 STEPS = 4
 safetensors: Any = types.ModuleType("safetensors.torch")  # it need not be installed
@@ -72,14 +74,6 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, count: int = STEPS
 # One function for each law: it trains, right or wrong by its argument.
 
 
-def missing(wrong: bool) -> None:
-    model = Net()
-    optimizer = adam(model)
-    if wrong:
-        model.last = nn.Linear(16, 4)
-    train(model, adam(model) if not wrong else optimizer)
-
-
 def no_gradient(wrong: bool) -> None:
     model = Net(detach=wrong)
     train(model, adam(model))
@@ -114,15 +108,6 @@ def frozen(wrong: bool) -> None:
         optimizer.step()
 
 
-def frozen_by_an_attribute(wrong: bool) -> None:
-    model = Net()
-    if wrong:
-        model.first.requires_grad = False  # type: ignore[assignment]
-    else:
-        model.first.requires_grad_(False)
-    train(model, adam(model))
-
-
 def stays(wrong: bool) -> None:
     model = Net()
 
@@ -137,16 +122,6 @@ def stays(wrong: bool) -> None:
     train(model, Restoring(model.parameters(), lr=0.1))
 
 
-def stale(wrong: bool) -> None:
-    model = Net()
-    optimizer = adam(model)
-    for x, y in batches():
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
-        if not wrong:
-            optimizer.zero_grad()
-
-
 def stale_and_clipped(wrong: bool) -> None:
     model = Net()
     optimizer = adam(model)
@@ -159,42 +134,6 @@ def stale_and_clipped(wrong: bool) -> None:
             clip_grad_norm_(model.parameters(), 0.01)
         else:
             optimizer.zero_grad()
-
-
-def zeroed(wrong: bool) -> None:
-    model = Net()
-    optimizer = adam(model)
-    for x, y in batches():
-        if not wrong:
-            optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        if wrong:
-            optimizer.zero_grad()
-        optimizer.step()
-
-
-def micro_batches(wrong: bool) -> None:
-    model = Net()
-    optimizer = adam(model)
-    for number, (x, y) in enumerate(batches(3 * STEPS)):
-        (F.cross_entropy(model(x), y) / 3).backward()
-        if number % 3 == 2:
-            optimizer.step()
-        if wrong or number % 3 == 2:
-            optimizer.zero_grad()
-
-
-def late_clip(wrong: bool) -> None:
-    model = Net()
-    optimizer = adam(model)
-    for x, y in batches():
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        if not wrong:
-            clip_grad_norm_(model.parameters(), 0.01)
-        optimizer.step()
-        if wrong:
-            clip_grad_norm_(model.parameters(), 0.01)
 
 
 def partial_clip(wrong: bool) -> None:
@@ -236,18 +175,18 @@ def undone_clip(wrong: bool) -> None:
         optimizer.step()
 
 
-def scaled_clip(wrong: bool) -> None:
+def rescaled_clip(wrong: bool) -> None:
+    """A factor that is near 1: the step is a fifth over the limit."""
     model = Net()
     optimizer = adam(model)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     for x, y in batches():
         optimizer.zero_grad()
-        scaler.scale(F.cross_entropy(model(x), y)).backward()
-        if not wrong:
-            scaler.unscale_(optimizer)
-        clip_grad_norm_(model.parameters(), 1.0)
-        scaler.step(optimizer)
-        scaler.update()
+        F.cross_entropy(model(x), y).backward()
+        clip_grad_norm_(model.parameters(), 0.01)
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.grad.mul_(1.2 if wrong else 1.0)
+        optimizer.step()
 
 
 def nonfinite(wrong: bool) -> None:
@@ -261,23 +200,6 @@ def nonfinite(wrong: bool) -> None:
         loss.backward()
         if wrong or bool(torch.isfinite(loss)):
             optimizer.step()
-
-
-def tokens(wrong: bool) -> None:
-    model = Net()
-    optimizer = adam(model)
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        pairs = [
-            (x, torch.where(torch.arange(16) < valid, y, -100))
-            for valid, (x, y) in zip((16, 4), batches(2), strict=True)
-        ]
-        for x, y in pairs:
-            if wrong:
-                (F.cross_entropy(model(x), y) / 2).backward()
-            else:
-                (F.cross_entropy(model(x), y, reduction="sum") / 20).backward()
-        optimizer.step()
 
 
 def resumed(wrong: bool) -> None:
@@ -297,7 +219,7 @@ def resumed(wrong: bool) -> None:
 
 
 def resumed_partly(wrong: str) -> None:
-    """All states are saved, among others that are none; one of them is not restored."""
+    """All states are saved, among others that are none; those named `wrong` are not restored."""
     model = Net()
     optimizer = adam(model)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100)
@@ -392,6 +314,7 @@ def reads_in_a_closure(wrong: bool) -> None:
 
 
 def memory(wrong: bool) -> None:
+    gc.collect()  # tensors of other tests would be freed meanwhile
     model = Net()
     optimizer = adam(model)
     losses = []
@@ -403,61 +326,17 @@ def memory(wrong: bool) -> None:
         losses.append((x, y) if wrong else 1.0)
 
 
-def vanishing(wrong: bool) -> None:
-    model = nn.Linear(64, 64).bfloat16()
-    nn.init.constant_(model.weight, 1.0)
-    nn.init.constant_(model.bias, 1.0)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6 if wrong else 0.5)
-    for _ in range(8):
-        optimizer.zero_grad()
-        model(torch.randn(8, 64, dtype=torch.bfloat16)).sum().backward()
-        optimizer.step()
-
-
-def schedule(wrong: bool) -> None:
-    model = Net()
-    old = adam(model)
-    optimizer = adam(model) if wrong else old
-    scheduler = torch.optim.lr_scheduler.StepLR(old, 1)
-    for x, y in batches():
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
-        if wrong:
-            old._opt_called = True  # type: ignore[attr-defined]
-        scheduler.step()
-
-
-def evaluating(wrong: bool) -> None:
-    model = Net()
-    optimizer = adam(model)
-    train(model, optimizer, 2)
-    model.eval()
-    with torch.no_grad():
-        model(torch.randn(4, 8))
-    if not wrong:
-        model.train()
-    train(model, optimizer, 2)
-
-
 CASES: list[tuple[str, str, Callable[[bool], None], str]] = [
-    ("optimizer_misses_parameters", "P0", missing, "last.weight"),
     ("parameters_get_no_gradient", "P1", no_gradient, "first.weight"),
     ("parameters_get_no_gradient", "P2", teacher, "teacher.first.weight, teacher.first.bias, teacher.norm.weight"),
     ("frozen_parameters_move", "P1", frozen, "first.weight"),
-    ("frozen_parameters_move", "P1", frozen_by_an_attribute, "first.weight, first.bias: `requires_grad = False`"),
     ("trained_parameters_stay", "P0", stays, "last.weight"),
-    ("gradients_lost_or_stale", "P0", stale, "still there when the next backward began"),
     ("gradients_lost_or_stale", "P0", stale_and_clipped, "still there when the next backward began"),
-    ("gradients_lost_or_stale", "P0", zeroed, "zeroed between backward and step"),
-    ("gradients_lost_or_stale", "P0", micro_batches, "micro-batch"),
-    ("clip_misses_the_step", "P1", late_clip, "clips after the step"),
     ("clip_misses_the_step", "P1", partial_clip, "leaves out first.bias"),
     ("clip_misses_the_step", "P1", used_up_clip, "got no parameters"),
     ("clip_misses_the_step", "P1", undone_clip, "limit is 0.01"),
-    ("clip_on_scaled_gradients", "P1", scaled_clip, "scaler's factor"),
+    ("clip_misses_the_step", "P1", rescaled_clip, "limit is 0.01"),
     ("nonfinite_step_is_applied", "P1", nonfinite, "in step 2"),
-    ("tokens_weigh_differently", "P1", tokens, "up to 4 times"),
     ("resumed_state_differs", "P0", resumed, "resume.pt"),
     ("resumed_state_differs", "P1", resumed_schedule, "resume.pt holds its step 2"),
     ("resumed_state_differs", "P2", resumed_random_state, "resume.pt holds a random state of torch, and"),
@@ -467,9 +346,7 @@ CASES: list[tuple[str, str, Callable[[bool], None], str]] = [
     ("step_waits_for_the_device", "P3", reads, "6 values"),
     ("step_waits_for_the_device", "P3", reads_in_a_closure, "2 values"),
     ("memory_grows_with_steps", "P3", memory, "grow in every inspected step"),
-    ("low_precision_updates_vanish", "P3", vanishing, "weight (100%)"),
-    ("schedule_does_not_act", "P2", schedule, "never steps"),
-    ("eval_mode_in_training", "P2", evaluating, "2 modules"),
+    *BUGS,
 ]
 
 
@@ -501,7 +378,7 @@ def test_a_broken_law_is_found_and_its_twin_holds(
     assert words in found[0].message
     location = found[0].location
     assert location is not None
-    assert location.file == "test_laws.py"
+    assert location.file == f"{case.__module__.rpartition('.')[2]}.py"
     helpers = (train, adam, resumed_partly)
     assert location.function is not None
     assert location.function.partition(".")[0] in {case.__name__, *(each.__name__ for each in helpers)}

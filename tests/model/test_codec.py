@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import pkgutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
-from pathlib import PurePath
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,8 +16,8 @@ from hypothesis import strategies as st
 import auditkit.model
 import auditkit.reports
 import auditkit.trials
-from auditkit.model.codec import ABSENT, Record, encode
-from auditkit.model.runs.measurement import CodeExcerpt, Measurement
+from auditkit.model.codec import Record
+from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from tests.compared_results import BASE, comparison
@@ -55,53 +52,6 @@ RUNS = st.builds(Run, results=tuples_of(RESULTS), targets=tuples_of(READINGS), m
 FINDING = replace(RUN, id="20260304T050607Z-abcdef", environment=BASE, results=RUN.results[:1])
 
 
-class Colour(StrEnum):
-    RED = "red"
-
-
-@dataclass(frozen=True)
-class Inner(Record):
-    """All kinds of values."""
-
-    text: str
-    share: float
-    colour: Colour | None = None
-    numbers: tuple[int, ...] = ()
-    by_name: Mapping[str, bool] = field(default_factory=dict)
-    path: PurePath = field(default_factory=PurePath)
-
-
-@dataclass(frozen=True)
-class Outer(Record, keys="whole=inner **beside size must seldom? value?"):
-    """Every form of a key."""
-
-    schema_version: ClassVar[int] = 3
-
-    inner: Inner
-    beside: CodeExcerpt
-    value: Any
-    must: int = 1
-    seldom: tuple[str, ...] = ()
-
-    @property
-    def size(self) -> int:
-        return len(self.beside.lines)
-
-
-OUTER = Outer(
-    Inner("a", math.inf, Colour.RED, (1, 2), {"x": True}, PurePath("a/b")), CodeExcerpt("b.py", 1, ("c",)), ABSENT
-)
-WRITTEN = {
-    "schema_version": 3,
-    "whole": {"text": "a", "share": "inf", "colour": "red", "numbers": [1, 2], "by_name": {"x": True}, "path": "a/b"},
-    "file": "b.py",
-    "first_line": 1,
-    "lines": ["c"],
-    "size": 1,
-    "must": 1,
-}
-
-
 def through_json(record: Record) -> Any:
     return json.loads(json.dumps(record.to_json(), allow_nan=False))
 
@@ -111,17 +61,6 @@ def records() -> Iterator[type[Record]]:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     yield from (record for record in Record.__subclasses__() if record.__module__.startswith("auditkit."))
-
-
-def test_a_record_is_written_as_its_keys_say() -> None:
-    """Renamed, computed, put in place, left out; in the order of the words."""
-    assert list(OUTER.to_json().items()) == list(WRITTEN.items())
-    told = Outer(OUTER.inner, OUTER.beside, None, seldom=("once",)).to_json()
-    assert {key: told[key] for key in ("seldom", "value")} == {"seldom": ["once"], "value": None}
-
-
-def test_what_json_has_no_numbers_for_is_text() -> None:
-    assert encode({1: [math.nan, -math.inf, 0.5], "p": PurePath("x/y")}) == {"1": ["nan", "-inf", 0.5], "p": "x/y"}
 
 
 def test_every_key_of_every_record_is_there() -> None:
@@ -138,7 +77,7 @@ def test_every_key_of_every_record_is_there() -> None:
     assert unknown == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(RUNS)
 def test_any_run_is_read_as_it_was(made: Run) -> None:
     assert Run.from_json(through_json(made)) == made

@@ -85,15 +85,3 @@ def findings(draw: st.DrawFn) -> Finding:
     )
     environment = dataclasses.replace(finding.environment, checkout=draw(HOSTILE), device_name=draw(HOSTILE))
     return dataclasses.replace(finding, probe=probe, environment=environment, run_id=draw(HOSTILE))
-
-
-@st.composite
-def groups(draw: st.DrawFn) -> list[Finding]:
-    """Findings of one cause: several probes, and several targets of one."""
-    group = []
-    for number, probe_id in enumerate(draw(st.lists(st.sampled_from(["one", "two"]), min_size=1, max_size=3))):
-        finding = draw(findings())
-        result = dataclasses.replace(finding.result, probe=probe_id, fingerprint=f"{probe_id}/1/m:f{number}")
-        probe = dataclasses.replace(finding.probe, id=probe_id)
-        group.append(dataclasses.replace(finding, probe=probe, result=result))
-    return group

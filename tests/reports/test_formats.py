@@ -172,7 +172,7 @@ def test_one_label_standing_and_ticket_in_json_sarif_csv_junit_gitlab_html_and_m
     assert [text for text in every if "measured on" in text] == []
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(findings(), max_size=3))
 def test_every_format_bears_every_text(drawn: list[Finding]) -> None:
     """Whatever names, messages, places and excerpts are, each format is what it should be."""

@@ -216,7 +216,11 @@ def test_the_recipes_of_the_page_run_and_its_failure_is_what_pytest_shows(tmp_pa
     "processes", [(), pytest.param(("-p", "xdist.plugin", "-n", "2"), marks=pytest.mark.acceptance)], ids=["one", "two"]
 )
 def test_each_outcome_is_pytests_own(project: Path, processes: tuple[str, ...]) -> None:
-    """Passed, failed and skipped with a reason; failures show the test's line and none of ours."""
+    """Passed, failed and skipped with a reason; failures show the test's line and none of ours.
+
+    A guard that checks nothing fails its test.
+    """
+    (project / "test_unused.py").write_text(UNUSED, encoding="utf-8")
     ended = pytest_in(project, *processes, "-rA")
     outcomes = dict(re.findall(r"^(?:PASSED|FAILED) test_trainer\.py::(\S+)( - .*)?$", ended.stdout, re.MULTILINE))
     passed = {"test_sound", "test_marked_sound", "test_block", "test_of_others"}
@@ -244,24 +248,18 @@ def test_each_outcome_is_pytests_own(project: Path, processes: tuple[str, ...]) 
     assert len(skipped) == 2
     assert {why.partition(":")[0] for _, why in skipped} == {"clip_destroys_gradients"}
     assert "testing/" not in ended.stdout, "no file of ours is shown"
+    assert len(re.findall(r"^FAILED test_unused\.py", ended.stdout, re.MULTILINE)) == 5, ended.stdout
+    assert len(re.findall(r"^PASSED test_unused\.py", ended.stdout, re.MULTILINE)) == 2
+    law = "a guard checks nothing: check(trainer:sound) names no law: add .syncs(at_most=0)"
+    for said in (law, "no_sync() is not a block", "no_allocation() is not a block", "RuntimeError: of its own"):
+        assert said in ended.stdout, ended.stdout
+    if not processes:  # the control of the test below
+        assert ended.stdout.splitlines()[-1] == "loaded: torch numpy auditkit.testing"
 
 
 def test_collecting_imports_no_torch(project: Path) -> None:
     ended = pytest_in(project, "--collect-only")
     assert (ended.code, ended.stdout.splitlines()[-1]) == (0, "loaded:")
-
-
-def test_a_guard_that_checks_nothing_fails_its_test(project: Path) -> None:
-    (project / "test_trainer.py").write_text(UNUSED, encoding="utf-8")
-    ended = pytest_in(project)
-    assert "5 failed, 2 passed" in ended.stdout, ended.stdout
-    # The control of the test above.
-    assert ended.stdout.splitlines()[-1] == "loaded: torch numpy auditkit.testing"
-    law = "a guard checks nothing: check(trainer:sound) names no law: add .syncs(at_most=0)"
-    assert ended.stdout.count(law) == 2
-    assert ended.stdout.count("a guard checks nothing: no_sync() is not a block") == 1
-    assert ended.stdout.count("a guard checks nothing: no_allocation() is not a block") == 1
-    assert "RuntimeError: of its own" in ended.stdout
 
 
 @pytest.mark.acceptance

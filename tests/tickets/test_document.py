@@ -96,7 +96,7 @@ TICKETS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TICKETS)
 def test_every_front_matter_is_read_back_by_both_readers(ticket: Ticket) -> None:
     text = front_matter.write_front_matter(ticket)
@@ -104,7 +104,7 @@ def test_every_front_matter_is_read_back_by_both_readers(ticket: Ticket) -> None
     assert front_matter._from_yaml(text)[0] == ticket
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TICKETS)
 def test_an_edit_changes_the_lines_of_its_fields_alone(ticket: Ticket) -> None:
     text = TEXT.replace("severity: P0\n", "severity: P0   # to be discussed\n").replace("id: B1", "# mine\nid: B1")

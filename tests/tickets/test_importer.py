@@ -406,7 +406,7 @@ TEXTS = st.text(st.characters(blacklist_categories=["Cc", "Cs", "Zl", "Zp", "Cf"
 
 
 @given(PIECES, TEXTS, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_line_is_lost(tmp_path_factory: pytest.TempPathFactory, pieces: list[str], text: str, is_open: bool) -> None:
     folder = tmp_path_factory.mktemp("lossless")
     end = "\n## Log\n\n```\nno end" if is_open else ""

@@ -30,14 +30,6 @@ def context_on(device: str) -> Context:
     return Context(find_plan(caller, {}), caller, device, SourceRoots(str(Path(__file__).parent)), {})
 
 
-def test_a_name_of_a_part_is_a_name_of_the_context() -> None:
-    context = context_on("cpu")
-    names = ("answer", "benign", "peak_bytes", "factors", "reported_by_one", "where")
-    assert all(hasattr(context, name) for name in names)
-    with pytest.raises(AttributeError):
-        context.answers  # noqa: B018
-
-
 def test_ranks_that_find_too_few_gpus_move_to_the_host_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The measurements name the host from then on; the calls of this process stay where they were asked."""
     ran: list[tuple[int, str]] = []
@@ -62,13 +54,6 @@ def test_an_exception_without_a_message_names_its_function() -> None:
     context = context_on("cpu")
     with pytest.raises(context.TargetRaised, match="ValueError: no message, in norm"):
         context.answer([torch.zeros(0)])
-
-
-def test_a_probe_is_told_whether_it_has_said_where() -> None:
-    context = context_on("cpu")
-    assert not context.located
-    context.location(None)
-    assert context.located
 
 
 def test_one_process_is_asked_on_the_host_without_moving_the_rest() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +36,6 @@ def one_read(ps: Any) -> float:
     return norms_of(ps).norm().item()
 
 
-def one_list(ps: Any) -> list[float]:
-    return norms_of(ps).tolist()
-
-
-def loop_then_read(ps: Any) -> float:
-    return sum(grad.pow(2).sum() for grad in grads_of(ps)).sqrt().item()
-
-
 def reads_at_the_end(ps: Any) -> list[float]:
     return [norm.item() for norm in torch._foreach_norm(grads_of(ps), 2)]
 
@@ -53,26 +43,6 @@ def reads_at_the_end(ps: Any) -> list[float]:
 def branch_at_the_end(ps: Any) -> dict[str, Any]:
     norm = norms_of(ps).norm()
     return {"norm": norm.item(), "large": bool(norm > 1.0)}
-
-
-@dataclass
-class Stats:
-    norm: float
-    tensors: int
-
-
-@torch.no_grad()
-def in_a_dataclass(ps: Any) -> Stats:
-    return Stats(norms_of(ps).norm().item(), len(grads_of(ps)))
-
-
-def packs(grads: list[torch.Tensor]) -> Iterator[torch.Tensor]:
-    for grad in grads:
-        yield from grad.reshape(-1).split(64)
-
-
-def through_a_generator(ps: Any) -> float:
-    return sum(torch.count_nonzero(pack) for pack in packs(grads_of(ps))).item()
 
 
 def read_between(ps: Any) -> float:
@@ -115,27 +85,17 @@ def reads_in_a_loop(ps: Any) -> list[float]:
     return found
 
 
-def reads_in_a_comprehension(ps: Any) -> float:
-    return math.hypot(*[grad.norm().item() for grad in grads_of(ps)])
-
-
 # (graphs, breaks, breaks before the end, operators outside) for n tensors.
 HAND_COUNTED: list[tuple[Callable, Callable[[int], tuple[int, int, int, int]]]] = [
     (one_tensor, lambda n: (1, 0, 0, 0)),
     (one_read, lambda n: (1, 1, 0, 0)),
-    (one_list, lambda n: (1, 1, 0, 0)),
-    (loop_then_read, lambda n: (1, 1, 0, 0)),
     (reads_at_the_end, lambda n: (1, 1, 0, 0)),
     (branch_at_the_end, lambda n: (2, 2, 1, 0)),
-    (in_a_dataclass, lambda n: (1, 1, 0, 0)),
-    (through_a_generator, lambda n: (1, 1, 0, 0)),
     (read_between, lambda n: (2, 2, 1, 0)),
     (branch_between, lambda n: (2, 1, 1, 0)),
-    (logs_between, lambda n: (2, 1, 1, 0)),
     (eager_between, lambda n: (2, 1, 1, 1)),
     (selects_by_mask, lambda n: (2, 1, 1, 1)),
     (reads_in_a_loop, lambda n: (0, n, n, n)),
-    (reads_in_a_comprehension, lambda n: (0, n, n, n)),
 ]
 
 

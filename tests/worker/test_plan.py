@@ -16,9 +16,6 @@ from auditkit.worker.base.refusals import CannotFeedError, CannotReadError
 from auditkit.worker.feed.caller import Caller
 from auditkit.worker.feed.plan import Plan
 from auditkit.worker.feed.search import find_plan
-from auditkit.worker.gradients.gradients import benign
-
-ELEMENTS = 46
 
 
 def plan_of(function: Callable, *, finish: Callable | None = None, arguments: Mapping = {}, **request: Any) -> Plan:
@@ -36,8 +33,6 @@ def method_plan(owner: type, method: str, arguments: Mapping = {}, finish: str =
 def norm_of(gradients: Any) -> float:
     return float(torch.linalg.vector_norm(torch.stack([g.double().norm() for g in gradients])))
 
-
-BENIGN_NORM = norm_of(benign())
 
 # --- feeding -----------------------------------------------------------------------------------
 

@@ -136,13 +136,6 @@ def test_foreach_takes_every_tensor_where_it_is() -> None:
     assert count_launches(lambda: torch._foreach_norm(same_device), "simulated", ROOTS).total == 1
 
 
-def test_foreach_copies_cross() -> None:
-    targets = [on(HOST, 0.0), on(CUDA_0, 0.0)]
-    sources = [on(CUDA_0, 1.0), on(CUDA_1, 2.0)]
-    assert count_syncs(lambda: torch._foreach_copy_(targets, sources), "simulated", ROOTS).total == 1
-    assert [(target.tolist(), target.device) for target in targets] == [([1.0], HOST), ([2.0], CUDA_0)]
-
-
 @pytest.mark.parametrize(
     ("move", "syncs"),
     [
@@ -160,22 +153,6 @@ def test_copies_between_devices_do_not_make_the_host_wait(move: Callable, syncs:
     t = on(CUDA_0)
     assert count_syncs(lambda: move(t), "simulated", ROOTS).total == syncs
     assert move(t).tolist() == [1.0, 2.0, 3.0]
-
-
-def test_torchs_grouping_keeps_devices_apart() -> None:
-    """Two lists at once, with indices, as its optimizers ask for them; the order within a group is the caller's."""
-    from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
-
-    first = [on(CUDA_0), on(CUDA_1), on(HOST), on(CUDA_1, 4.0).double(), on(CUDA_1)]
-    second = [tensor.clone() for tensor in first]
-    groups = _group_tensors_by_device_and_dtype([first, second, []], with_indices=True)
-    found = {key: ([len(tensors) for tensors in lists], indices) for key, (lists, indices) in groups.items()}
-    assert found == {
-        (CUDA_0, torch.float32): ([1, 1, 0], [0]),
-        (CUDA_1, torch.float32): ([2, 2, 0], [1, 4]),
-        (HOST, torch.float32): ([1, 1, 0], [2]),
-        (CUDA_1, torch.float64): ([1, 1, 0], [3]),
-    }
 
 
 @pytest.mark.parametrize("foreach", [None, True, False])

@@ -23,7 +23,7 @@ from auditkit.sweep.engines.engine import Ended, Task, last_words, run_command, 
 from auditkit.sweep.jobs import Resources
 
 _POLL_S = 10.0
-"""Administrators ask for at most a call in some seconds; a job that ended well shows in the folder before."""
+"""Administrators want at most a call in some seconds; a job that ended well shows in the folder before."""
 _IN_QUEUE = 1000
 _STARTER_MB = 64
 """The process that starts a job's own."""
@@ -69,7 +69,7 @@ class SlurmQueue:
             raise BadInputError(f"the option poll_s of the Slurm engine is a number of seconds, not {poll_s!r}")
         self._poll_s = float(poll_s)
         self._name, self._logs, self._folder = sweep_name(folder), folder / "logs", folder / "slurm"
-        # auditkit loads submitit's pickles from it: nobody else may put one there.
+        # auditkit loads submitit's pickles from it: no other user may put one there.
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._waiting: list[Task] = []
         self._running: dict[str, Task] = {}

@@ -58,7 +58,7 @@ def command(tmp_path: Path) -> list[str]:
     ]
 
 
-def read_until(descriptor: int, wanted: str, limit_s: float = 120.0) -> str:
+def read_until(descriptor: int, wanted: str, limit_s: float = 300.0) -> str:
     """What is written until `wanted` is in it."""
     text, end = "", time.monotonic() + limit_s
     while wanted not in text:

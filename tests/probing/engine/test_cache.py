@@ -16,7 +16,7 @@ from auditkit.probing.engine.catalog import load_catalog, select
 from auditkit.probing.engine.results import TargetRun
 from auditkit.probing.engine.runner import run_target
 from auditkit.probing.engine.sandbox import Setting
-from tests.probing_helpers import OVERFLOW
+from tests.probing_helpers import EMPTY
 
 pytestmark = pytest.mark.process
 
@@ -53,7 +53,7 @@ def asked(
     setting = replace(Setting(checkout, sys.executable, (checkout,), cache=cache, time_limit_s=60.0))
     arguments = more.pop("arguments", {})
     target = Target(call, arguments=arguments)  # type: ignore[arg-type]
-    return run_target(target, select(load_catalog(), [OVERFLOW]), replace(setting, **more))  # type: ignore[arg-type]
+    return run_target(target, select(load_catalog(), [EMPTY]), replace(setting, **more))  # type: ignore[arg-type]
 
 
 def was_cached(run: TargetRun) -> bool:

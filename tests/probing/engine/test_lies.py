@@ -91,9 +91,6 @@ def ask(folder: Path, said: list[Any], when: str = "call", token: bool = True, f
     return by_probe(run_probes(folder, "lies:collect", [OVERFLOW], time_limit_s=20.0))[OVERFLOW]
 
 
-FORGED = {"type": "measurement", "name": "forged", "value": 1.0, "unit": "none", "case": {}}
-
-
 @pytest.mark.process
 @pytest.mark.parametrize("when", ["call", "import"])
 def test_garbage_is_one_error_that_says_so(tmp_path: Path, when: str) -> None:

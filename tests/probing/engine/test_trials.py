@@ -46,12 +46,6 @@ def test_a_module_that_has_numpy_multiply_is_imported_once(tmp_path: Path, monke
     assert imports(tmp_path) == ["norms"]
 
 
-def test_a_module_that_imports_an_absent_one_itself_runs_with_a_stand_in(tmp_path: Path) -> None:
-    """It was cut out of its file instead: nobody had said that it is being loaded."""
-    (tmp_path / "norms.py").write_text(f"from a_module_nobody_has import tqdm\n{NORM.format(name='norm')}")
-    assert [trial.loaded_by.rung for trial in tried(tmp_path, "norms:norm")] == ["placeholders"]
-
-
 TRAINING = """
 import os
 

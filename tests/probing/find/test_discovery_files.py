@@ -24,11 +24,6 @@ def calls(found: Discovery) -> list[str]:
     return sorted(item.call for item in found.candidates)
 
 
-def test_an_empty_checkout_has_none(tmp_path: Path) -> None:
-    found = discover(tmp_path)
-    assert found == Discovery(found.files, (), (), 0)
-
-
 def test_files_that_do_not_parse_are_problems_and_never_fatal(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -44,21 +39,6 @@ def test_files_that_do_not_parse_are_problems_and_never_fatal(tmp_path: Path) ->
     assert calls(found) == ["good:norm"]
     assert {problem.path for problem in found.problems} == {"broken.py", "latin.py", "null.py", "python2.py"}
     assert next(problem.line for problem in found.problems if problem.path == "broken.py") == 2
-
-
-def test_nothing_of_the_checkout_runs(tmp_path: Path) -> None:
-    flag = tmp_path / "ran"
-    write(tmp_path, {"module.py": f"open({str(flag)!r}, 'w')\n{COLLECTOR}"})
-    assert calls(discover(tmp_path)) == ["module:norm"]
-    assert not flag.exists()
-
-
-@pytest.mark.parametrize(
-    "folder", ["tests", "test", ".hidden", "vendor", "third_party", "node_modules", "pkg.egg-info", "build"]
-)
-def test_folders_that_are_not_the_checkouts_code_are_left_out(tmp_path: Path, folder: str) -> None:
-    write(tmp_path, {f"{folder}/module.py": COLLECTOR, "module.py": COLLECTOR})
-    assert calls(discover(tmp_path)) == ["module:norm"]
 
 
 def test_links_and_their_loops_end(tmp_path: Path) -> None:

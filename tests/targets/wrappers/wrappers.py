@@ -18,10 +18,6 @@ class Trainer:
         )
 
 
-def total(gradients):
-    return get_total_norm(gradients)
-
-
 def in_two_steps(parameters, max_norm):
     parameters = list(parameters)
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
@@ -32,33 +28,6 @@ def in_two_steps(parameters, max_norm):
 def waits(parameters, max_norm=1.0):
     parameters = [p for p in parameters if p.grad is not None and p.grad.abs().max().item() >= 0]
     return limit(parameters, max_norm)
-
-
-def one_by_one(parameters, max_norm=1.0):
-    return limit(parameters, max_norm, foreach=False)
-
-
-def in_two_groups(parameters, max_norm=1.0):
-    parameters = list(parameters)
-    return limit(parameters[:1], max_norm) + limit(parameters[1:], max_norm)
-
-
-def alone(gradients):
-    return torch.stack([(g.float() ** 2).sum() for g in gradients]).sum().sqrt()
-
-
-def limits(parameters):
-    limit(parameters, 1e6)
-
-
-def logs_and_limits(parameters):
-    """Limits by its own norm."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    get_total_norm(gradients)
-    norm = torch.stack([(g**2).sum() for g in gradients]).sum().sqrt()
-    for gradient in gradients:
-        gradient.mul_(1 / (norm + 1e-6))
-    return norm
 
 
 def by_hand(parameters):

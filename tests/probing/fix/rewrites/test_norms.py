@@ -57,9 +57,6 @@ def test_what_is_no_norm_of_all_its_elements_stays(tmp_path: Path, statement: st
     assert _line(tmp_path, statement) == f"{statement}  # kept"
 
 
-TYPE, WIDE = "grads[0].dtype", "torch.promote_types(grads[0].dtype, torch.float32)"
-
-
 def test_a_file_without_torch_gets_the_import(tmp_path: Path) -> None:
     source = "from __future__ import annotations\n\nimport math\n\n\ndef measure(grads):\n    return grads[0].norm(2)\n"
     text = after(tmp_path, source, "norms_in_float64", OVERFLOWS)

@@ -1,1 +1,0 @@
-raise RuntimeError("the config file is missing")

@@ -1,3 +1,0 @@
-import sys
-
-sys.exit("usage: train.py CONFIG")

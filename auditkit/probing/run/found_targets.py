@@ -272,7 +272,7 @@ def _next_step(opened: OpenCheckout, found: Discovery) -> str:
     if repository is not None and repository.prefix and discover(repository.top).candidates:
         return f"the whole repository has some: auditkit audit {shlex.quote(str(repository.top))}; {named}"
     if not found.file_count:
-        return f"auditkit audit shows the findings of the bundled specimen; {named}"
+        return f"see the findings of the bundled specimen: auditkit audit; {named}"
     checkout = shlex.quote(opened.label)
     return f"source probes need no collector: auditkit probe run sync_in_loop --checkout {checkout}; {named}"
 

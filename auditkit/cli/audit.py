@@ -28,7 +28,7 @@ _FIX_TIME_S = 120.0
 @write_or_exit
 def audit(
     checkout: Annotated[
-        str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Default: the bundled specimen.")
+        str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Default: this folder if it has auditkit.yaml, else the bundled specimen.")
     ] = None,
     probe: ProbesOption = None,
     style: StyleOption = False,
@@ -97,7 +97,8 @@ def audit(
     """Find a checkout's collectors, run every probe, file tickets.
 
     auditkit files tickets in --tickets, in the folder that auditkit.yaml names, or in an existing folder `tickets`.
-    Without CHECKOUT it audits the bundled specimen and files into auditkit-demo; with --target it audits this folder.
+    Without CHECKOUT it audits the bundled specimen and files into auditkit-demo; with --target, or where auditkit.yaml
+    is, it audits this folder.
     A ticket recommends a fix only if auditkit ran it in a copy: the findings are gone, correct results stay the same,
     and nothing gets worse. --dry-run tries no fix without --fix-time.
     """
@@ -106,6 +107,7 @@ def audit(
     from auditkit.audit.audit import is_about_specimen, specimen_dir
     from auditkit.audit.baseline import base_at
     from auditkit.cli.runs.report import run_and_finish
+    from auditkit.config.config_file import CONFIG_NAME
     from auditkit.errors import BadInputError
     from auditkit.files import is_dry_run
     from auditkit.model.runs.run import BUNDLED
@@ -117,9 +119,8 @@ def audit(
     if against is not None and not (new_only or changed):
         raise BadInputError("--against is for --new-only and --changed", "add one of the two")
     files = outputs.checked()
-    demo = not (checkout or new_only or changed or options.runs.config) and is_about_specimen(
-        options.targets.target or ()
-    )
+    is_here = bool(checkout or new_only or changed or options.runs.config) or Path(CONFIG_NAME).is_file()
+    demo = not is_here and is_about_specimen(options.targets.target or ())
     with base_at(against if new_only else None, checkout) as base:
         configuration = base.configuration(options.runs.config, str(specimen_dir()) if demo else checkout)
         folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from auditkit.probing.run.configuration import checkout_of
 from auditkit.probing.run.run_options import RunOptions
 from tests.filing_helpers import put
 from tests.probing_helpers import OVERFLOW
+from tests.project_files import auditkit
 
 pytestmark = pytest.mark.process
 
@@ -170,3 +172,14 @@ def test_a_step_that_cannot_be_called_gets_an_adapter_to_complete(tmp_path: Path
         init(str(tmp_path))
     done.path.unlink()
     assert (init(str(tmp_path)).adapter, done.adapter.read_text().count("ddpm = model")) == (None, 3)
+
+
+def test_without_a_checkout_the_folder_of_the_file_is_audited(tmp_path: Path) -> None:
+    put(tmp_path, "stats.py", SOURCE)
+    asked = ("audit", "--probe", "sync_in_loop", "--json", "--no-tickets")
+    named = []
+    for text in (None, "batch: 1\n"):
+        if text:
+            put(tmp_path, "auditkit.yaml", text)
+        named.append(json.loads(auditkit(*asked, cwd=tmp_path).stdout)["run"]["checkout"])
+    assert named == ["bundled specimen", str(tmp_path)]

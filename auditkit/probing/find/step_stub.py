@@ -65,7 +65,7 @@ class _Value:
 
 
 def step_stub(files: PythonFiles, steps: Sequence[FoundCandidate]) -> tuple[str, list[str]]:
-    """The text of an `auditkit_step.py` with a function for each of the first three steps, and the functions' names.
+    """Return the text of an `auditkit_step.py` with a function for each of the first three steps, and their names.
 
     What the source decides is filled in; every other value is `...` with the file and line of what the program does.
     "" and no name where reading finds none of the steps.
@@ -93,7 +93,7 @@ def _adapter(files: PythonFiles, function: Function, found: FoundCandidate, name
 
 
 def _of_function(files: PythonFiles, function: Function) -> Iterator[str]:
-    """The call of a function or of a method of a new object."""
+    """Yield the call of a function or of a method of a new object."""
     head = function.qualified_name.partition(".")[0]
     yield f"from {function.module.name} import {head}"
     yield ""
@@ -117,7 +117,7 @@ def _call(called: str, function: Function | None) -> Iterator[str]:
 
 
 def _of_block(block: Block) -> Iterator[str]:
-    """The statements of a block behind assignments of what they read."""
+    """Yield the statements of a block behind assignments of what they read."""
     around = block.holder.node if block.holder is not None else block.module.tree
     for name in block.names:
         yield from _import(name, block)
@@ -142,7 +142,7 @@ def _of_block(block: Block) -> Iterator[str]:
 
 
 def _import(name: str, block: Block) -> Iterator[str]:
-    """The import of a name that the block's file defines or imports itself."""
+    """Yield the import of a name that the block's file defines or imports itself."""
     module = block.module
     found = next((each for each in module.imports if each.local == name), None)
     if found is not None and found.module == "torch" and not found.name:
@@ -158,7 +158,7 @@ def _import(name: str, block: Block) -> Iterator[str]:
 
 
 def _value(name: str, function: Function, around: ast.AST, line: int) -> _Value:
-    """What a name stands for by its role; an object of which only attributes are read gets these; else `...`."""
+    """Return the value of a name by its role; an object of which only attributes are read gets these; else `...`."""
     text = _text_of(name, roles.known(name, "", function.text), f"{name}(" in function.text)
     if text is not None:
         return _Value(text)
@@ -180,7 +180,7 @@ def _text_of(name: str, role: guesses.Guess | None, is_called: bool = False) -> 
 
 
 def _attributes(name: str, node: ast.AST) -> list[str]:
-    """The attributes of an object that is used for nothing else; none where it is called or passed on."""
+    """Return the attributes of an object that is used for nothing else; none if it is called or passed on."""
     parents = {id(child): parent for parent in ast.walk(node) for child in ast.iter_child_nodes(parent)}
     found: dict[str, None] = {}
     for use in ast.walk(node):
@@ -194,7 +194,7 @@ def _attributes(name: str, node: ast.AST) -> list[str]:
 
 
 def _made(name: str, around: ast.AST, module: Module, line: int) -> str:
-    """A comment with the place where the program sets a name last before a line."""
+    """Return a comment with the place where the program sets a name last before a line."""
     places = [
         node
         for node in ast.walk(around)

@@ -3,10 +3,8 @@
     python -m benchmarks.fixes --clones FOLDER --python PYTHON --only NAME ... [--fix-time SECONDS]
     python -m benchmarks.fixes --page        # only the page, from the stored results
 
-FOLDER holds the clones, NAME is one of them or `specimen`, the bundled one, and PYTHON imports what they do; what needs
-another one is run in a further call, as the others stay as stored. Each is cloned afresh at its revision and audited
-there, with fixes searched. Every diff that a ticket prints has to pass `git apply --check` there; it is applied
-and committed, `auditkit ticket verify` runs at that commit, and the clone goes back to its revision.
+FOLDER holds the clones, NAME is one of them or `specimen`, and PYTHON imports what they do. Each is audited in a fresh
+clone, with fixes searched. Every diff of a ticket must pass `git apply --check`; it is committed and verified there.
 """
 
 from __future__ import annotations

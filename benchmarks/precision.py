@@ -4,10 +4,8 @@
     python -m benchmarks.precision --page        # only the page, from the stored tickets
 
 FOLDER holds a clone of each repository of precision.yaml, under its name there and at its commit; PYTHON imports what
-they do. Each is audited without configuration into an empty folder of tickets. A verdict was written after reading
-the code that its ticket points to; its key is the probe and the target of the finding that the ticket opens with, so
-that other lines and other ticket numbers do not matter. A run ends with an error where a repository gets more tickets
-than MOST_TICKETS or fewer than LEAST_ACCEPTED of them are accepted.
+they do. A verdict was written after reading the code; its key is the probe and the target of a ticket's first finding.
+A run fails if a repository gets more than MOST_TICKETS or fewer than LEAST_ACCEPTED of them are accepted.
 """
 
 from __future__ import annotations

@@ -3,10 +3,8 @@
     python -m benchmarks.public_code seed-findings --clones FOLDER --python PYTHON
     python -m benchmarks.public_code seed-findings --page          # only the page, from the stored answers
 
-FOLDER holds the clones that a page asks about, and PYTHON imports what they do: public_code.yaml names both. People
-write the pages; a run replaces what stands between `<!-- written: NAME -->` and `<!-- /written -->`, stores its
-answers in benchmarks/results, and ends with an error where an outcome is not the one on record: the verdicts were
-written, after reading the code, for those outcomes.
+FOLDER holds the clones and PYTHON imports what they do: public_code.yaml names both. A run replaces what stands between
+`<!-- written: NAME -->` and `<!-- /written -->`, stores its answers, and fails if an outcome is not the one on record.
 """
 
 from __future__ import annotations

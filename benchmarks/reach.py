@@ -4,10 +4,8 @@
     python -m benchmarks.reach --page        # only the page, from the stored results
 
 FOLDER holds a clone of each repository of benchmarks/reach/NAME.yaml, under NAME and at its revision; PYTHON has torch
-and nothing that the repositories import beside it. Each is searched and tried as `auditkit init` does it, without
-configuration. A place counts as found where a candidate names its function, or its line for statements and calls of a
-library; as asked where a way to call it with gradients was found. With --audit it counts only where one of PROBES
-answers.
+and nothing that the repositories import beside it. A place counts as found where a candidate names its function, or its
+line; as run where a way to call it with gradients was found; with --audit, where one of PROBES has a result.
 """
 
 from __future__ import annotations

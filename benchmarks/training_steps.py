@@ -3,10 +3,8 @@
     python -m benchmarks.training_steps --environments FOLDER --clones FOLDER
     python -m benchmarks.training_steps --page      # only the page, from the stored answers
 
-An environment that its folder lacks is made there with pip: torch and what a row names. The other folder holds clones
-of pytorch/examples, milesial/Pytorch-UNet and pytorch/torchtune. What a rewrite mends is tried in their places. A run
-replaces what stands between the marks of the page, and ends with an error where the probes that reproduce are not those
-on record.
+Missing environments are made with pip. The clones are pytorch/examples, milesial/Pytorch-UNet and pytorch/torchtune.
+A run fails if the probes that reproduce are not those on record.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
     python -m benchmarks.collectors --page     # only the page, from the stored figures
 
 Writes benchmarks/results/collectors_cpu.json and docs/evidence/collectors.md. Every turn runs each collector once, one
-after the other, so that a ratio compares what ran side by side. Times are processor seconds of this process, on one
-thread. `benchmarks/gpu.py` measures a GPU.
+after the other, so that a ratio compares what ran side by side. Times are processor seconds on one thread.
 """
 
 from __future__ import annotations

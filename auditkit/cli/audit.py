@@ -28,7 +28,10 @@ _FIX_TIME_S = 120.0
 @write_or_exit
 def audit(
     checkout: Annotated[
-        str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Default: this folder if it has auditkit.yaml, else the bundled specimen.")
+        str | None,
+        typer.Argument(
+            metavar="[CHECKOUT[@REV]]", help="Default: this folder if it has auditkit.yaml, else the bundled specimen."
+        ),
     ] = None,
     probe: ProbesOption = None,
     style: StyleOption = False,

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from auditkit.files import write_below
 from auditkit.live.recording import Recording
 from auditkit.model.enums import Contract
@@ -52,8 +54,11 @@ def find_candidates(folder: Path, root: Path) -> None:
     os.replace(path.with_suffix(".new"), path)
 
 
-def recorded_run(recording: Recording, folder: Path) -> RecordedRun | None:
-    """The calls of all processes, each target's from the process that called it first; None if there are none."""
+def recorded_run(recording: Recording, folder: Path, earlier: RecordedRun | None = None) -> RecordedRun | None:
+    """Return the calls of all processes, each target's from the process that called it first; None if there are none.
+
+    What the `earlier` run called and this one did not is kept, unless its source has changed.
+    """
     with suppress(OSError, ValueError):
         places = {each["call"]: each for each in json.loads((folder / CANDIDATES).read_text("utf-8"))["candidates"]}
         calls: dict[str, RecordedCall] = {}
@@ -64,6 +69,10 @@ def recorded_run(recording: Recording, folder: Path) -> RecordedRun | None:
         if calls:
             today = datetime.datetime.now(datetime.UTC).date().isoformat()
             steps = max(process.steps for process in recording.trained)
+            if earlier is not None:
+                for call, old in earlier.calls.items():
+                    if call not in calls and call in places and places[call]["source"] == old.source:
+                        calls[call] = msgspec.structs.replace(old, when=old.when or earlier.when)
             return RecordedRun(VERSION, today, recording.trained[0].torch, steps, dict(sorted(calls.items())))
     return None
 

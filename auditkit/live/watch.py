@@ -26,6 +26,7 @@ from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Environment, ProbeResult, Run, fingerprint
 from auditkit.model.text import counted
+from auditkit.probing.run.recorded_file import recorded_in
 
 TARGET = "run"
 """What a law is about, where a probe has a function."""
@@ -107,11 +108,13 @@ def watch(request: WatchRequest) -> Watched:
         drifts = Drifts(folder, root)
         ended = run_command(request.command, folder, request.time_s, drifts.look)
         recording = _at_revision(read_recording(folder, root))
-        calls = recorded_run(recording, folder)
+        calls = recorded_run(recording, folder, recorded_in(root)[0])
         if calls is not None:
             path = write_recorded(calls, root)
-            count = len(calls.calls)
-            text = f"recorded {counted(count, 'function')} in {path.name}, from which auditkit audit builds inputs"
+            kept = sum(bool(each.when) for each in calls.calls.values())
+            text = f"recorded {counted(len(calls.calls) - kept, 'function')} in {path.name}, "
+            text += f"beside {kept} of earlier runs, " if kept else ""
+            text += "from which auditkit audit builds inputs"
             recording = replace(recording, reasons=(*recording.reasons, text))
     finally:
         if request.folder is None:

@@ -284,3 +284,33 @@ def test_a_collector_that_returns_another_number_than_the_law_computes_is_a_find
         "note: collectors that return what the law computes of their gradients: "
         "train:full_norm (norm), train:max_norm (largest element)"
     ) in ended.stderr
+
+
+OTHER = """
+import torch
+from train import full_norm
+
+model = torch.nn.Linear(5, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    model(torch.ones(4, 5)).sum().backward()
+    print(full_norm(model))
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_further_run_keeps_what_it_did_not_call_and_what_has_not_changed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(COLLECTORS)
+    auditkit("run", "--", sys.executable, "train.py", cwd=tmp_path)
+    first = read_recorded((tmp_path / RECORDED_NAME).read_bytes())
+    (tmp_path / "train.py").write_text(COLLECTORS.replace("model.weight.grad.norm()", "model.weight.grad.norm() + 0"))
+    (tmp_path / "other.py").write_text(OTHER)
+    ended = auditkit("run", "--", sys.executable, "other.py", cwd=tmp_path)
+    found = read_recorded((tmp_path / RECORDED_NAME).read_bytes())
+    kept = {call for call, each in found.calls.items() if each.when}
+    assert kept == {"train.py:#training_step", "train:half_norm", "train:max_norm", "train:zeroed_norm"}
+    assert f"in {RECORDED_NAME}, beside 4 of earlier runs, from which" in ended.stderr
+    assert all(found.calls[call].when == first.when for call in kept)
+    assert found.calls["train:full_norm"].callers == ("other.py:9",)
+    assert "train:weight_norm" not in found.calls

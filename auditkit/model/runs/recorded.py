@@ -23,7 +23,8 @@ class RecordedCall(msgspec.Struct, omit_defaults=True, frozen=True):
     """The calls of one target.
 
     `arguments` has the structure of the first call's arguments by name; it is empty, and `not_recorded` says why, if
-    that was too large. `source` is a digest of the target's source, `steps` how many steps went by per call.
+    that was too large. `source` is a digest of the target's source, `steps` how many steps went by per call. `when` is
+    the day of an earlier run, "" for the day of the file.
     """
 
     file: _Text
@@ -38,6 +39,7 @@ class RecordedCall(msgspec.Struct, omit_defaults=True, frozen=True):
     arguments: dict[_Text, Any] = {}
     returns: Any = None
     not_recorded: _Text = ""
+    when: _Text = ""
 
 
 class RecordedRun(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -54,7 +56,7 @@ class RecordedRun(msgspec.Struct, omit_defaults=True, frozen=True):
         found = self.calls.get(call)
         if found is None:
             return None
-        day = datetime.date.fromisoformat(self.when)
+        day = datetime.date.fromisoformat(found.when or self.when)
         return MetBy(
             "run", found.callers, found.calls_per_step, found.tensors, found.dtypes, found.devices, found.layouts,
             f"{day.day} {day:%B}",
@@ -67,7 +69,8 @@ def read_recorded(text: bytes) -> RecordedRun:
         raise ValueError(f"it has {len(text):,} bytes, not at most {MOST_BYTES:,}")
     try:
         found = msgspec.json.decode(text, type=RecordedRun)
-        datetime.date.fromisoformat(found.when)
+        for day in (found.when, *(call.when for call in found.calls.values() if call.when)):
+            datetime.date.fromisoformat(day)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError(str(error)) from None
     if found.auditkit_recorded != VERSION:

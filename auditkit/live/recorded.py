@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from auditkit.files import write_below
 from auditkit.live.recording import Recording
 from auditkit.model.enums import Contract
@@ -69,11 +67,8 @@ def recorded_run(recording: Recording, folder: Path, earlier: RecordedRun | None
         if calls:
             today = datetime.datetime.now(datetime.UTC).date().isoformat()
             steps = max(process.steps for process in recording.trained)
-            if earlier is not None:
-                for call, old in earlier.calls.items():
-                    if call not in calls and call in places and places[call]["source"] == old.source:
-                        calls[call] = msgspec.structs.replace(old, when=old.when or earlier.when)
-            return RecordedRun(VERSION, today, recording.trained[0].torch, steps, dict(sorted(calls.items())))
+            run = RecordedRun(VERSION, today, recording.trained[0].torch, steps, dict(sorted(calls.items())))
+            return run.with_earlier(earlier, {call: place["source"] for call, place in places.items()})
     return None
 
 

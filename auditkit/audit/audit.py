@@ -287,11 +287,12 @@ def _targets(
     """Those that the command line names; else those of auditkit.yaml, and with them those that discovery finds."""
     config = request.config
     named = request.targets or config.targets
+    is_all = bool(request.targets) or not config.discover
+    if is_all or (changed is not None and named):
+        files = PythonFiles(opened.path, import_roots(opened.path, config.import_roots))
     if changed is not None and named:
-        files = PythonFiles(opened.path, import_roots(opened.path, config.import_roots))
         named = tuple(target for target in named if changed.has(target, files))
-    if request.targets or not config.discover:
-        files = PythonFiles(opened.path, import_roots(opened.path, config.import_roots))
+    if is_all:
         named = tuple(
             replace(each, contract=Contract.TRAIN_STEP) if each.contract is None and is_step(files, each.call) else each
             for each in named

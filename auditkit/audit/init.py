@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +18,10 @@ from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.engine.trials import Trial
-from auditkit.probing.find.step_stub import MODULE_NAME, step_stub
+from auditkit.probing.find.step_stub import MODULE_NAME, adapters_in, step_stub
 from auditkit.probing.run.found_targets import FoundTargets, find_targets, name_target
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.source.files import LeftOut
-
-_STEP = re.compile(r"^def (step(?:_\d+)?)\(", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -97,10 +94,8 @@ def _adapter(spec: CheckoutSpec, path: Path, found: FoundTargets) -> tuple[Path,
     steps = [each for each in found.candidates if each.contract is Contract.TRAIN_STEP and _needs_adapter(each)]
     if spec.revision or path.absolute().parent != spec.directory.absolute() or found.files is None:
         return adapter, "", ()
-    if adapter.exists():
-        text, names = "", _STEP.findall(adapter.read_text(encoding="utf-8", errors="replace"))
-    else:
-        text, names = step_stub(found.files, steps)
+    text = "" if adapter.exists() else step_stub(found.files, steps)
+    names = adapters_in(text or (adapter.read_text(encoding="utf-8", errors="replace") if adapter.exists() else ""))
     targets = [Target(f"{MODULE_NAME}:{name}", name.replace("_", "-"), Contract.TRAIN_STEP) for name in names]
     return adapter, text, tuple(DraftTarget(each, (f"complete it in {adapter.name}",)) for each in targets)
 

@@ -27,7 +27,7 @@ def find_candidates(folder: Path, root: Path) -> None:
     """Write for the watchers the places of all candidates that reading the source finds."""
     found = discover(root, (), lambda _: True)
     trains = {each.call for each in found.candidates if each.contract_guess is Contract.TRAIN_STEP}
-    measures = {each.call for each in found.candidates if each.contract_guess is Contract.GRAD_NORM}
+    measures = {each.call for each in found.candidates if each.contract_guess is Contract.GRAD_NORM} - trains
     entries = []
     for call in dict.fromkeys(each.call for each in found.candidates):
         function = function_or_block(found.files, call)
@@ -39,7 +39,7 @@ def find_candidates(folder: Path, root: Path) -> None:
         entry = {
             "call": call, "file": function.module.file, "first_line": min([node.lineno, *decorators]),
             "last_line": node.end_lineno, "source": source_digest(function), "trains": call in trains, "names": names,
-            "measures": call in measures - trains,
+            "measures": call in measures,
         }  # fmt: skip
         if isinstance(function, Block):
             sets = frozenset[str]().union(*(names_of(each).stores for each in function.statements))

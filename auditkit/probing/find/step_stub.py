@@ -17,6 +17,7 @@ from auditkit.worker.steps import roles
 
 MODULE_NAME = "auditkit_step"
 _LIMIT = re.compile(r"\bmax_norm\b")
+_ADAPTER = re.compile(r"^def (step(?:_\d+)?)\(", re.MULTILINE)
 _MOST_STEPS = 3
 _LONGEST_COMMENT = 90
 _HEAD = '''"""Training steps that auditkit found and could not call by itself: replace each `...`, then: auditkit audit
@@ -64,11 +65,10 @@ class _Value:
     comment: str = ""
 
 
-def step_stub(files: PythonFiles, steps: Sequence[FoundCandidate]) -> tuple[str, list[str]]:
-    """Return the text of an `auditkit_step.py` with a function for each of the first three steps, and their names.
+def step_stub(files: PythonFiles, steps: Sequence[FoundCandidate]) -> str:
+    """Return the text of an `auditkit_step.py` with a function for each of the first three steps; "" without a step.
 
     What the source decides is filled in; every other value is `...` with the file and line of what the program does.
-    "" and no name where reading finds none of the steps.
     """
     parts: list[str] = []
     for found in steps:
@@ -76,10 +76,14 @@ def step_stub(files: PythonFiles, steps: Sequence[FoundCandidate]) -> tuple[str,
         if function is not None and len(parts) < _MOST_STEPS:
             name = "step" if not parts else f"step_{len(parts) + 1}"
             parts.append("\n".join(_adapter(files, function, found, name)))
-    names = ["step", *(f"step_{number}" for number in range(2, len(parts) + 1))][: len(parts)]
     body = "".join(f"\n\n{part}\n" for part in parts)
     imports = ("import types\n\n" if "types.Simple" in body else "") + "import torch\n"
-    return (_HEAD + imports + body if parts else ""), names
+    return _HEAD + imports + body if parts else ""
+
+
+def adapters_in(text: str) -> list[str]:
+    """Return the names of the adapters that a file defines."""
+    return _ADAPTER.findall(text)
 
 
 def _adapter(files: PythonFiles, function: Function, found: FoundCandidate, name: str) -> Iterator[str]:
@@ -122,18 +126,15 @@ def _of_block(block: Block) -> Iterator[str]:
     for name in block.names:
         yield from _import(name, block)
     yield ""
-    drawn = {}
-    for item in block.parameters:
-        role = roles.known(item.arg, "", block.text)
-        if role is not None and role.value in _OF_A_BATCH:
-            drawn[_OF_A_BATCH[role.value]] = item.arg
-            continue
-        value = _value(item.arg, block, around, block.lines[0])
-        if value.text != item.arg:
-            yield f"{item.arg} = {value.text}{value.comment}"
-    names = [item.arg for item in block.parameters]
+    known = {item.arg: roles.known(item.arg, "", block.text) for item in block.parameters}
+    words = {name: role.value for name, role in known.items() if role is not None and isinstance(role.value, str)}
+    drawn = {_OF_A_BATCH[word]: name for name, word in words.items() if word in _OF_A_BATCH}
+    for name in known:
+        value = _value(name, block, around, block.lines[0])
+        if name not in drawn.values() and value.text != name:
+            yield f"{name} = {value.text}{value.comment}"
     body = "\n".join(map(ast.unparse, block.node.body)).splitlines()
-    if any(role is not None and role.value in (roles.BATCHES, roles.GIVES_BATCH) for role in map(roles.known, names)):
+    if not {roles.BATCHES, roles.GIVES_BATCH}.isdisjoint(words.values()):
         yield from body
         return
     pair = f"{drawn.get('inputs', '_')}, {drawn.get('targets', '_')}"

@@ -223,7 +223,7 @@ def install(roots: List[str]) -> None:
             if not missing or not is_asked_for or not _may_be_absent(missing, roots) or is_forgiven(sys._getframe(1)):
                 raise
         found = _module(missing, name if fromlist else name.partition(".")[0])
-        with loading():  # an import is no use
+        with loading():  # To import a name is not to use it.
             vars(found).update({each: getattr(found, each) for each in fromlist or () if each != "*"})
         return found
 

@@ -311,9 +311,8 @@ class StepRuns:
             )
             if not (is_open or name in self.caller.given or is_asked):
                 continue
-            guess = guess or guesses.Guess(
-                1 if self._calculates(name) else None
-            )  # an argument that no name explains is often optional
+            # An argument that no name explains is often optional, unless the step calculates with it.
+            guess = guess or guesses.Guess(1 if self._calculates(name) else None)
             found[name] = guess.value
             if name not in self.caller.given:
                 values.read[name] = guess

@@ -710,9 +710,10 @@ def logged_norm_is_wrong(run: Recording) -> Iterator[Broken]:
 
 
 def _collected(process: Process, recorded: dict[str, Any]) -> Iterator[Broken]:
-    """The first wrong number of a recorded collector.
+    """Yield the first wrong number of a recorded collector.
 
-    With several ranks a number that fits no statistic of this one may be of all of them: it is no finding.
+    With several ranks, a number that fits no statistic of this rank may be one over all of them, and is no finding. A
+    norm of 0 is right for parameters that never get a gradient.
     """
     call = recorded["call"]
     for each in recorded.get("returned", ()):
@@ -721,7 +722,7 @@ def _collected(process: Process, recorded: dict[str, Any]) -> Iterator[Broken]:
         file, _, line = place.rpartition(":")
         at = (file, int(line), "")
         used = [other["norm"] for other in process.turns if other["turn"] in (turn, turn - 1) and other["norm"]]
-        if not true and not value and used and step:
+        if not true and not value and used and each["had_gradient"]:
             message = f"{call} returned 0: its gradients are zeroed already. Those of the step have norm {used[-1]:.4g}"
             yield Broken(P1, message, at, step, call, (process.rank,))
             return
@@ -736,12 +737,12 @@ def _collected(process: Process, recorded: dict[str, Any]) -> Iterator[Broken]:
 
 
 def is_norm(call: str) -> bool:
-    """Whether a collector is named for a norm."""
+    """Return whether a collector is named for a norm."""
     return "norm" in call.rpartition(":")[2].lower()
 
 
 def statistic(returned: dict[str, Any]) -> str:
-    """Which statistic of its gradients a collector returned, within 1 %; "" for none."""
+    """Return which statistic of its gradients a collector returned, within 1 %; "" for none."""
     norm, count, tensors = returned["norm"], max(1, returned["elements"]), max(1, returned["tensors"])
     known = {
         "norm": norm, "squared norm": norm * norm, "root mean square": norm / math.sqrt(count),

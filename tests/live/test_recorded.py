@@ -249,6 +249,9 @@ def half_norm(model):
 def weight_norm(model):
     return model.weight.grad.norm()
 
+def unused_norm(parts):
+    return sum(float(n) ** 2 for n in norms(parts)) ** 0.5
+
 def full_norm(model):
     return torch.linalg.vector_norm(torch.stack(norms(model)))
 
@@ -256,14 +259,15 @@ def max_norm(model):
     return max(p.grad.abs().max().item() for p in model.parameters())
 
 if __name__ == "__main__":
-    model = torch.nn.Linear(5, 3)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    model, unused = torch.nn.Linear(5, 3), torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD([*model.parameters(), *unused.parameters()], lr=1e-9)
     for step in range(4):
         (1000 * model(torch.linspace(0.5, 1.5, 20).view(4, 5))).sum().backward()
         print(half_norm(model), weight_norm(model), full_norm(model), max_norm(model))
         optimizer.step()
         optimizer.zero_grad()
         print(zeroed_norm(model))
+        print(unused_norm(unused))
 """
 
 
@@ -278,7 +282,7 @@ def test_a_collector_that_returns_another_number_than_the_law_computes_is_a_find
         if each["probe"] == "logged_norm_is_wrong"
     }
     lines = COLLECTORS.splitlines()
-    zeroed, others = lines.index("        print(zeroed_norm(model))") + 1, len(lines) - 3
+    zeroed, others = lines.index("        print(zeroed_norm(model))") + 1, len(lines) - 4
     assert found == {"zeroed_norm": ("P1", zeroed), "half_norm": ("P1", others), "weight_norm": ("P3", others)}
     assert (
         "note: collectors that return what the law computes of their gradients: "
@@ -309,8 +313,9 @@ def test_a_further_run_keeps_what_it_did_not_call_and_what_has_not_changed(tmp_p
     ended = auditkit("run", "--", sys.executable, "other.py", cwd=tmp_path)
     found = read_recorded((tmp_path / RECORDED_NAME).read_bytes())
     kept = {call for call, each in found.calls.items() if each.when}
-    assert kept == {"train.py:#training_step", "train:half_norm", "train:max_norm", "train:zeroed_norm"}
-    assert f"in {RECORDED_NAME}, beside 4 of earlier runs, from which" in ended.stderr
+    names = ("half_norm", "max_norm", "unused_norm", "zeroed_norm")
+    assert kept == {"train.py:#training_step", *(f"train:{name}" for name in names)}
+    assert f"in {RECORDED_NAME}, beside 5 of earlier runs, from which" in ended.stderr
     assert all(found.calls[call].when == first.when for call in kept)
     assert found.calls["train:full_norm"].callers == ("other.py:9",)
     assert "train:weight_norm" not in found.calls

@@ -120,7 +120,7 @@ class Recorder:
                 return original(*args, **kwargs)
             arguments = _bound(original, args, kwargs)
             begun = self._timed(lambda: self.begins(known, sys._getframe(2), arguments))
-            gradients = self._timed(lambda: statistics_of(*carried(arguments))) if known.get("measures") else None
+            gradients = self._timed(lambda: self._statistics(arguments)) if known.get("measures") else None
             backwards = self.watcher.backwards
             result = original(*args, **kwargs)
             if begun:
@@ -185,6 +185,13 @@ class Recorder:
             return
         encoder = Encoder(self.literals, 200, has_numbers=False)
         known["returns"] = encoder.encode(result)
+
+    def _statistics(self, arguments: dict) -> Any:
+        """The statistics of what a collector was given; `had_gradient` if a step before gave it one."""
+        gradients, parameters = carried(arguments)
+        found = statistics_of(gradients, len(parameters))
+        seen = [self.watcher.program.by_id.get(id(each)) for each in parameters]
+        return found and {**found, "had_gradient": any(each is not None and each.with_gradient for each in seen)}
 
     def returned(self, known: dict, result: Any, gradients: dict) -> None:
         """Record the number that a collector returned beside the statistics of the gradients that it was given."""
@@ -298,7 +305,7 @@ def _is_of(known: dict, code: Any) -> bool:
 
 
 def carried(arguments: dict) -> tuple:
-    """The gradients that a collector was given, and the number of their parameters.
+    """The gradients that a collector was given, and their parameters.
 
     They are those of modules, optimizers, lists and its own object; plain tensors count where there is no parameter.
     """
@@ -317,7 +324,7 @@ def carried(arguments: dict) -> tuple:
         elif type(each) in (list, tuple, dict):
             waiting += each.values() if type(each) is dict else each
     found = [each.grad for each in parameters.values() if each.grad is not None] if parameters else plain.values()
-    return list(found), len(parameters)
+    return list(found), list(parameters.values())
 
 
 def _bound(function: Any, args: tuple, kwargs: dict) -> dict:

@@ -74,6 +74,11 @@ def write_blocks(page_name: str, blocks: Mapping[str, str]) -> str:
     return text
 
 
+def plain(text: str) -> str:
+    """A message as a cell: a bar would end it."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
 def rows(titles: Collection[str], cells: Iterable[Iterable[object]]) -> str:
     """A Markdown table of plain cells."""
     lines = ["| " + " | ".join(map(str, line)) + " |" for line in (titles, *cells)]

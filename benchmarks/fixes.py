@@ -23,8 +23,7 @@ from statistics import median
 from auditkit.audit.audit import specimen_dir
 from auditkit.tickets.document import FIX, parse_document
 from auditkit.tickets.markdown import visible
-from benchmarks.evidence import ROOT, RUN, Document, Place, results_of, rows, store_results, write_blocks
-from benchmarks.precision import plain
+from benchmarks.evidence import ROOT, RUN, Document, Place, plain, results_of, rows, store_results, write_blocks
 
 NAME = "fixes"
 SPECIMEN = "specimen"

@@ -3,7 +3,7 @@
     python -m benchmarks.catalogue
     python -m benchmarks.catalogue --page       # only rewrite the page from the results
 
-Writes benchmarks/results/catalogue.json and docs/evidence/speed.md. Each command runs in a child of its own,
+Writes benchmarks/results/catalogue.json and the page. Each command runs in a child of its own,
 so that its processor time is its own.
 """
 
@@ -69,7 +69,7 @@ def measure() -> dict[str, Any]:
 
 
 def blocks(results: dict[str, Any]) -> dict[str, str]:
-    """The marked blocks of docs/evidence/speed.md."""
+    """The marked blocks of the page."""
     specimen, machine = results["specimen"], results["machine"]
     run = specimen["run"]
     commands = [*(_command_row(cost, _COMMAND_LIMIT_S) for cost in results["targets"])]

@@ -3,7 +3,7 @@
     python -m benchmarks.collectors            # CPU, one thread; about 3 minutes
     python -m benchmarks.collectors --page     # only the page, from the stored figures
 
-Writes benchmarks/results/collectors_cpu.json and docs/evidence/collectors.md. Every turn runs each collector once, one
+Writes benchmarks/results/collectors_cpu.json and the page. Every turn runs each collector once, one
 after the other, so that a ratio compares what ran side by side. Times are processor seconds on one thread.
 """
 
@@ -156,7 +156,7 @@ def traffic() -> dict[str, Any]:
 
 
 def blocks(stored: dict[str, Any]) -> dict[str, str]:
-    """Return the marked blocks of docs/evidence/collectors.md."""
+    """Return the marked blocks of the page."""
     where = stored["environment"]
     titles = ("collector", "ms", "quartiles", "ratio", "extra bytes", "relative error")
     tables = []

@@ -66,10 +66,15 @@ def one_row_per_line(value: Any) -> str:
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {one_row_per_line(part)}" for key, part in value.items()) + "\n}"
 
 
-def write_blocks(page_name: str, blocks: Mapping[str, str]) -> str:
-    """Replace the marked blocks of a page of docs/evidence, and return the page."""
-    path = EVIDENCE / f"{page_name}.md"
-    text = fill(path.read_text(encoding="utf-8"), blocks)
+def page_of(part: str) -> Path:
+    """The page of docs/evidence that has the marked blocks of one benchmark."""
+    return next(path for path in EVIDENCE.glob("*.md") if f"<!-- written: {part}/" in path.read_text(encoding="utf-8"))
+
+
+def write_blocks(part: str, blocks: Mapping[str, str]) -> str:
+    """Replace the marked blocks of one benchmark in its page, and return the page."""
+    path = page_of(part)
+    text = fill(path.read_text(encoding="utf-8"), part, blocks)
     path.write_text(text, encoding="utf-8")
     return text
 
@@ -85,9 +90,9 @@ def rows(titles: Collection[str], cells: Iterable[Iterable[object]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(titles), *lines[1:]])
 
 
-def fill(text: str, blocks: Mapping[str, str]) -> str:
-    """The page `text` with its marked blocks replaced. Raises SystemExit where it has others than `blocks`."""
-    marked = re.compile(r"(<!-- written: (\S+) -->\n).*?\n(<!-- /written -->)", re.DOTALL)
+def fill(text: str, part: str, blocks: Mapping[str, str]) -> str:
+    """The page `text` with the blocks of one part replaced. Raises SystemExit if the page has others than `blocks`."""
+    marked = re.compile(rf"(<!-- written: {part}/(\S+) -->\n).*?\n(<!-- /written -->)", re.DOTALL)
     names = [found[2] for found in marked.finditer(text)]
     if sorted(names) != sorted(blocks):
         raise SystemExit(f"the page's blocks are {sorted(names)}, written were {sorted(blocks)}")

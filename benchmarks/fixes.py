@@ -1,4 +1,4 @@
-"""Write docs/evidence/fixes.md: what each new ticket of a repository recommends, and whether that stands in a clone.
+"""Write docs/evidence/field.md: what each new ticket of a repository recommends, and whether that stands in a clone.
 
     python -m benchmarks.fixes --clones FOLDER --python PYTHON --only NAME ... [--fix-time SECONDS]
     python -m benchmarks.fixes --page        # only the page, from the stored results

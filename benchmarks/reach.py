@@ -1,4 +1,4 @@
-"""Write docs/evidence/reach.md: which gradient collectors of public code are found and fed, against a list by hand.
+"""Write docs/evidence/field.md: which gradient collectors of public code are found and fed, against a list by hand.
 
     python -m benchmarks.reach --clones FOLDER --python PYTHON [--only NAME ...] [--audit]
     python -m benchmarks.reach --page        # only the page, from the stored results

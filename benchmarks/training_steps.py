@@ -1,4 +1,4 @@
-"""Write docs/evidence/training-steps.md: public loops, wrong ones and sound ones.
+"""Write docs/evidence/speed-and-accuracy.md: public loops, wrong ones and sound ones.
 
     python -m benchmarks.training_steps --environments FOLDER --clones FOLDER
     python -m benchmarks.training_steps --page      # only the page, from the stored answers

@@ -41,7 +41,7 @@ def import_table(layers: Mapping[str, Layer]) -> str:
 def page(text: str, layers: Mapping[str, Layer] = LAYERS) -> str:
     """The page `text` with its written blocks as the table and the packages have them now."""
     blocks = {"packages": "\n".join(packages(PACKAGE)), "imports": import_table(layers)}
-    return fill(text, blocks)
+    return fill(text, "architecture", blocks)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.evidence import EVIDENCE, fill, results_of
+from benchmarks.evidence import fill, page_of, results_of
 from benchmarks.fixes import NAME, blocks, total_row
 
 TICKET = {
@@ -22,8 +22,8 @@ READ = {**TICKET, "is_read": True, "without": "No fix stands here: not tried.", 
 
 
 def test_the_page_is_that_of_the_stored_results() -> None:
-    page = (EVIDENCE / f"{NAME}.md").read_text(encoding="utf-8")
-    assert fill(page, blocks(results_of(NAME))) == page
+    page = page_of(NAME).read_text(encoding="utf-8")
+    assert fill(page, NAME, blocks(results_of(NAME))) == page
 
 
 def test_only_what_applies_and_is_proven_counts() -> None:

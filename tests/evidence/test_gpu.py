@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import gpu
-from benchmarks.evidence import EVIDENCE, fill
+from benchmarks.evidence import fill, page_of
 
 
 @pytest.mark.acceptance
@@ -14,5 +14,5 @@ def test_every_row_is_rehearsed_on_the_cpu() -> None:
     errors = {name: row["error"] for name, row in found["rows"].items() if "error" in row}
     assert all('backend="triton"' in name for name in errors), errors
     assert found["rows"]["traffic collect_gradients"]["counts"].keys() == {"simulated", "cpu"}
-    page = fill((EVIDENCE / "gpu.md").read_text(encoding="utf-8"), found["blocks"])
+    page = fill(page_of("gpu").read_text(encoding="utf-8"), "gpu", found["blocks"])
     assert "collectors agree." in page

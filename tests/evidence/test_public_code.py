@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import public_code
-from benchmarks.evidence import EVIDENCE, ROOT, Place, fill, results_of
+from benchmarks.evidence import Place, fill, page_of, results_of
 
 PAGES = public_code.pages()
 SOURCE = """\
@@ -23,13 +23,13 @@ def norms(model: torch.nn.Module) -> list[float]:
 
 
 def text_of(name: str) -> str:
-    return (EVIDENCE / f"{name}.md").read_text(encoding="utf-8")
+    return page_of(name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page["name"])
 def test_a_page_shows_the_stored_answers_and_all_are_on_record(page) -> None:
     blocks, others = public_code.written(page, results_of(page["name"]))
-    assert fill(text_of(page["name"]), blocks) == text_of(page["name"])
+    assert fill(text_of(page["name"]), page["name"], blocks) == text_of(page["name"])
     assert others == []
 
 
@@ -40,12 +40,12 @@ def test_another_outcome_is_seen() -> None:
     stored["rows"][1]["outcome"] = "reproduced"
     blocks, others = public_code.written(page, stored)
     assert others == ["async graph_breaks_under_compile: reproduced, on record: not_reproduced"]
-    assert fill(text_of("seed-findings"), blocks) != text_of("seed-findings")
+    assert fill(text_of("seed-findings"), "seed-findings", blocks) != text_of("seed-findings")
 
 
 def test_a_page_that_lacks_a_block_is_refused() -> None:
     with pytest.raises(SystemExit, match="the page's blocks are"):
-        fill("<!-- written: a -->\nold\n<!-- /written -->\n", {"a": "new", "b": "more"})
+        fill("<!-- written: part/a -->\nold\n<!-- /written -->\n", "part", {"a": "new", "b": "more"})
 
 
 @pytest.mark.process
@@ -73,10 +73,3 @@ def test_the_driver_asks_and_writes(tmp_path: Path) -> None:
     table, others = public_code.outcomes(page, rows)
     assert "| n waits | " + document["run"]["revision"][:8] + " | reproduced | 1 line waits for the device" in table
     assert others == ["all sync_in_loop: not_reproduced, on record: reproduced"]
-
-
-def test_every_page_has_its_marks() -> None:
-    """What a run would replace stands in the page, and a page that stores answers has them."""
-    for name in PAGES:
-        assert "<!-- written: " in text_of(name), name
-        assert (ROOT / "benchmarks" / "results" / f"{name}.json").is_file(), name

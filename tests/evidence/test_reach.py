@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from benchmarks.evidence import EVIDENCE, fill, results_of
+from benchmarks.evidence import fill, page_of, results_of
 from benchmarks.reach import NAME, blocks
 from benchmarks.reach_lists import compare, lists
 
@@ -73,5 +73,5 @@ def test_every_place_says_what_it_is_once() -> None:
 
 
 def test_the_page_shows_the_stored_results() -> None:
-    text = (EVIDENCE / f"{NAME}.md").read_text(encoding="utf-8")
-    assert fill(text, blocks(results_of(NAME))) == text
+    text = page_of(NAME).read_text(encoding="utf-8")
+    assert fill(text, NAME, blocks(results_of(NAME))) == text

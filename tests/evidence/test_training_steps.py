@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from benchmarks.evidence import EVIDENCE, fill, results_of
+from benchmarks.evidence import fill, page_of, results_of
 from benchmarks.training_steps import PAGE, SUBJECTS, page
 
 
 def test_the_page_is_written_from_its_answers_and_they_are_those_on_record() -> None:
     stored = results_of(PAGE)
     blocks, others = page(stored["rows"])
-    text = (EVIDENCE / f"{PAGE}.md").read_text(encoding="utf-8")
-    assert fill(text, blocks) == text
+    text = page_of(PAGE).read_text(encoding="utf-8")
+    assert fill(text, PAGE, blocks) == text
     assert others == []
 
 

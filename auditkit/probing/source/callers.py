@@ -411,11 +411,13 @@ class Callers:
                 calls += [(each.function, argument) for argument in given]
         return calls
 
-    def is_optimizers_step(self, use: Use) -> bool:
-        """Return whether a statement is in the `step` of an `Optimizer`'s subclass."""
+    def is_optimizers_step(self, use: Use, steps: int = 3) -> bool:
+        """Return whether a statement is in the `step` of an `Optimizer`'s subclass, or only such steps call it."""
         owner, function = self._owner(use.module, use.node), use.function
-        is_step = function is not None and function.name == "step"
-        return is_step and owner is not None and any(map(self._is_optimizer, map(last_name, owner.bases)))
+        if function is not None and function.name == "step" and owner is not None:
+            return any(map(self._is_optimizer, map(last_name, owner.bases)))
+        callers = [each for each in self.uses(use) if not each.is_test] if steps else []
+        return bool(callers) and all(self.is_optimizers_step(each, steps - 1) for each in callers)
 
     def _is_optimizer(self, name: str, steps: int = 3) -> bool:
         """Return whether a class of this name is `Optimizer`, or derives from it in the checkout."""

@@ -116,6 +116,12 @@ def test_an_optimizer_is_one_that_a_run_chooses(tmp_path: Path, base: str, occur
     assert met(tmp_path, "pass", {"tensors": "ordinary"}, Breaks.COST, "optimizer.step()", text).occurs == occurs
 
 
+@pytest.mark.parametrize(("call", "occurs"), [("pass", "common"), ("norm(model.parameters())", "ordinary")])
+def test_a_helper_of_steps_is_as_rare_as_they_are(tmp_path: Path, call: str, occurs: str) -> None:
+    step = "\n\nclass Adam(torch.optim.Optimizer):\n    def step(self):\n        norm(self.parameters)\n"
+    assert met(tmp_path, call, {"tensors": "ordinary"}, Breaks.COST, "optimizer.step()", NORM + step).occurs == occurs
+
+
 @pytest.mark.parametrize(("more", "occurs"), [("", "common"), ("norm(model.parameters())", "ordinary")])
 def test_what_only_users_of_a_package_call_is_one_that_a_run_chooses(tmp_path: Path, more: str, occurs: str) -> None:
     (tmp_path / "__init__.py").write_text("from .norms import norm", "utf-8")

@@ -47,19 +47,13 @@ def plan(
         ),
     ] = None,
     probe: Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (repeatable).")] = None,
-    github_matrix: Annotated[
-        bool, typer.Option("--github-matrix", help="Print the matrix of a GitHub workflow instead, on one line.")
-    ] = False,
 ) -> None:
     """Print the jobs of a plan, one line of JSON each.
 
     Each checkout at each of its revisions is a job for every torch, Python and device. A revision becomes the commit
     that it names now, so that the plan stays the same. An option replaces the list of the file.
     """
-    import json
-
     from auditkit.sweep.jobs import line_of
-    from auditkit.sweep.plan import github_matrix as matrix_of
     from auditkit.sweep.plan import jobs_of
 
     options = {
@@ -69,11 +63,7 @@ def plan(
         "devices": tuple(map(parse_device, _listed(device))),
         "probes": tuple(probe or ()),
     }
-    jobs = jobs_of(_plan_of(what, {name: value for name, value in options.items() if value}))
-    if github_matrix:
-        say(json.dumps(matrix_of(list(jobs))))
-        return
-    for job in jobs:
+    for job in jobs_of(_plan_of(what, {name: value for name, value in options.items() if value})):
         say(line_of(job))
 
 
@@ -116,7 +106,6 @@ def run(
         int,
         typer.Option("--attempts", metavar="K", min=1, help="How often a job may start, if its worker is lost."),
     ] = 3,
-    only: Annotated[Words, typer.Option("--only", metavar="KEY", help="Only this job (repeatable).")] = None,
     again: Annotated[bool, typer.Option("--again", help="Run failed jobs again.")] = False,
     cache: Annotated[
         Path | None,
@@ -147,22 +136,17 @@ def run(
     from auditkit.sweep.jobs import read_plan
     from auditkit.sweep.preparation import cache_folder
 
-    planned = read_plan(plan)
-    unknown = next((key for key in only or () if key not in {job.key for job in planned}), None)
-    if unknown is not None:
-        raise BadInputError(f"{plan} has no job {unknown}", "the key is the start of a line")
     options = dict(word.partition("=")[::2] for word in option or ())
     if not all("=" in word for word in option or ()):
         raise BadInputError("--option is not of the form NAME=VALUE", "such as --option partition=gpu")
     ended = Sweep(
-        jobs=planned,
+        jobs=read_plan(plan),
         folder=results,
         cache=cache or cache_folder(),
         engine=engine,
         at_a_time=jobs,
         attempts=attempts,
         options=options,
-        only=frozenset(only or ()),
         again=again,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
         tell=_print_json if events else _log,
@@ -211,8 +195,8 @@ def merge(
 ) -> None:
     """Make one matrix of the results of all jobs.
 
-    Writes matrix.json (a run, as `audit --json` prints it), matrix.html, matrix.md, matrix.csv and jobs.csv, and files
-    tickets in a folder for each checkout. Any engine gives the same files; only jobs.csv has
+    Writes matrix.json (a run, as `audit --json` prints it), matrix.html, matrix.md and jobs.csv, and files tickets in a
+    folder for each checkout. Any engine gives the same files; only jobs.csv has
     times. Exit 1: findings; 3: a job or a probe has no result.
     """
     from auditkit.sweep.jobs import ResultsFolder

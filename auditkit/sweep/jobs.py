@@ -48,12 +48,6 @@ class EnvironmentSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     requirements: tuple[str, ...] = ()
     index: str = ""
 
-    @property
-    def label(self) -> str:
-        """`torch 2.9, Python 3.12`, or the interpreter's path."""
-        named = [f"torch {self.torch}"] * bool(self.torch) + [f"Python {self.python}"] * bool(self.python)
-        return self.interpreter or ", ".join(named) or "Python of the checkout"
-
 
 class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     """One checkout at one revision, checked in one environment on one device.

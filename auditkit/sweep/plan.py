@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from auditkit.config.yaml_reader import YamlFile
 from auditkit.errors import BadInputError
@@ -20,9 +19,7 @@ from auditkit.sweep.preparation import is_url, resolve, short_name
 _IDLE_WORKER_MB = 700
 """A worker that runs no probe yet: torch, and what the target imports."""
 _HOST_MB = 200
-_GITHUB_MOST = 256
 _SHORT = 12
-_VERSION = re.compile(r"\d+(\.\d+){0,3}([a-z]+\d+)?(\+\w+)?")
 _NAME = re.compile(r"[\w.+-][\w.+ -]*")
 
 
@@ -76,11 +73,6 @@ def read_plan_file(path: Path) -> Plan:
     plan = file.convert(Plan, "plan")
     if not plan.checkouts:
         raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")
-    for key in ("torch", "pythons"):
-        for number, version in enumerate(getattr(plan, key)):
-            if not _VERSION.fullmatch(version):
-                message = f"{version!r} is not a version number"
-                raise file.error(f"$.{key}[{number}]", message, "write a number such as 2.9 or 3.12")
     checkouts = [_placed(file, f"$.checkouts[{number}]", one, folder) for number, one in enumerate(plan.checkouts)]
     interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
     return replace(plan, checkouts=named_apart(checkouts), interpreters=interpreters)
@@ -174,15 +166,3 @@ def _environments(plan: Plan, checkout: Checkout) -> Sequence[EnvironmentSpec]:
         if torch or python
     ]
     return [*existing, *made] or [EnvironmentSpec()]
-
-
-def github_matrix(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Return the jobs for `strategy: matrix:` of a GitHub workflow: `key` for `sweep run --only`, `name` for people.
-
-    Raises BadInputError for more jobs than GitHub runs of one matrix.
-    """
-    if len(jobs) > _GITHUB_MOST:
-        message = f"GitHub runs at most {_GITHUB_MOST} jobs of one matrix, and these are {len(jobs):,}"
-        raise BadInputError(message, "plan fewer, or run the plan on an engine: auditkit sweep run PLAN --engine slurm")
-    named = ((job.key, f"{job.name}, {job.environment.label}, {job.device.value}") for job in jobs)
-    return {"include": [{"key": key, "name": name} for key, name in named]}

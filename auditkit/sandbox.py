@@ -110,7 +110,7 @@ def engine() -> tuple[str, str]:
     why, hint = "bubblewrap is not installed", INSTALL
     for program in (path for path in _ENGINES if os.access(path, os.X_OK)):
         command = [program, *_SPACES, "--ro-bind", "/", "/", "--proc", "/proc", program, "--version"]
-        tried = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        tried = subprocess.run(command, capture_output=True, text=True, check=False)
         if tried.returncode == 0:
             return program, tried.stdout.strip()
         why = tried.stderr.strip().partition("\n")[0]
@@ -296,12 +296,13 @@ def run(command: Sequence[str], mounts: Mounts, output: BinaryIO | None = None) 
         passed = _watch(process, memory)
     finally:
         process.kill()
+        code = process.wait()
     for relay in relays:
         relay.join(5.0)
     if passed:
         message = f"--cage ended the command: it used more than {passed}"
         raise NothingMeasuredError(message, "docs/cage.md has the limits")
-    return process.wait()
+    return code
 
 
 def _watch(process: subprocess.Popen[bytes], memory: int) -> str:

@@ -102,14 +102,6 @@ def imports(log: Path, name: str) -> list[str]:
     return [pid for module, pid in map(str.split, log.read_text("utf-8").splitlines()) if module == name]
 
 
-def test_one_target_costs_two_imports_however_many_probes_run(tmp_path: Path, counted: tuple[Path, Path]) -> None:
-    """Five probes in forks of two processes that imported the target side by side, and of one that imported torch."""
-    _, log = counted
-    run(tmp_path, counted, ("grad_norm",))
-    assert len(imports(log, "torch")) <= 1  # none where the server of another test still runs
-    assert len(imports(log, "stats")) == 2
-
-
 def test_a_trial_shares_its_import_with_the_audit(tmp_path: Path, counted: tuple[Path, Path]) -> None:
     """Nobody names a target: both functions are found, tried and audited."""
     python, log = counted

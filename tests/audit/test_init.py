@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -65,15 +64,6 @@ def test_the_checkout_as_it_lies(checkout: Path) -> None:
         "grad-norm", "step", "clip-grad-norm", "clip-grad-norm-norm-type", "clip-grad-norm-norm-type-2",
     }  # fmt: skip
     assert all(bool(one.owner) == one.target.startswith("torch.") for one in run.results if one.severity)
-
-
-@pytest.mark.acceptance
-def test_an_interpreter_outside_the_workspace_that_a_script_stands_for(checkout: Path, tmp_path: Path) -> None:
-    python = tmp_path / "environment" / "python"
-    put(tmp_path, "environment/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    run = audited(init(str(checkout), python=str(python)).path)
-    assert (run.environment.interpreter, sorted(asked(run))) == (str(python), CALLS)
 
 
 @pytest.mark.parametrize("output", [pytest.param(None, marks=pytest.mark.acceptance), "audits/auditkit.yaml"])

@@ -39,12 +39,6 @@ def test_a_probe_that_reads_needs_no_target_and_asks_about_everything(tmp_path: 
     assert (run["device"], run["torch"], run["python"]) == ("source", "", "")
 
 
-def test_with_a_target_it_asks_about_that_module(tmp_path: Path) -> None:
-    write(tmp_path, {"norms.py": NORMS, "plain.py": PLAIN})
-    _, document = run_json("probe", "run", LOOP, DEFAULT, "--checkout", tmp_path, "--target", "norms:norms")
-    assert found_in(document) == {(LOOP, "norms:norms")}
-
-
 def test_an_audit_asks_about_modules_that_deal_with_gradients(tmp_path: Path) -> None:
     """No collector is found here, and reading answers all the same."""
     touching = PLAIN + "\n\ndef zero(parameter):\n    parameter.grad = None\n"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.application import app
 from tests.filing_helpers import put, ticket_text
-from tests.reports.exported_runs import ERROR, RUNS, WORST, result, run_of
+from tests.reports.exported_runs import ERROR, WORST, result, run_of
 
 pytestmark = pytest.mark.process
 
@@ -66,11 +66,6 @@ def test_a_run_without_a_result_is_no_success(tmp_path: Path) -> None:
     done = run(put(tmp_path, "run.json", json.dumps(run_of(ERROR).to_json())))
     assert done.exit_code == 3
     assert "No probe returned a result, which is not a pass." in done.stdout
-
-
-def test_a_run_of_hostile_words_is_written(tmp_path: Path) -> None:
-    saved = put(tmp_path, "run.json", json.dumps(RUNS["hostile"].to_json()))
-    assert run(saved, "-o", tmp_path / "page.html").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,28 +23,6 @@ def refusal(name: str, folder: Path, **options: str) -> str:
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_option_that_it_does_not_have(name: str, tmp_path: Path) -> None:
     assert "has no option 'memroy' | " in refusal(name, tmp_path, memroy="1")
-
-
-@pytest.mark.parametrize(
-    ("name", "package", "said"),
-    [
-        (
-            "ray",
-            "ray",
-            "Ray is not installed here | in a clone of auditkit: pip install '.[ray]', here and on every node",
-        ),
-        (
-            "slurm",
-            "submitit",
-            "submitit is not installed here | in a clone of auditkit: pip install '.[slurm]', here and on every node",
-        ),
-    ],
-)
-def test_its_package_is_not_there(
-    name: str, package: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    assert refusal(name, tmp_path) == said
 
 
 def test_no_ray_cluster_at_the_address(tmp_path: Path) -> None:

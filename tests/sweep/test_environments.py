@@ -17,7 +17,6 @@ from auditkit.model.enums import DeviceChoice
 from auditkit.sweep.driver import Sweep
 from auditkit.sweep.jobs import EnvironmentSpec, ResultsFolder
 from auditkit.sweep.preparation import (
-    installer_reason,
     interpreter_for,
 )
 from tests.filing_helpers import put
@@ -121,11 +120,6 @@ def test_one_that_cannot_be_made_says_why_on_one_line(index: Path, tmp_path: Pat
     assert versions(made(spec, tmp_path, tmp_path), "torch") == ["2.99.0"]
 
 
-def test_a_requirements_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"the checkout has no dev\.txt"):
-        made(EnvironmentSpec(torch="2.9", requirements=("dev.txt",)), tmp_path, tmp_path)
-
-
 def test_a_url_is_cloned_once_and_fetched_where_a_commit_is_missing(tmp_path: Path) -> None:
     code = repository(tmp_path / "trainer", "v1", "v2")
     url, folder, cache = f"file://{code}", tmp_path / "swept", tmp_path / "cache"
@@ -141,26 +135,3 @@ def test_a_url_is_cloned_once_and_fetched_where_a_commit_is_missing(tmp_path: Pa
     failure = ResultsFolder(folder).read(moved.key)
     assert failure is not None
     assert failure.reason.startswith(f"no checkout: git cannot clone file://{tmp_path}/nowhere/trainer: fatal: ")
-
-
-@pytest.mark.parametrize(
-    ("stderr", "reason"),
-    [
-        (
-            "error: Request failed after 3 retries in 5.7s\n  cause: Failed to fetch: https://host/whl/cpu/torch/\n"
-            "  cause: dns error\n  cause: failed to lookup address information: Name or service not known\n",
-            "Failed to fetch: https://host/whl/cpu/torch/ dns error failed to lookup address information: "
-            "Name or service not known",
-        ),
-        (
-            "  × No solution found when resolving dependencies:\n"
-            "  ╰─▶ Because x==1 has no wheels and you require x==1,\n"
-            "      we can conclude that your requirements are unsatisfiable.\n",
-            "No solution found when resolving dependencies: Because x==1 has no wheels and you require x==1, "
-            "we can conclude that your requirements are unsatisfiable.",
-        ),
-    ],
-)
-def test_why_an_installer_gave_up_is_one_sentence(stderr: str, reason: str) -> None:
-    """As uv 0.13 writes it; how long it tried would make one reason many."""
-    assert installer_reason(stderr) == reason

@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError, StoreConflictError
-from auditkit.files import dry_run
-from auditkit.model.ticket import Evidence
 from auditkit.tickets import store
 from auditkit.tickets.store import TicketFolder, locked
 from tests.filing_helpers import put, ticket_text
@@ -125,14 +123,6 @@ def test_a_full_disk_changes_nothing_and_says_so(folder: TicketFolder) -> None:
     assert not [name for name in os.listdir(folder.folder) if name.startswith(".B7")]
 
 
-def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StoreConflictError, match="cannot be locked"), TicketFolder(Path("/proc/tickets")).writing():
-        pass
-    put(tmp_path, "file", "")
-    with pytest.raises(StoreConflictError, match="cannot be locked"), TicketFolder(tmp_path / "file").writing():
-        pass
-
-
 def test_the_lock_is_waited_for_and_then_given_up(
     folder: TicketFolder, python: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,25 +161,6 @@ def test_nothing_is_written_through_a_link(folder: TicketFolder, tmp_path: Path)
     with pytest.raises(BadInputError, match="is a symbolic link"):
         folder.change("B7-PT-03", lambda document: document.edited(assignee="kim"))
     assert "kim" not in (tmp_path / "outside.md").read_text()
-
-
-def test_a_dry_run_reads_what_it_would_have_written(folder: TicketFolder) -> None:
-    before = folder.path("B7-PT-01").read_bytes()
-    with dry_run() as plan:
-        folder.change("B7-PT-01", lambda document: document.edited(assignee="kim"))
-        folder.change("B7-PT-01", lambda document: document.edited(labels=("a",)))
-        assert (folder.read("B7-PT-01").ticket.assignee, folder.read("B7-PT-01").ticket.labels) == ("kim", ("a",))
-        assert [path.name for path in plan.after] == ["B7-PT-01.md"]
-    assert folder.path("B7-PT-01").read_bytes() == before
-
-
-def test_an_evidence_file_is_read_back_and_a_wrong_one_is_named(folder: TicketFolder) -> None:
-    evidence = Evidence(ticket="B7-PT-01", results=({"fingerprint": "a/1/b", "outcome": "reproduced"},))
-    folder.save_evidence(evidence)
-    assert folder.evidence("B7-PT-01") == evidence
-    put(folder.folder, "evidence/B7-PT-01.json", "{")
-    with pytest.raises(BadInputError, match=r"B7-PT-01\.json is not an evidence file"):
-        folder.evidence("B7-PT-01")
 
 
 def test_two_reviews_on_two_branches_are_an_ordinary_conflict_in_which_both_stay(folder: TicketFolder) -> None:

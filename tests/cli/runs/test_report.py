@@ -129,18 +129,6 @@ def test_the_end_says_what_to_do_and_what_is_new() -> None:
     ]
 
 
-def test_known_findings_are_told_from_new_ones() -> None:
-    results = [
-        found(OVERFLOW, "P1", ticket="B1-PT-01", ticket_action="refreshed"),
-        found(PEAK, "P2", line=30, ticket="B1-PT-02", ticket_action="reopened"),
-        found(SPARSE, "P3", line=31, ticket="B1-PT-03", ticket_action="created"),
-    ]
-    text = page(results, tickets="tickets")
-    assert f"P1  {FILE}:18 in norm  B1-PT-01 (known)" in text
-    assert f"P2  {FILE}:30 in norm  B1-PT-02 (open again)" in text
-    assert "3 tickets in tickets: 1 new, 2 known (1 open again)" in text
-
-
 def test_what_was_found_and_not_checked_comes_first_and_fails_where_steps_are_required() -> None:
     step = FoundCandidate("train:step", "train.py", 3, contract=Contract.TRAIN_STEP)
     norm = FoundCandidate("train:norm", "train.py", 9, contract=Contract.GRAD_NORM)
@@ -229,8 +217,3 @@ def test_a_collector_that_could_not_be_fed_is_named_again() -> None:
             no_target=NoTarget("no gradient collector could be imported:", is_import=True),
         )
         assert again.splitlines()[-1] == "  auditkit audit /code/trainer --python VENV/bin/python"
-
-
-def test_text_of_the_checkout_moves_nothing() -> None:
-    text = page([found(OVERFLOW, "P1", message="a\x1b[2Jb\nP0  forged")])
-    assert "a\\x1b[2Jb P0 forged" in text

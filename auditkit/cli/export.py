@@ -16,7 +16,7 @@ from auditkit.cli.output import complain
 EXAMPLE = "Example: auditkit export run.json --sarif audit.sarif --csv audit.csv"
 
 
-def _file(name: str, text: str) -> typer.models.OptionInfo:
+def file_option(name: str, text: str) -> typer.models.OptionInfo:
     option: typer.models.OptionInfo = typer.Option(f"--{name}", metavar="FILE", help=text, rich_help_panel=WRITTEN)
     return option
 
@@ -25,10 +25,10 @@ def _file(name: str, text: str) -> typer.models.OptionInfo:
 class OutputFiles:
     """Into which files a run is written, each replaced as a whole."""
 
-    sarif: Annotated[Path | None, _file("sarif", "Findings as SARIF 2.1.0, for code scanning and editors.")] = None
-    junit: Annotated[Path | None, _file("junit", "Every check as a test case, in JUnit's XML.")] = None
-    gitlab: Annotated[Path | None, _file("gitlab", "Findings as GitLab's code quality report.")] = None
-    csv: Annotated[Path | None, _file("csv", "Every result as a row of a table.")] = None
+    sarif: Annotated[Path | None, file_option("sarif", "Findings as SARIF 2.1.0, for code scanning.")] = None
+    junit: Annotated[Path | None, file_option("junit", "Every check as a test case, in JUnit's XML.")] = None
+    gitlab: Annotated[Path | None, file_option("gitlab", "Findings as GitLab's code quality report.")] = None
+    csv: Annotated[Path | None, file_option("csv", "Every result as a row of a table.")] = None
 
     def checked(self, source: Path | None = None) -> dict[str, Path]:
         """The files that were named, by format, all of which can be written; `source` is not one of them.
@@ -46,8 +46,8 @@ class OutputFiles:
 class PageFiles(OutputFiles):
     """Into which files an audit is written, pages among them."""
 
-    html: Annotated[Path | None, _file("html", "A page for a browser, with pictures.")] = None
-    summary: Annotated[Path | None, _file("summary", "Markdown for a job's summary, 900 kB at most.")] = None
+    html: Annotated[Path | None, file_option("html", "A page for a browser, with pictures.")] = None
+    summary: Annotated[Path | None, file_option("summary", "Markdown for a job's summary, 900 kB at most.")] = None
 
 
 @run_or_exit

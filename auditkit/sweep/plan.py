@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -25,10 +25,7 @@ _NAME = re.compile(r"[\w.+-][\w.+ -]*")
 
 @dataclass(frozen=True)
 class Checkout:
-    """A repository, a `path` or a `url`, and the revisions to check, none for the newest commit.
-
-    `place` is where the plan's file names it: `FILE:LINE:COLUMN: `.
-    """
+    """A repository, a `path` or a `url`, and the revisions to check, none for the newest commit."""
 
     path: str = ""
     url: str = ""
@@ -36,7 +33,6 @@ class Checkout:
     revisions: tuple[str, ...] = ()
     requirements: tuple[str, ...] | None = None
     config: str = ""
-    place: str = field(default="", metadata={"internal": True})
 
     @property
     def repository(self) -> str:
@@ -92,7 +88,6 @@ def _placed(file: YamlFile, place: str, one: Checkout, folder: Path) -> Checkout
         revisions=one.revisions or found.revisions,
         requirements=one.requirements,
         config=_absolute(one.config, folder) if one.config else "",
-        place=f"{file.where(place)}: ",
     )
 
 
@@ -120,20 +115,18 @@ def named_apart(checkouts: Iterable[Checkout]) -> tuple[Checkout, ...]:
     first: dict[str, Checkout] = {}
     for one in checkouts:
         other = first.setdefault(one.name, one)
-        if other is not one and other.repository == one.repository and not one.place:
-            # The same folder at two revisions, on the command line.
-            first[one.name] = replace(other, revisions=tuple(dict.fromkeys((*other.revisions, *one.revisions))))
-        elif other is not one:
+        if replace(other, revisions=()) != replace(one, revisions=()):
             message = f"a second checkout is called {one.name}: {one.repository} as well as {other.repository}"
-            raise BadInputError(one.place + message, "in a plan, give one of them a name: of its own")
+            raise BadInputError(message, "in a plan, give one of them a name: of its own")
+        # The same folder at two revisions.
+        first[one.name] = replace(other, revisions=tuple(dict.fromkeys((*other.revisions, *one.revisions))))
     return tuple(first.values())
 
 
 def jobs_of(plan: Plan) -> Iterator[Job]:
     """Yield the jobs of a plan in their order: checkouts, revisions, environments, devices.
 
-    Every revision becomes the full commit that it names now. Raises BadInputError for a missing revision or probe,
-    with the place in the plan that names it.
+    Every revision becomes the full commit that it names now. Raises BadInputError for a missing revision or probe.
     """
     catalog = load_catalog()
     probes = tuple(probe.id for probe in select(catalog, plan.probes)) if plan.probes else ()
@@ -143,10 +136,7 @@ def jobs_of(plan: Plan) -> Iterator[Job]:
     for checkout in plan.checkouts:
         environments = _environments(plan, checkout)
         for revision in checkout.revisions or ("",):
-            try:
-                commit = resolve(checkout.repository, revision)
-            except BadInputError as error:
-                raise BadInputError(checkout.place + error.message, error.hint) from None
+            commit = resolve(checkout.repository, revision)
             suffix = f"@{revision[:_SHORT] if revision == commit else revision}" if len(checkout.revisions) > 1 else ""
             for environment, device in product(environments, dict.fromkeys(plan.devices)):
                 resources = Resources(memory_mb, int(device is DeviceChoice.CUDA), plan.time_limit)

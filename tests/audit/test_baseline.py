@@ -196,12 +196,11 @@ def test_a_target_that_calls_changed_code_is_checked(tmp_path: Path) -> None:
 
 
 def test_a_comment_with_a_reason_suppresses_a_finding(project: Path) -> None:
-    """On the line of the finding or of its `def`; without a reason or a known probe it is reported and does nothing."""
+    """On the line of the finding; without a reason or a known probe it is reported and does nothing."""
     file = project / "code/train/norms.py"
     line = next(each for each in NAIVE.splitlines() if ".item()" in each)
     for where, comment, code in (
         (line, f"ignore[{LOOP}] logged once a day", 0),
-        ("def total_norm", f"ignore[{LOOP}] logged once a day", 0),
         (line, f"ignore[{LOOP}]", 1),
         (line, "ignore[sync_in_lop] typed wrongly", 1),
     ):

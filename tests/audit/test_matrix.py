@@ -89,7 +89,7 @@ def environment(torch: str, python: str = "3.11.7", interpreter: str = "/a/bin/p
         (
             [environment("2.9.1"), environment("2.9.1", "3.12.1"), environment("2.15.0")],
             [AUTO, AUTO, AUTO],
-            ("torch 2.9.1, Python 3.11.7", "torch 2.9.1, Python 3.12.1", "torch 2.15.0"),
+            ("torch 2.9.1, Python 3.11.7", "torch 2.9.1, Python 3.12.1", "torch 2.15.0, Python 3.11.7"),
         ),
         (
             [environment("2.9.1"), environment("2.9.1", interpreter="/b/bin/python")],

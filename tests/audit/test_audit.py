@@ -30,7 +30,6 @@ FOUND = _result(Outcome.REPRODUCED, Severity.P2)
 SOUND = _result(Outcome.NOT_REPRODUCED)
 BROKEN = _result(Outcome.ERROR)
 UNLOADED = _result(Outcome.ERROR, loaded=False)
-MISSING = _result(Outcome.UNAVAILABLE)
 STRANGE = _result(Outcome.NOT_APPLICABLE)
 
 
@@ -38,14 +37,11 @@ STRANGE = _result(Outcome.NOT_APPLICABLE)
     ("results", "fail_on", "code"),
     [
         ((SOUND,), Severity.P4, ExitCode.OK),
-        ((SOUND, STRANGE, MISSING), Severity.P4, ExitCode.OK),
         ((FOUND, SOUND), Severity.P4, ExitCode.FINDINGS),
-        ((FOUND, SOUND), Severity.P2, ExitCode.FINDINGS),
         ((FOUND, SOUND), Severity.P1, ExitCode.OK),
         ((FOUND, BROKEN, UNLOADED), Severity.P4, ExitCode.FINDINGS),
         ((SOUND, BROKEN), Severity.P4, ExitCode.NOTHING_MEASURED),
         ((SOUND, UNLOADED), Severity.P4, ExitCode.TARGET_NOT_LOADED),
-        ((MISSING,), Severity.P4, ExitCode.NOTHING_MEASURED),
         ((STRANGE,), Severity.P4, ExitCode.NOTHING_MEASURED),
         ((), Severity.P4, ExitCode.NOTHING_MEASURED),
     ],
@@ -65,10 +61,7 @@ READ = replace(FOUND, device=SOURCE_DEVICE)
         ((READ,), NoTarget("none was found"), ExitCode.NOTHING_MEASURED),
         ((READ, BROKEN), NoTarget("none could be fed"), ExitCode.NOTHING_MEASURED),
         ((READ, UNLOADED), NoTarget("none could be imported", is_import=True), ExitCode.TARGET_NOT_LOADED),
-        ((READ, UNLOADED, MISSING), None, ExitCode.TARGET_NOT_LOADED),
         ((READ, UNLOADED, SOUND), None, ExitCode.FINDINGS),
-        ((READ, BROKEN), None, ExitCode.FINDINGS),
-        ((READ, STRANGE), None, ExitCode.FINDINGS),
     ],
 )
 @pytest.mark.parametrize("fail_on", [Severity.P4, Severity.P0])

@@ -133,13 +133,6 @@ def test_a_ticket_of_several_findings_is_short_and_has_a_box_for_each_grave_prob
         assert not re.search(r"\n## .*\n\n## ", text), "a section is empty"
 
 
-def test_the_only_line_number_is_that_of_the_location(audited: Run, folder: Path) -> None:
-    file(audited, folder)
-    for text in contents(folder).values():
-        body = text.partition("\n---\n")[2]
-        assert not re.search(r"\blines? \d|\.py:\d", body), body
-
-
 def test_a_second_run_changes_nothing(audited: Run, folder: Path) -> None:
     """Nor does another revision, nor another machine with times and bytes of its own."""
     first = file(audited, folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from auditkit.probing.run.run_options import RunOptions
 from tests.filing_helpers import put
 from tests.probing_helpers import OVERFLOW
 from tests.project_files import auditkit
+from tests.verify_helpers import git
 
 pytestmark = pytest.mark.process
 
@@ -40,9 +40,8 @@ CALLS = ["stats:grad_norm", "stats:step", *["torch.nn.utils:clip_grad_norm_"] * 
 def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "work" / "code"
     put(folder, "stats.py", SOURCE)
-    git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"], ["tag", "v1"]):
-        subprocess.run([*git, *words], check=True, stdin=subprocess.DEVNULL, timeout=60)
+        git(folder, *words)
     return folder
 
 

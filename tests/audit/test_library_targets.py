@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.audit.audit import AuditRequest, audit, exit_code
+from auditkit.audit.audit import AuditRequest, audit
 from auditkit.config.config import Config
-from auditkit.errors import ExitCode
-from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.run import Run
 from auditkit.probing.run.run_options import RunOptions
 from tests.filing_helpers import put
@@ -50,11 +48,3 @@ def test_it_is_asked_once_with_all_places(run: Run) -> None:
     assert reading.to_json()["places"] == ["train.py:5 in main", "train.py:6 in main"]
     assert Run.from_json(run.to_json()).targets == run.targets
     assert any("archive/ (archived, 1 file" in note for note in run.notes)
-
-
-def test_its_findings_are_torchs_and_get_no_ticket(run: Run) -> None:
-    overflow = next(result for result in run.results if result.probe == OVERFLOW)
-    version = run.environment.torch.partition("+")[0]
-    assert (overflow.outcome, overflow.severity) == (Outcome.REPRODUCED, Severity.P4)
-    assert (overflow.owner, overflow.ticket) == (f"torch {version}: torch.nn.utils.get_total_norm", None)
-    assert exit_code(run) is ExitCode.FINDINGS

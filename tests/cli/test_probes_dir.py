@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.project_files import Ended, auditkit
+from tests.verify_helpers import git
 
 pytestmark = pytest.mark.acceptance
 
@@ -41,9 +41,8 @@ def trainer(tmp_path: Path) -> Path:
     (folder / "stats.py").write_text(STATS, encoding="utf-8")
     (folder / "auditkit.yaml").write_text(CONFIG, encoding="utf-8")
     assert auditkit("probe", "new", CLAIM, *NAMED, cwd=folder).code == OK
-    git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
-        subprocess.run([*git, *words], check=True)
+        git(folder, *words)
     return folder
 
 
@@ -79,22 +78,6 @@ def test_an_experimental_probe_runs_only_when_it_is_named(trainer: Path, monkeyp
     assert len(before) > 20
     make_stable(trainer)
     assert asked() == before | {CLAIM}
-
-
-def test_list_and_show_know_the_folder_and_the_lifecycle(trainer: Path, tmp_path: Path) -> None:
-    """From anywhere with --config."""
-    listed = auditkit("probe", "list", *NAMED, cwd=trainer).stdout
-    assert f"P2  {CLAIM}" in listed
-    (line,) = (line for line in listed.splitlines() if CLAIM in line)
-    assert line.endswith("Norm is cut off (experimental: runs only when named)")
-    assert listed.count("experimental") == 1
-    assert listed.count("(style: an audit runs it with --style)") == 5
-    assert CLAIM not in auditkit("probe", "list", cwd=tmp_path).stdout
-    words = ["--config", trainer / "auditkit.yaml"]
-    shown = auditkit("probe", "show", CLAIM, *words, cwd=tmp_path)
-    assert shown.stdout.startswith(f"{CLAIM}, version 1, P2, experimental\n")
-    document = json.loads(auditkit("probe", "list", *words, "--json", cwd=tmp_path).stdout)
-    assert {probe["id"]: probe["lifecycle"] for probe in document["probes"]}[CLAIM] == "experimental"
 
 
 BROKEN = {

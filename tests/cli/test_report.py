@@ -72,11 +72,9 @@ def test_a_run_without_a_result_is_no_success(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("none.json",), "error: none.json: No such file or directory\n"),
-        (("no.json",), "error: no.json:1:1: not JSON: Expecting value\n"),
         (("part.json",), "error: part.json is not a saved run: "),
         (("run.json", "--tickets", "none"), "error: no tickets folder: none\n"),
         (("run.json", "--format", "pdf"), "error: no such format: 'pdf'\nhint: one of markdown, html\n"),
-        (("--tickets", "none"), "error: there is no tickets folder none\n"),
         (("run.json", "-o", "."), "error: . is a folder\nhint: name a file: --output FILE\n"),
     ],
 )

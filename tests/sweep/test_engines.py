@@ -33,9 +33,3 @@ def test_no_ray_cluster_at_the_address(tmp_path: Path) -> None:
     assert said.startswith(
         f"no Ray cluster at {address}: [Errno 111] Connection refused | `ray start --head` starts one"
     )
-
-
-def test_no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("submitit", reason="pip install '.[slurm]'")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert refusal("slurm", tmp_path) == "this machine has no sbatch | start the sweep on a login node of the cluster"

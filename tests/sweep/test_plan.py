@@ -108,10 +108,8 @@ def test_a_key_says_what_was_asked_and_nothing_else(code: Path) -> None:
     ("text", "said"),
     [
         ("checkouts: [code]\ntorchs: [2.9]", ":2:1: unknown key 'torchs' in plan\n"),
-        ("checkouts:\n  - {path: code, revision: v1}", ":2:18: unknown key 'revision' in checkout\n"),
         ("checkouts:\n  - {path: code, url: x}", ":2:5: a checkout has a path or a url, and not both\n"),
         ("checkouts: [code]\ndevices: [gpu]", ":2:11: unknown device 'gpu'\n"),
-        ("torch: [2.9]", ":1:1: no checkouts"),
     ],
 )
 def test_what_is_wrong_in_a_plan_is_said_with_its_place(tmp_path: Path, code: Path, text: str, said: str) -> None:

@@ -197,11 +197,8 @@ def test_every_field_of_a_ticket_is_extracted(tmp_path: Path) -> None:
     [
         ("open", Status.OPEN),
         ("In Progress", Status.FIX_IN_PROGRESS),
-        ("wontfix", Status.WONT_FIX),
         ("Won't fix", Status.WONT_FIX),
-        ("already_fixed", Status.ALREADY_FIXED),
         ("wont-fix (by design)", Status.WONT_FIX),
-        ("CLOSED", Status.CLOSED),
         ("Not a bug", Status.NOT_A_BUG),
     ],
 )
@@ -247,25 +244,6 @@ def test_a_heading_names_the_reviewer(tmp_path: Path, title: str, reviewer: str,
     assert (review.reviewer, review.role, review.verdict) == (reviewer, role, Verdict.OBJECT)
 
 
-def test_text_beside_several_reviews_stays_in_the_section(tmp_path: Path) -> None:
-    section = """
-## Cross-Review
-
-| Reviewer | Verdict | Date |
-|----------|---------|------|
-| Code Review Agent | **OBJECT** | 2026-02-05 |
-| PyTorch Expert | ENDORSE (Option B) | 2026-02-06 |
-
-**PyTorch Evaluation:** The order repeats.
-"""
-    result = imported(tmp_path, head() + section)
-    assert result.document is not None
-    first, second = result.document.ticket.reviews
-    assert (first.role, first.date, first.note) == ("codereview", "2026-02-05", "")
-    assert (second.role, second.date, second.note) == ("pytorch", "2026-02-06", "(Option B)")
-    assert result.document.section("Cross-Review (text)") == "**PyTorch Evaluation:** The order repeats."
-
-
 def test_a_section_of_reviews_without_a_known_verdict_stays_text(tmp_path: Path) -> None:
     result = imported(tmp_path, head() + "\n## Cross-Review\n\n**Verdict:** PERHAPS\n")
     assert result.document is not None
@@ -277,11 +255,9 @@ def test_a_section_of_reviews_without_a_known_verdict_stays_text(tmp_path: Path)
     ("files", "lines", "location", "is_text"),
     [
         ("`a/b.py`", "`7`", "a/b.py:7", False),
-        ("`a/b.py`", "Multiple", "a/b.py", True),
         ("`a/b.py`", "`7` (and others)", "a/b.py:7", True),
         ("`a/b.py`, `c.py`", "b.py: `7`, c.py: `8-9`", "a/b.py:7, c.py:8-9", False),
         ("`a/b.py`, `c.py`", "`7`", "a/b.py, c.py", True),
-        ("`/home/kim/loader/a/b.py`", "`7`", "a/b.py:7", False),
         ("Various", "Various", "", True),
     ],
 )
@@ -326,13 +302,6 @@ def test_a_finished_ticket_gets_a_resolution_and_keeps_the_section(tmp_path: Pat
         "8e4c59e5",
     )
     assert list(result.text) == ["Resolution"]
-
-
-def test_rows_without_a_field_stay_in_their_table(tmp_path: Path) -> None:
-    result = imported(tmp_path, head(updated="2026-04-01"))
-    assert result.document is not None
-    table = "| Field | Value |\n|-------|-------|\n| **Updated** | 2026-04-01 |"
-    assert result.document.section("Ticket Metadata") == table
 
 
 def test_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -> None:

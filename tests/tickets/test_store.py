@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError, StoreConflictError
-from auditkit.tickets import store
 from auditkit.tickets.store import TicketFolder, locked
 from tests.filing_helpers import put, ticket_text
 from tests.verify_helpers import git
@@ -197,9 +196,3 @@ def test_two_reviews_on_two_branches_are_an_ordinary_conflict_in_which_both_stay
     assert [review.reviewer for review in folder.read("B7-PT-01").ticket.reviews] == ["bo", "ada"]
     assert [folder.read(name).ticket.assignee for name in ("B7-PT-02", "B7-PT-10")] == ["kim", "kim"]
     assert lint(folder, None) == []
-
-
-def test_the_lock_lies_where_git_does_not_see_it(folder: TicketFolder) -> None:
-    git(folder.folder, "init", "-q", "--template=")
-    folder.change("B7-PT-01", lambda document: document.edited(assignee="kim"))
-    assert store.LOCK_FOLDER not in git(folder.folder, "status", "--porcelain", "-uall")

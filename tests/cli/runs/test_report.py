@@ -158,22 +158,6 @@ def test_a_defect_of_torch_is_said_once_and_is_nothing_to_do() -> None:
     assert not any(line.startswith("1. P4") for line in lines)
 
 
-def test_style_is_a_section_of_its_own_and_nothing_to_do() -> None:
-    """A line for each finding, whatever their number, and no advice from them."""
-    repeated = [
-        found(
-            "default_repeated", "P4", f"trainer:width={line}", line, device=SOURCE_DEVICE, style=True, message="twice"
-        )
-        for line in (5, 6)
-    ]
-    lines = page([*repeated, found(PEAK, "P2", line=30)]).splitlines()
-    style = lines.index("Style:")
-    assert lines[style + 1 : style + 3] == [
-        f"    {FILE}:{line}  default_repeated: trainer:width={line}: twice" for line in (5, 6)
-    ]
-    assert not any("default_repeated" in line for line in lines[lines.index("What to do first:") :])
-
-
 def test_without_tickets_the_next_command_files_them() -> None:
     """What was typed, with the option; on a narrow terminal it is continued as shells do; refused, it is another."""
     typed = "auditkit audit /code/trainer --python '/the venv/bin/python'"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit
+from auditkit.cli.common import run_or_exit
 from auditkit.cli.options import Words, parse_device
-from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.output import complain, say
 
 if TYPE_CHECKING:
     from auditkit.sweep.driver import Event
@@ -191,7 +191,6 @@ def merge(
         Path | None,
         typer.Option("--output", metavar="DIR", help="Where files are written.", show_default="FOLDER/merged"),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make one matrix of the results of all jobs.
 
@@ -208,11 +207,8 @@ def merge(
     out = output or folder / "merged"
     written = write_merged(merged, out)
     filed = file_tickets(merged, out / TICKETS)
-    if as_json:
-        say_json(merged.run.to_json())
-    else:
-        say(markdown_table(merged).decode("utf-8").rstrip("\n"))
-        complain(f"wrote {', '.join(map(str, written))}")
-        if filed:
-            complain(f"{filed} findings have tickets in {out / TICKETS}")
+    say(markdown_table(merged).decode("utf-8").rstrip("\n"))
+    complain(f"wrote {', '.join(map(str, written))}")
+    if filed:
+        complain(f"{filed} findings have tickets in {out / TICKETS}")
     raise typer.Exit(int(exit_code(merged)))

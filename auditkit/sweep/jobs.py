@@ -37,9 +37,8 @@ class Resources(msgspec.Struct, frozen=True):
 class EnvironmentSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """The Python that runs the code: an existing `interpreter`, or an environment that auditkit makes.
 
-    `python` and `torch` are versions, such as `3.12` and `2.9`. `requirements` are installed beside torch: packages, or
-    files of the checkout (`*.txt`). `index` is where torch's wheels come from: a URL, `default` for the usual index, ""
-    for uv's own choice by the device.
+    `python` and `torch` are versions, such as `3.12` and `2.9`. `requirements` are packages beside torch. `index` is
+    where torch's wheels come from: a URL, `default` for the usual index, "" for uv's own choice by the device.
     """
 
     interpreter: str = ""

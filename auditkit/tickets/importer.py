@@ -142,18 +142,11 @@ def import_tickets(paths: Sequence[Path], folder: Path) -> list[Imported]:
     """
     files = dict.fromkeys(source for path in paths for source in _files(path))
     found = [read_file(source, folder) for source in files]
-    sources: dict[Path, list[Path]] = {}
-    for one in found:
-        if one.document:
-            sources.setdefault(one.document.path, []).append(one.source)
     for one in found:
         if one.document is None:
             continue
         path = one.document.path
-        others = [str(other) for other in sources[path] if other != one.source]
-        if others:
-            one.problem = f"{one.source}: {path.stem} is also the id of {', '.join(others)}: change one of the ids"
-        elif os.path.lexists(path):
+        if os.path.lexists(path):
             one.problem = f"{one.source}: {path} exists: choose another folder with --to, or change the id"
         else:
             try:

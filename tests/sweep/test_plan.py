@@ -25,7 +25,7 @@ checkouts:
   - url: {URL}.git
     name: remote
     revisions: [{SHA}, {"2" * 40}]
-    requirements: [requirements.txt, einops]
+    requirements: [einops]
   - path: .
     name: here
 torch: [2.10, "2.9"]
@@ -67,7 +67,7 @@ def test_every_list_is_crossed_with_the_checkouts(tmp_path: Path, code: Path) ->
     assert first.revision == commit_of(code, "v1")
     assert {(one.resources.gpus, one.device.value) for one in jobs} == {(0, "cpu"), (1, "cuda")}
     assert jobs[6].environment.requirements == ()
-    assert jobs[8].environment.requirements == ("requirements.txt", "einops")
+    assert jobs[8].environment.requirements == ("einops",)
     assert (jobs[6].repository, jobs[-1].revision) == (f"{URL}.git", "")
     assert first.resources.time_s == 60
     assert first.probes == ("sync_in_loop", "peak_memory_grows_with_params")

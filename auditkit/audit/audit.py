@@ -25,7 +25,7 @@ from auditkit.model.enums import Contract, Outcome, Reason, Severity
 from auditkit.model.runs.candidates import unchecked_steps
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
-from auditkit.model.runs.target import Target, split_call
+from auditkit.model.runs.target import Target
 from auditkit.model.ticket import agent_code
 from auditkit.probing.checkout.checkout import OpenCheckout, apart_from, import_roots, open_checkout, parse_checkout
 from auditkit.probing.checkout.copies import name_some, written_since
@@ -92,22 +92,10 @@ def specimen_dir() -> Path:
     return bundled_dir("probes") / "specimens" / "gradient_monitoring"
 
 
-def is_about_specimen(calls: Sequence[str], here: Path = Path()) -> bool:
-    """Whether `auditkit audit` without a checkout means the bundled specimen, and not the folder `here`.
-
-    That is where no target is named, or one of the specimen in a folder without Python files. Raises BadInputError
-    where neither has the target.
-    """
-    if not calls:
-        return True
-    if config_in(here) is not None or next(source_files(here), None) is not None:
-        return False
-    specimen = PythonFiles(specimen_dir(), import_roots(specimen_dir()))
-    unknown = next((call for call in calls if specimen.file_of(split_call(call)[0]) is None), None)
-    if unknown is not None:
-        hint = f"name the checkout: auditkit audit CHECKOUT --target {unknown}"
-        raise BadInputError(f"this folder has no Python files, so it has no {unknown}", hint)
-    return True
+def is_about_specimen(calls: Sequence[str]) -> bool:
+    """Whether `auditkit audit` without a checkout means the bundled specimen: this folder has nothing to check."""
+    here = Path()
+    return not calls or (config_in(here) is None and next(source_files(here), None) is None)
 
 
 def audit(request: AuditRequest, progress: Progress | None = None) -> Run:

@@ -122,7 +122,6 @@ def run(
     no_cage: Annotated[
         bool, typer.Option("--no-cage", help="Clone, install and run repositories at URLs without a sandbox.")
     ] = False,
-    events: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> None:
     """Run the jobs of a plan that have no result yet.
 
@@ -149,25 +148,17 @@ def run(
         options=options,
         again=again,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
-        tell=_print_json if events else _log,
+        tell=_log,
     ).run()
-    if not events:
-        left = ended.planned - ended.done - ended.failed
-        counts = [f"{ended.done} done", *[f"{ended.failed} without a result"] * bool(ended.failed)]
-        counts += [f"{left} left"] * bool(left)
-        complain(f"{counted(ended.planned, 'job')}: {', '.join(counts)}; auditkit sweep merge {results}")
+    left = ended.planned - ended.done - ended.failed
+    counts = [f"{ended.done} done", *[f"{ended.failed} without a result"] * bool(ended.failed)]
+    counts += [f"{left} left"] * bool(left)
+    complain(f"{counted(ended.planned, 'job')}: {', '.join(counts)}; auditkit sweep merge {results}")
     if ended.failed:
         raise typer.Exit(int(ExitCode.NOTHING_MEASURED))
 
 
 _ENDS = {"again": "runs again", "answered": "done", "failed": "failed"}
-
-
-def _print_json(event: Event) -> None:
-    import msgspec
-
-    say(msgspec.json.encode(event).decode("utf-8"))
-    sys.stdout.flush()
 
 
 def _log(event: Event) -> None:

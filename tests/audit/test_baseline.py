@@ -137,21 +137,6 @@ def test_wrong_usage_is_told_before_anything_is_asked(project: Path, words: list
     assert ended.stdout == ""
 
 
-def test_a_saved_run_is_exported_as_it_was(project: Path) -> None:
-    """`export` of `audit --json` writes the same bytes as the audit's own options, and exits 0."""
-    put(project, "code/train/more.py", OTHER)
-    forms = ("sarif", "junit", "gitlab", "csv")
-    ended = ask(project, "--json", *(word for form in forms for word in (f"--{form}", f"a.{form}")))
-    assert ended.code == 1
-    put(project, "run.json", ended.stdout)
-    words = [word for form in forms for word in (f"--{form}", f"b.{form}")]
-    again = auditkit("export", "run.json", *words, cwd=project)
-    assert (again.code, again.stdout) == (0, "")
-    for form in forms:
-        assert (project / f"a.{form}").read_bytes() == (project / f"b.{form}").read_bytes()
-    assert json.loads((project / "a.gitlab").read_text())[0]["location"]["path"] == "code/train/more.py"
-
-
 def test_a_finding_keeps_its_ticket_when_its_function_moves(project: Path) -> None:
     """After `git mv`, a move into another file and a new name the ticket is the same one."""
     for names, text in (

@@ -270,24 +270,6 @@ def test_places_are_read_and_other_words_stay(
     assert ("Location" in result.text) == is_text
 
 
-def test_links_have_the_kind_that_is_written(tmp_path: Path) -> None:
-    section = """
-## Related Findings
-
-| Ticket ID | Relationship | Notes |
-|-----------|--------------|-------|
-| `B1-CR-02` | `duplicate` | The same loop |
-
-- Blocked by B2-PT-11: needs its sampler
-- B3-DRL-04: the same file
-- no ticket
-"""
-    result = imported(tmp_path, head() + section)
-    assert result.document is not None
-    assert result.document.ticket.links == ("duplicate B1-CR-02", "blocked-by B2-PT-11", "related B3-DRL-04")
-    assert list(result.text) == ["Related Findings"]
-
-
 def test_a_finished_ticket_gets_a_resolution_and_keeps_the_section(tmp_path: Path) -> None:
     section = (
         "\n## Resolution\n\n| Field | Value |\n|---|---|\n| **Fixed By** | Kim Ö. |\n| **Fixed Date** | 2026-03-01 |\n"

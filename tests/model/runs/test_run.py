@@ -60,21 +60,6 @@ def test_what_is_no_run_says_why(document: object, problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "contract"),
-    [
-        ("train.py:#training_step", Contract.TRAIN_STEP),
-        ("train.py:main#training_step.2", Contract.TRAIN_STEP),
-        ("train.py:main#norm", None),
-        ("train:training_step", None),
-    ],
-)
-def test_a_block_that_trains_promises_what_a_step_does(call: str, contract: Contract | None) -> None:
-    """Else `--target` with what an audit named would be fed as a collector."""
-    assert Target(call).contract is contract
-    assert Target(call, contract=Contract.GRAD_NORM).contract is Contract.GRAD_NORM
-
-
-@pytest.mark.parametrize(
     ("met_by", "sentence"),
     [
         (MET_BY, "in the run of 24 November: once a step from trainer/loop.py:88, 148 float32 tensors on cuda:0"),

@@ -13,10 +13,9 @@ import msgspec
 
 from auditkit.assets import bundled_dir
 from auditkit.audit.baseline import Known
-from auditkit.audit.filing import Paperwork, Root, file_run, without_fix, without_ticket
+from auditkit.audit.filing import Paperwork, Root, file_run, with_reproductions, without_fix, without_ticket
 from auditkit.audit.ignores import with_ignores
 from auditkit.audit.matrix import combine
-from auditkit.audit.reproductions import with_reproductions
 from auditkit.config.config import Config
 from auditkit.config.config_file import config_in
 from auditkit.errors import AuditkitError, BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
@@ -72,7 +71,6 @@ class AuditRequest:
     probes: tuple[str, ...] = ()
     tickets: Path | None = None
     batch: int | None = None
-    agent: str | None = None
     label: str | None = None
     whole_source: bool = False
     style: bool = False
@@ -234,7 +232,7 @@ def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[
 
 def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
     spec, config = parse_checkout(request.checkout), request.config
-    agent = request.agent or config.agent
+    agent = config.agent
     root = Root.of(spec) if request.label is None else Root(Path.cwd())
     files = {Path(name): root.path(name) for name in request.probes if name.endswith(".py")}
     return Paperwork(

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from auditkit.errors import AuditkitError, BadInputError, nearest_names
+from auditkit.errors import AuditkitError, BadInputError
 from auditkit.files import write_below
 from auditkit.model.enums import Severity
 from auditkit.model.text import CODE_SPAN, inert_line
@@ -258,9 +258,7 @@ class _Reader:
         for name in ("title", "severity", "status"):
             if not fields.get(name):
                 written = rows[name][1].strip("*_` ") if name in rows else ""
-                near = nearest_names(written.casefold(), list(Status), 1) if name == "status" else ()
-                hint = f"; did you mean {near[0]}?" if near else ""
-                told = f"{name} is {written!r}{hint}" if written else f"no {name}"
+                told = f"{name} is {written!r}" if written else f"no {name}"
                 result.problem = f"{result.source}: {told}"
                 return
         if self.title_line >= 0:

@@ -117,7 +117,6 @@ TARGET = "targets:\n  - call: m:f\n"
         ("- a\n", "1:1", "auditkit.yaml must be a mapping, not a list", None),
         ("batch: 1\nagent: x\nbatch: 2\n", "3:1", "'batch' is given twice", "first in line 1"),
         ("1: x\n", "1:1", "a key must be text", None),
-        ("tickets: ''\n", "1:10", "tickets is empty", None),
         ("checkout: ../../x\n", "1:11", "leaves the workspace", "command line"),
         ("probes_dir: [/etc]\n", "1:14", "leaves the workspace", None),
         ("accept: [replicas_drift]\n", "1:10", "is not an accepted finding", "LAW:FILE[:LINE]=REASON"),

@@ -9,9 +9,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from auditkit.model.runs.target import Target
-from auditkit.probing.run.changed import Changed
-from auditkit.probing.source.python_files import PythonFiles
 from tests.filing_helpers import put
 from tests.project_files import Ended, auditkit
 from tests.test_schema import document_of
@@ -167,17 +164,6 @@ def test_only_what_changed_is_checked(project: Path) -> None:
     git(project, "add", ".")
     git(project, "commit", "-qm", "other")
     assert (ask(project, "--changed").code, ask(project, "--changed", "--against", "HEAD~").code) == (0, 1)
-
-
-def test_a_target_that_calls_changed_code_is_checked(tmp_path: Path) -> None:
-    put(tmp_path, "pack/__init__.py", "")
-    put(tmp_path, "pack/sums.py", "def squares(grads):\n    return sum((g * g).sum() for g in grads)\n")
-    put(tmp_path, "pack/norms.py", "from pack.sums import squares\n\n\ndef norm(grads):\n    return squares(grads)\n")
-    put(tmp_path, "pack/plain.py", "def norm(grads):\n    return grads[0].norm()\n")
-    files = PythonFiles(tmp_path, [tmp_path])
-    changed = Changed("c0ffee", frozenset({"pack/sums.py"}))
-    wanted = [changed.has(Target(f"pack.{name}"), files) for name in ("sums:squares", "norms:norm", "plain:norm")]
-    assert wanted == [True, True, False]
 
 
 def test_a_comment_with_a_reason_suppresses_a_finding(project: Path) -> None:

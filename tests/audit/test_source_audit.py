@@ -14,7 +14,7 @@ from tests.source_helpers import DEFAULT, EXPORT, LOOP, PRIVATE, UNTESTED, UNUSE
 
 pytestmark = pytest.mark.process
 
-OK, FINDINGS, BAD_INPUT, NOTHING = 0, 1, 2, 3
+FINDINGS, NOTHING = 1, 3
 NORMS = "import torch\n\n\ndef norms(grads: list[torch.Tensor]):\n    return [g.norm().item() for g in grads]\n"
 PLAIN = "def first(x, limit=33):\n    return x > limit\n\n\ndef second(x, limit=33):\n    return first(x, limit)\n"
 

@@ -12,7 +12,7 @@ from tests.project_files import auditkit, run_program
 
 pytestmark = pytest.mark.acceptance
 
-OK, FINDINGS, BAD_INPUT = 0, 1, 2
+OK, FINDINGS = 0, 1
 CLAIM = "norm_is_cut_off"
 
 

@@ -149,21 +149,6 @@ def test_a_link_out_of_the_workspace_is_seen(folder: Path, tmp_path: Path) -> No
     assert "leaves the workspace" in complaint(folder, "tickets: tickets\n").message
 
 
-def test_a_virtual_environments_link_is_no_way_out(folder: Path) -> None:
-    (folder / ".venv" / "bin").mkdir(parents=True)
-    (folder / ".venv" / "bin" / "python").symlink_to("/usr/bin/python3")
-    assert read(folder, "python: .venv/bin/python\n").python == str(folder / ".venv" / "bin" / "python")
-
-
-def test_files_that_cannot_be_read_are_said_so(folder: Path) -> None:
-    for path, message in ((folder / "no.yaml", "no such file"), (folder, "is a directory")):
-        with pytest.raises(BadInputError, match=message):
-            read_config(path)
-    (folder / "latin.yaml").write_bytes(b"agent: x\ntickets: \xe9\n")
-    with pytest.raises(BadInputError, match=r"latin.yaml:2:1: not UTF-8"):
-        read_config(folder / "latin.yaml")
-
-
 def test_an_alias_is_refused(folder: Path) -> None:
     """A few lines of them stand for gigabytes; a value that is anchored and used once is fine."""
     bomb = "a: &a [1, 1]\n" + "".join(

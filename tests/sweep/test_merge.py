@@ -6,7 +6,6 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -80,25 +79,6 @@ def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(
     table = markdown_table(merged).decode()
     assert "| no result (1) | no result (2) |" in table
     assert "\n1. no environment: torch==2.10." in table
-
-
-def test_one_checkout_is_the_matrix_that_an_audit_gives(tmp_path: Path) -> None:
-    from auditkit.audit.matrix import combine
-    from auditkit.model.enums import DeviceChoice
-
-    jobs = columns(tmp_path, "2.9", "2.10")
-    run = RUNS["findings"]
-    plain = replace(run, matrix=(), results=tuple(one for one in run.results if not one.is_of_source))
-    newer = replace(plain, environment=replace(plain.environment, torch="2.10.0"))
-    told = [Result(jobs[0], plain.to_json()), Result(jobs[1], newer.to_json())]
-    merged = merge(folder_with(tmp_path / "swept", jobs, told), jobs).run
-    audited = combine([plain, newer], [DeviceChoice.CPU, DeviceChoice.CPU])
-    assert said(merged.to_json()["results"]) == said(audited.to_json()["results"])
-
-
-def said(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Results without their times."""
-    return [one | {"duration_s": 0.0} for one in results]
 
 
 def test_the_table_counts_what_is_torchs_apart(tmp_path: Path) -> None:

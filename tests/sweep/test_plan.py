@@ -88,22 +88,6 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path, code: Path) -> None:
     assert len({one.key for one in jobs}) == len(jobs)
 
 
-def test_a_key_says_what_was_asked_and_nothing_else(code: Path) -> None:
-    from msgspec.structs import replace
-
-    from auditkit.model.enums import DeviceChoice
-    from auditkit.sweep.jobs import EnvironmentSpec, Resources
-
-    one = job(code)
-    others: list[dict[str, Any]] = [
-        {"repository": "/elsewhere"}, {"revision": "b" * 40}, {"probes": ()}, {"device": DeviceChoice.CUDA},
-        {"environment": EnvironmentSpec(torch="2.9")}, {"environment": EnvironmentSpec(requirements=("x",))},
-    ]  # fmt: skip
-    keys = {replace(one, **other).key for other in others}
-    assert len(keys | {one.key}) == len(others) + 1
-    assert replace(one, resources=Resources(9999)).key == one.key
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

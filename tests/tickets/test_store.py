@@ -50,14 +50,6 @@ def _python(code: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_ids_are_sorted_by_number_and_may_be_abbreviated(folder: TicketFolder) -> None:
-    assert folder.ids() == ["B7-PT-01", "B7-PT-02", "B7-PT-10"]
-    assert folder.read("b7-pt-2").ticket.id == "B7-PT-02"
-    with pytest.raises(BadInputError, match="there is no ticket B7-PT-11") as caught:
-        folder.read("B7-PT-11")
-    assert "B7-PT-10" in (caught.value.hint or "")
-
-
 def test_a_listing_has_the_valid_tickets_and_names_the_others(folder: TicketFolder) -> None:
     put(folder.folder, "B7-PT-03.md", "# no front matter\n")
     put(folder.folder, "B7-PT-04.md", ticket_text("B7-PT-04").replace("status: open", "status: opne"))

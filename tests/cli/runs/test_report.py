@@ -194,10 +194,3 @@ def test_a_collector_that_could_not_be_fed_is_named_again() -> None:
     assert last == "  auditkit audit /code/trainer --target trainer.stats:norm --argument NAME=VALUE"
     unloaded = page([failed], no_target=NoTarget("no gradient collector could be imported:", is_import=True))
     assert unloaded.splitlines()[-1] == "  auditkit audit /code/trainer --python VENV/bin/python"
-    for typed in ("--python old/bin/python", "--python=old/bin/python"):
-        again = page(
-            [failed],
-            typed=f"auditkit audit {typed} /code/trainer",
-            no_target=NoTarget("no gradient collector could be imported:", is_import=True),
-        )
-        assert again.splitlines()[-1] == "  auditkit audit /code/trainer --python VENV/bin/python"

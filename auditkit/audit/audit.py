@@ -20,7 +20,7 @@ from auditkit.config.config import Config
 from auditkit.config.config_file import config_in
 from auditkit.errors import AuditkitError, BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
 from auditkit.files import ensure_writable
-from auditkit.model.enums import Contract, Outcome, Reason, Severity
+from auditkit.model.enums import Contract, Outcome, Severity
 from auditkit.model.runs.candidates import unchecked_steps
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
@@ -140,9 +140,8 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         run = replace(run, changed=changed.sentence() if changed else "")
         run = with_ignores(run, opened.path, set(catalog_of(request.config)))
         run = replace(run, discovery_off=bool(asked) and not (request.targets or request.config.discover))
-        mistyped = _not_imported(run) if request.targets else ""
         paperwork = replace(_paperwork(request, probes), read=functools.partial(Place(opened.path).source, ""))
-        if settings and not mistyped:
+        if settings:
             run = _with_fixes(run, request, repository, opened, paperwork, progress)
             if repository is not None:
                 run = with_reproductions(run, without_ticket(run, repository, paperwork), settings[0])
@@ -151,8 +150,6 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
             return _beside_tickets(run, request.known, request, paperwork)
         if repository is None:
             return run
-        if mistyped:
-            return replace(run, notes=(*run.notes, f"no ticket was filed: {mistyped} cannot be imported"))
         return file_run(run, repository, paperwork)
 
 
@@ -211,16 +208,6 @@ def _no_target(failure: AuditkitError | None) -> NoTarget | None:
     if failure is None:
         return None
     return NoTarget(failure.message, failure.hint or "", isinstance(failure, TargetNotLoadedError))
-
-
-def _not_imported(run: Run) -> str:
-    """The first target that no arm could import: perhaps a slip of the pen. "" where there is none."""
-    results = [result for arm in ([arm.run for arm in run.matrix] or [run]) for result in arm.results]
-    failed = [result.target for result in results if result.reason is Reason.IMPORT_ERROR]
-    # What needs a device that is not here says so without an import.
-    silent = (Reason.IMPORT_ERROR, Reason.NO_DEVICE)
-    loaded = {result.target for result in results if not result.is_of_source and result.reason not in silent}
-    return next((target for target in failed if target not in loaded), "")
 
 
 def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[str, ...]:

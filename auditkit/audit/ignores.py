@@ -38,7 +38,6 @@ def with_ignores(run: Run, root: Path, known: Collection[str]) -> Run:
             notes.append(f"{one.file}:{one.line}: # auditkit: ignore[{inert_line(one.probe)}] {problem}")
         else:
             valid.setdefault((one.file, one.line), []).append(one)
-    used: set[_Ignore] = set()
     ignored: dict[str, ProbeResult] = {}
     places = places_of(run)
     for result in run.results if valid else ():
@@ -48,12 +47,7 @@ def with_ignores(run: Run, root: Path, known: Collection[str]) -> Run:
         lines = {place.line, *(range(statement.first, statement.last + 1) if statement and is_inside else ())}
         here = [one for line in lines for one in valid.get((place.file, line), ()) if one.probe == result.probe]
         if here and result.outcome is Outcome.REPRODUCED:
-            used.update(here)
             ignored[result.fingerprint] = replace(result, ignored=here[0].reason)
-    asked = {result.probe for result in run.results}
-    for one in (one for each in valid.values() for one in each if one not in used):
-        if one.probe in asked and not run.changed:
-            notes.append(f"{one.file}:{one.line}: # auditkit: ignore[{one.probe}] suppresses nothing")
     arms = tuple(replace(arm, run=_without(arm.run, ignored)) for arm in run.matrix)
     run = _without(replace(run, matrix=arms), ignored)
     return replace(run, ignored=tuple(ignored.values()), notes=(*run.notes, *notes))

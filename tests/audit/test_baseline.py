@@ -183,6 +183,3 @@ def test_a_comment_with_a_reason_suppresses_a_finding(project: Path) -> None:
         assert (ended.code, result.get("suppressions")) == (code, None if code else suppressed)
         assert ("1 ignored in the source" in ended.stdout) == (not code)
         assert ("ignores it" in ended.stderr) == bool(code)
-    file.write_text(RIGHT + f"\n# auditkit: ignore[{LOOP}] it was here\n", encoding="utf-8")
-    for words, is_told in (((), False), (("-v",), True)):
-        assert ("suppresses nothing" in ask(project, *words, new_only=False).stderr) == is_told

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditkit.cli.common import run_or_exit
-from auditkit.cli.options import Words, parse_device
+from auditkit.cli.options import Words
 from auditkit.cli.output import complain, say
 
 if TYPE_CHECKING:
     from auditkit.sweep.driver import Event
-    from auditkit.sweep.plan import Plan
 
 app = typer.Typer(
     help="Audit many checkouts and torch versions on an engine.",
@@ -24,68 +23,21 @@ app = typer.Typer(
 )
 
 
-@app.command(epilog="Example: auditkit sweep plan ../trainer@v1.2 ../other --torch 2.9,2.11,2.13 > plan.jsonl")
+@app.command(epilog="Example: auditkit sweep plan sweep.yaml > plan.jsonl")
 @run_or_exit
 def plan(
-    what: Annotated[
-        list[str], typer.Argument(metavar="FILE.yaml | CHECKOUT...", help="A plan, or DIR[@REV] or URL[@REV].")
-    ],
-    torch: Annotated[
-        Words, typer.Option("--torch", metavar="VERSIONS", help="Make environments with these: 2.9,2.11,2.13.")
-    ] = None,
-    python: Annotated[Words, typer.Option("--python", metavar="VERSIONS", help="Of those environments: 3.12.")] = None,
-    interpreter: Annotated[
-        Words, typer.Option("--interpreter", metavar="PATH", help="An existing Python with torch.")
-    ] = None,
-    device: Annotated[
-        Words,
-        typer.Option(
-            "--device",
-            metavar="NAMES",
-            help="cuda needs a GPU; auto, cpu and simulated use none.",
-            show_default="auto",
-        ),
-    ] = None,
-    probe: Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (repeatable).")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="Checkouts, torch versions, devices.")],
 ) -> None:
     """Print the jobs of a plan, one line of JSON each.
 
     Each checkout at each of its revisions is a job for every torch, Python and device. A revision becomes the commit
-    that it names now, so that the plan stays the same. An option replaces the list of the file.
+    that it names now, so that the plan stays the same.
     """
     from auditkit.sweep.jobs import line_of
-    from auditkit.sweep.plan import jobs_of
+    from auditkit.sweep.plan import jobs_of, read_plan_file
 
-    options = {
-        "torch": _listed(torch),
-        "pythons": _listed(python),
-        "interpreters": tuple(str(Path(path).expanduser().absolute()) for path in _listed(interpreter)),
-        "devices": tuple(map(parse_device, _listed(device))),
-        "probes": tuple(probe or ()),
-    }
-    for job in jobs_of(_plan_of(what, {name: value for name, value in options.items() if value})):
+    for job in jobs_of(read_plan_file(file)):
         say(line_of(job))
-
-
-def _plan_of(what: list[str], options: dict[str, object]) -> Plan:
-    from dataclasses import replace
-
-    from auditkit.errors import BadInputError
-    from auditkit.sweep.plan import Plan, checkout_of, named_apart, read_plan_file
-
-    files = [word for word in what if word.endswith((".yaml", ".yml"))]
-    if files and len(what) > 1:
-        raise BadInputError("name one plan, or only checkouts", "auditkit sweep plan FILE.yaml")
-    if files:
-        found = read_plan_file(Path(files[0]))
-    else:
-        found = Plan(checkouts=named_apart(map(checkout_of, what)))
-    return replace(found, **options)  # type: ignore[arg-type]
-
-
-def _listed(words: Words) -> tuple[str, ...]:
-    """Return the parts of `2.9,2.11` and of the same option twice alike."""
-    return tuple(part.strip() for word in words or () for part in word.split(",") if part.strip())
 
 
 @app.command(epilog="Example: auditkit sweep run plan.jsonl --results swept --jobs 4")

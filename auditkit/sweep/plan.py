@@ -59,8 +59,7 @@ class Plan:
 
 def read_plan_file(path: Path) -> Plan:
     """Read a plan's YAML. Raises BadInputError as `file:line:column: message` with the line and a hint."""
-    hint = "without a file: auditkit sweep plan CHECKOUT@REVISION --torch 2.13"
-    file = YamlFile(path, hint, as_text=True)
+    file = YamlFile(path, "docs/sweep.md shows one", as_text=True)
     folder = Path(os.path.abspath(path)).parent
     listed = file.value.get("checkouts") if isinstance(file.value, dict) else None
     if isinstance(listed, list):  # a text is a checkout, too

@@ -96,8 +96,9 @@ def test_ticket_fix_patches_a_copy_inside_and_prints_its_diff(filed: Path) -> No
 @pytest.mark.acceptance
 def test_sweep_run_gives_each_job_a_sandbox(filed: Path) -> None:
     """A job at a revision: auditkit extracts it inside."""
-    words = ("checkout@HEAD", "--interpreter", sys.executable, "--probe", OVERFLOW, "--device", "cpu")
-    plan = auditkit("sweep", "plan", *words, cwd=filed, home=filed / "home")
+    text = f"checkouts: [checkout@HEAD]\ninterpreters: [{sys.executable}]\nprobes: [{OVERFLOW}]\ndevices: [cpu]\n"
+    (filed / "sweep.yaml").write_text(text)
+    plan = auditkit("sweep", "plan", "sweep.yaml", cwd=filed, home=filed / "home")
     (filed / "plan.jsonl").write_text(plan.stdout)
     done = caged(filed, "sweep", "run", "plan.jsonl", "--results", "swept", "--cache", "cache")
     assert done.returncode == 0, done.stderr

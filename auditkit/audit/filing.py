@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from auditkit.model.runs.target import Target
 from auditkit.model.ticket import AGENT_NAMES
 from auditkit.probing.checkout import git
 from auditkit.probing.checkout.checkout import CheckoutSpec
+from auditkit.probing.engine.sandbox import Setting
+from auditkit.probing.reproduce import Reproduction, reproduction
 from auditkit.tickets.filing import Filed, FilingOptions, file_findings
 from auditkit.tickets.store import TicketFolder
 from auditkit.trials.no_fix import was_not_searched
@@ -121,6 +123,25 @@ def without_fix(run: Run, folder: TicketFolder | None, paperwork: Paperwork) -> 
         if evidence is not None and not evidence.fixes:
             untried |= {name for name, why in evidence.no_fix.items() if was_not_searched(why)}
     return [*new, *(group for group in groups if untried.intersection(one.result.fingerprint for one in group))]
+
+
+def with_reproductions(run: Run, groups: Iterable[Sequence[Finding]], setting: Setting) -> Run:
+    """Return the run with a script, or the reason for none, by the fingerprint of the first finding of each group.
+
+    The findings of a group share a cause and a ticket, the worst first. The first script that shows its defect is kept.
+    """
+    scripts, reasons = dict(run.scripts), dict(run.no_script)
+    readings = {reading.target.call: reading for reading in run.targets}
+    for group in groups:
+        name = group[0].result.fingerprint
+        for finding in group:
+            made = reproduction(finding.result, readings.get(finding.result.target), setting)
+            if isinstance(made, Reproduction):
+                scripts[name] = made.markdown()
+                reasons.pop(name, None)
+                break
+            reasons.setdefault(name, made.reason)
+    return replace(run, scripts=scripts, no_script=reasons)
 
 
 def _with_ticket(result: ProbeResult, filed: Filed | None) -> ProbeResult:

@@ -1,8 +1,7 @@
-"""Comments that suppress a finding: `# auditkit: ignore[PROBE] reason` on its line, or on the line of its `def`."""
+"""Comments that suppress a finding: `# auditkit: ignore[PROBE] reason` on a line of its statement."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from auditkit.probing.source.modules import source_bytes, source_files
 from auditkit.reports.findings import places_of
 
 _COMMENT = re.compile(r"#\s*auditkit:\s*ignore\b(?:\[([^\]]*)\])?[ \t:]*([^#]*)")
-IDLE = "suppresses nothing"
 
 
 @dataclass(frozen=True)
@@ -40,23 +38,16 @@ def with_ignores(run: Run, root: Path, known: Collection[str]) -> Run:
             notes.append(f"{one.file}:{one.line}: # auditkit: ignore[{inert_line(one.probe)}] {problem}")
         else:
             valid.setdefault((one.file, one.line), []).append(one)
-    used: set[_Ignore] = set()
     ignored: dict[str, ProbeResult] = {}
-    places, starts = places_of(run), _Starts(root)
+    places = places_of(run)
     for result in run.results if valid else ():
         place = places[result.fingerprint]
         statement = result.statement
         is_inside = statement is not None and statement.file == place.file
-        lines = {place.line, starts.of(place.file, place.line)}
-        lines |= set(range(statement.first, statement.last + 1)) if statement and is_inside else set()
+        lines = {place.line, *(range(statement.first, statement.last + 1) if statement and is_inside else ())}
         here = [one for line in lines for one in valid.get((place.file, line), ()) if one.probe == result.probe]
         if here and result.outcome is Outcome.REPRODUCED:
-            used.update(here)
             ignored[result.fingerprint] = replace(result, ignored=here[0].reason)
-    asked = {result.probe for result in run.results}
-    for one in (one for each in valid.values() for one in each if one not in used):
-        if one.probe in asked and not run.changed:
-            notes.append(f"{one.file}:{one.line}: # auditkit: ignore[{one.probe}] {IDLE}")
     arms = tuple(replace(arm, run=_without(arm.run, ignored)) for arm in run.matrix)
     run = _without(replace(run, matrix=arms), ignored)
     return replace(run, ignored=tuple(ignored.values()), notes=(*run.notes, *notes))
@@ -85,23 +76,3 @@ def _problem(one: _Ignore, known: Collection[str]) -> str:
         near = nearest_names(one.probe, known, 1)
         return "names no probe, so auditkit ignores it" + (f": did you mean {near[0]}?" if near else "")
     return "" if one.reason else "has no reason, so auditkit ignores it: write why behind it"
-
-
-class _Starts:
-    """The line of the `def` around a line of a file."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._files: dict[str, list[tuple[int, int]]] = {}
-
-    def of(self, file: str, line: int) -> int:
-        """The first line of the innermost function around a line, the line itself outside of every function."""
-        if file not in self._files:
-            try:
-                tree = ast.parse(source_bytes(self._root / file))
-            except (OSError, SyntaxError, ValueError, RecursionError):
-                tree = ast.Module([], [])
-            functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-            self._files[file] = sorted((node.lineno, node.end_lineno or node.lineno) for node in functions)
-        around = [first for first, last in self._files[file] if first <= line <= last]
-        return max(around, default=line)

@@ -62,33 +62,23 @@ def notes_of(arms: Sequence[Arm]) -> tuple[str, ...]:
 
 
 def label_arms(environments: Sequence[Environment], devices: Sequence[DeviceChoice]) -> tuple[str, ...]:
-    """A short name for each arm: torch's version and the device, then what else it takes to tell them apart.
-
-    An arm whose torch could not be loaded is named by its interpreter.
-    """
+    """A short name for each arm: torch's version and the device, or the first longer form that tells all apart."""
     on = [f" on {device.value}" if len(set(devices)) > 1 else "" for device in devices]
-    names = [_torch(environment) for environment in environments]
-    for fact in _FACTS:
-        facts = [fact(environment) for environment in environments]
-        names = [
-            f"{name}{said}" if _tells_apart(index, list(zip(names, on, strict=True)), facts) else name
-            for index, (name, said) in enumerate(zip(names, facts, strict=True))
-        ]
-    return tuple(name + device for name, device in zip(names, on, strict=True))
+    arms = list(zip(environments, on, strict=True))
+    count = len({(one.torch, one.python, one.interpreter, device) for one, device in arms})
+    forms = [tuple(form(environment) + device for environment, device in arms) for form in _FORMS]
+    return next((names for names in forms if len(set(names)) == count), forms[-1])
 
 
 def _torch(environment: Environment) -> str:
+    """Return torch's version; an arm whose torch could not be loaded is named by its interpreter."""
     return f"torch {environment.torch.partition('+')[0]}" if environment.torch else environment.interpreter
 
 
-_FACTS: tuple[Callable[[Environment], str], ...] = (
-    lambda environment: "".join(environment.torch.partition("+")[1:]),
-    lambda environment: f", Python {environment.python}",
-    lambda environment: f", {environment.interpreter}",
+_FORMS: tuple[Callable[[Environment], str], ...] = (
+    _torch,
+    lambda environment: f"torch {environment.torch}" if environment.torch else environment.interpreter,
+    lambda environment: f"{_torch(environment)}, Python {environment.python}",
+    lambda environment: f"{_torch(environment)}, {environment.interpreter}",
 )
-"""torch's build, Python, the interpreter's path."""
-
-
-def _tells_apart(index: int, names: Sequence[tuple[str, str]], facts: Sequence[str]) -> bool:
-    """Whether some arm of the same name says something else."""
-    return any(name == names[index] and fact != facts[index] for name, fact in zip(names, facts, strict=True))
+"""With torch's build, Python, or the interpreter's path."""

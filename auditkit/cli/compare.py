@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit
-from auditkit.cli.comparison import CompareOptions, read_saved_run
-from auditkit.cli.options import choose
+from auditkit.cli.export import read_saved_run
+from auditkit.cli.options import ArmOptions, ProbesOption, TargetOption, choose, with_cache
 from auditkit.cli.output import say_json
 from auditkit.cli.report import FormatOption, OutputOption, put, wants_html
-
-if TYPE_CHECKING:
-    from auditkit.model.revisions.comparison import Comparison
 
 EXAMPLE = "Example: auditkit compare ../trainer v1.1 v1.2 --target trainer.stats:grad_norm"
 
 
 @run_or_exit
 def compare(
+    checkout: Annotated[
+        str | None, typer.Argument(metavar="CHECKOUT", help="A git repository, or a folder in one.")
+    ] = None,
+    base: Annotated[str | None, typer.Argument(metavar="BASE", help="The revision before.")] = None,
+    head: Annotated[str | None, typer.Argument(metavar="HEAD", help="The revision after.")] = None,
     *,
-    options: CompareOptions,
+    targets: TargetOption,
+    probe: ProbesOption = None,
+    options: ArmOptions,
     runs: Annotated[
         bool, typer.Option("--runs", help="Compare two saved runs instead: --runs BASE.json HEAD.json.")
     ] = False,
@@ -43,16 +47,35 @@ def compare(
 
     Exits 1 if a finding is new or worse; with --plan or --tests also if the change is not approved.
     """
-    from auditkit.errors import ExitCode
+    from auditkit.cli.runs.progress import progress
+    from auditkit.errors import BadInputError, ExitCode
     from auditkit.model.enums import Severity
     from auditkit.probing.run.configuration import read_configuration
-    from auditkit.trials.compare import exit_code
+    from auditkit.trials.compare import CompareRequest, compare_runs, exit_code
+    from auditkit.trials.compare import compare as compare_revisions
     from auditkit.trials.review import review, review_page
 
     lowest = choose(Severity, fail_on.upper(), list(Severity), "severity")
     is_html = wants_html(form, output)
-    configuration = read_configuration(options.runs.config, None if runs else options.checkout)
-    found = _compare_saved(options) if runs else options.compared(configuration)
+    configuration = read_configuration(options.config, None if runs else checkout)
+    if runs:
+        if checkout is None or base is None or head is not None or targets.target or probe:
+            hint = "it measures nothing: auditkit compare --runs base.json head.json"
+            raise BadInputError("--runs takes two files, and no --target or --probe", hint)
+        found = compare_runs(read_saved_run(Path(checkout)), read_saved_run(Path(base)))
+    else:
+        if checkout is None or base is None or head is None:
+            raise BadInputError("name a checkout and two revisions of it", "auditkit compare CHECKOUT BASE HEAD")
+        request = CompareRequest(
+            checkout=checkout,
+            base=base,
+            head=head,
+            options=with_cache(options.with_config(configuration), fresh=False),
+            targets=targets.targets(configuration, checkout),
+            probes=tuple(probe or ()),
+        )
+        with progress() as told:
+            found = compare_revisions(request, told)
     judged = review(found, plan, tests)
     if as_json:
         say_json(found.to_json())
@@ -62,15 +85,3 @@ def compare(
     if code is ExitCode.OK and (plan or tests) and not judged.is_approved:
         code = ExitCode.FINDINGS
     raise typer.Exit(int(code))
-
-
-def _compare_saved(options: CompareOptions) -> Comparison:
-    """Return the comparison of two documents of `audit --json` or `probe run --json`. Raises BadInputError."""
-    from auditkit.errors import BadInputError
-    from auditkit.trials.compare import compare_runs
-
-    if options.head is None and (options.targets.target or options.probe):
-        raise BadInputError("--runs measures nothing, so it takes no --target or --probe")
-    if options.checkout is None or options.base is None or options.head is not None:
-        raise BadInputError("--runs takes two files", "auditkit compare --runs base.json head.json")
-    return compare_runs(read_saved_run(Path(options.checkout)), read_saved_run(Path(options.base)))

@@ -47,10 +47,9 @@ def _raising_exit(end: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
 
 
 def _exit_code() -> int | str | None:
-    """What the command ends with. A reader that has left (`| head -1`) changes it not; any other lost output is 4."""
-    from auditkit.cli.output import INTERRUPTED, complain, discard
+    """What the command ends with: 4 if its output is lost, but not for a reader that has left (`| head -1`)."""
+    from auditkit.cli.output import INTERRUPTED, complain, complain_of, discard
 
-    _open_missing_streams()
     code: int | str | None = 0
     lost = ""
     try:
@@ -61,14 +60,13 @@ def _exit_code() -> int | str | None:
         complain("interrupted")
         code = INTERRUPTED
     except OSError as error:
-        if error.filename is not None:  # a file that no part of ours expected to fail
-            from auditkit.cli.output import complain_of
+        if error.filename is None:
+            lost = str(error.strerror)
+            discard(sys.stdout)
+        else:  # a file that no part of ours expected to fail
             from auditkit.errors import BadInputError
 
             code = complain_of(BadInputError(f"{error.filename}: {error.strerror}"), "--json" in sys.argv)
-        else:
-            lost = str(error.strerror)
-            discard(sys.stdout)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -76,30 +74,12 @@ def _exit_code() -> int | str | None:
             if stream is sys.stdout and not isinstance(error, BrokenPipeError):
                 lost = lost or str(error.strerror)
             discard(stream)
-    return _code_of_lost_output(lost, code) if lost else code
-
-
-def _open_missing_streams() -> None:
-    """What the shell has closed (`>&-`) is a stream whose every write fails, and not None."""
-    for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        if getattr(sys, name) is None:
-            os.dup2(os.open(os.devnull, os.O_RDONLY), descriptor)
-            setattr(sys, name, open(descriptor, "w", encoding="utf-8", closefd=False))  # noqa: SIM115 - it stays open
-
-
-def _code_of_lost_output(why: str, code: int | str | None) -> int | str | None:
-    """Say that the output is lost; a command that has written files has done its work all the same."""
-    from auditkit.cli.output import complain, discard
+    if not lost:
+        return code
     from auditkit.errors import ExitCode
 
-    files = sys.modules.get("auditkit.files")
-    has_written = files is not None and files.written_count > 0
-    complain(f"error: the output cannot be written: {why}{'; the files were written' if has_written else ''}")
-    try:
-        sys.stderr.flush()
-    except OSError:
-        discard(sys.stderr)
-    return code if has_written else int(ExitCode.STORE_CONFLICT)
+    complain(f"error: the output cannot be written: {lost}")
+    return int(ExitCode.STORE_CONFLICT)
 
 
 def _run() -> None:

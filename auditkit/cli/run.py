@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit
-from auditkit.cli.options import WRITTEN
+from auditkit.cli.export import file_option
+from auditkit.cli.options import WRITTEN, choose
 from auditkit.cli.output import complain, complain_fitted, say_json
 
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
 _HOW = "How auditkit inspects"
-
-
-def _file(name: str, text: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(f"--{name}", metavar="FILE", help=text, rich_help_panel=WRITTEN)
-    return option
 
 
 @run_or_exit
@@ -60,9 +56,9 @@ def run(
         ),
     ] = None,
     as_json: JsonOption = False,
-    save: Annotated[Path | None, _file("save", "The whole run as JSON, as of an audit.")] = None,
-    html: Annotated[Path | None, _file("html", "A page with the curves of the run and its findings.")] = None,
-    sarif: Annotated[Path | None, _file("sarif", "Findings as SARIF 2.1.0, for code scanning and editors.")] = None,
+    save: Annotated[Path | None, file_option("save", "The whole run as JSON, as of an audit.")] = None,
+    html: Annotated[Path | None, file_option("html", "A page with the curves of the run and its findings.")] = None,
+    sarif: Annotated[Path | None, file_option("sarif", "Findings as SARIF 2.1.0, for code scanning.")] = None,
     tickets: Annotated[
         Path | None,
         typer.Option("--tickets", metavar="DIR", help="File findings of P3 or worse there.", rich_help_panel=WRITTEN),
@@ -78,8 +74,9 @@ def run(
     from auditkit.live.outputs import check_files, write_files
     from auditkit.live.report import report
     from auditkit.live.watch import WatchRequest, read_accepted, watch
+    from auditkit.model.enums import Severity
 
-    lowest = _severity(fail_on)
+    lowest = choose(Severity, fail_on.upper(), list(Severity), "severity") if fail_on else None
     files = {name: path for name, path in (("save", save), ("html", html), ("sarif", sarif)) if path is not None}
     check_files(files.values())
     config = _configuration()
@@ -136,15 +133,6 @@ def _tickets(folder: Path | None) -> TicketFolder | None:
 
     ensure_writable(folder)
     return TicketFolder(folder)
-
-
-def _severity(text: str | None):  # type: ignore[no-untyped-def]
-    if text is None:
-        return None
-    from auditkit.cli.options import choose
-    from auditkit.model.enums import Severity
-
-    return choose(Severity, text.upper(), list(Severity), "severity")
 
 
 def _share(text: str | None) -> float | None:

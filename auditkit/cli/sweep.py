@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit
-from auditkit.cli.options import Words, parse_device
-from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.common import run_or_exit
+from auditkit.cli.options import Words
+from auditkit.cli.output import complain, say
 
 if TYPE_CHECKING:
     from auditkit.sweep.driver import Event
-    from auditkit.sweep.plan import Plan
 
 app = typer.Typer(
     help="Audit many checkouts and torch versions on an engine.",
@@ -24,78 +23,21 @@ app = typer.Typer(
 )
 
 
-@app.command(epilog="Example: auditkit sweep plan ../trainer@v1.2 ../other --torch 2.9,2.11,2.13 > plan.jsonl")
+@app.command(epilog="Example: auditkit sweep plan sweep.yaml > plan.jsonl")
 @run_or_exit
 def plan(
-    what: Annotated[
-        list[str], typer.Argument(metavar="FILE.yaml | CHECKOUT...", help="A plan, or DIR[@REV] or URL[@REV].")
-    ],
-    torch: Annotated[
-        Words, typer.Option("--torch", metavar="VERSIONS", help="Make environments with these: 2.9,2.11,2.13.")
-    ] = None,
-    python: Annotated[Words, typer.Option("--python", metavar="VERSIONS", help="Of those environments: 3.12.")] = None,
-    interpreter: Annotated[
-        Words, typer.Option("--interpreter", metavar="PATH", help="An existing Python with torch.")
-    ] = None,
-    device: Annotated[
-        Words,
-        typer.Option(
-            "--device",
-            metavar="NAMES",
-            help="cuda needs a GPU; auto, cpu and simulated use none.",
-            show_default="auto",
-        ),
-    ] = None,
-    probe: Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (repeatable).")] = None,
-    github_matrix: Annotated[
-        bool, typer.Option("--github-matrix", help="Print the matrix of a GitHub workflow instead, on one line.")
-    ] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="Checkouts, torch versions, devices.")],
 ) -> None:
     """Print the jobs of a plan, one line of JSON each.
 
     Each checkout at each of its revisions is a job for every torch, Python and device. A revision becomes the commit
-    that it names now, so that the plan stays the same. An option replaces the list of the file.
+    that it names now, so that the plan stays the same.
     """
-    import json
-
     from auditkit.sweep.jobs import line_of
-    from auditkit.sweep.plan import github_matrix as matrix_of
-    from auditkit.sweep.plan import jobs_of
+    from auditkit.sweep.plan import jobs_of, read_plan_file
 
-    options = {
-        "torch": _listed(torch),
-        "pythons": _listed(python),
-        "interpreters": tuple(str(Path(path).expanduser().absolute()) for path in _listed(interpreter)),
-        "devices": tuple(map(parse_device, _listed(device))),
-        "probes": tuple(probe or ()),
-    }
-    jobs = jobs_of(_plan_of(what, {name: value for name, value in options.items() if value}))
-    if github_matrix:
-        say(json.dumps(matrix_of(list(jobs))))
-        return
-    for job in jobs:
+    for job in jobs_of(read_plan_file(file)):
         say(line_of(job))
-
-
-def _plan_of(what: list[str], options: dict[str, object]) -> Plan:
-    from dataclasses import replace
-
-    from auditkit.errors import BadInputError
-    from auditkit.sweep.plan import Plan, checkout_of, named_apart, read_plan_file
-
-    files = [word for word in what if word.endswith((".yaml", ".yml"))]
-    if files and len(what) > 1:
-        raise BadInputError("name one plan, or only checkouts", "auditkit sweep plan FILE.yaml")
-    if files:
-        found = read_plan_file(Path(files[0]))
-    else:
-        found = Plan(checkouts=named_apart(map(checkout_of, what)))
-    return replace(found, **options)  # type: ignore[arg-type]
-
-
-def _listed(words: Words) -> tuple[str, ...]:
-    """Return the parts of `2.9,2.11` and of the same option twice alike."""
-    return tuple(part.strip() for word in words or () for part in word.split(",") if part.strip())
 
 
 @app.command(epilog="Example: auditkit sweep run plan.jsonl --results swept --jobs 4")
@@ -116,7 +58,6 @@ def run(
         int,
         typer.Option("--attempts", metavar="K", min=1, help="How often a job may start, if its worker is lost."),
     ] = 3,
-    only: Annotated[Words, typer.Option("--only", metavar="KEY", help="Only this job (repeatable).")] = None,
     again: Annotated[bool, typer.Option("--again", help="Run failed jobs again.")] = False,
     cache: Annotated[
         Path | None,
@@ -133,7 +74,6 @@ def run(
     no_cage: Annotated[
         bool, typer.Option("--no-cage", help="Clone, install and run repositories at URLs without a sandbox.")
     ] = False,
-    events: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> None:
     """Run the jobs of a plan that have no result yet.
 
@@ -147,43 +87,30 @@ def run(
     from auditkit.sweep.jobs import read_plan
     from auditkit.sweep.preparation import cache_folder
 
-    planned = read_plan(plan)
-    unknown = next((key for key in only or () if key not in {job.key for job in planned}), None)
-    if unknown is not None:
-        raise BadInputError(f"{plan} has no job {unknown}", "the key is the start of a line")
     options = dict(word.partition("=")[::2] for word in option or ())
     if not all("=" in word for word in option or ()):
         raise BadInputError("--option is not of the form NAME=VALUE", "such as --option partition=gpu")
     ended = Sweep(
-        jobs=planned,
+        jobs=read_plan(plan),
         folder=results,
         cache=cache or cache_folder(),
         engine=engine,
         at_a_time=jobs,
         attempts=attempts,
         options=options,
-        only=frozenset(only or ()),
         again=again,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
-        tell=_print_json if events else _log,
+        tell=_log,
     ).run()
-    if not events:
-        left = ended.planned - ended.done - ended.failed
-        counts = [f"{ended.done} done", *[f"{ended.failed} without a result"] * bool(ended.failed)]
-        counts += [f"{left} left"] * bool(left)
-        complain(f"{counted(ended.planned, 'job')}: {', '.join(counts)}; auditkit sweep merge {results}")
+    left = ended.planned - ended.done - ended.failed
+    counts = [f"{ended.done} done", *[f"{ended.failed} without a result"] * bool(ended.failed)]
+    counts += [f"{left} left"] * bool(left)
+    complain(f"{counted(ended.planned, 'job')}: {', '.join(counts)}; auditkit sweep merge {results}")
     if ended.failed:
         raise typer.Exit(int(ExitCode.NOTHING_MEASURED))
 
 
 _ENDS = {"again": "runs again", "answered": "done", "failed": "failed"}
-
-
-def _print_json(event: Event) -> None:
-    import msgspec
-
-    say(msgspec.json.encode(event).decode("utf-8"))
-    sys.stdout.flush()
 
 
 def _log(event: Event) -> None:
@@ -207,12 +134,11 @@ def merge(
         Path | None,
         typer.Option("--output", metavar="DIR", help="Where files are written.", show_default="FOLDER/merged"),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make one matrix of the results of all jobs.
 
-    Writes matrix.json (a run, as `audit --json` prints it), matrix.html, matrix.md, matrix.csv and jobs.csv, and files
-    tickets in a folder for each checkout. Any engine gives the same files; only jobs.csv has
+    Writes matrix.json (a run, as `audit --json` prints it), matrix.html, matrix.md and jobs.csv, and files tickets in a
+    folder for each checkout. Any engine gives the same files; only jobs.csv has
     times. Exit 1: findings; 3: a job or a probe has no result.
     """
     from auditkit.sweep.jobs import ResultsFolder
@@ -224,11 +150,8 @@ def merge(
     out = output or folder / "merged"
     written = write_merged(merged, out)
     filed = file_tickets(merged, out / TICKETS)
-    if as_json:
-        say_json(merged.run.to_json())
-    else:
-        say(markdown_table(merged).decode("utf-8").rstrip("\n"))
-        complain(f"wrote {', '.join(map(str, written))}")
-        if filed:
-            complain(f"{filed} findings have tickets in {out / TICKETS}")
+    say(markdown_table(merged).decode("utf-8").rstrip("\n"))
+    complain(f"wrote {', '.join(map(str, written))}")
+    if filed:
+        complain(f"{filed} findings have tickets in {out / TICKETS}")
     raise typer.Exit(int(exit_code(merged)))

@@ -133,21 +133,12 @@ def _print_ticket(document: Document, agreement: str) -> None:
         return
     from rich.console import Console
     from rich.markdown import Markdown
-    from rich.table import Table
 
     from auditkit.model.text import inert
-    from auditkit.model.ticket import FIELDS
 
-    console, ticket = Console(), document.ticket
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name in FIELDS:
-        value = getattr(ticket, name)
-        text = ", ".join(value) if isinstance(value, tuple) else str(value)
-        if text and name != "title":
-            table.add_row(name, inert(text))
-    table.add_row("consensus", agreement)
-    console.print(table)
-    console.print(Markdown(inert(document.text.partition("\n---\n")[2])))
+    head, _, text = document.text.partition("\n---\n")
+    say(f"{head.partition(chr(10))[2]}\nconsensus: {agreement}")
+    Console().print(Markdown(inert(text)))
 
 
 @app.command("next", epilog="Example: auditkit ticket next")
@@ -199,49 +190,20 @@ def status(
 @write_or_exit
 def edit(
     words: Annotated[
-        list[str], typer.Argument(metavar="[ID]... [FIELD=VALUE]...", help="FIELD=VALUE, FIELD+=VALUE or FIELD-=VALUE.")
+        list[str], typer.Argument(metavar="[ID]... FIELD=VALUE...", help="FIELD=VALUE, FIELD+=VALUE or FIELD-=VALUE.")
     ],
     where: WhereOption = None,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set, add to or clear fields; without FIELD open the editor."""
+    """Set, add to or clear fields."""
+    from auditkit.errors import BadInputError
     from auditkit.tickets.lifecycle import with_edits
 
     ids, edits = [word for word in words if "=" not in word], [word for word in words if "=" in word]
-    if edits:
-        _change(tickets, ids, where, lambda document: with_edits(document, edits), as_json)
-        return
-    folder = ticket_folder(tickets)
-    for ticket_id in chosen(folder, ids, where):
-        before = folder.read(ticket_id)
-        after = _edited_by_hand(before)
-        folder.save(after, before)
-        say_written([after], [after.text != before.text], as_json)
-
-
-def _edited_by_hand(document: Document) -> Document:
-    """Return the document as the user left it in the editor. Raises BadInputError for an invalid one."""
-    import os
-    import shlex
-    import subprocess
-    import tempfile
-
-    from auditkit.errors import BadInputError
-    from auditkit.tickets.document import TicketFileError, parse_document
-
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with tempfile.NamedTemporaryFile("w+", suffix=f"-{document.path.name}", delete=False) as file:
-        file.write(document.text)
-    path = Path(file.name)
-    if subprocess.run([*shlex.split(editor), str(path)], check=False).returncode != 0:
-        raise BadInputError(f"{editor} failed; the ticket is unchanged", f"your text is in {path}")
-    try:
-        edited = parse_document(path.read_bytes(), document.path)
-    except TicketFileError as error:
-        raise BadInputError(error.message, f"the ticket is unchanged; your text is in {path}") from None
-    path.unlink()
-    return edited
+    if not edits:
+        raise BadInputError("no field is named", "name FIELD=VALUE; a ticket's text is a file for your editor")
+    _change(tickets, ids, where, lambda document: with_edits(document, edits), as_json)
 
 
 @app.command(epilog="Example: auditkit ticket review B7-PT-01 REFINE --severity P2 --note 'only with float16'")

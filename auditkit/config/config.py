@@ -117,7 +117,6 @@ class _Checks:
                 hint = f"--config {self.file.path} allows it, for a file that is yours"
                 told = f"an auditkit.yaml that was found, not named, may not set {key}"
                 raise self.file.error(f"$.{key}?", told, hint)
-        self._not_empty(config)
         for number, text in enumerate(config.import_roots):
             if os.path.isabs(text) or os.path.normpath(text).startswith(".."):
                 place = f"$.import_roots[{number}]"
@@ -144,15 +143,6 @@ class _Checks:
             agents=self._agents(config.agents),
         )
 
-    def _not_empty(self, config: Config) -> None:
-        values = {"$." + key: getattr(config, key) for key in ("checkout", "python", "agent")}
-        values["$.tickets"] = (self.file.value or {}).get("tickets")
-        for key in ("import_roots", "exclude"):
-            values |= {f"$.{key}[{number}]": text for number, text in enumerate(getattr(config, key))}
-        for place, text in values.items():
-            if text is not None and not text.strip():
-                raise self.file.error(place, f"{place.removeprefix('$.')} is empty")
-
     def _path(self, place: str, path: str | Path) -> Path:
         """Return a path as an absolute one; see docs/configuration.md for where it may lead."""
         absolute = Path(os.path.abspath(self.folder / path))
@@ -171,12 +161,9 @@ class _Checks:
         """Return names by code: ours, with those of the file added or in their place."""
         found = dict(AGENT_NAMES)
         for code, name in agents.items():
-            if not _CODE.fullmatch(code):
-                place = f"$.agents.{code}?"
-                raise self.file.error(place, f"{code!r} is not an agent's code", "capitals and digits, as in B7-PT-01")
-            if not _NAME.fullmatch(name):
-                place = f"$.agents.{code}"
-                raise self.file.error(place, f"{name!r} is not an agent's name", "letters, digits, dots, dashes")
+            if not _CODE.fullmatch(code) or not _NAME.fullmatch(name):
+                hint = "a code has capitals and digits, as in B7-PT-01, a name letters, digits, dots and dashes"
+                raise self.file.error(f"$.agents.{code}", f"{code}: {name!r} is not an agent", hint)
             if name in (other for known, other in found.items() if known != code):
                 raise self.file.error(f"$.agents.{code}", f"two agents are named {name!r}")
             found[code] = name

@@ -14,13 +14,8 @@ _TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "argumen
 _EXPLANATIONS = {
     "checkout": "The code under audit, relative to this file; add @REVISION for a revision of it.",
     "python": "The interpreter that runs it. Without this line: its .venv or venv, else the current one.",
-    "import_roots": "Folders of the checkout to import from.",
-    "tickets": "Where tickets are filed.",
     "batch": "Ticket ids: B<batch>-<agent code>-<number>.",
-    "agent": "Who files them: pytorch gives B7-PT-01.",
-    "probes_dir": "Folders with probes of your own.",
     "exclude": "Paths of the checkout, or patterns of them, whose files are not checked.",
-    "cage": "Whether every command runs in a sandbox; only in a file that --config names.",
 }
 
 
@@ -49,10 +44,7 @@ class ConfigDraft:
 
     checkout: str | None = None
     python: str | None = None
-    import_roots: tuple[str, ...] = ()
-    tickets: str | None = None
     batch: int | None = None
-    agent: str | None = None
     exclude: tuple[str, ...] = ()
     elsewhere: str = ""
     targets: tuple[DraftTarget, ...] = ()

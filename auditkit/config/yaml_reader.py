@@ -60,11 +60,6 @@ class YamlFile:
     def line_of(self, place: str) -> int:
         return self._nodes[place].start_mark.line + 1
 
-    def where(self, place: str) -> str:
-        """`FILE:LINE:COLUMN` of a place."""
-        mark = self._nodes[place].start_mark
-        return f"{self.path}:{mark.line + 1}:{mark.column + 1}"
-
     def unknown(self, place: str, message: str, name: str, known: Collection[str]) -> BadInputError:
         """Return the error for a name that is not `known`, with the nearest known name as the hint."""
         nearest = nearest_names(name, known, most=1) if len(known) > 5 else []

@@ -92,10 +92,7 @@ def _contrast(ours: _Case, theirs: _Case, name: str, scaling: Mapping[str, float
     expected = ours.exact
     if name in scaling and "magnitude" in ours.case:
         expected = scaling[name] * float(ours.case["magnitude"])
-    if agreement in (Agreement.IDENTICAL, Agreement.WITHIN):
-        nearer = ""
-    else:
-        nearer = _nearer(before, after, expected) if agreement is Agreement.DIFFERS else ""
+    nearer = _nearer(before, after, expected) if agreement is Agreement.DIFFERS else ""
     return AnswerContrast(ours.case, name, before, after, ours.exact, ours.allowed, agreement, nearer)
 
 
@@ -113,19 +110,14 @@ def _nearer(before: Any, after: Any, expected: float) -> str:
     """The side nearer to what is expected, where one of them is near; of finite gradients the side that is finite."""
     if not math.isfinite(expected):
         return ""
-    errors = [_error(value, expected) for value in (before, after)]
+    numbers = _number(before), _number(after)
+    errors = [relative_difference(number, expected) for number in numbers]
     if min(errors) <= _IS_THE_NORM and errors[0] != errors[1]:
         return "head" if errors[1] < errors[0] else "base"
-    is_finite = [math.isfinite(_number(value)) for value in (before, after)]
+    is_finite = [math.isfinite(number) for number in numbers]
     if is_finite[0] is not is_finite[1]:
         return "head" if is_finite[1] else "base"
     return ""
-
-
-def _error(value: Any, exact: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.inf
-    return relative_difference(float(value), exact)
 
 
 def _number(value: Any) -> float:

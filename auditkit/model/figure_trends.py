@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import zip_longest
 from typing import Any
 
 from auditkit.model.codec import ABSENT
@@ -94,7 +95,8 @@ def compare_figures(base: Sequence[Measurement], head: Sequence[Measurement]) ->
         keys = tuple(dict.fromkeys((*telling_keys(ours), *telling_keys(theirs))))
         before, after = _grouped(ours, keys), _grouped(theirs, keys)
         for case in dict.fromkeys((*before, *after)):
-            found += _pair(before.get(case, []), after.get(case, []), base, head)
+            pairs = zip_longest(before.get(case, []), after.get(case, []))
+            found += [_figure(one, other, base, head) for one, other in pairs]
     return tuple(found)
 
 
@@ -117,15 +119,6 @@ def _grouped(taken: Iterable[Measurement], keys: Sequence[str]) -> dict[tuple[st
         case = (*(repr(measurement.case.get(key)) for key in keys), measurement.evidence.value)
         groups.setdefault(case, []).append(measurement)
     return groups
-
-
-def _pair(
-    ours: list[Measurement], theirs: list[Measurement], base: Sequence[Measurement], head: Sequence[Measurement]
-) -> list[FigureChange]:
-    """Return the figures of one case, one by one."""
-    paired = [(ours[at] if at < len(ours) else None, theirs[at] if at < len(theirs) else None)
-              for at in range(max(len(ours), len(theirs)))]  # fmt: skip
-    return [_figure(one, other, base, head) for one, other in paired]
 
 
 def _figure(

@@ -47,8 +47,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 class Sweep:
     """Which jobs run where: on which engine, into which folder, how many at a time, and how often each may start.
 
-    `cache` keeps clones and environments. `again` runs failed jobs again. `only` are keys, empty for all. `cage`
-    runs each job in a sandbox, or none; None: those of repositories at URLs. `tell` receives every event.
+    `cache` keeps clones and environments. `again` runs failed jobs again. `cage` runs each job in a sandbox, or none;
+    None: those of repositories at URLs. `tell` receives every event.
     """
 
     jobs: Sequence[Job]
@@ -58,7 +58,6 @@ class Sweep:
     at_a_time: int | None = None
     attempts: int = 3
     options: Mapping[str, str] = field(default_factory=dict)
-    only: frozenset[str] = frozenset()
     again: bool = False
     cage: bool | None = None
     tell: Callable[[Event], None] = lambda _: None
@@ -89,14 +88,12 @@ class Sweep:
 
     def _begin(self) -> None:
         planned = [job.key for job in self.jobs]
-        asked = self.only or frozenset(planned)
         self._answered, self._failed = (keys.intersection(planned) for keys in self._results.done())
         if self.again:
-            for key in self._failed & asked:
+            for key in self._failed:
                 self._results.failure_path(key).unlink(missing_ok=True)
-            self._failed -= asked
-        left = asked - self._answered - self._failed
-        self._waiting = deque(job for job in self.jobs if job.key in left)
+            self._failed = set()
+        self._waiting = deque(job for job in self.jobs if job.key not in self._answered | self._failed)
         self._submitted: dict[str, Job] = {}
         self._attempts: Counter[str] = Counter()
 

@@ -156,7 +156,7 @@ def _prepared(order: Order) -> tuple[Path, str | None]:
     try:
         place = folder_of(job.repository, job.revision, cache)
         what = "environment"
-        return place, interpreter_for(job.environment, job.device, place, job.revision, cache)
+        return place, interpreter_for(job.environment, job.device, cache)
     except BadInputError as error:
         raise BadInputError(f"no {what}: {error.message}", error.hint) from None
 

@@ -37,9 +37,8 @@ class Resources(msgspec.Struct, frozen=True):
 class EnvironmentSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """The Python that runs the code: an existing `interpreter`, or an environment that auditkit makes.
 
-    `python` and `torch` are versions, such as `3.12` and `2.9`. `requirements` are installed beside torch: packages, or
-    files of the checkout (`*.txt`). `index` is where torch's wheels come from: a URL, `default` for the usual index, ""
-    for uv's own choice by the device.
+    `python` and `torch` are versions, such as `3.12` and `2.9`. `requirements` are packages beside torch. `index` is
+    where torch's wheels come from: a URL, `default` for the usual index, "" for uv's own choice by the device.
     """
 
     interpreter: str = ""
@@ -47,12 +46,6 @@ class EnvironmentSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     torch: str = ""
     requirements: tuple[str, ...] = ()
     index: str = ""
-
-    @property
-    def label(self) -> str:
-        """`torch 2.9, Python 3.12`, or the interpreter's path."""
-        named = [f"torch {self.torch}"] * bool(self.torch) + [f"Python {self.python}"] * bool(self.python)
-        return self.interpreter or ", ".join(named) or "Python of the checkout"
 
 
 class Job(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,6 +1,6 @@
 """Merge the results of a sweep: a row for each check of each checkout, a column for each environment and device.
 
-The files of the merged sweep are a page, a table, CSV, and tickets in a folder for each checkout.
+The files of the merged sweep are a page, a table, and tickets in a folder for each checkout.
 """
 
 from __future__ import annotations
@@ -227,14 +227,13 @@ def exit_code(merged: Merged) -> ExitCode:
 
 
 def write_merged(merged: Merged, out: Path) -> list[Path]:
-    """Write the matrix as a run, a page, a table and CSV, and the jobs as CSV. Raises StoreConflictError."""
+    """Write the matrix as a run, a page and a table, and the jobs as CSV. Raises StoreConflictError."""
     page = run_page(Sources(merged.run, load_catalog()))
     replies = (one for each in merged.subjects for one in each.replies.values())
     files = {
         "matrix.json": json_text(merged.run.to_json()),
         "matrix.html": html_page(replace(page, sections=(_checkouts(merged), *page.sections))),
         "matrix.md": markdown_table(merged),
-        "matrix.csv": _matrix_csv(merged),
         "jobs.csv": csv_bytes([_JOB_COLUMNS, *map(_job_row, replies)]),
     }
     for name, data in files.items():
@@ -311,19 +310,6 @@ def findings_in_words(run: Run) -> str:
 
 def _answers(run: Run) -> int:
     return sum(one.outcome in _ANSWERS for one in run.results)
-
-
-def _matrix_csv(merged: Merged) -> bytes:
-    """Return RFC 4180 in UTF-8: a line for each check, with the result of every column."""
-    rows: list[Sequence[object]] = [
-        ("severity", "outcome", "probe", "target", "file", "line", "fingerprint", *merged.columns)
-    ]
-    for one in merged.run.results:
-        place, given = one.location, {arm.arm: arm.answer for arm in one.arms}
-        answers = [given.get(column, "source" if one.is_of_source else "not run") for column in merged.columns]
-        file, line = (place.file, place.line) if place is not None else ("", "")
-        rows.append((one.severity or "", one.outcome, one.probe, one.target, file, line, one.fingerprint, *answers))
-    return csv_bytes(rows)
 
 
 def _job_row(reply: Reply) -> Sequence[object]:

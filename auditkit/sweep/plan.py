@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from auditkit.config.yaml_reader import YamlFile
 from auditkit.errors import BadInputError
@@ -20,18 +19,13 @@ from auditkit.sweep.preparation import is_url, resolve, short_name
 _IDLE_WORKER_MB = 700
 """A worker that runs no probe yet: torch, and what the target imports."""
 _HOST_MB = 200
-_GITHUB_MOST = 256
 _SHORT = 12
-_VERSION = re.compile(r"\d+(\.\d+){0,3}([a-z]+\d+)?(\+\w+)?")
 _NAME = re.compile(r"[\w.+-][\w.+ -]*")
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A repository, a `path` or a `url`, and the revisions to check, none for the newest commit.
-
-    `place` is where the plan's file names it: `FILE:LINE:COLUMN: `.
-    """
+    """A repository, a `path` or a `url`, and the revisions to check, none for the newest commit."""
 
     path: str = ""
     url: str = ""
@@ -39,7 +33,6 @@ class Checkout:
     revisions: tuple[str, ...] = ()
     requirements: tuple[str, ...] | None = None
     config: str = ""
-    place: str = field(default="", metadata={"internal": True})
 
     @property
     def repository(self) -> str:
@@ -66,8 +59,7 @@ class Plan:
 
 def read_plan_file(path: Path) -> Plan:
     """Read a plan's YAML. Raises BadInputError as `file:line:column: message` with the line and a hint."""
-    hint = "without a file: auditkit sweep plan CHECKOUT@REVISION --torch 2.13"
-    file = YamlFile(path, hint, as_text=True)
+    file = YamlFile(path, "docs/sweep.md shows one", as_text=True)
     folder = Path(os.path.abspath(path)).parent
     listed = file.value.get("checkouts") if isinstance(file.value, dict) else None
     if isinstance(listed, list):  # a text is a checkout, too
@@ -76,11 +68,6 @@ def read_plan_file(path: Path) -> Plan:
     plan = file.convert(Plan, "plan")
     if not plan.checkouts:
         raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")
-    for key in ("torch", "pythons"):
-        for number, version in enumerate(getattr(plan, key)):
-            if not _VERSION.fullmatch(version):
-                message = f"{version!r} is not a version number"
-                raise file.error(f"$.{key}[{number}]", message, "write a number such as 2.9 or 3.12")
     checkouts = [_placed(file, f"$.checkouts[{number}]", one, folder) for number, one in enumerate(plan.checkouts)]
     interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
     return replace(plan, checkouts=named_apart(checkouts), interpreters=interpreters)
@@ -100,7 +87,6 @@ def _placed(file: YamlFile, place: str, one: Checkout, folder: Path) -> Checkout
         revisions=one.revisions or found.revisions,
         requirements=one.requirements,
         config=_absolute(one.config, folder) if one.config else "",
-        place=f"{file.where(place)}: ",
     )
 
 
@@ -128,20 +114,18 @@ def named_apart(checkouts: Iterable[Checkout]) -> tuple[Checkout, ...]:
     first: dict[str, Checkout] = {}
     for one in checkouts:
         other = first.setdefault(one.name, one)
-        if other is not one and other.repository == one.repository and not one.place:
-            # The same folder at two revisions, on the command line.
-            first[one.name] = replace(other, revisions=tuple(dict.fromkeys((*other.revisions, *one.revisions))))
-        elif other is not one:
+        if replace(other, revisions=()) != replace(one, revisions=()):
             message = f"a second checkout is called {one.name}: {one.repository} as well as {other.repository}"
-            raise BadInputError(one.place + message, "in a plan, give one of them a name: of its own")
+            raise BadInputError(message, "in a plan, give one of them a name: of its own")
+        # The same folder at two revisions.
+        first[one.name] = replace(other, revisions=tuple(dict.fromkeys((*other.revisions, *one.revisions))))
     return tuple(first.values())
 
 
 def jobs_of(plan: Plan) -> Iterator[Job]:
     """Yield the jobs of a plan in their order: checkouts, revisions, environments, devices.
 
-    Every revision becomes the full commit that it names now. Raises BadInputError for a missing revision or probe,
-    with the place in the plan that names it.
+    Every revision becomes the full commit that it names now. Raises BadInputError for a missing revision or probe.
     """
     catalog = load_catalog()
     probes = tuple(probe.id for probe in select(catalog, plan.probes)) if plan.probes else ()
@@ -151,10 +135,7 @@ def jobs_of(plan: Plan) -> Iterator[Job]:
     for checkout in plan.checkouts:
         environments = _environments(plan, checkout)
         for revision in checkout.revisions or ("",):
-            try:
-                commit = resolve(checkout.repository, revision)
-            except BadInputError as error:
-                raise BadInputError(checkout.place + error.message, error.hint) from None
+            commit = resolve(checkout.repository, revision)
             suffix = f"@{revision[:_SHORT] if revision == commit else revision}" if len(checkout.revisions) > 1 else ""
             for environment, device in product(environments, dict.fromkeys(plan.devices)):
                 resources = Resources(memory_mb, int(device is DeviceChoice.CUDA), plan.time_limit)
@@ -174,15 +155,3 @@ def _environments(plan: Plan, checkout: Checkout) -> Sequence[EnvironmentSpec]:
         if torch or python
     ]
     return [*existing, *made] or [EnvironmentSpec()]
-
-
-def github_matrix(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Return the jobs for `strategy: matrix:` of a GitHub workflow: `key` for `sweep run --only`, `name` for people.
-
-    Raises BadInputError for more jobs than GitHub runs of one matrix.
-    """
-    if len(jobs) > _GITHUB_MOST:
-        message = f"GitHub runs at most {_GITHUB_MOST} jobs of one matrix, and these are {len(jobs):,}"
-        raise BadInputError(message, "plan fewer, or run the plan on an engine: auditkit sweep run PLAN --engine slurm")
-    named = ((job.key, f"{job.name}, {job.environment.label}, {job.device.value}") for job in jobs)
-    return {"include": [{"key": key, "name": name} for key, name in named]}

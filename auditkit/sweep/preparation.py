@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from auditkit import sandbox
@@ -128,17 +128,15 @@ def _why(text: str) -> str:
     return next((line for line in lines if line.startswith("fatal:")), lines[-1])
 
 
-def interpreter_for(
-    spec: EnvironmentSpec, device: DeviceChoice, folder: Path, revision: str, cache: Path
-) -> str | None:
-    """Return the interpreter that runs the code in `folder`; None for the checkout's own.
+def interpreter_for(spec: EnvironmentSpec, device: DeviceChoice, cache: Path) -> str | None:
+    """Return the interpreter that runs the code; None for the checkout's own.
 
     One process makes an environment, and the others wait for it. Raises BadInputError with the reason if it cannot.
     """
     if spec.interpreter or not (spec.torch or spec.python or spec.requirements):
         return spec.interpreter or None
     torch = f"torch=={spec.torch}{'' if spec.torch.count('.') >= 2 else '.*'}" if spec.torch else "torch"
-    lines = [torch, _BESIDE_TORCH, *_requirements(spec, folder, revision)]
+    lines = [torch, _BESIDE_TORCH, *spec.requirements]
     kind = "gpu" if device is DeviceChoice.CUDA else "cpu"
     digest = hashlib.sha256(json.dumps([spec.python, spec.index, kind, lines]).encode()).hexdigest()[:12]
     name = f"py{spec.python or 'any'}-torch{spec.torch or 'any'}-{kind}-{digest}"
@@ -147,33 +145,6 @@ def interpreter_for(
         if not (place / _READY).is_file():
             _build(spec, kind, lines, place)
     return str(place / "bin" / "python")
-
-
-def _requirements(spec: EnvironmentSpec, folder: Path, revision: str) -> Iterator[str]:
-    """Yield the packages of a plan. Of a checkout's file they are the lines that name a package and its versions.
-
-    Such a file names no index, and no code to build; the plan says which torch is installed.
-    """
-    for name in spec.requirements:
-        if not name.endswith(".txt"):
-            yield name
-            continue
-        text = _text_of(folder, revision, name)
-        if text is None:
-            raise BadInputError(f"the checkout has no {name}, which the plan names among its requirements")
-        lines = (line.partition("#")[0].strip().rstrip("\\").strip() for line in text.splitlines())
-        yield from (line for line in lines if re.match(r"(?!torch(?![\w-]))[A-Za-z0-9][^@/\\]*$", line))
-
-
-def _text_of(folder: Path, revision: str, name: str) -> str | None:
-    """Return the text of a file of the folder at a revision, "" for the folder as it is; None if it has none."""
-    if not revision:
-        path = folder / name
-        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
-    found = git.find_repository(folder)
-    wanted = f"{revision}:{'./' if found is not None and found.has_work_tree else ''}{name}"
-    content = git.read_objects(folder, [wanted]).get(wanted)
-    return content.decode("utf-8", "replace") if content is not None else None
 
 
 def _build(spec: EnvironmentSpec, kind: str, lines: Sequence[str], place: Path) -> None:

@@ -34,12 +34,6 @@ def deciding(result: ProbeResult) -> tuple[Measurement, ...]:
     return tuple({id(one): one for one in chosen}.values())[:MOST_DECIDING]
 
 
-def told_figure(result: ProbeResult) -> Measurement | None:
-    """The figure that was judged, where the message tells its number; None where it has only words."""
-    told = _numbers(result.message)
-    return next((one for one in deciding(result) if _is_told(one.value, told)), None)
-
-
 def evidence_words(result: ProbeResult) -> str:
     """By which evidence a result stands: `measured on cpu, partly extrapolated`."""
     if result.is_of_source:

@@ -197,10 +197,6 @@ def decoded(data: bytes, path: Path) -> str:
 def _unreadable(data: bytes) -> Problem | None:
     if len(data) > MOST_BYTES:
         return Problem(1, f"the file has {len(data):,} bytes", f"a ticket has at most {MOST_BYTES:,}")
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return Problem(1, "the file is UTF-16", "save it as UTF-8")
-    if data[:3] == b"\xef\xbb\xbf":
-        return Problem(1, "the file starts with a byte order mark (BOM)", "save it as UTF-8 without BOM")
     for found, message, hint in (
         (data.find(b"\0"), "the file has a NUL byte: it is binary", "a ticket is a text file in UTF-8"),
         (data.find(b"\r"), "the line ends in CRLF", "save the file with LF line ends (git: core.autocrlf=input)"),

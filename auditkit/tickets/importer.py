@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from auditkit.errors import AuditkitError, BadInputError, nearest_names
+from auditkit.errors import AuditkitError, BadInputError
 from auditkit.files import write_below
 from auditkit.model.enums import Severity
 from auditkit.model.text import CODE_SPAN, inert_line
@@ -142,18 +142,11 @@ def import_tickets(paths: Sequence[Path], folder: Path) -> list[Imported]:
     """
     files = dict.fromkeys(source for path in paths for source in _files(path))
     found = [read_file(source, folder) for source in files]
-    sources: dict[Path, list[Path]] = {}
-    for one in found:
-        if one.document:
-            sources.setdefault(one.document.path, []).append(one.source)
     for one in found:
         if one.document is None:
             continue
         path = one.document.path
-        others = [str(other) for other in sources[path] if other != one.source]
-        if others:
-            one.problem = f"{one.source}: {path.stem} is also the id of {', '.join(others)}: change one of the ids"
-        elif os.path.lexists(path):
+        if os.path.lexists(path):
             one.problem = f"{one.source}: {path} exists: choose another folder with --to, or change the id"
         else:
             try:
@@ -265,9 +258,7 @@ class _Reader:
         for name in ("title", "severity", "status"):
             if not fields.get(name):
                 written = rows[name][1].strip("*_` ") if name in rows else ""
-                near = nearest_names(written.casefold(), list(Status), 1) if name == "status" else ()
-                hint = f"; did you mean {near[0]}?" if near else ""
-                told = f"{name} is {written!r}{hint}" if written else f"no {name}"
+                told = f"{name} is {written!r}" if written else f"no {name}"
                 result.problem = f"{result.source}: {told}"
                 return
         if self.title_line >= 0:

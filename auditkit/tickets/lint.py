@@ -84,25 +84,10 @@ class Scope:
             found.setdefault(document.ticket.id, []).append(document)
         return found
 
-    def blocked_by(self, ticket_id: str) -> tuple[str, ...]:
-        """Return the ids that block a ticket, which is read if it was not."""
-        known = self.cited.get(ticket_id)
-        if known is not None:
-            return known[0].ticket.linked("blocked-by")
-        with contextlib.suppress(BadInputError):
-            return self.folder.read(ticket_id).ticket.linked("blocked-by") if ticket_id in self.ids else ()
-        return ()
-
     @cached_property
     def cycle(self) -> frozenset[str]:
-        """The ids of the first cycle of blocked-by links that these documents are on or lead to."""
-        edges: dict[str, tuple[str, ...]] = {}
-        waiting = list(self.cited)
-        while waiting:
-            ticket_id = waiting.pop()
-            if ticket_id not in edges:
-                edges[ticket_id] = self.blocked_by(ticket_id)
-                waiting += edges[ticket_id]
+        """The ids of the first cycle of blocked-by links among these documents."""
+        edges = {document.ticket.id: document.ticket.linked("blocked-by") for document in self.documents}
         try:
             graphlib.TopologicalSorter(edges).prepare()
         except graphlib.CycleError as error:

@@ -21,7 +21,6 @@ from auditkit.tickets.front_matter import Problem, read_front_matter
 LOCK_FOLDER = ".auditkit"
 LOCK_TIMEOUT_S = 30.0
 _NAME = re.compile(r"B\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}\.md", re.ASCII)
-_TEMPORARY = re.compile(r"\.B\d{1,4}-[A-Z].*\.(?:md|json)\.[0-9a-f]{8}", re.ASCII)
 _HEAD_BYTES = 4096
 _HEAD_END = b"\n---\n"
 
@@ -155,18 +154,9 @@ class TicketFolder:
         with locked(self.folder):
             self._depth += 1
             try:
-                self._remove_leftovers()
                 yield
             finally:
                 self._depth -= 1
-
-    def _remove_leftovers(self) -> None:
-        """Delete temporary files of a writer that was killed: the lock is ours, so no other writer is alive."""
-        for folder in (self.folder, self.folder / "evidence"):
-            with contextlib.suppress(OSError):
-                for name in os.listdir(folder):
-                    if _TEMPORARY.fullmatch(name):
-                        os.unlink(folder / name)
 
     def change(self, ticket_id: str, edit: Callable[[Document], Document]) -> Document:
         """Read a ticket, edit it and write it under the lock, if anything changed."""

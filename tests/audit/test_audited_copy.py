@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.audit.audit import AuditRequest, audit
-from auditkit.errors import TargetNotLoadedError
 from auditkit.model.enums import DeviceChoice, Outcome
 from auditkit.probing.run.run_options import RunOptions
 from tests.filing_helpers import put
@@ -59,12 +58,3 @@ def test_in_place_the_code_writes_where_it_lies(trainer: Path) -> None:
     notes = audited(trainer, in_place=True)
     assert (trainer / "train.log").read_text().count("\n") == 2  # one import served the trial and the probe
     assert notes[-1] == "the audited code wrote train.log into the checkout"
-
-
-def test_messages_name_the_checkout_and_not_its_copy(trainer: Path) -> None:
-    # No way to load it makes the default.
-    put(trainer, "train.py", TRAINER.replace("(parameters)", "(parameters, log=open(__file__ + '.log'))", 1))
-    request = AuditRequest(str(trainer), (RunOptions(device=DeviceChoice.CPU),), probes=("mutates_gradients",))
-    with pytest.raises(TargetNotLoadedError) as caught:
-        audit(request)
-    assert f"'{trainer}/train.py.log' ({trainer}/train.py:" in caught.value.message

@@ -133,13 +133,6 @@ def test_a_ticket_of_several_findings_is_short_and_has_a_box_for_each_grave_prob
         assert not re.search(r"\n## .*\n\n## ", text), "a section is empty"
 
 
-def test_the_only_line_number_is_that_of_the_location(audited: Run, folder: Path) -> None:
-    file(audited, folder)
-    for text in contents(folder).values():
-        body = text.partition("\n---\n")[2]
-        assert not re.search(r"\blines? \d|\.py:\d", body), body
-
-
 def test_a_second_run_changes_nothing(audited: Run, folder: Path) -> None:
     """Nor does another revision, nor another machine with times and bytes of its own."""
     first = file(audited, folder)
@@ -256,26 +249,3 @@ def test_a_new_finding_joins_the_open_ticket_of_its_cause(
     later = file(audited, folder)
     (launches,) = [r for r in later.results if r.probe == LAUNCHES and r.target.endswith(PER_LAYER)]
     assert (launches.ticket == ticket, launches.ticket_action) == (joins, "joined" if joins else "created")
-
-
-def test_a_renamed_function_keeps_its_ticket(audited: Run, folder: Path) -> None:
-    """Its body is that of the finding that is gone; a body that differs gets a ticket of its own."""
-    filed = file(audited, folder)
-    ticket = holding(filed, (OVERFLOW, SQUARED))
-    renamed = tuple(
-        replace(
-            result,
-            target="gradmon.defective:total",
-            fingerprint=f"{result.probe}/1/gradmon.defective:total",
-            location=result.location and replace(result.location, function="total"),
-        )
-        if result.target.endswith(SQUARED)
-        else result
-        for result in audited.results
-    )
-    source = (specimen_dir() / "gradmon" / "defective.py").read_text("utf-8")
-    later = replace(audited, results=renamed)
-    again = file(later, folder, read=lambda _: source.replace(f"def {SQUARED}", "def total"))
-    assert holding(again, (OVERFLOW, "total")) == ticket
-    assert f"{OVERFLOW}/1/gradmon.defective:total" in contents(folder)[ticket]
-    assert len(contents(folder)) == len(EXPECTED)

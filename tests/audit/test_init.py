@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from auditkit.probing.run.run_options import RunOptions
 from tests.filing_helpers import put
 from tests.probing_helpers import OVERFLOW
 from tests.project_files import auditkit
+from tests.verify_helpers import git
 
 pytestmark = pytest.mark.process
 
@@ -41,9 +40,8 @@ CALLS = ["stats:grad_norm", "stats:step", *["torch.nn.utils:clip_grad_norm_"] * 
 def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "work" / "code"
     put(folder, "stats.py", SOURCE)
-    git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"], ["tag", "v1"]):
-        subprocess.run([*git, *words], check=True, stdin=subprocess.DEVNULL, timeout=60)
+        git(folder, *words)
     return folder
 
 
@@ -65,15 +63,6 @@ def test_the_checkout_as_it_lies(checkout: Path) -> None:
         "grad-norm", "step", "clip-grad-norm", "clip-grad-norm-norm-type", "clip-grad-norm-norm-type-2",
     }  # fmt: skip
     assert all(bool(one.owner) == one.target.startswith("torch.") for one in run.results if one.severity)
-
-
-@pytest.mark.acceptance
-def test_an_interpreter_outside_the_workspace_that_a_script_stands_for(checkout: Path, tmp_path: Path) -> None:
-    python = tmp_path / "environment" / "python"
-    put(tmp_path, "environment/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    run = audited(init(str(checkout), python=str(python)).path)
-    assert (run.environment.interpreter, sorted(asked(run))) == (str(python), CALLS)
 
 
 @pytest.mark.parametrize("output", [pytest.param(None, marks=pytest.mark.acceptance), "audits/auditkit.yaml"])

@@ -19,7 +19,7 @@ from tests.second_interpreter import make_interpreter
 
 pytestmark = pytest.mark.process
 
-OVERFLOW, SYNCS = "norm_overflows_on_finite_grads", "syncs_grow_with_tensors"
+OVERFLOW = "norm_overflows_on_finite_grads"
 AUTO, CPU, SIMULATED = DeviceChoice.AUTO, DeviceChoice.CPU, DeviceChoice.SIMULATED
 
 # The same source in both arms; what differs between releases of torch is told by the interpreter's folder here.
@@ -89,7 +89,7 @@ def environment(torch: str, python: str = "3.11.7", interpreter: str = "/a/bin/p
         (
             [environment("2.9.1"), environment("2.9.1", "3.12.1"), environment("2.15.0")],
             [AUTO, AUTO, AUTO],
-            ("torch 2.9.1, Python 3.11.7", "torch 2.9.1, Python 3.12.1", "torch 2.15.0"),
+            ("torch 2.9.1, Python 3.11.7", "torch 2.9.1, Python 3.12.1", "torch 2.15.0, Python 3.11.7"),
         ),
         (
             [environment("2.9.1"), environment("2.9.1", interpreter="/b/bin/python")],
@@ -112,22 +112,18 @@ def _run(outcome: Outcome, severity: Severity | None = None, loaded: bool = True
 
 
 FOUND, SOUND = _run(Outcome.REPRODUCED, Severity.P2), _run(Outcome.NOT_REPRODUCED, torch="2.15.0")
-WORSE = _run(Outcome.REPRODUCED, Severity.P1, torch="2.12.0")
 BROKEN, UNLOADED = _run(Outcome.ERROR, torch="2.10.0"), _run(Outcome.ERROR, loaded=False, torch="")
-MISSING, STRANGE = _run(Outcome.UNAVAILABLE, torch="2.11.0"), _run(Outcome.NOT_APPLICABLE, torch="2.14.0")
+MISSING = _run(Outcome.UNAVAILABLE, torch="2.11.0")
 
 
 @pytest.mark.parametrize(
     ("runs", "outcome", "arm", "code"),
     [
         ((SOUND, FOUND), Outcome.REPRODUCED, "torch 2.9.1", ExitCode.FINDINGS),
-        ((FOUND, WORSE), Outcome.REPRODUCED, "torch 2.12.0", ExitCode.FINDINGS),
         ((UNLOADED, FOUND), Outcome.REPRODUCED, "torch 2.9.1", ExitCode.FINDINGS),
         ((UNLOADED, SOUND), Outcome.ERROR, "/a/bin/python", ExitCode.TARGET_NOT_LOADED),
-        ((BROKEN, UNLOADED), Outcome.ERROR, "torch 2.10.0", ExitCode.TARGET_NOT_LOADED),
         ((SOUND, BROKEN), Outcome.ERROR, "torch 2.10.0", ExitCode.NOTHING_MEASURED),
         ((SOUND, MISSING), Outcome.UNAVAILABLE, "torch 2.11.0", ExitCode.NOTHING_MEASURED),
-        ((STRANGE, SOUND), Outcome.NOT_REPRODUCED, "torch 2.15.0", ExitCode.NOTHING_MEASURED),
         ((SOUND, SOUND), Outcome.NOT_REPRODUCED, "torch 2.15.0", ExitCode.OK),
     ],
 )

@@ -7,16 +7,12 @@ import sys
 import pytest
 
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.grouping import group_by_cause
 from auditkit.model.runs.probe import Policy
-from auditkit.model.runs.run import Environment, Finding, ProbeResult, Run
+from auditkit.model.runs.run import Environment, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog, select
-from auditkit.probing.engine.results import TargetRun
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.run.measurement import Progress, Questions, measure
-from auditkit.probing.run.ownership import TorchItself
-from auditkit.probing.source.likeness.causes import with_causes
 from tests.probing_helpers import LAUNCHES, OVERFLOW, SYNCS, TARGETS, UNDERFLOW
 
 pytestmark = pytest.mark.process
@@ -73,28 +69,3 @@ def test_what_is_torchs_is_p4_and_says_so(run: Run) -> None:
     assert found[OVERFLOW].owner == f"torch {version}: {TORCHS}"
     assert found[OVERFLOW].message.endswith(f"; get_total_norm of torch {version} does the same")
     assert (found[OVERFLOW].severity, found[UNDERFLOW].severity) == (Severity.P4, Severity.P2)
-
-
-def test_torchs_findings_are_a_group_for_each_probe(run: Run) -> None:
-    """Whoever calls it; and none of them joins what a wrapper adds at the same line."""
-    probes = {probe.id: probe for probe in PROBES}
-    found = [one for one in with_causes(run.results, FOLDER) if one.outcome is Outcome.REPRODUCED]
-    groups = group_by_cause(Finding(probes[one.probe], one, run.environment, run.id) for one in found)
-    of_torch = [group for group in groups if group[0].result.owner]
-    assert {group[0].result.probe: len(group) for group in of_torch} == {OVERFLOW: 3, UNDERFLOW: 4}
-    assert all({one.result.owner for one in group} == {group[0].result.owner} for group in groups)
-
-
-@pytest.mark.parametrize(
-    ("call", "owner"),
-    [
-        ("torch.amp.grad_scaler:GradScaler._unscale_grads_", "torch: torch.amp.grad_scaler.GradScaler._unscale_grads_"),
-        ("fairscale.nn:FullyShardedDataParallel.clip", "fairscale: fairscale.nn.FullyShardedDataParallel.clip"),
-    ],
-)
-def test_a_librarys_finding_names_its_own_function(call: str, owner: str) -> None:
-    """Its module, not the one that torch clips in; and torch's version beside no other library."""
-    found = ProbeResult(OVERFLOW, 1, call, Outcome.REPRODUCED, "inf", "", Severity.P2)
-    setting = Setting(FOLDER, sys.executable, (FOLDER,))
-    (owned,) = TorchItself(setting, PROBES).own(TargetRun(results=[found])).results
-    assert (owned.owner, owned.severity) == (owner, Severity.P4)

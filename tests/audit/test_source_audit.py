@@ -14,7 +14,7 @@ from tests.source_helpers import DEFAULT, EXPORT, LOOP, PRIVATE, UNTESTED, UNUSE
 
 pytestmark = pytest.mark.process
 
-OK, FINDINGS, BAD_INPUT, NOTHING = 0, 1, 2, 3
+FINDINGS, NOTHING = 1, 3
 NORMS = "import torch\n\n\ndef norms(grads: list[torch.Tensor]):\n    return [g.norm().item() for g in grads]\n"
 PLAIN = "def first(x, limit=33):\n    return x > limit\n\n\ndef second(x, limit=33):\n    return first(x, limit)\n"
 
@@ -37,12 +37,6 @@ def test_a_probe_that_reads_needs_no_target_and_asks_about_everything(tmp_path: 
     assert (code, found_in(document)) == (FINDINGS, {(LOOP, "pkg.norms:norms"), (DEFAULT, "pkg:limit=33")})
     run = document["run"]
     assert (run["device"], run["torch"], run["python"]) == ("source", "", "")
-
-
-def test_with_a_target_it_asks_about_that_module(tmp_path: Path) -> None:
-    write(tmp_path, {"norms.py": NORMS, "plain.py": PLAIN})
-    _, document = run_json("probe", "run", LOOP, DEFAULT, "--checkout", tmp_path, "--target", "norms:norms")
-    assert found_in(document) == {(LOOP, "norms:norms")}
 
 
 def test_an_audit_asks_about_modules_that_deal_with_gradients(tmp_path: Path) -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import NothingMeasuredError
-from auditkit.model.enums import Contract, Reason, Takes
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import open_checkout
-from auditkit.probing.engine.runner import run_target
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.run.found_targets import FoundTargets, find_targets
 
@@ -28,12 +26,6 @@ def found() -> FoundTargets:
 
 def _target(found: FoundTargets, name: str) -> Target:
     return next(target for target in found.targets if target.call == f"watch:{name}")
-
-
-def test_a_class_built_with_a_module_is_fed_through_its_constructor(found: FoundTargets):
-    """The constructor is the set-up; one module makes it a collector of what it returns."""
-    target = _target(found, "Watcher.grad_norm")
-    assert (target.contract, target.takes, target.setup) == (Contract.GRAD_NORM, Takes.MODULE, "__init__")
 
 
 def test_what_cannot_be_fed_is_said(found: FoundTargets):
@@ -77,38 +69,3 @@ def test_missing_modules_are_named_once_for_the_whole_checkout(tmp_path: Path):
     assert found.failure.hint == (
         "install what is missing, or name the interpreter that has it: --python VENV/bin/python"
     )
-
-
-def test_the_likeliest_collector_is_one_that_needs_no_module(tmp_path: Path):
-    """To say how another is called would not be enough: what it needs has to be installed first."""
-    (tmp_path / "a.py").write_text(
-        "import torch, einops_missing\ndef total_norm(parameters):\n"
-        "    return torch.stack([einops_missing.norm(p.grad) for p in parameters]).norm()\n",
-        encoding="utf-8",
-    )
-    (tmp_path / "b.py").write_text(
-        "import torch\ndef grad_norm(parameters, plan):\n"
-        "    return torch.stack([plan.table[p].norm(p.grad) for p in parameters]).norm()\n",
-        encoding="utf-8",
-    )
-    with open_checkout(tmp_path, sys.executable) as opened:
-        found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
-    assert [trial.target.call for trial in found.trials] == ["a:total_norm", "b:grad_norm"]
-    assert found.failure is not None
-    assert found.failure.hint == "give its arguments: --target b:grad_norm --argument NAME=VALUE"
-    assert [target.call for target in found.asked] == ["b:grad_norm"]
-
-
-@pytest.mark.parametrize(
-    ("call", "arguments", "said"),
-    [
-        ("watch:flagged", {"detaild": True}, "it has no argument 'detaild'; it has: parameters, detailed"),
-        ("watch:Curious.grad_norm", {}, "self.schedule: no value is known: give --argument self.schedule=VALUE"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_named(call: str, arguments: dict[str, object], said: str):
-    """An argument that nothing takes, and ones that nothing gives, end as cannot_feed."""
-    run = run_target(Target(call, arguments=arguments), [], Setting(WATCHING, sys.executable, (WATCHING,)))
-    assert run.plan_failure is not None
-    assert run.plan_failure.reason is Reason.CANNOT_FEED
-    assert said in run.plan_failure.message

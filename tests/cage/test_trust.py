@@ -156,6 +156,17 @@ def test_an_output_that_leads_elsewhere_is_refused(place: Path, way: str, monkey
     sandbox._private.cache_clear()
 
 
+def test_a_git_file_of_the_checkout_names_no_place_that_is_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder looks like a linked worktree's, and calls a folder of the user's the repository."""
+    (place / "checkout" / ".git").write_text("gitdir: own\n")
+    (place / "checkout" / "own").mkdir()
+    (place / "checkout" / "own" / "gitdir").write_text(".git\n")
+    (place / "checkout" / "own" / "commondir").write_text(f"{place / 'home'}\n")
+    monkeypatch.chdir(place / "checkout")
+    read = sandbox._mounts_of(["audit", "."]).read
+    assert (read[0], [path for path in read if "home" in path]) == (str(place / "checkout"), [])
+
+
 def commands(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     below = getattr(command, "commands", {})
     for name in below:

@@ -96,8 +96,9 @@ def test_ticket_fix_patches_a_copy_inside_and_prints_its_diff(filed: Path) -> No
 @pytest.mark.acceptance
 def test_sweep_run_gives_each_job_a_sandbox(filed: Path) -> None:
     """A job at a revision: auditkit extracts it inside."""
-    words = ("checkout@HEAD", "--interpreter", sys.executable, "--probe", OVERFLOW, "--device", "cpu")
-    plan = auditkit("sweep", "plan", *words, cwd=filed, home=filed / "home")
+    text = f"checkouts: [checkout@HEAD]\ninterpreters: [{sys.executable}]\nprobes: [{OVERFLOW}]\ndevices: [cpu]\n"
+    (filed / "sweep.yaml").write_text(text)
+    plan = auditkit("sweep", "plan", "sweep.yaml", cwd=filed, home=filed / "home")
     (filed / "plan.jsonl").write_text(plan.stdout)
     done = caged(filed, "sweep", "run", "plan.jsonl", "--results", "swept", "--cache", "cache")
     assert done.returncode == 0, done.stderr
@@ -206,23 +207,3 @@ def test_auditkit_starts_itself_with_p_everywhere() -> None:
     assert len(found) >= 5
     named = ("`python -m auditkit", "re.compile(")  # the name of the module, and this search
     assert [each for each in found if '"-P"' not in each[1] and not any(name in each[1] for name in named)] == []
-
-
-def test_a_package_of_the_current_folder_is_not_auditkit(tmp_path: Path) -> None:
-    """As the merge driver of git met it, in a checkout's folder. The control: without -P it is imported."""
-    (tmp_path / "auditkit").mkdir()
-    (tmp_path / "auditkit" / "__init__.py").write_text("print('escaped')\n")
-    program = "import os, sys, auditkit; print(os.getcwd(), file=sys.stderr)"
-    said = {}
-    for words in ((), ("-P",)):
-        done = subprocess.run([sys.executable, *words, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-        said[words] = done.stdout
-    assert said == {(): "escaped\n", ("-P",): ""}
-
-
-def test_tickets_have_no_merge_driver() -> None:
-    """Neither a verb of the command nor an entry of any git configuration."""
-    done = subprocess.run([sys.executable, "-P", "-m", "auditkit", "ticket", "merge"], capture_output=True, text=True)
-    assert (done.returncode, "No such command" in done.stderr) == (2, True)
-    shipped = [path for name in ("auditkit", "probes", "templates") for path in (ROOT / name).rglob("*.py")]
-    assert [path for path in shipped if re.search(r"merge\.\w+\.driver|merge=auditkit", path.read_text())] == []

@@ -10,8 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import pytest
 from auditkit.cli import mcp
 from auditkit.model.enums import Outcome
 from tests.project_files import ROOT, auditkit, our_environment
+from tests.sweep_helpers import is_running, wait_for
 
 _NEEDS_SDK = pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="mcp is not installed: the extra mcp")
 VERBS = {"audit", "results", "probe", "tickets", "ticket", "verify", "fix"}
@@ -182,13 +182,13 @@ def test_an_audit_ends_when_its_client_is_killed(tmp_path: Path) -> None:
     environment = our_environment() | dict([mark.split("=", 1)])
     client = subprocess.Popen([sys.executable, tmp_path / "client.py", checkout, progress], env=environment)
     try:
-        _wait_for(lambda: workers.exists() and progress.exists(), 120)
+        wait_for(lambda: workers.exists() and progress.exists(), 120)
         assert progress.read_text().startswith("auditkit audit has run for ")
         started = [*_marked(mark), *map(int, workers.read_text().split())]
         assert len(started) >= 4  # the client, the server, the audit and a worker
         client.kill()
         client.wait()
-        _wait_for(lambda: not any(map(_lives, started)), 60)
+        wait_for(lambda: not any(map(is_running, started)), 60)
         assert _marked(mark) == []
     finally:
         for pid in [*_marked(mark), *(map(int, workers.read_text().split()) if workers.exists() else [])]:
@@ -205,20 +205,6 @@ def _marked(mark: str) -> list[int]:
             if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
                 found.append(int(folder.name))
     return found
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def _wait_for(condition: Callable[[], bool], limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.mark.process

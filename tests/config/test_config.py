@@ -7,12 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from auditkit.config.config import Config, read_config
 from auditkit.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
-from auditkit.config.config_file import config_in
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, Severity, Takes
 from auditkit.model.runs.target import Target
@@ -104,18 +101,6 @@ def test_a_revision_a_command_and_a_byte_order_mark_are_fine(folder: Path) -> No
     ]
 
 
-def test_config_in_looks_in_one_folder(folder: Path) -> None:
-    assert config_in(folder) is None
-    read(folder, "")
-    assert config_in(folder) == folder / "auditkit.yaml"
-
-
-def test_a_number_with_an_exponent_is_a_number(folder: Path) -> None:
-    text = "targets: [{call: 'm:f', arguments: {eps: 1e-8, word: '1e-8', n: 3, many: [1.5, null]}}]"
-    arguments = read(folder, text).targets[0].arguments
-    assert arguments == {"eps": 1e-8, "word": "1e-8", "n": 3, "many": [1.5, None]}
-
-
 TARGET = "targets:\n  - call: m:f\n"
 
 
@@ -123,37 +108,23 @@ TARGET = "targets:\n  - call: m:f\n"
     ("text", "place", "message", "hint"),
     [
         ("chekout: x\n", "1:1", "unknown key 'chekout'", "did you mean checkout?"),
-        (TARGET + "    contrct: x\n", "3:5", "unknown key 'contrct' in target", "contract"),
         (TARGET + "    contract: grad_nrom\n", "3:15", "unknown contract 'grad_nrom'", "grad_norm"),
         (TARGET + "    takes: modul\n", "3:12", "unknown takes 'modul'", "module"),
-        (TARGET + "    takes: 3\n", "3:12", "takes must be text, not a whole number", None),
         ("severity: {p: P7}\n", "1:15", "unknown severity 'P7'", "P0"),
         ("batch: seven\n", "1:8", "batch must be a whole number, not text", None),
-        ("batch: true\n", "1:8", "batch must be a whole number, not true or false", None),
         ("batch: -1\n", "1:8", "batch must be a whole number >= 0", None),
         ("import_roots: src\n", "1:15", "import_roots must be a list, not text", None),
-        ("targets: {call: x}\n", "1:10", "targets must be a list, not a mapping", None),
         ("- a\n", "1:1", "auditkit.yaml must be a mapping, not a list", None),
         ("batch: 1\nagent: x\nbatch: 2\n", "3:1", "'batch' is given twice", "first in line 1"),
         ("1: x\n", "1:1", "a key must be text", None),
-        ("tickets: ''\n", "1:10", "tickets is empty", None),
         ("checkout: ../../x\n", "1:11", "leaves the workspace", "command line"),
-        ("checkout: /etc\n", "1:11", "leaves the workspace", None),
-        ("tickets: a/../../../x\n", "1:10", "leaves the workspace", None),
         ("probes_dir: [/etc]\n", "1:14", "leaves the workspace", None),
-        ("style: [sync_in_loop]\n", "1:8", "style must be true or false, not a list", None),
         ("accept: [replicas_drift]\n", "1:10", "is not an accepted finding", "LAW:FILE[:LINE]=REASON"),
-        ("style: 'true'\n", "1:8", "style must be true or false, not text", None),
         ("import_roots: [../src]\n", "1:16", "leaves the checkout", None),
         ("targets:\n  - name: a\n", "2:5", "misses call", None),
         ("targets: [{call: a.b.c}]\n", "1:18", "is not package.module:function", "a.b:c"),
-        ("targets: [{call: 'm:f', name: 'a b'}]\n", "1:31", "not a target's name", None),
-        ("policy: {x: [1]}\n", "1:9", "policy must be true or false or a whole number or a number or text", None),
         ("checkout: !!python/object:os.system x\n", "1:11", "os.system is not supported", None),
-        (TARGET + "    arguments: {d: 2020-01-01}\n", "3:20", "a value of type timestamp is not supported", None),
-        ("targets: [\n", "2:1", "not valid YAML", None),
         ("a: b: c\n", "1:5", "not valid YAML", None),
-        ("agent: \x07\n", "1:1", "is not allowed", None),
     ],
 )  # fmt: skip
 def test_a_complaint_names_place_and_cause(folder: Path, text: str, place: str, message: str, hint: str | None) -> None:
@@ -161,16 +132,6 @@ def test_a_complaint_names_place_and_cause(folder: Path, text: str, place: str, 
     assert error.message.startswith(f"{folder}/auditkit.yaml:{place}: ")
     assert message in error.message
     assert hint is None or hint in (error.hint or "")
-
-
-def test_the_line_is_shown_with_a_mark_under_the_place(folder: Path) -> None:
-    assert complaint(folder, "batch: 1\nagnet: x\n").message.splitlines()[1:] == ["    agnet: x", "    ^~~~~"]
-
-
-def test_two_targets_of_one_name_are_refused(folder: Path) -> None:
-    error = complaint(folder, "targets:\n  - {call: 'm:f', name: a}\n  - {call: 'm:g', name: a}\n")
-    assert "auditkit.yaml:3:5: two targets are named 'a'" in error.message
-    assert "line 2" in (error.hint or "")
 
 
 def test_names_of_probes_and_thresholds_are_checked_where_they_are_known(folder: Path) -> None:
@@ -186,21 +147,6 @@ def test_a_link_out_of_the_workspace_is_seen(folder: Path, tmp_path: Path) -> No
     (tmp_path / "outside").mkdir()
     (folder / "tickets").symlink_to(tmp_path / "outside")
     assert "leaves the workspace" in complaint(folder, "tickets: tickets\n").message
-
-
-def test_a_virtual_environments_link_is_no_way_out(folder: Path) -> None:
-    (folder / ".venv" / "bin").mkdir(parents=True)
-    (folder / ".venv" / "bin" / "python").symlink_to("/usr/bin/python3")
-    assert read(folder, "python: .venv/bin/python\n").python == str(folder / ".venv" / "bin" / "python")
-
-
-def test_files_that_cannot_be_read_are_said_so(folder: Path) -> None:
-    for path, message in ((folder / "no.yaml", "no such file"), (folder, "is a directory")):
-        with pytest.raises(BadInputError, match=message):
-            read_config(path)
-    (folder / "latin.yaml").write_bytes(b"agent: x\ntickets: \xe9\n")
-    with pytest.raises(BadInputError, match=r"latin.yaml:2:1: not UTF-8"):
-        read_config(folder / "latin.yaml")
 
 
 def test_an_alias_is_refused(folder: Path) -> None:
@@ -241,70 +187,21 @@ def test_a_file_that_was_found_names_no_program_and_no_place_outside(folder: Pat
         read_config(folder / "auditkit.yaml", is_named=True)
 
 
-def test_deep_nesting_ends(folder: Path) -> None:
-    assert "nested too deeply" in complaint(folder, "a: " + "[" * 1500 + "]" * 1500).message
-
-
-# Written files
-
-words = st.text(alphabet="abcxyz_", min_size=1, max_size=8)
-places = st.builds("{}.{}".format, words, words) | st.builds("my-{}/{}-2.py".format, words, words)
-blocks = st.builds("{}.py:{}#{}.2".format, words, words, words) | st.builds("{}.py:#{}".format, words, words)
-calls = blocks | st.builds("{}:{}".format, places, words) | st.builds("{}:{}.<locals>.{}".format, places, words, words)
-values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text(st.characters(exclude_characters="\0"), max_size=12),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
-    max_leaves=6,
-)
-targets = st.builds(
-    Target,
-    call=calls,
-    name=words,
-    contract=st.none() | st.sampled_from(Contract),
-    takes=st.none() | st.sampled_from(Takes),
-    finish=st.none() | calls,
-    setup=st.none() | words,
-    arguments=st.dictionaries(words, values, max_size=3),
-    returns=st.dictionaries(words, words, max_size=3),
-    places=st.lists(st.builds("{}/{}.py:{} in {}".format, words, words, st.integers(1), words), max_size=2).map(tuple),
-)
-
-
-@settings(max_examples=25)
-@given(
-    found=st.lists(targets, max_size=4, unique_by=lambda target: target.name),
-    sentences=st.lists(st.text(max_size=30), max_size=3),
-)
-def test_a_written_config_reads_back_the_same(
-    tmp_path_factory: pytest.TempPathFactory, found: list[Target], sentences: list[str]
-) -> None:
+def test_a_written_config_reads_back_the_same_and_says_what_was_inferred(folder: Path) -> None:
+    target = Target(
+        "my-pkg/x.py:f#g.2", "f", Contract.GRAD_NORM, Takes.MODULE, finish="m:h", setup="s",
+        arguments={"eps": "1e-8", "n": [1.5, None], "t": "a: #b\n"}, returns={"norm": "a"}, places=("a.py:3 in f",),
+    )  # fmt: skip
     draft = ConfigDraft(
         checkout="../code@v1",
         python=".venv/bin/python",
-        import_roots=("src", "."),
-        tickets="tickets",
         batch=7,
-        agent="pytorch",
-        targets=tuple(DraftTarget(target, tuple(sentences)) for target in found),
-        unfed=(UnfedCandidate("m:g", tuple(sentences)),),
+        targets=(DraftTarget(target, ("reads .grad at line 3\nbatch: 8",)),),
+        unfed=(UnfedCandidate("m:Trainer.norm", ("making a Trainer needs optimizer",)),),
     )
-    folder = tmp_path_factory.mktemp("config")
-    config = read(folder, render_config(draft))
-    assert config.targets == tuple(found)
-    assert (config.import_roots, config.batch, config.agent) == (("src", "."), 7, "pytorch")
+    text = render_config(draft)
+    config = read(folder, text)
+    assert (config.targets, config.batch) == ((target,), 7)
     assert config.checkout == os.path.abspath(folder / "../code@v1")
-
-
-def test_a_written_config_says_what_was_inferred_and_what_could_not_be_fed() -> None:
-    text = render_config(
-        ConfigDraft(
-            targets=(DraftTarget(Target("m:f", name="f"), ("reads .grad at line 3",)),),
-            unfed=(UnfedCandidate("m:Trainer.norm", ("making a Trainer needs optimizer",)),),
-        )
-    )
-    assert "    # reads .grad at line 3\n" in text
+    assert "    # reads .grad at line 3 batch: 8\n" in text
     assert "#   m:Trainer.norm\n#     making a Trainer needs optimizer\n" in text

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.audit.audit import specimen_dir
-from auditkit.audit.reproductions import with_reproductions
+from auditkit.audit.filing import with_reproductions
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import Environment, Finding, ProbeResult, Run, TargetReading

@@ -214,7 +214,7 @@ def test_a_node_that_dies_midway_changes_nothing_in_the_matrix(
     assert sorted(event.key for event in seen if event.event == "answered") == sorted(one.key for one in jobs[:-1])
     assert processes_of(folder) == []
     assert matrix(folder, jobs) == expected
-    assert {"matrix.json", "matrix.html", "matrix.csv", "matrix.md"} <= expected.keys()
+    assert {"matrix.json", "matrix.html", "matrix.md"} <= expected.keys()
 
 
 def test_a_killed_driver_is_followed_by_one_that_asks_nothing_twice(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,28 +25,6 @@ def test_an_option_that_it_does_not_have(name: str, tmp_path: Path) -> None:
     assert "has no option 'memroy' | " in refusal(name, tmp_path, memroy="1")
 
 
-@pytest.mark.parametrize(
-    ("name", "package", "said"),
-    [
-        (
-            "ray",
-            "ray",
-            "Ray is not installed here | in a clone of auditkit: pip install '.[ray]', here and on every node",
-        ),
-        (
-            "slurm",
-            "submitit",
-            "submitit is not installed here | in a clone of auditkit: pip install '.[slurm]', here and on every node",
-        ),
-    ],
-)
-def test_its_package_is_not_there(
-    name: str, package: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    assert refusal(name, tmp_path) == said
-
-
 def test_no_ray_cluster_at_the_address(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="pip install '.[ray]'")
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -56,9 +33,3 @@ def test_no_ray_cluster_at_the_address(tmp_path: Path) -> None:
     assert said.startswith(
         f"no Ray cluster at {address}: [Errno 111] Connection refused | `ray start --head` starts one"
     )
-
-
-def test_no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("submitit", reason="pip install '.[slurm]'")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert refusal("slurm", tmp_path) == "this machine has no sbatch | start the sweep on a login node of the cluster"

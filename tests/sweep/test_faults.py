@@ -15,7 +15,6 @@ import pytest
 
 from auditkit.model.enums import DeviceChoice
 from auditkit.sweep.driver import Event, Sweep
-from auditkit.sweep.execution import in_one_line
 from auditkit.sweep.jobs import Order, ResultsFolder
 from tests.sweep_helpers import (
     auditkit,
@@ -210,11 +209,3 @@ def test_a_job_that_takes_too_long_says_so(tmp_path: Path, code: Path) -> None:
     failure = ResultsFolder(tmp_path / "swept").read(one.key)
     assert failure is not None
     assert failure.reason == "no result within 0.05 s"
-
-
-def test_a_reason_is_one_line_without_the_folder_of_an_environment() -> None:
-    text = (
-        "nothing was fed:\n  needs: x (/home/c/environments/py3.12-torch2.9/bin/python -m pip install x)\n  1 skipped"
-    )
-    assert in_one_line(text) == "nothing was fed: needs: x (python -m pip install x); 1 skipped"
-    assert in_one_line("word " * 100) == "word " * 80 + "..."

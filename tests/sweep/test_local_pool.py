@@ -12,7 +12,7 @@ import pytest
 from auditkit.sweep.engines.engine import Ended, Task
 from auditkit.sweep.engines.local import LocalPool
 from auditkit.sweep.jobs import Resources
-from tests.sweep_helpers import wait_for
+from tests.sweep_helpers import is_running, wait_for
 
 pytestmark = pytest.mark.process
 
@@ -127,10 +127,3 @@ def test_closing_ends_a_job_that_will_not_end_with_what_it_started(
     engine.close()
     for pid in map(int, out.read_text().split()):
         assert not is_running(pid)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from auditkit.model.enums import Outcome
 from auditkit.sweep.driver import Sweep
 from auditkit.sweep.jobs import EnvironmentSpec, Job, Result, ResultsFolder
 from auditkit.sweep.merge import findings_in_words, markdown_table, merge
-from tests.filing_helpers import put
-from tests.project_files import ROOT
 from tests.reports.exported_runs import RUNS
-from tests.sweep_helpers import auditkit, commit_of, environment, job, plan, repository
+from tests.sweep_helpers import auditkit, commit_of, job, plan, repository
 
 pytestmark = pytest.mark.process
 
@@ -53,7 +45,7 @@ def test_the_same_plan_gives_the_same_files(tmp_path: Path) -> None:
         assert ended.returncode == 1, ended.stderr
     files = sorted(path.relative_to(tmp_path / "one-merged") for path in (tmp_path / "one-merged").rglob("*.*"))
     same = [file for file in files if file.name != "jobs.csv" and ".auditkit" not in file.parts]
-    assert {"matrix.json", "matrix.html", "matrix.csv", "matrix.md", "B1-PT-01.md"} <= {file.name for file in same}
+    assert {"matrix.json", "matrix.html", "matrix.md", "B1-PT-01.md"} <= {file.name for file in same}
     for file in same:
         assert (tmp_path / "one-merged" / file).read_bytes() == (tmp_path / "two-merged" / file).read_bytes(), file
     document = json.loads((tmp_path / "one-merged" / "matrix.json").read_bytes())
@@ -65,39 +57,6 @@ def test_the_same_plan_gives_the_same_files(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [row["status"] for row in rows] == ["answered", "answered", "failed"]
     assert all(float(row["seconds"]) > 0 for row in rows)
-
-
-@pytest.mark.acceptance
-def test_the_workflow_for_github_gives_the_same_matrix(tmp_path: Path) -> None:
-    """Its steps run here as a host runs them: each job on a machine of its own, their folders copied into one."""
-    code = repository(tmp_path / "trainer", "v1", "v2")
-    put(tmp_path, "sweep.yaml", "checkouts: [{path: trainer, revisions: [v1, v2]}]\nprobes: [sync_in_loop]\n")
-    page = yaml.safe_load((ROOT / "docs" / "ci" / "github-sweep.yml").read_text("utf-8"))
-    steps = {name: [step["run"] for step in job["steps"] if "run" in step][1:] for name, job in page["jobs"].items()}
-    tool = put(tmp_path, "bin/auditkit", f'#!/bin/sh\nexec {sys.executable} -P -m auditkit "$@"\n')
-    tool.chmod(0o755)
-    output = tmp_path / "output"
-    variables = environment() | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(output)}
-
-    def run(name: str, cwd: Path, **more: str) -> None:
-        for step in steps[name][:1]:
-            subprocess.run(["bash", "-eo", "pipefail", "-c", step], cwd=cwd, env=variables | more, check=True)
-
-    run("plan", tmp_path)
-    matrix = json.loads(output.read_text().removeprefix("matrix="))
-    assert len(matrix["include"]) == 2
-    for number, one in enumerate(matrix["include"]):
-        machine = tmp_path / f"machine-{number}"
-        machine.mkdir()
-        shutil.copy(tmp_path / "plan.jsonl", machine)
-        run("ask", machine, KEY=one["key"])
-        shutil.copytree(machine / "swept", tmp_path / "swept", dirs_exist_ok=True)
-    run("merge", tmp_path)
-    whole = auditkit("sweep", "run", "plan.jsonl", "--results", "at-once", cwd=tmp_path)
-    assert (whole.returncode, code.is_dir()) == (0, True)
-    assert auditkit("sweep", "merge", "at-once", "--output", "merged-at-once", cwd=tmp_path).returncode == 1
-    for file in ("matrix.json", "matrix.md", "matrix.csv"):
-        assert (tmp_path / "merged" / file).read_bytes() == (tmp_path / "merged-at-once" / file).read_bytes()
 
 
 def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(tmp_path: Path) -> None:
@@ -120,25 +79,6 @@ def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(
     table = markdown_table(merged).decode()
     assert "| no result (1) | no result (2) |" in table
     assert "\n1. no environment: torch==2.10." in table
-
-
-def test_one_checkout_is_the_matrix_that_an_audit_gives(tmp_path: Path) -> None:
-    from auditkit.audit.matrix import combine
-    from auditkit.model.enums import DeviceChoice
-
-    jobs = columns(tmp_path, "2.9", "2.10")
-    run = RUNS["findings"]
-    plain = replace(run, matrix=(), results=tuple(one for one in run.results if not one.is_of_source))
-    newer = replace(plain, environment=replace(plain.environment, torch="2.10.0"))
-    told = [Result(jobs[0], plain.to_json()), Result(jobs[1], newer.to_json())]
-    merged = merge(folder_with(tmp_path / "swept", jobs, told), jobs).run
-    audited = combine([plain, newer], [DeviceChoice.CPU, DeviceChoice.CPU])
-    assert said(merged.to_json()["results"]) == said(audited.to_json()["results"])
-
-
-def said(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Results without their times."""
-    return [one | {"duration_s": 0.0} for one in results]
 
 
 def test_the_table_counts_what_is_torchs_apart(tmp_path: Path) -> None:

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from auditkit.audit.audit import exit_code
-from auditkit.errors import ExitCode
 from auditkit.model.enums import Contract, Outcome, Reason, Severity
 from auditkit.model.runs.baseline import Baseline, Tracked
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.runs.run import Arm, ProbeResult, Run, TargetReading
+from auditkit.model.runs.run import ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from auditkit.model.ticket import Status, Ticket
-from auditkit.tickets.baseline import baseline_of, only_new
+from auditkit.tickets.baseline import baseline_of
 from tests.reports.exported_runs import ENVIRONMENT, ERROR, result
 
 FOUND = result()
@@ -51,11 +49,6 @@ def test_a_finding_with_an_open_or_accepted_ticket_is_known(status: str) -> None
 def test_a_finding_that_was_mended_and_reproduces_is_new_and_says_so(status: str) -> None:
     (new,) = compared(run_of(FOUND), ticket(status)).new
     assert new.why == f"B7-PT-01 is {status}, and its finding reproduces again"
-
-
-def test_of_two_tickets_the_one_that_makes_it_known_counts() -> None:
-    for tickets in ((ticket("fixed"), ticket("open", ticket_id="B7-PT-02")), (ticket("open"), ticket("fixed"))):
-        assert len(compared(run_of(FOUND), *tickets).known) == 1
 
 
 def test_a_finding_without_a_ticket_is_new_where_it_is_worth_one() -> None:
@@ -100,28 +93,6 @@ def test_without_an_answer_gone_means_that_the_code_is() -> None:
     assert compared(run_of(candidates=(other,)), *tickets, whole=False).gone == ()
     # Where targets are configured, nobody looked for the others.
     assert [one.ticket for one in compared(run_of(), *tickets).gone] == ["B7-PT-01"]
-
-
-def test_the_exit_code_speaks_of_what_is_new() -> None:
-    """0 with known findings alone, 1 with a new one, also in an arm; an error is 3 whatever is known."""
-    known = run_of(FOUND, baseline=compared(run_of(FOUND), ticket()))
-    new = run_of(FOUND, baseline=compared(run_of(FOUND)))
-    assert [exit_code(run) for run in (known, new)] == [ExitCode.OK, ExitCode.FINDINGS]
-    assert exit_code(new, Severity.P1) == ExitCode.OK
-    arms = tuple(Arm(label, run_of(FOUND)) for label in ("one", "two"))
-    assert exit_code(replace(known, matrix=arms)) == ExitCode.OK
-    assert exit_code(replace(new, matrix=arms)) == ExitCode.FINDINGS
-    stopped = replace(ERROR, reason=Reason.TIMEOUT)
-    assert exit_code(replace(known, results=(FOUND, stopped))) == ExitCode.NOTHING_MEASURED
-    assert only_new(run_of(FOUND)) == run_of(FOUND)
-
-
-def test_the_words_leave_out_what_there_is_none_of() -> None:
-    assert EMPTY.in_words() == "0 known, 0 new, 0 gone"
-    one = (Tracked("p/1/m:f"),)
-    assert replace(EMPTY, unasked=one, minor=2).in_words() == (
-        "0 known, 0 new, 0 gone, 1 not checked; 2 minor without a ticket"
-    )
 
 
 def test_while_a_file_cannot_be_parsed_no_silence_means_gone() -> None:

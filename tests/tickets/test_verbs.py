@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -96,16 +95,11 @@ def test_a_list_shows_the_open_tickets_worst_first(place: Path) -> None:
     [
         (("list", "--where", "status=opne"), "did you mean open?"),
         (("list", "--where", "sevrity=P1"), "did you mean severity?"),
-        (("list", "--count-by", "color"), "did you mean categories?"),
-        (("list", "--format", "xml"), "one of table, markdown, csv, json"),
-        (("show", "B7-PT-09"), "did you mean"),
         (("edit", "B7-PT-01", "assigne=kim"), "did you mean assignee?"),
         (("edit", "B7-PT-01", "labels=a", "severity=P9"), "one of P0, P1, P2, P3, P4"),
-        (("edit", "B7-PT-01", "assignee+=kim"), "assignee has one value"),
         (("edit", "B7-PT-01", "status=fixed"), "auditkit ticket resolve B7-PT-01 fixed"),
         (("status", "B7-PT-01", "B7-PT-09", "in-review"), "did you mean"),
         (("status", "B7-PT-01", "fixed"), "auditkit ticket resolve B7-PT-01 fixed"),
-        (("review", "B7-PT-01", "ENDORSED"), "did you mean ENDORSE?"),
         (("review", "B7-PT-01", "ENDORSE", "--role", "torch"), "auditkit.yaml names them"),
         (("resolve", "B7-PT-01", "wont-fix"), "--note TEXT"),
         (("resolve", "B7-PT-01", "duplicate"), "no duplicate link"),
@@ -137,19 +131,6 @@ def test_fields_are_set_added_to_and_cleared_in_several_tickets(place: Path) -> 
     assert [ticket.status for ticket in folder.listing().tickets] == [
         Status.INVESTIGATING, Status.OPEN, Status.INVESTIGATING,
     ]  # fmt: skip
-
-
-def test_the_editor_changes_the_file_and_an_invalid_text_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VISUAL", "sed -i s/overflow/underflow/")
-    done("edit", "B7-PT-01")
-    assert "Squares of `x | y` underflow." in text(place)
-    monkeypatch.setenv("VISUAL", "sed -i s/^status:/stauts:/")
-    result = run("edit", "B7-PT-01")
-    assert (result.exit_code, "did you mean status?" in result.stderr) == (2, True)
-    assert "status: open" in text(place)
-    kept = Path(result.stderr.rpartition("your text is in ")[2].strip())
-    assert "stauts: open" in kept.read_text()
-    kept.unlink()
 
 
 def test_a_new_ticket_has_its_template_until_somebody_replaces_it(place: Path) -> None:
@@ -275,33 +256,3 @@ def test_lint_names_each_violation_and_nothing_in_a_clean_folder(place: Path, ru
     assert result.exit_code == 1
     assert [line for line in result.stdout.splitlines() if f"{name}:" in line and f": {rule}: " in line], result.stdout
     assert rule in {one["rule"] for one in document("lint")["findings"]}
-
-
-def test_each_rule_is_short_and_documented() -> None:
-    import ast
-    import inspect
-
-    for rule in RULES:
-        (node,) = ast.parse(inspect.getsource(rule)).body
-        assert isinstance(node, ast.FunctionDef)
-        assert len(inspect.getsource(rule).splitlines()) - len((inspect.getdoc(rule) or "").splitlines()) <= 16
-        assert inspect.getdoc(rule), rule
-    assert len(RULES) == 15
-
-
-def test_the_page_of_the_folder_counts_and_lists(place: Path) -> None:
-    page = CliRunner().invoke(app, ["report"]).stdout
-    assert "3 open of 3; finished: none." in page
-    assert "| B7-PT-02 | P1 | open, blocked by B7-PT-03 |" in page
-    html = CliRunner().invoke(app, ["report", "--format", "html"]).stdout
-    assert "3 open of 3; finished: none." in html
-    put(place, "tickets/B7-PT-04.md", "x")
-    broken = CliRunner().invoke(app, ["report"])
-    assert (broken.exit_code, "Not valid, in no count" in broken.stdout) == (2, True)
-
-
-def test_the_documents_are_those_of_the_model(place: Path) -> None:
-    shown = document("show", "B7-PT-01")["tickets"][0]
-    ticket = TicketFolder(place / "tickets").read("B7-PT-01").ticket
-    expected = json.loads(msgspec.json.encode(ticket))
-    assert {key: shown[key] for key in expected} == expected

@@ -35,7 +35,7 @@ _QUIET = ("not reproduced", "not applicable")
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
 _MINOR = "P4"
 _MOST_CAUSES = 10
-_DETAILS = re.compile(r"; other values: --argument NAME=VALUE$|\] suppresses nothing$")
+_DETAILS = re.compile(r"; other values: --argument NAME=VALUE$")
 """Notes that only -v prints."""
 
 

@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.project_files import our_environment
+from tests.sweep_helpers import is_running, wait_for
+from tests.verify_helpers import git
 
 pytestmark = pytest.mark.process
 
@@ -34,9 +35,8 @@ def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"
     folder.mkdir()
     (folder / "stats.py").write_text(HANGING, encoding="utf-8")
-    git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
-        subprocess.run([*git, *words], check=True)
+        git(folder, *words)
     return folder
 
 
@@ -62,20 +62,6 @@ def _ancestors(process: int, parents: dict[int, int]) -> Iterator[int]:
         yield process
 
 
-def is_running(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def wait_until(condition: Callable[[], object], limit_s: float) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see every process")
 def test_an_interrupted_audit_leaves_nothing(repository: Path, tmp_path: Path) -> None:
     """Exit code 130, no worker, no worktree, no ticket, no trace in the repository."""
@@ -92,13 +78,13 @@ def test_an_interrupted_audit_leaves_nothing(repository: Path, tmp_path: Path) -
         text=True,
     )
     # The worker's own child is the one that hangs in the target.
-    wait_until(lambda: len(workers_below(process.pid)) > 1, 180)
+    wait_for(lambda: len(workers_below(process.pid)) > 1, 180)
     assert any(scratch.iterdir())
     workers = workers_below(process.pid)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout, stderr) == (130, "", "interrupted\n")
-    wait_until(lambda: not any(map(is_running, workers)), 60)
+    wait_for(lambda: not any(map(is_running, workers)), 60)
     assert os.listdir(scratch) == []
     assert subprocess.run(status, check=True, capture_output=True).stdout == before
     assert not (tmp_path / "tickets").exists()

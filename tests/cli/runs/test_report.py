@@ -129,18 +129,6 @@ def test_the_end_says_what_to_do_and_what_is_new() -> None:
     ]
 
 
-def test_known_findings_are_told_from_new_ones() -> None:
-    results = [
-        found(OVERFLOW, "P1", ticket="B1-PT-01", ticket_action="refreshed"),
-        found(PEAK, "P2", line=30, ticket="B1-PT-02", ticket_action="reopened"),
-        found(SPARSE, "P3", line=31, ticket="B1-PT-03", ticket_action="created"),
-    ]
-    text = page(results, tickets="tickets")
-    assert f"P1  {FILE}:18 in norm  B1-PT-01 (known)" in text
-    assert f"P2  {FILE}:30 in norm  B1-PT-02 (open again)" in text
-    assert "3 tickets in tickets: 1 new, 2 known (1 open again)" in text
-
-
 def test_what_was_found_and_not_checked_comes_first_and_fails_where_steps_are_required() -> None:
     step = FoundCandidate("train:step", "train.py", 3, contract=Contract.TRAIN_STEP)
     norm = FoundCandidate("train:norm", "train.py", 9, contract=Contract.GRAD_NORM)
@@ -168,22 +156,6 @@ def test_a_defect_of_torch_is_said_once_and_is_nothing_to_do() -> None:
     assert line == f"    {owner}: {OVERFLOW}, {SPARSE}, met at {FILE}:18 and 1 more place"
     assert lines.index(f"P2  {FILE}:30 in norm") < lines.index(line) < lines.index("What to do first:")
     assert not any(line.startswith("1. P4") for line in lines)
-
-
-def test_style_is_a_section_of_its_own_and_nothing_to_do() -> None:
-    """A line for each finding, whatever their number, and no advice from them."""
-    repeated = [
-        found(
-            "default_repeated", "P4", f"trainer:width={line}", line, device=SOURCE_DEVICE, style=True, message="twice"
-        )
-        for line in (5, 6)
-    ]
-    lines = page([*repeated, found(PEAK, "P2", line=30)]).splitlines()
-    style = lines.index("Style:")
-    assert lines[style + 1 : style + 3] == [
-        f"    {FILE}:{line}  default_repeated: trainer:width={line}: twice" for line in (5, 6)
-    ]
-    assert not any("default_repeated" in line for line in lines[lines.index("What to do first:") :])
 
 
 def test_without_tickets_the_next_command_files_them() -> None:
@@ -222,15 +194,3 @@ def test_a_collector_that_could_not_be_fed_is_named_again() -> None:
     assert last == "  auditkit audit /code/trainer --target trainer.stats:norm --argument NAME=VALUE"
     unloaded = page([failed], no_target=NoTarget("no gradient collector could be imported:", is_import=True))
     assert unloaded.splitlines()[-1] == "  auditkit audit /code/trainer --python VENV/bin/python"
-    for typed in ("--python old/bin/python", "--python=old/bin/python"):
-        again = page(
-            [failed],
-            typed=f"auditkit audit {typed} /code/trainer",
-            no_target=NoTarget("no gradient collector could be imported:", is_import=True),
-        )
-        assert again.splitlines()[-1] == "  auditkit audit /code/trainer --python VENV/bin/python"
-
-
-def test_text_of_the_checkout_moves_nothing() -> None:
-    text = page([found(OVERFLOW, "P1", message="a\x1b[2Jb\nP0  forged")])
-    assert "a\\x1b[2Jb P0 forged" in text

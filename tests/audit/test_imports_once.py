@@ -39,16 +39,11 @@ sys.addaudithook(note)
 """
 STATS = """
 import os
-import threading
 
 import torch
 
 with open(LOG, "a", encoding="utf-8") as log:
     log.write("stats {}\\n".format(os.getpid()))
-
-WAITING = threading.Event()
-if THREADED:
-    threading.Thread(target=WAITING.wait, daemon=True).start()
 
 
 def grad_norm(parameters):
@@ -83,11 +78,11 @@ def options_of(python: Path) -> RunOptions:
     return RunOptions(python=str(python), device=DeviceChoice.CPU)
 
 
-def run(tmp_path: Path, counted: tuple[Path, Path], functions: tuple[str, ...], threaded: bool = False) -> Run:
+def run(tmp_path: Path, counted: tuple[Path, Path], functions: tuple[str, ...]) -> Run:
     python, log = counted
     checkout = tmp_path / "checkout"
     checkout.mkdir(exist_ok=True)
-    text = STATS.replace("THREADED", str(threaded)).replace("LOG", repr(str(log)))
+    text = STATS.replace("LOG", repr(str(log)))
     (checkout / "stats.py").write_text(text, encoding="utf-8")
     targets = tuple(Target(f"stats:{name}") for name in functions)
     request = AuditRequest(str(checkout), (options_of(python),), targets, PROBES)
@@ -115,17 +110,8 @@ def test_a_trial_shares_its_import_with_the_audit(tmp_path: Path, counted: tuple
     python, log = counted
     checkout = tmp_path / "checkout"
     checkout.mkdir()
-    text = STATS.replace("THREADED", "False").replace("LOG", repr(str(log)))
+    text = STATS.replace("LOG", repr(str(log)))
     (checkout / "stats.py").write_text(text, encoding="utf-8")
     request = AuditRequest(str(checkout), (options_of(python),), (), PROBES)
     assert len(audit(request).targets) == 2
     assert len(imports(log, "stats")) == 2
-
-
-def test_a_target_that_starts_a_thread_is_imported_for_each_probe(tmp_path: Path, counted: tuple[Path, Path]) -> None:
-    """It cannot be forked after its import; torch is still imported once."""
-    _, log = counted
-    done = run(tmp_path, counted, ("grad_norm",), threaded=True)
-    assert any("each probe ran in a fresh process" in note for note in done.notes)
-    assert len(imports(log, "torch")) <= 1
-    assert len(imports(log, "stats")) == 2 * (1 + 1) + len(PROBES)

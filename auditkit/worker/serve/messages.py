@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Sequence
 MESSAGES = {
     # Of the worker itself.
     "hello": ("pid", "python", "torch", "executable", "platform", "cuda"),
-    "loaded": ("rung", "placeholders", "package_error", "why"),
+    "loaded": ("rung", "placeholders", "package_error"),
     "idle": (),
     "ended": ("status",),
     "start": ("job",),

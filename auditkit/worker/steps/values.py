@@ -142,6 +142,10 @@ class Loader:
         self.drawn += 1
         return item
 
+    def next_batch(self, *_: Any, **__: Any) -> Any:
+        """Return the next item, as loaders that are not iterators do."""
+        return next(self)
+
 
 class Values(Recorder):
     """The values of one run. `read` has all values that auditkit made, by path."""

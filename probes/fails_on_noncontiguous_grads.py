@@ -72,7 +72,10 @@ def _form(ctx, made, layout, expected, ignored):
             if path not in ignored and not _speaks_of_layout(path) and _far(answer.get(path), expected[path])
         ][:3]
 
-    return {"layout": layout, **made}, run, ctx.definition
+    def where():
+        return ctx.where_different(ctx.laid_out(layout), ctx.laid_out(layout, contiguous=True))
+
+    return {"layout": layout, **made}, run, where
 
 
 def _speaks_of_layout(path):

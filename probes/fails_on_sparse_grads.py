@@ -48,7 +48,8 @@ def _form(ctx, form, answers):
     def where():
         if _far(answers[form].get(AFTERWARDS), answers["dense"].get(AFTERWARDS)):
             return ctx.where_changed(ctx.sparse("dense"))  # the statement that writes
-        return ctx.definition()
+        both = ctx.sparse("uncoalesced"), ctx.sparse("coalesced")
+        return ctx.where_different(*both) if form == "uncoalesced" else ctx.definition()
 
     return {"form": form}, run, where
 

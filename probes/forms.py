@@ -261,7 +261,8 @@ def compare_numbers(ctx, arrangements, change, plain, is_wrong, is_clear=lambda 
                 case = {**case, "field": field, "role": role, "answer": text(value), "expected": text(expected)}
                 yield ctx.measurement("relative_difference", difference, "ratio", **case)
                 if is_wrong(role, difference) and not ctx.located:
-                    yield ctx.location(ctx.definition())
+                    both = (change(make(), kinds) for kinds in (first, plain))
+                    yield ctx.location(ctx.definition() if second else ctx.where_different(*both))
 
 
 def _compared_roles(ctx):

@@ -153,6 +153,12 @@ class Measures:
         call, (device, roots) = self._calls.prepared(grads), (self._calls.device, self._calls.roots)
         return tracing.first_imprecise(call, tolerance, device, roots) or self._calls.definition()
 
+    def where_different(self, grads: Sequence[Any], others: Sequence[Any]) -> Optional[Site]:
+        """Return the line of the first value that differs between `grads` and `others`, which have the same values."""
+        first, second = (self._calls.prepared(each) for each in (grads, others))
+        found = tracing.first_difference(first, second, self._calls.device, self._calls.roots)
+        return found or self._calls.definition()
+
     def where_changed(self, grads: Sequence[Any], leaves: Sequence[Any] = ()) -> Optional[Site]:
         """Return the line that first changes the target's inputs."""
         given: List[GroupInput] = []

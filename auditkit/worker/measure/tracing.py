@@ -54,6 +54,34 @@ def first_operator(
     return _first(call, is_to_blame, device, roots)
 
 
+def first_difference(
+    call: Callable[[], Any], other: Callable[[], Any], device: str, roots: SourceRoots
+) -> Optional[Site]:
+    """Return the checkout's line of the first operator whose output elements differ between `call` and `other`.
+
+    Both calls run the same code on the same values in another form. Shapes may differ, but not the order of elements.
+    """
+    recorded = []
+    for each in (call, other):
+        outputs: List[Tuple[Optional[Site], torch.Tensor]] = []
+
+        def run(func: Any, args: Any, kwargs: Any, outputs: Any = outputs) -> Any:
+            result = func(*args, **kwargs)
+            for tensor in _dense(result):
+                if tensor.layout is torch.strided:
+                    outputs.append((roots.innermost(sys._getframe(1)), tensor.detach().reshape(-1).clone()))
+            return result
+
+        with on_device(device), EachOperator(run), contextlib.suppress(Exception):
+            each()
+        recorded.append(outputs)
+    for (site, values), (_, expected) in zip(*recorded, strict=False):
+        same = values.dtype == expected.dtype and values.shape == expected.shape
+        if not same or not torch.allclose(values, expected, rtol=1e-4, atol=0.0, equal_nan=True):
+            return site
+    return None
+
+
 def first_imprecise(call: Callable[[], Any], tolerance: float, device: str, roots: SourceRoots) -> Optional[Site]:
     """Return the checkout's line of the first operator whose output is off by more than `tolerance` times its norm.
 

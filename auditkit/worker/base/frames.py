@@ -88,12 +88,15 @@ def _real_path(file: str) -> str:
     return os.path.join(_real_folder(os.path.dirname(file)), os.path.basename(file))
 
 
-_real_folder = functools.lru_cache(maxsize=None)(os.path.realpath)
+@functools.lru_cache(maxsize=None)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 def name_of(frame: FrameType) -> str:
     """Return the function's qualified name; Python 3.10 knows only the plain one."""
-    return getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+    name: str = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+    return name
 
 
 def most_common(sites: List[Optional[Site]]) -> Optional[Site]:

@@ -415,12 +415,12 @@ def _importable(target: str) -> tuple[str, str]:
 
 
 def _import_lines(place: str, name: str, rung: str, setting: Setting) -> Iterator[str]:
-    """Yield the ways to import a name, the one that the worker used first."""
-    if place.endswith(".py") or rung == "file":
-        file = _file_of(place, setting)
-        yield f'{name} = runpy.run_path("{file}")["{name}"]'
+    """Yield the ways to import a name."""
     if not place.endswith(".py"):
         yield f"from {place} import {name}"
+    if place.endswith(".py") or rung == "cut_out":
+        file = _file_of(place, setting)
+        yield f'{name} = runpy.run_path("{file}")["{name}"]'
 
 
 def _file_of(place: str, setting: Setting) -> str:

@@ -122,18 +122,17 @@ def undisturbed(roots: Any) -> Iterator[None]:
     has_cuda()
     import torch
 
-    from auditkit.worker.simulated.import_time import Modules
     from auditkit.worker.simulated.tensor import State
 
     threads, numbers, nvml = torch.get_num_threads(), random.getstate(), os.environ.get(_NVML)
-    modules, devices = State.modules, State.device_count
-    State.modules = Modules(lambda path: roots.relative(path) is not None)
+    before, devices = State.roots, State.device_count
+    State.roots = roots
     cuda = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)  # type: ignore[no-untyped-call]
     try:
         with warnings.catch_warnings(action="ignore"), torch.random.fork_rng(cuda), torch.enable_grad():
             yield
     finally:
-        State.modules, State.device_count = modules, devices
+        State.roots, State.device_count = before, devices
         torch.set_num_threads(threads)
         random.setstate(numbers)
         if nvml is None:

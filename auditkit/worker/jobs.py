@@ -16,16 +16,9 @@ def run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
     if job["kind"] == "selfcheck":
         _send_selfcheck(results, job, request)
         return
-    try:
-        loaded = load_target(results, job["target"], request)
-    except OSError as error:
-        text = "the machine cannot start another process: {}".format(error.strerror)
-        results.send({"type": "failed", "reason": "no_memory", "message": text})
-        return
+    loaded = load_target(results, job["target"], request)
     if loaded is not None:
         results.control({"plan": run_job(job, request, results, loaded)})
-    if not request["is_audit"]:  # Other probes must not depend on the imports of one probe.
-        results.control({"imported": loading.dear_imports()})
 
 
 def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:
@@ -71,8 +64,8 @@ def _send_plan(results: Writer, target: Dict[str, Any], auto_device: bool, loade
             plan = find_plan_anywhere(loaded.caller, target, auto_device and cuda_was_found())
             found = torch_calls(plan, loaded.caller, loaded.roots)
     except (CannotFeedError, CannotReadError) as error:
-        reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
-        results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(target["call"], error)})
+        message = "{}: {}".format(target["call"], error)
+        results.send({"type": "failed", "reason": error.reason, "message": message})
         return None
     except placeholders.PlaceholderTouched as error:
         _send_touched(results, error.path)
@@ -118,14 +111,10 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         results.send({"type": "not_applicable", "message": str(reason)})
     except Unavailable as error:
         results.send({"type": "unavailable", "reason": error.reason, "message": str(error)})
-    except SelfCheckError as error:
-        results.send({"type": "failed", "reason": "self_check", "message": str(error)})
-    except RanksFailed as error:
+    except (SelfCheckError, RanksFailed, CannotFeedError) as error:
         results.send({"type": "failed", "reason": error.reason, "message": str(error)})
     except placeholders.PlaceholderTouched as error:
         _send_touched(results, error.path)
-    except CannotFeedError as error:
-        results.send({"type": "failed", "reason": "cannot_feed", "message": str(error)})
     except TargetRaised as error:
         results.send(context.location(error.site))
         results.send({"type": "failed", "reason": "exception", "message": "the target raises {}".format(error)})

@@ -93,10 +93,9 @@ def preload(asked: List[Dict[str, Any]]) -> None:
     from .measure import selfcheck
 
     del context, search, selfcheck, torch_calls
-    torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in asked):
         torch_internals.import_first("torch.distributed.tensor")  # imported by a tensor subclass's first operator
-    loading.import_dear(name for job in asked for name in job.get("imports", ()))
+    torch_internals.import_first(*(name for job in asked for name in job.get("imports", ())))
     gc.freeze()  # A collection in a child would write to, and so copy, the memory shared with this process.
 
 
@@ -155,7 +154,6 @@ def _end_all(*_: Any) -> NoReturn:
 
 def _serve_requests(requests: IO[bytes], results: Writer) -> None:
     """Run the jobs of each request; the request that loads the module continues in the fork that loaded it."""
-    loads_apart = False
     for line in iter(requests.readline, b""):
         request = json.loads(line)
         os.chdir(request["checkout"])
@@ -165,20 +163,15 @@ def _serve_requests(requests: IO[bytes], results: Writer) -> None:
             # process may also serve the audit.
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         try:
-            if request["modules"] and not loads_apart:
+            if request["modules"]:
                 load_modules(request)
-            results.control({"type": "loaded", "why": "", **ladder.described()})
+            results.control({"type": "loaded", **ladder.described()})
             _run_jobs(request, results)
         except OSError:
             os._exit(os.EX_TEMPFAIL)  # No process can be started: nothing of the target has run.
         except loading.LoadError as error:
-            if error.reason != ladder.APART or ladder.has_climbed():
-                send_load_error(results, error)
-                return
-            loads_apart = True
-            results.control({"type": "loaded", "why": error.message})
-            if len(request["modules"]) == 1:  # else the host divides them
-                _run_jobs(request, results)
+            send_load_error(results, error)
+            return
         results.control({"type": "idle"})
 
 
@@ -222,9 +215,6 @@ def _run_jobs(request: Dict[str, Any], results: Writer) -> None:
                 end.update(reason="no_memory", message=message)
             else:
                 child.supervise(float(request["time_limit_s"]))
-                with contextlib.suppress(TypeError):  # A target may forge this message.
-                    loading.import_dear(child.told.get("imported", ()))
-                gc.freeze()
                 plan = child.told["plan"] if isinstance(child.told.get("plan"), dict) else plan
                 continue
         results.control(end)

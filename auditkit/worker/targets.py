@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .base.frames import SourceRoots
@@ -26,15 +25,19 @@ class LoadedTarget(NamedTuple):
 def load_modules(request: Dict[str, Any]) -> None:
     """Load the modules of a request, with the targets of its jobs; return in a fork, which may be forked again.
 
-    Raises LoadError if no module can be loaded, and with the reason `apart` if jobs cannot be forked afterwards.
+    Raises LoadError if no module can be loaded.
     """
+    import torch
+
     roots = request["import_roots"]
     targets = [job["target"] for job in request["jobs"]]
-    loading.use_import_roots(roots, targets)
+    loading.use_import_roots(roots)
     ways = {module: _ways(module, request) for module in request["modules"]}
 
+    # With one thread, an import starts no pool of threads, which would not survive a fork.
+    torch.set_num_threads(1)
+
     def load() -> None:
-        threads_before = _native_threads()
         for module in (each for each in ways if each not in _unloaded):
             try:
                 if rungs.current() not in ways[module]:
@@ -49,9 +52,10 @@ def load_modules(request: Dict[str, Any]) -> None:
         for call in (each for each in calls if _module_of(each) not in _unloaded):
             with contextlib.suppress(*([LoadError] if len(calls) > 1 else [])):
                 _bind(call, request)
-        refusal = _why_not_fork(threads_before)
-        if refusal:
-            raise LoadError(ladder.APART, refusal, is_final=True)
+        if torch.cuda.is_initialized():
+            raise LoadError(
+                "import_error", "importing the target initialises CUDA, which no fork can use", is_final=True
+            )
 
     usual = [rung for rung in rungs.RUNGS if any(rung in its_ways for its_ways in ways.values())]
     ladder.climb(load, [module.rstrip(OF_BLOCKS) for module in ways], roots, usual, float(request["time_limit_s"]))
@@ -65,13 +69,12 @@ def why_unloaded(call: str) -> Optional[LoadError]:
 def load_target(results: Writer, target: Dict[str, Any], request: Dict[str, Any]) -> Optional[LoadedTarget]:
     """Load a job's target in its own process; if that fails, send why and return None."""
     from .feed.caller import Caller
-    from .simulated.import_time import Modules
     from .simulated.tensor import State
 
     roots, finish, finish_method = request["import_roots"], None, ""
     place, module = target["call"].partition(":")[0], _module_of(target["call"])
     try:
-        loading.use_import_roots(roots, [target])
+        loading.use_import_roots(roots)
         function, owner, method = ladder.climb(
             lambda: _bind(target["call"], request), [place], roots, _ways(module, request), request["time_limit_s"]
         )
@@ -88,7 +91,7 @@ def load_target(results: Writer, target: Dict[str, Any], request: Dict[str, Any]
     caller.recorded = recorded.accepted(function, calls, roots) if calls else {}
     top = sys.modules[rungs.module_of(place, roots)[0].split(".")[0]]
     source_roots = SourceRoots(request["checkout"], tuple(outside_package(top, request["checkout"])))
-    State.modules = Modules(lambda path: source_roots.relative(path) is not None)
+    State.roots = source_roots
     return LoadedTarget(caller, source_roots)
 
 
@@ -127,23 +130,3 @@ def _ways(module: str, request: Dict[str, Any]) -> Sequence[str]:
 def _module_of(call: str) -> str:
     place, _, qualified = call.partition(":")
     return place + OF_BLOCKS if "#" in qualified else place
-
-
-def _native_threads() -> int:
-    """Return the number of threads of this process; 0 if the system does not report it."""
-    try:
-        return len(os.listdir("/proc/self/task"))
-    except OSError:
-        return 0
-
-
-def _why_not_fork(threads_before: int) -> str:
-    """Return why this process cannot be forked: CUDA, and threads that an import started, do not survive a fork."""
-    import torch
-
-    if torch.cuda.is_initialized():
-        return "importing the target initialised CUDA"
-    if threading.active_count() > 1:
-        return "importing the target started threads"
-    started = _native_threads() > threads_before
-    return "importing the target started native threads (an OpenMP pool)" if started else ""

@@ -14,7 +14,7 @@ def found(call: str, **fields: object) -> FoundCandidate:
 UNFED = {"reason": Reason.CANNOT_FEED, "why_not": "it needs mpu"}
 MANY = [
     found("a:one", fed=True, rung="package"),
-    found("b:two", fed=True, rung="placeholders", placeholders=("tqdm", "apex"), filled={"max_norm": "1.0"}),
+    found("b:two", fed=True, rung="cut_out", placeholders=("tqdm", "apex"), filled={"max_norm": "1.0"}),
     found("torch.nn.utils:get_total_norm", fed=True, rung="package", places=("b.py:3 in f", "b.py:9", "c.py:1")),
     found("old:norm", excluded="archive/"),
     *(found(f"c:f{number}", **UNFED) for number in range(40)),
@@ -24,7 +24,7 @@ MANY = [
 
 def test_forty_candidates_are_a_few_lines() -> None:
     assert list(summary_lines(MANY)) == [
-        "44 collectors found, 3 checked (1 with stubs for apex, tqdm)",
+        "44 collectors found, 3 checked (1 cut out of their file, with stubs for apex, tqdm)",
         "    torch.nn.utils.get_total_norm: called at 3 places (b.py:3, b.py:9, ...)",
         "    40 not checked, nothing is known to fit what they take: c:f0, c:f1, c:f2 and 37 more",
         "    1 not checked: d:g: no result within 30 s",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from auditkit.worker.measure import graphs, selfcheck
 pytestmark = pytest.mark.process
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
-logger = logging.getLogger(__name__)
 
 
 def grads_of(parameters: Any) -> list[torch.Tensor]:
@@ -56,12 +54,6 @@ def branch_between(ps: Any) -> torch.Tensor:
     if norm > 1.0:
         norm = norm * 2
     return norm
-
-
-def logs_between(ps: Any) -> torch.Tensor:
-    norms = norms_of(ps)
-    logger.debug("norms")
-    return norms.norm()
 
 
 @torch.compiler.disable
@@ -109,21 +101,6 @@ def test_breaks_are_counted_as_the_call_runs(function: Callable, expected: Calla
     assert graphs.trace(call_of(function, 5), ROOTS)[:4] == expected(5)
 
 
-@pytest.mark.parametrize(
-    ("function", "lines_down"),
-    [(branch_between, 2), (logs_between, 2), (read_between, 2), (reads_in_a_loop, 3), (eager_between, 1)],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_the_line_of_the_first_break_is_named(function: Callable, lines_down: int) -> None:
-    """By the graph that ends there, or by the first read of a frame that Dynamo skips without a word."""
-    stop = graphs.trace(call_of(function, 3), ROOTS).first_stop
-    assert stop is not None
-    assert stop.site is not None
-    first = function.__code__.co_firstlineno
-    assert (stop.site.file, stop.site.line - first) == (Path(__file__).name, lines_down)
-    assert stop.site.function.rpartition(".")[2] == function.__name__
-
-
 def test_a_clean_call_names_no_stop() -> None:
     assert graphs.trace(call_of(one_tensor, 3), ROOTS).first_stop is None
 
@@ -150,11 +127,6 @@ def test_fullgraph_refuses_a_branch_and_takes_a_tensor() -> None:
     assert refused.reason == "Unsupported: Data-dependent branching"
     assert refused.site is not None
     assert refused.site.line == branch_between.__code__.co_firstlineno + 2
-
-
-def test_a_declared_opt_out_is_known() -> None:
-    assert graphs.is_declared_eager(doubled)
-    assert not graphs.is_declared_eager(one_tensor)
 
 
 def test_an_instrument_that_misreads_its_toy_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:

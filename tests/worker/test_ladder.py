@@ -15,7 +15,6 @@ from auditkit.probing.engine.results import TargetRun
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.engine.trials import Trial, try_candidates
 from auditkit.probing.find.search import discover
-from auditkit.worker.serve.rungs import RUNGS
 from tests.probing_helpers import CACHED, HEALTH, MISSING, OVERFLOW, SYNCS, TARGETS, is_alive, run_probes
 from tests.source_helpers import write
 
@@ -34,14 +33,13 @@ def trials(checkout: Path, rung: str) -> list[Trial]:
     return try_candidates(discover(checkout, ()).candidates, setting)
 
 
-def differences(checkout: Path) -> list[tuple[str, str, str]]:
-    """The collectors that the package rung loads and feeds, and that another one does not, or otherwise."""
+def differences(checkout: Path) -> list[tuple[str, str]]:
+    """The collectors that load as a package and can be called, and that cannot, or otherwise, cut out of their file."""
     as_package = trials(checkout, "package")
     assert any(trial.works for trial in as_package)
     return [
-        (rung, trial.target.call, other.message)
-        for rung in RUNGS[1:]
-        for trial, other in zip(as_package, trials(checkout, rung), strict=True)
+        (trial.target.call, other.message)
+        for trial, other in zip(as_package, trials(checkout, "cut_out"), strict=True)
         if trial.works and (trial.plan, trial.target) != (other.plan, other.target)
     ]
 
@@ -88,10 +86,9 @@ def said(run: TargetRun) -> list[object]:
 def test_outcomes_numbers_and_places_are_the_same(checkout: str, call: str, probes: tuple[str, ...]) -> None:
     as_package = run_probes(TARGETS / checkout, call, probes, rungs=("package",))
     assert {result.reason for result in as_package.results} == {None}
-    for rung in RUNGS[1:]:
-        run = run_probes(TARGETS / checkout, call, probes, rungs=(rung,))
-        assert run.loaded_by.rung == rung
-        assert said(run) == said(as_package)
+    run = run_probes(TARGETS / checkout, call, probes, rungs=("cut_out",))
+    assert run.loaded_by.rung == "cut_out"
+    assert said(run) == said(as_package)
 
 
 # --- what a module does when it is imported -------------------------------------------------------
@@ -126,7 +123,7 @@ def test_the_function_is_asked_without_what_the_module_does(at_import: str, said
 
 def test_in_a_circle_of_imports_a_name_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
     run = ask(tmp_path, f"import target_too\n{NORM}", target_too="from target import norm\n")
-    assert (run.loaded_by.rung, run.results[0].outcome) == ("file", Outcome.NOT_REPRODUCED)
+    assert (run.loaded_by.rung, run.results[0].outcome) == ("cut_out", Outcome.NOT_REPRODUCED)
     assert "partially initialized module" in run.notes[0]
 
 
@@ -156,7 +153,7 @@ def test_where_nothing_loads_each_way_says_why_once(tmp_path: Path) -> None:
     result = run.results[0]
     assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.IMPORT_ERROR)
     assert result.message.startswith(f"importing target needs the module '{ABSENT}', which {sys.executable} does not")
-    assert "; with stubs for absent modules: importing target raises ImportError: cannot import" in result.message
+    assert "; target has no 'norm' (install it there" in result.message
     assert result.message.endswith(f"(install it there: {sys.executable} -m pip install {ABSENT})")
 
 
@@ -170,7 +167,7 @@ def test_a_file_that_no_import_can_name_is_loaded_with_its_siblings(path: str, t
     helper = "def of(grad):\n    return grad.norm()\n"
     write(tmp_path, {path: f"import helper\nimport torch\n{source}", str(folder / "helper.py"): helper})
     run = run_probes(tmp_path, f"{path}:norm", [SYNCS])
-    assert (run.loaded_by.rung, run.results[0].outcome) == ("file", Outcome.REPRODUCED)
+    assert (run.loaded_by.rung, run.results[0].outcome) == ("cut_out", Outcome.REPRODUCED)
     assert run.results[0].location is not None
     assert (run.results[0].location.file, run.results[0].location.line) == (path, 4)
 
@@ -185,8 +182,8 @@ def test_a_package_whose_init_fails_is_left_out(tmp_path: Path) -> None:
         + NORM.replace("grad.norm()", "norm_of(grad)"),
     }
     run = run_probes(write(tmp_path, files), "pkg.norms:norm", [HEALTH])
-    assert (run.loaded_by.rung, run.results[0].outcome) == ("file", Outcome.NOT_REPRODUCED)
-    assert run.results[0].notes == ("loaded without its package's __init__",)
+    assert (run.loaded_by.rung, run.results[0].outcome) == ("cut_out", Outcome.NOT_REPRODUCED)
+    assert run.results[0].notes == ("cut out of its file, of which nothing else ran",)
 
 
 # --- stand-ins ----------------------------------------------------------------------------------------
@@ -242,7 +239,7 @@ def test_a_method_is_asked_whose_class_derives_from_what_is_absent(tmp_path: Pat
     assert run.loaded_by.placeholders == (ABSENT,)
 
 
-def test_what_is_stood_in_for_and_not_used_is_a_note(tmp_path: Path) -> None:
+def test_an_import_that_the_function_does_not_need_is_not_run(tmp_path: Path) -> None:
     run = ask(tmp_path, f"import {ABSENT}\n{NORM}")
-    assert run.results[0].notes == (f"empty stubs were imported for missing modules: {ABSENT}",)
-    assert (run.loaded_by.rung, run.loaded_by.placeholders) == ("placeholders", (ABSENT,))
+    assert run.results[0].notes == ("cut out of its file, of which nothing else ran",)
+    assert (run.loaded_by.rung, run.loaded_by.placeholders) == ("cut_out", ())

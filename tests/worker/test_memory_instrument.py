@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.feed.caller import Caller
-from auditkit.worker.feed.plan import Feed
-from auditkit.worker.feed.repeated import RepeatedCall
-from auditkit.worker.measure.memory import held_bytes, live_at_peak, peak_bytes, python_peak_bytes
+from auditkit.worker.measure.memory import held_bytes, peak_bytes, python_peak_bytes
 
-ROOTS = SourceRoots(str(Path(__file__).parent))
 TENSORS, ELEMENTS = 10, 100_000
 GRADIENT_BYTES = TENSORS * ELEMENTS * 4
 
 
 def make_grads() -> list[torch.Tensor]:
     return [torch.ones(ELEMENTS) for _ in range(TENSORS)]
-
-
-def one_mib() -> list[torch.Tensor]:
-    return [torch.ones(1 << 16) for _ in range(4)]
 
 
 def cat_and_count(grads: list[torch.Tensor]) -> torch.Tensor:
@@ -61,13 +51,6 @@ def test_the_peak_is_the_allocators(function: Callable, share: float) -> None:
     assert peak_bytes(lambda: function(grads), "cpu") == pytest.approx(share * GRADIENT_BYTES, abs=1024)
 
 
-def test_what_a_kernel_allocates_counts() -> None:
-    """Trap 4, to which a dispatch mode is blind: `bool.sum()` builds an int64 copy of 8 bytes an element."""
-    mask = torch.zeros(1_000_000, dtype=torch.bool)
-    assert peak_bytes(lambda: mask.sum(), "cpu") == pytest.approx(8_000_000, abs=1024)
-    assert peak_bytes(lambda: torch.count_nonzero(mask), "cpu") < 4096
-
-
 def test_numpy_copies_are_counted_apart() -> None:
     """The allocator does not see them, tracemalloc does."""
     grads = make_grads()
@@ -78,25 +61,6 @@ def test_numpy_copies_are_counted_apart() -> None:
     assert peak_bytes(copies, "cpu") < 4096
     assert python_peak_bytes(copies, "cpu") == pytest.approx(2 * GRADIENT_BYTES, rel=0.01)
     assert python_peak_bytes(lambda: [grad.numpy() for grad in grads], "cpu") < 100_000
-
-
-def test_what_was_freed_before_the_peak_is_not_added() -> None:
-    def one_after_another() -> None:
-        for _ in range(5):
-            torch.empty(1_000_000)
-
-    assert peak_bytes(one_after_another, "cpu") == 4_000_000
-
-
-def test_the_lines_that_hold_the_peak_are_named_largest_first() -> None:
-    grads = make_grads()
-    first = cat_and_count.__code__.co_firstlineno
-    found = [
-        (live.site.line - first, live.live_bytes) for live in live_at_peak(lambda: cat_and_count(grads), "cpu", ROOTS)
-    ]
-    # The mask and its int64 copy (9 bytes an element) on one line, the flat copy (4) on the line before.
-    assert [line for line, _ in found] == [3, 2]
-    assert [held for _, held in found] == [pytest.approx(9_000_000, abs=1024), pytest.approx(4_000_000, abs=1024)]
 
 
 def test_the_release_of_an_older_block_is_not_counted() -> None:
@@ -111,53 +75,3 @@ def test_the_release_of_an_older_block_is_not_counted() -> None:
         older.append(torch.empty(1 << 20, dtype=torch.uint8))
 
     assert peak_bytes(replace, "cpu") == 1 << 20
-
-
-# --- what is held from call to call ---------------------------------------------------------------
-
-MIB = 1 << 20
-CALLS = (1, 4, 16)
-
-
-class KeepsParameters:
-    """Reads parameters, and remembers the gradients that they had."""
-
-    def __init__(self) -> None:
-        self.kept: list[Any] = []
-
-    def collect(self, parameters: Any) -> float:
-        self.kept += [parameter.grad for parameter in parameters]
-        return 1.0
-
-
-class WatchesModule:
-    def __init__(self) -> None:
-        self.kept: list[Any] = []
-
-    def watch(self, module: torch.nn.Module) -> None:
-        self.module = module
-
-    def collect(self) -> float:
-        self.kept += [parameter.grad for parameter in self.module.parameters()]
-        return float(next(self.module.parameters()).grad[0])
-
-
-@pytest.mark.parametrize(
-    ("owner", "feed"),
-    [
-        (KeepsParameters, Feed("parameters", "list", ["parameters"], None, [])),
-        (KeepsParameters, Feed("parameters", "iterator", ["parameters"], None, [])),
-        (WatchesModule, Feed("module", "list", [], "watch", ["module"])),
-    ],
-    ids=["parameters", "iterator", "registered module"],
-)
-def test_one_instance_sees_new_gradients_of_the_same_parameters(owner: type, feed: Feed) -> None:
-    """The parameters themselves live on and are not counted."""
-    caller = Caller(owner.collect, owner, "collect", {})  # type: ignore[attr-defined]
-    target = RepeatedCall(caller, feed, one_mib(), [None])
-
-    def step() -> None:
-        target.call(one_mib())
-        target.forget()
-
-    assert held_bytes(step, CALLS, "cpu") == {calls: calls * MIB for calls in CALLS}

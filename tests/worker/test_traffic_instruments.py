@@ -86,7 +86,6 @@ HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
     ("masked_select", lambda t: torch.masked_select(t, t > 1), 1),
     ("writing one value under a mask", fill_by_mask, 0),
     ("equal", lambda t: torch.equal(t, t.clone()), 1),
-    ("equal to itself", lambda t: torch.equal(t, t), 0),
     ("norm of order 2 of a matrix", lambda t: torch.linalg.norm(t[:, None] * t, ord=2), 2),
     ("eigenvalues", lambda t: torch.linalg.eigvalsh(t[:, None] * t), 1),
     ("a histogram with bounds", lambda t: torch.histc(t, 4, 0, 1), 0),
@@ -96,7 +95,7 @@ HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
     ("numpy of a copy", lambda t: np.asarray(t.cpu()), 1),
     ("in a Python list", lambda t: [0, 10, 20][t.long()[0]], 1),
     ("views", lambda t: (t[1:], t[0], t.view(-1), t.reshape(3, 1), t.chunk(2), t.unbind()), 0),
-    ("reductions", lambda t: (t.median(), t.std(), torch.quantile(t, 0.5), t.sort(), torch.topk(t, 2)), 0),
+    ("reductions", lambda t: (t.median(), t.std(), t.sort(), torch.topk(t, 2)), 0),
     ("clip_grad_norm_ (trap 2)", clip, 0),
     ("get_total_norm", lambda t: torch.nn.utils.get_total_norm([t, t]), 0),
 ]
@@ -145,19 +144,6 @@ def test_launches_are_exact(device: str, n: int) -> None:
     assert count(foreach_stack) == 5
     assert count(lambda grads: [grad.view(2, 4).t()[0].detach().reshape(-1) for grad in grads]) == 0
     assert count(lambda grads: torch.empty_like(grads[0])) == 0
-
-
-def test_the_line_that_reads_is_named() -> None:
-    tensor = three("simulated")
-    first = test_the_line_that_reads_is_named.__code__.co_firstlineno
-
-    def reads() -> None:
-        tensor.sum()
-        tensor.tolist()
-
-    (site,) = count_syncs(reads, "simulated", ROOTS).sites
-    assert site is not None
-    assert (site.file, site.line - first) == (Path(__file__).name, 6)
 
 
 @pytest.mark.parametrize("device", DEVICES)

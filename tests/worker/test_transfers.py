@@ -31,10 +31,6 @@ def pinned_copy(t: torch.Tensor) -> None:
     buffer.copy_(t, non_blocking=True)
 
 
-def foreach_copy(t: torch.Tensor) -> None:
-    torch._foreach_copy_([torch.empty(ELEMENTS), torch.empty(ELEMENTS)], [t, t])
-
-
 def discard(_: Any) -> None:
     return None
 
@@ -45,7 +41,6 @@ HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
     ('.to("cpu", float64): crosses as float32', lambda t: discard(t.to("cpu", torch.float64)), 4000),
     (".tolist()", lambda t: discard(t.tolist()), 4000),
     ("copy_ into pinned memory", pinned_copy, 4000),
-    ("_foreach_copy_ of two", foreach_copy, 8000),
     ("half of it", lambda t: discard(t[:500].cpu()), 2000),
     ("in bfloat16", lambda t: discard(t.bfloat16().cpu()), 2000),
     ("one element after the other", lambda t: discard([x.item() for x in t]), 4000),
@@ -117,18 +112,6 @@ def test_the_hosts_work_on_device_data_is_followed(function: Callable, operator:
     """Through views and further operators, not into tensors that never were on a device."""
     moved = moved_by(function)
     assert (moved.host_operator, moved.host_elements) == (operator, elements)
-
-
-def test_the_line_that_moves_most_is_named() -> None:
-    first = test_the_line_that_moves_most_is_named.__code__.co_firstlineno
-
-    def moves(t: torch.Tensor) -> None:
-        t[0].item()
-        t.tolist()
-
-    site = moved_by(moves).site
-    assert site is not None
-    assert (site.file, site.line - first) == (Path(__file__).name, 5)
 
 
 def test_a_sound_byte_counter_passes_its_self_check() -> None:

@@ -1,37 +1,17 @@
-"""Traps of counting that no instrument's own test shows: a failed import, and a limit of the address space."""
+"""A trap of counting that no instrument's own test shows: a limit of the address space."""
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.target import Target
 from tests.probing_helpers import HEALTH, SYNCS, TARGETS, run_probes
 
 pytestmark = pytest.mark.process
-
-# --- trap 6: a failed import ------------------------------------------------------------------------
-
-
-def test_trap_6_a_failed_import_retried_in_one_process_can_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The naive retry imports code that no fresh process can import; ours runs the function alone, and says why."""
-    checkout = TARGETS / "misbehaving"
-    monkeypatch.syspath_prepend(str(checkout))
-    with pytest.raises(RuntimeError, match="not ready"):
-        importlib.import_module("starts_second_time")
-    assert importlib.import_module("starts_second_time").norm([torch.ones(4)]) == 2.0
-    run = run_probes(checkout, "starts_second_time:norm", [HEALTH])
-    assert (run.loaded_by.rung, run.results[0].outcome) == ("cut_out", Outcome.NOT_REPRODUCED)
-    assert "cut out of its file" in run.results[0].notes[0]
-    assert "the logging backend is not ready" in run.notes[0]
-
-
-# --- trap 9: address space ------------------------------------------------------------------------
 
 
 def limits_seen(tmp_path: Path, **arguments: Any) -> set[str]:

@@ -89,7 +89,6 @@ COLLECTORS = {
     "copied_without_blocking": (1, 1),
     "copied_to_pinned_memory": (1, 1),
     "without_tied": (2, 5),
-    "medians": (0, 0),
 }
 
 

@@ -231,8 +231,8 @@ class TargetReading(Record, keys="name=target.name **target answer roles found r
     """A target as it was fed and read: what was configured, and what trying it showed.
 
     `roles` maps `norm`, `zero`, `nan`, `inf` to the field of the result that behaves so; `found` says
-    that reading the checkout's source found the target. `rung` is how it was loaded: its `package` as it is, its `file`
-    without the package, with `placeholders` for what is absent, or `cut_out` of its file; "" where it was not.
+    that reading the checkout's source found the target. `rung` is how it was loaded: its `package` as it is, or
+    `cut_out` of its file, with `placeholders` for what is absent; "" where it was not.
     `plan` is the worker's plan for calling the target; no document has it.
     """
 

@@ -109,21 +109,15 @@ class LoadedBy(msgspec.Struct, kw_only=True):
 
     def describe(self) -> list[str]:
         """Return phrases on what differs from a plain import of the target; empty if nothing does."""
-        how = {
-            "file": "loaded without its package's __init__",
-            "cut_out": "cut out of its file, of which nothing else ran",
-        }
         named = ", ".join(self.placeholders)
         return [
-            *([how[self.rung]] if self.rung in how else []),
+            *(["cut out of its file, of which nothing else ran"] if self.rung == "cut_out" else []),
             *([f"empty stubs were imported for missing modules: {named}"] if named else []),
         ]
 
 
 class Loaded(LoadedBy, tag_field="type", tag="loaded"):
-    """The modules are loaded. `why` says why their process cannot be forked; then each job loads its target."""
-
-    why: str = ""
+    """The modules are loaded."""
 
 
 class Failure(msgspec.Struct):

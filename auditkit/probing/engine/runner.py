@@ -52,8 +52,6 @@ def run_target(
     run.session = session(setting, jobs, target)
     for job in run.session.jobs(lambda job_id: None if job_id == PLAN["id"] else started(target.call, job_id)):
         if job.id == PLAN["id"]:
-            if run.session.apart:
-                run.notes.append(f"{run.session.apart}; each probe ran in a fresh process")
             _note_plan(run, job)
         else:
             results.add(job)

@@ -110,9 +110,8 @@ class Session:
     """One request to a worker; iterate over `jobs()` once.
 
     `hello` describes the worker, with the name of its device if one was used. `failure` says why nothing ran: the
-    interpreter, its torch, or the target's import. `apart` says why the modules' process cannot be forked: each job
-    then loads its target; with several modules no job runs. `loaded_by` is how the target was loaded. Cached jobs do
-    not run, and without further jobs no worker is started.
+    interpreter, its torch, or the target's import. `loaded_by` is how the target was loaded. Cached jobs do not run,
+    and without further jobs no worker is started.
     """
 
     def __init__(
@@ -126,7 +125,6 @@ class Session:
         self.hello: protocol.Hello | None = None
         self.device_name = ""
         self.failure: Failure | None = None
-        self.apart = ""
         self.loaded_by = LoadedBy()
         self._setting = setting
         asked: list[protocol.Job] = [{**job, "target": vars(target) if target else job.get("target")} for job in jobs]
@@ -188,7 +186,7 @@ class Session:
                             job = Job(message.job)
                             started(job.id)
                     elif isinstance(message, protocol.Loaded):
-                        is_loaded, self.loaded_by, self.apart = True, message, message.why
+                        is_loaded, self.loaded_by = True, message
                         yield from self._again(known, started)
                     elif job.id:
                         self._take(job, message)

@@ -136,10 +136,9 @@ class _Trials:
                 groups.setdefault(self._loaded_together.get(module, together), []).append(job)
             unloaded = []
             for modules, of_group in groups.items():
-                found, is_refused = _run(self._setting, modules, of_group, started)
+                found = _run(self._setting, modules, of_group, started)
                 settled |= found
-                is_apart = is_refused and len(modules) > 1
-                failed = [job for job in of_group if is_apart or not _is_loaded(found[int(job["id"])])]
+                failed = [job for job in of_group if not _is_loaded(found[int(job["id"])])]
                 self._loaded_together |= {_module_of_job(job): modules for job in of_group if job not in failed}
                 unloaded += failed if len(modules) > 1 else []
             is_progress = len(unloaded) < len(waiting)
@@ -162,13 +161,11 @@ def _is_loaded(job: Job) -> bool:
 
 def _run(
     setting: Setting, modules: Sequence[str], jobs: Sequence[protocol.Job], started: Callable[[str], None]
-) -> tuple[dict[int, Job], bool]:
-    """Return the trials of some modules' targets, and whether their process cannot be forked."""
+) -> dict[int, Job]:
+    """Return the trials of some modules' targets."""
     session = Session(setting, jobs, modules=modules)
     settled = {int(job.id): job for job in session.jobs(started)}
-    return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}, bool(
-        session.apart
-    )
+    return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}
 
 
 def _variants(candidate: Candidate) -> list[Target]:

@@ -19,7 +19,6 @@ from auditkit.probing.source.files import LeftOut
 
 _UNTRIED = re.compile(r"[:;] give [^:;]*--argument \S+=VALUE")
 _MOST_NAMED, _MOST_PLACES = 3, 2
-_RUNGS = {"file": "from their file only", "placeholders": "with stubs for {}", "cut_out": "cut out of their file"}
 
 
 def told(trials: Sequence[Trial], excluded: Sequence[Candidate], left_out: LeftOut) -> tuple[FoundCandidate, ...]:
@@ -110,11 +109,11 @@ def not_asked_lines(candidates: Iterable[FoundCandidate]) -> Iterator[str]:
 
 
 def _loaded(asked: Sequence[FoundCandidate]) -> Iterator[str]:
-    """Count the modules that were not loaded as part of their package, by the way that loaded them."""
-    for rung, count in Counter(each.rung for each in asked).items():
-        if rung in _RUNGS:
-            absent = sorted({name for each in asked if each.rung == rung for name in each.placeholders})
-            yield f"{count} {_RUNGS[rung].format(', '.join(absent))}"
+    """Count the functions that were not loaded as part of their package, and name the stubs for missing packages."""
+    cut_out = [each for each in asked if each.rung == "cut_out"]
+    absent = sorted({name for each in cut_out for name in each.placeholders})
+    if cut_out:
+        yield f"{len(cut_out)} cut out of their file" + (f", with stubs for {', '.join(absent)}" if absent else "")
 
 
 def table(candidates: Iterable[FoundCandidate]) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -27,7 +27,7 @@ from auditkit.probing.run.recorded_file import recorded_notes
 from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.modules import Function, Module, SourceProblem, source_bytes
 from auditkit.probing.source.python_files import PythonFiles, slow_imports
-from auditkit.worker.serve.missing_modules import distributions
+from auditkit.worker.serve.placeholders import distributions
 
 _MOST_NAMED = 3
 

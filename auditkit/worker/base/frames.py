@@ -1,9 +1,7 @@
 """Which line of the checkout is running: the innermost frame whose file is under the source roots."""
 
 import functools
-import linecache
 import os
-import re
 import sys
 import traceback
 from types import FrameType, TracebackType
@@ -17,12 +15,6 @@ _MACHINERY = (
     "torch/_dynamo/", "torch/_compile.py", "torch/_ops.py", "torch/_tensor.py", "torch/overrides.py",
     "torch/utils/_python_dispatch.py", "torch/utils/_contextlib.py", "torch/_prims_common/", "torch/autograd/",
 )  # fmt: skip
-# Dynamo of torch 2.15 gives a comprehension that it runs separately this name.
-_COMPREHENSION = re.compile(r"__comprehension_(\w+)_at_\d+_\d+")
-
-
-_TO_A_DEVICE = re.compile(r"\.to\([^()]*\(|\.copy_\(")
-_HOST = re.compile(r"(?<![a-z])(cpu|host|pinned|pin_memory|offload\w*|numpy|tolist)(?![a-z])", re.IGNORECASE)
 
 
 class Site(NamedTuple):
@@ -52,20 +44,6 @@ class SourceRoots:
         if filename not in self._relative:
             self._relative[filename] = self._find(filename)
         return self._relative[filename]
-
-    def means_host(self, site: Optional[Site]) -> bool:
-        """Return whether a copy at a line is meant for the host.
-
-        A copy into a buffer, or to a device that a call returns, goes to the host only because there is no device,
-        unless the function mentions the host before that line.
-        """
-        if site is None:
-            return True
-        lines = linecache.getlines(os.path.join(self.root, site.file))[: site.line]
-        if not lines or not _TO_A_DEVICE.search(lines[-1]):
-            return True
-        start = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].lstrip().startswith("def ")), 0)
-        return _HOST.search("".join(lines[start:])) is not None
 
     def _find(self, filename: str) -> Optional[str]:
         if filename.startswith("<"):
@@ -106,24 +84,19 @@ class SourceRoots:
 
 
 def _real_path(file: str) -> str:
-    """Return os.path.realpath(file) ten times as fast: thousands of modules are in few folders."""
-    path = os.path.join(_real_folder(os.path.dirname(file)), os.path.basename(file))
-    return os.path.realpath(path) if os.path.islink(path) else path
+    """Return the file in the real path of its folder; thousands of modules are in few folders."""
+    return os.path.join(_real_folder(os.path.dirname(file)), os.path.basename(file))
 
 
 @functools.lru_cache(maxsize=None)
 def _real_folder(folder: str) -> str:
-    parent, name = os.path.split(folder)
-    if name in ("", ".", "..") or os.path.islink(folder):
-        return os.path.realpath(folder)
-    return os.path.join(_real_folder(parent), name)
+    return os.path.realpath(folder)
 
 
 def name_of(frame: FrameType) -> str:
     """Return the function's qualified name; Python 3.10 knows only the plain one."""
-    name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
-    of_dynamo = _COMPREHENSION.fullmatch(name)
-    return of_dynamo.group(1) if of_dynamo is not None else name
+    name: str = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+    return name
 
 
 def most_common(sites: List[Optional[Site]]) -> Optional[Site]:

@@ -11,6 +11,8 @@ class CannotFeedError(Exception):
     `attempts` are the errors of each way to feed it.
     """
 
+    reason = "cannot_feed"
+
     def __init__(self, message: str, attempts: Tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.attempts = attempts
@@ -18,6 +20,8 @@ class CannotFeedError(Exception):
 
 class CannotReadError(Exception):
     """The result has no value that a probe can judge, or not the field that `returns` names."""
+
+    reason = "cannot_read"
 
 
 class NotApplicable(Exception):

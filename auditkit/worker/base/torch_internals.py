@@ -36,12 +36,6 @@ def import_first(*modules: str) -> None:
             importlib.import_module(name)
 
 
-def import_for_modes() -> None:
-    """Import what an older torch imports at a dispatch mode's first operator."""
-    if not hasattr(TorchDispatchMode, "_should_skip_dynamo"):
-        importlib.import_module("torch._dynamo")
-
-
 @contextlib.contextmanager
 def without_compiler(function: Callable[..., Any]) -> Iterator[None]:
     """Keep a function of torch that disables Dynamo from importing it, which takes 3.5 s of processor time.

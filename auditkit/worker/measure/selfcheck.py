@@ -13,6 +13,8 @@ from ..simulated.tensor import to_simulated
 class SelfCheckError(Exception):
     """The instrument misread its toy, so its readings cannot be trusted."""
 
+    reason = "self_check"
+
 
 _MODULES = {
     **{name: "." + name for name in ("graphs", "syncs", "memory", "mutation", "transfers", "ranks", "graph_capture")},

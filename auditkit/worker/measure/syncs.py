@@ -20,7 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from ..base.frames import Site, SourceRoots
 from ..base.nested import list_leaves
 from ..simulated.device import simulated_cuda
-from ..simulated.operators import COPY_TO_HOST, computes
+from ..simulated.operators import computes
 from ..simulated.tensor import EachFunction, EachOperator, Observer
 from ..simulated.waits import waits
 from .selfcheck import expect, toy
@@ -59,10 +59,8 @@ def counting_syncs(device: str, roots: SourceRoots, of_block: bool = False) -> I
         return
     if device == "simulated":
 
-        def waited(kind: str) -> None:
-            site = roots.innermost(sys._getframe(1))
-            if kind != COPY_TO_HOST or roots.means_host(site):
-                sites.append(site)
+        def waited(_: str) -> None:
+            sites.append(roots.innermost(sys._getframe(1)))
 
         with simulated_cuda(Observer(on_sync=waited)):
             yield found
@@ -73,8 +71,6 @@ def counting_syncs(device: str, roots: SourceRoots, of_block: bool = False) -> I
     found.append(Count(len(sites), sites))
 
 
-# Below torch 2.13 they read `q` to check it, but only for CPU tensors.
-_CHECKED_ON_THE_CPU_ALONE = (torch.quantile, torch.nanquantile, torch.Tensor.quantile, torch.Tensor.nanquantile)
 _READ_ALL = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__repr__)
 
 
@@ -104,10 +100,9 @@ class _Reads:
         if is_move and self._of_block and not self._is_of_parameters(subject):
             return func(*args, **kwargs)
         is_copy = func is torch.Tensor.cpu or (is_move and _names_cpu(args[1:], kwargs))
-        if is_copy or func in _READ_ALL:
-            self._read()
-        elif func not in _CHECKED_ON_THE_CPU_ALONE:
+        if not is_copy and func not in _READ_ALL:
             return func(*args, **kwargs)
+        self._read()
         before, self._is_quiet = self._is_quiet, True
         try:
             result = func(*args, **kwargs)

@@ -23,19 +23,14 @@ _M_MMAP_MAX, _M_TRIM_THRESHOLD, _NEVER_TRIM = -4, -1, (1 << 31) - 1
 class Child:
     """A forked process that runs `job(writer)`; the parent supervises it until it ends.
 
-    `told` is what it reports about itself: whether it is `done`, its `plan`, and what it `imported`.
+    `told` is what it reports about itself: whether it is `done`, and its `plan`.
     """
 
     def __init__(self, job: Callable[[Writer], None], results: Writer) -> None:
         self._output_fd, output_write = os.pipe()
         token = new_token()
         self._elder = families.children()
-        try:
-            self.pid, fd = families.fork_with_pipe((self._output_fd, *results.private_fds))
-        except OSError:
-            os.close(self._output_fd)
-            os.close(output_write)
-            raise
+        self.pid, fd = families.fork_with_pipe((self._output_fd, *results.private_fds))
         if self.pid == 0:
             _run(job, Writer(fd, token), output_write)
         os.close(output_write)

@@ -7,7 +7,6 @@ import __future__
 
 import ast
 import builtins
-import dis
 import functools
 import importlib
 import importlib.machinery
@@ -15,15 +14,10 @@ import sys
 from types import CodeType, ModuleType
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
 
+from . import placeholders
+
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_BINDING = {dis.opmap[name]: 0 for name in ("STORE_NAME", "STORE_GLOBAL")}
-_READING = {
-    dis.opmap[name]: 1 if name == "LOAD_GLOBAL" and sys.version_info >= (3, 11) else 0
-    for name in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS")
-    if name in dis.opmap
-}
-_DEFINED_BY_NAME = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # A loop with one of these trains; functions do not depend on it.
 _OF_TRAINING = frozenset(("backward", "step", "zero_grad", "train_step", "training_step"))
 # Calls without side effects, by the first name: builtins, and modules without state of a run.
@@ -51,12 +45,7 @@ class Statement:
 
     @functools.cached_property
     def binds(self) -> Set[str]:
-        if isinstance(self.node, _DEFINED_BY_NAME) and not self.node.decorator_list:
-            return {self.node.name}
-        if isinstance(self.node, _IMPORTS):
-            names = [alias.asname or alias.name for alias in self.node.names]
-            return {name if isinstance(self.node, ast.ImportFrom) else name.partition(".")[0] for name in names} - {"*"}
-        return set(_named(self.code, _BINDING))
+        return set(_bound(self.node))
 
     @functools.cached_property
     def changes(self) -> Set[str]:
@@ -64,7 +53,8 @@ class Statement:
 
     @functools.cached_property
     def reads(self) -> Set[str]:
-        return set(_read(self.code))
+        """The names that it reads, also in inner functions; `co_names` has no local variables."""
+        return {node.id for node in ast.walk(self.node) if isinstance(node, ast.Name)} & set(_names(self.code))
 
 
 _parsed: Dict[str, "Statements"] = {}
@@ -83,7 +73,9 @@ class Statements:
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
             body = [node for node in ast.parse(file.read(), path).body if not _is_for_scripts(node)]
-        flags = _future_flags(body)
+        named = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+        features = {alias.name for node in named for alias in node.names}
+        flags = sum(getattr(__future__, feature).compiler_flag for feature in features)
         self.all: List[Statement] = [Statement(node, path, flags) for node in body]
         self.stars: List[ast.ImportFrom] = [
             node for node in body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
@@ -180,38 +172,24 @@ def _is_for_scripts(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and any(getattr(each, "id", "") == "__name__" for each in ast.walk(node.test))
 
 
-def _future_flags(body: Iterable[ast.stmt]) -> int:
-    named = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    features = (getattr(__future__, alias.name) for node in named for alias in node.names)
-    flags = 0
-    for feature in features:
-        flags |= feature.compiler_flag
-    return flags
-
-
-def _read(code: CodeType) -> Iterator[str]:
-    """Yield the global names that code reads, including those of inner functions."""
-    yield from _named(code, _READING)
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the global names and the attributes that code uses, including those of inner functions."""
+    yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _read(inner)
+            yield from _names(inner)
 
 
-def _named(code: CodeType, opcodes: Dict[int, int]) -> Iterator[str]:
-    """Yield the names in a code's instructions of these opcodes; flag bits come below the index of the name.
-
-    `dis.get_instructions` took 30 times as long: half of the loading time for cut-out code of 200 files.
-    """
-    operations, arguments = code.co_code[::2], code.co_code[1::2]
-    for opcode, flag_bits in opcodes.items():
-        place = operations.find(opcode)
-        while place >= 0:
-            number, prefix = arguments[place], place - 1
-            while prefix >= 0 and operations[prefix] == dis.EXTENDED_ARG:
-                number |= arguments[prefix] << 8 * (place - prefix)
-                prefix -= 1
-            yield code.co_names[number >> flag_bits]
-            place = operations.find(opcode, place + 1)
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds when it runs."""
+    for node in _run_now(statement):
+        if isinstance(node, _IMPORTS):
+            for alias in node.names:
+                yield (alias.asname or alias.name).partition(".")[0]
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
 def _changed(statement: ast.stmt) -> Iterator[str]:
@@ -245,9 +223,6 @@ def last_word(called: ast.expr) -> str:
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
-Failed = Callable[[ModuleType, str, BaseException], Any]
-
-
 class CutOut(ModuleType):
     """A module that runs a statement of its file when one of its names is read."""
 
@@ -261,21 +236,15 @@ class CutOut(ModuleType):
 
 
 class CutOutLoader(importlib.machinery.SourceFileLoader):
-    """Loads a file as a `CutOut`. `failed(module, name, error)` returns the value of a name whose statement raises.
+    """Loads a file as a `CutOut`; a name whose statement raises is a stub."""
 
-    `is_whole` runs the file as an import does, except that in circular imports a name is defined early.
-    """
-
-    def __init__(self, name: str, path: str, failed: Optional[Failed], is_whole: bool) -> None:
+    def __init__(self, name: str, path: str) -> None:
         super().__init__(name, path)
-        self._failed, self._is_whole = failed, is_whole
         self._begun: Set[int] = set()
 
     def exec_module(self, module: ModuleType) -> None:
         self.statements = statements_of(self.path)
         module.__class__ = CutOut
-        for number in range(len(self.statements.all)) if self._is_whole else ():
-            self._run(module, number)
 
     def define(
         self, module: ModuleType, names: Iterable[str], may_run: Callable[[Statement], bool] = lambda _: True
@@ -297,12 +266,11 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
         self._begun.add(number)
         statement = self.statements.all[number]
         try:
-            exec(statement.code, vars(module))
+            with placeholders.loading():
+                exec(statement.code, vars(module))
         except (Exception, SystemExit) as error:
-            if self._failed is None:
-                raise
             for name in statement.binds - vars(module).keys():
-                vars(module)[name] = self._failed(module, name, error)
+                vars(module)[name] = _stub(module.__name__, statement.node, name, error)
 
     def _take_from_star(self, module: ModuleType, name: str) -> None:
         """Bind a name that one of the file's `from other import *` provides."""
@@ -312,13 +280,24 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
                 vars(module)[name] = getattr(other, name)
 
 
-class CutOutFinder:
-    """Finds the modules of files that `is_own` as `CutOut`s; modules that `is_whole` selects run completely."""
+def _stub(module: str, node: ast.stmt, name: str, error: BaseException) -> Any:
+    """Return a stub for a name that a statement did not bind: its module is not installed, or the statement failed."""
+    missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    is_absent = missing == "torch._six" or missing.split(".")[0] not in sys.modules
+    for alias in node.names if isinstance(node, _IMPORTS) else ():
+        bound = (alias.asname or alias.name).partition(".")[0]
+        source = node.module or "" if isinstance(node, ast.ImportFrom) else alias.name if alias.asname else bound
+        if bound == name and missing and is_absent and (source + ".").startswith(missing + "."):
+            return placeholders.in_place_of(source, alias.name if isinstance(node, ast.ImportFrom) else "")
+    said = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:200])
+    return placeholders.failed("{}.{}".format(module, name), "{}.{} could not be made: {}".format(module, name, said))
 
-    def __init__(
-        self, is_own: Callable[[str], bool], is_whole: Callable[[str], bool], failed: Optional[Failed] = None
-    ) -> None:
-        self._is_own, self._is_whole, self._failed = is_own, is_whole, failed
+
+class CutOutFinder:
+    """Finds the modules of files that `is_own` as `CutOut`s."""
+
+    def __init__(self, is_own: Callable[[str], bool]) -> None:
+        self._is_own = is_own
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
         found = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -326,7 +305,7 @@ class CutOutFinder:
             return None
         if not self._is_own(found.loader.path):
             return None
-        found.loader = CutOutLoader(name, found.loader.path, self._failed, self._is_whole(name))
+        found.loader = CutOutLoader(name, found.loader.path)
         return found
 
     def install(self) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import errno
 import os
 import re
 import signal
@@ -25,32 +24,15 @@ def is_out_of_memory(text: str) -> bool:
     return _OUT_OF_MEMORY.search(text) is not None
 
 
-def fork() -> int:
-    """Fork this process, trying three times. Raises OSError if processes or memory have run out."""
-    for pause_s in (0.2, 1.0):
-        try:
-            return os.fork()
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.ENOMEM):
-                raise
-        time.sleep(pause_s)
-    return os.fork()
-
-
 def fork_with_pipe(closed: Sequence[int] = ()) -> Tuple[int, int]:
     """Fork with a pipe from the child: return (pid, read end), in the child (0, write end).
 
-    The child closes the descriptors `closed`. Raises OSError as `fork` does.
+    The child closes the descriptors `closed`. Raises OSError if processes or memory have run out.
     """
     read, write = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    try:
-        pid = fork()
-    except OSError:
-        os.close(read)
-        os.close(write)
-        raise
+    pid = os.fork()
     for fd in (write,) if pid else (read, *closed):
         os.close(fd)
     return pid, read if pid else write

@@ -5,34 +5,19 @@ import os
 import select
 import signal
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from . import families, placeholders, rungs
-from .loading import LoadError, dear_imports, import_dear
+from .loading import LoadError
 
-APART = "apart"
-"""The reason of a module that loads but whose process cannot be forked."""
 _Made = TypeVar("_Made")
 _LOADED = b"loaded"
-_IN_WORDS = {
-    "package": "as a package",
-    "file": "without its package",
-    "placeholders": "with stubs for absent modules",
-    "cut_out": "cut out of its file",
-}
-
-
-class _Refusal(NamedTuple):
-    """Why one way did not load the target."""
-
-    rung: str
-    error: LoadError
 
 
 class _Climbed:
     """State of this process: the failures before the way that loaded; None before any was tried."""
 
-    refusals: Optional[List[_Refusal]] = None
+    refusals: Optional[List[Tuple[str, LoadError]]] = None
 
 
 def climb(
@@ -42,15 +27,12 @@ def climb(
 
     The function returns in the fork that loaded it. The calling process waits for that fork, ends its orphans, and ends
     with its status. Processes of failed ways are ended. Each way but the last may take at most two thirds of the
-    remaining time; if one takes as long, the last way is next. If this process has already loaded a target, only call
+    remaining time. If this process has already loaded a target, only call
     `load`. Raises LoadError with the message of each way, and OSError if no process can be started.
     """
     if _Climbed.refusals is not None:  # another target of the same module
-        try:
-            return load()
-        except LoadError as error:
-            raise _all_refusals([*_Climbed.refusals, _Refusal(rungs.current(), error)]) from None
-    refusals: List[_Refusal] = []
+        return load()
+    refusals: List[Tuple[str, LoadError]] = []
     deadline = time.monotonic() + time_limit_s
     waiting = list(ways)
     while waiting:
@@ -70,32 +52,22 @@ def climb(
             families.end_like(status)
         ended = _end(pid, elder)
         if said:
-            imported, fields = json.loads(said)
-            import_dear(imported)
-            refusals.append(_Refusal(way, LoadError(**fields)))
+            refusals.append((way, LoadError(**json.loads(said))))
         else:
             reason, message = families.describe_end(ended, time_limit_s)
             where = "importing {}: {}".format(" and ".join(places), message)
-            refusals.append(_Refusal(way, LoadError(reason, where)))
-        last = refusals[-1].error
-        if last.reason == APART:
-            raise last
+            refusals.append((way, LoadError(reason, where)))
+        last = refusals[-1][1]
         if last.is_final:
             break
-        if last.reason == "timeout":
-            waiting = waiting[-1:]  # The ways between run much of the same code.
-    raise _all_refusals(refusals)
-
-
-def has_climbed() -> bool:
-    """Return whether this process has loaded a target."""
-    return _Climbed.refusals is not None
+    first = refusals[0][1]
+    messages = dict.fromkeys(error.message for _, error in refusals)
+    raise LoadError(first.reason, "; ".join(messages), first.hint, first.missing)
 
 
 def described() -> Dict[str, Any]:
     """Describe how this process loads its target: the way, the stubs, and why the package did not load."""
-    refused = _Climbed.refusals or []
-    package_error = next((each.error.message for each in refused if each.rung == "package"), "")
+    package_error = next((error.message for way, error in _Climbed.refusals or [] if way == "package"), "")
     return {"rung": rungs.current(), "placeholders": list(placeholders.given()), "package_error": package_error}
 
 
@@ -109,7 +81,7 @@ def _load_here(load: Callable[[], _Made], places: Sequence[str], roots: List[str
         rungs.prepare(way, places, roots)
         made = load()
     except LoadError as error:
-        words = json.dumps([dear_imports(), vars(error)]).encode("utf-8")
+        words = json.dumps(vars(error)).encode("utf-8")
     if os.getpid() != own:
         os._exit(0)  # The module forked this process when it was imported.
     os.write(write, words)
@@ -143,14 +115,3 @@ def _end(pid: int, elder: Sequence[int]) -> Optional[int]:
         os.waitpid(pid, 0)
     families.end_children(spared=elder)
     return status if found else None
-
-
-def _all_refusals(refusals: List[_Refusal]) -> LoadError:
-    """Return the first failure, with the different messages of the other ways."""
-    first = refusals[0].error
-    ways: Dict[str, List[str]] = {}
-    for each in refusals[1:]:
-        ways.setdefault(each.error.message, []).append(_IN_WORDS[each.rung])
-    ways.pop(refusals[0].error.message, None)
-    others = ["{}: {}".format(" and ".join(names), message) for message, names in ways.items()]
-    return LoadError(first.reason, "; ".join([first.message, *others]), first.hint, first.missing)

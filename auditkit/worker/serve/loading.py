@@ -1,6 +1,5 @@
 """Import torch and the target's module once, and find the callable in it."""
 
-import contextlib
 import difflib
 import importlib
 import inspect
@@ -9,26 +8,13 @@ import re
 import sys
 import traceback
 from types import ModuleType
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from . import placeholders, rungs
 from .cut_out import CutOut, CutOutLoader, Statements, is_definition, statements_of
 from .families import is_out_of_memory
-from .missing_modules import distributions
 
 OLDEST_TORCH = (2, 9)
-# Modules that take 0.5 to 2 s of processor time to import: any optimizer's constructor imports the first.
-_DEAR = (
-    "torch._dynamo",
-    "torch.distributed.fsdp",
-    "torch.distributed.tensor",
-    "torch.distributed.optim",
-    "torch._inductor.compile_fx",
-    "torch.utils.cpp_extension",
-)
-_ROOTS_HINT = "name the folder to import from: import_roots in auditkit.yaml"
-# State of this process: the modules of libraries that the checkout calls.
-_libraries: Set[str] = set()
 
 
 class LoadError(Exception):
@@ -54,12 +40,10 @@ def import_torch() -> None:
     elsewhere = "name another interpreter with --python, or install torch there: {}".format(install)
     try:
         import torch
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise LoadError("no_torch", "importing torch fails: {}".format(error)) from error
-        message = "{} has no torch".format(sys.executable)
-        raise LoadError("no_torch", message, "{} torch".format(elsewhere)) from None
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            message, hint = "{} has no torch".format(sys.executable), "{} torch".format(elsewhere)
+            raise LoadError("no_torch", message, hint) from None
         reason = "no_memory" if is_out_of_memory(repr(error)) else "no_torch"
         raise LoadError(reason, "importing torch fails: {}".format(_one_line(error))) from error
     version = str(getattr(torch, "__version__", "without a version"))
@@ -70,26 +54,8 @@ def import_torch() -> None:
         raise LoadError("no_torch", message, "{} 'torch>={}'".format(elsewhere, oldest))
 
 
-def dear_imports() -> List[str]:
-    """Return the slow modules that this process has imported."""
-    return [name for name in _DEAR if name in sys.modules]
-
-
-def import_dear(names: Iterable[str]) -> bool:
-    """Import what another process needed before more processes are forked; return whether any was new."""
-    new = [name for name in names if name in _DEAR and name not in sys.modules]
-    for name in new:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    return bool(new)
-
-
-def use_import_roots(roots: List[str], targets: Iterable[Dict[str, Any]] = ()) -> None:
-    """Put the checkout's roots first on the path, so that no installed copy is imported.
-
-    `targets` with places belong to libraries, which are not searched in the checkout.
-    """
-    _libraries.update(split(target["call"])[0] for target in targets if target.get("places"))
+def use_import_roots(roots: List[str]) -> None:
+    """Put the checkout's roots first on the path, so that no installed copy is imported."""
     for root in reversed(roots):
         if root in sys.path:
             sys.path.remove(root)
@@ -163,36 +129,20 @@ def split(call: str) -> Tuple[str, str]:
 
 def import_module(place: str, roots: List[str]) -> Any:
     """Return the module, imported once. Raises LoadError."""
-    module_name, file = rungs.module_of(place, roots)
+    module_name, _ = rungs.module_of(place, roots)
     try:
         with placeholders.loading():
-            _find_own_folders(module_name, file)
             return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if not error.name:  # raised by a package that refuses to be imported
             raise _import_error(place, error) from error
-        missing = error.name
-        if module_name == missing or module_name.startswith(missing + "."):
-            if place in _libraries:
-                raise _lacks(place, missing, is_final=True) from None
-            message = "no module named '{}' under {}".format(missing, ", ".join(roots))
-            raise LoadError("import_error", message, _ROOTS_HINT, is_final=True) from None
-        raise _lacks(place, missing) from error
+        is_itself = (module_name + ".").startswith(error.name + ".")
+        text = "importing {} needs the module '{}', which {} does not have".format(place, error.name, sys.executable)
+        top = error.name.split(".")[0]
+        hint = _install_hint(top) + ("; or add its folder to import_roots in auditkit.yaml" if is_itself else "")
+        raise LoadError("import_error", text, hint, (top,), is_final=is_itself) from error
     except BaseException as error:
         raise _import_error(place, error) from error
-
-
-def _find_own_folders(module_name: str, file: str) -> None:
-    """Make a folder without `__init__` importable if an installed package (`examples`, `tests`) hides it."""
-    parts = module_name.split(".")
-    path = os.path.abspath(file if os.path.basename(file) != "__init__.py" else os.path.dirname(file))
-    for depth in range(1, len(parts)) if file else ():
-        folder = os.path.normpath(os.path.join(path, *[os.pardir] * (len(parts) - depth)))
-        if os.path.isfile(os.path.join(folder, "__init__.py")):
-            return
-        package = importlib.import_module(".".join(parts[:depth]))
-        if folder not in list(getattr(package, "__path__", [folder])):
-            package.__path__ = [folder, *package.__path__]
 
 
 def _import_error(place: str, error: BaseException) -> LoadError:
@@ -202,16 +152,10 @@ def _import_error(place: str, error: BaseException) -> LoadError:
     return LoadError("import_error", message)
 
 
-def _lacks(place: str, name: str, is_final: bool = False) -> LoadError:
-    message = "importing {} needs the module '{}', which {} does not have".format(place, name, sys.executable)
-    if place in _libraries and place.startswith(name):
-        message = "the library '{}' is not installed in {}".format(name, sys.executable)
-    top = name.split(".")[0]
-    return LoadError("import_error", message, _install_hint(top), (top,), is_final)
-
-
 def _install_hint(module: str) -> str:
-    return "install it there: {} -m pip install {}".format(sys.executable, " ".join(distributions([module])))
+    return "install it there: {} -m pip install {}".format(
+        sys.executable, " ".join(placeholders.distributions([module]))
+    )
 
 
 def absence(path: str) -> Dict[str, Any]:

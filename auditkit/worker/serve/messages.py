@@ -1,7 +1,7 @@
 """The messages that a worker sends: one JSON object per line, after a token that only the two ends know.
 
 A target that writes to every descriptor can neither forge nor break a message. `probing/engine/protocol.py` has the
-same table as types; decoding a line there validates it.
+messages as types; decoding a line there validates it.
 """
 
 import json
@@ -9,28 +9,6 @@ import math
 import os
 from typing import Any, Dict, List, Sequence
 
-MESSAGES = {
-    # Of the worker itself.
-    "hello": ("pid", "python", "torch", "executable", "platform", "cuda"),
-    "loaded": ("rung", "placeholders", "package_error", "why"),
-    "idle": (),
-    "ended": ("status",),
-    "start": ("job",),
-    "end": ("reason", "message", "output_bytes"),
-    # Of a job.
-    "load_error": ("reason", "message", "hint", "missing"),
-    "plan": ("plan", "rung", "placeholders", "package_error"),
-    "measurement": ("name", "value", "unit", "case", "evidence"),
-    "location": ("location",),
-    "note": ("text",),
-    "device": ("name",),
-    "took": ("seconds",),
-    "checked": (),
-    "not_applicable": ("message",),
-    "unavailable": ("message", "reason"),
-    "failed": ("reason", "message", "hint", "missing"),
-}  # type: Dict[str, Sequence[str]]
-"""The fields of each message."""
 CONTROL = b"!"
 """Prefix of a line for the parent process, which does not forward it."""
 LONGEST_LINE_BYTES = 1 << 20

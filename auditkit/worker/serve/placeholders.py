@@ -1,23 +1,27 @@
-"""Stubs for modules that are not installed: importable during loading, an error if the target uses one afterwards.
+"""Stubs for modules that are not installed: usable while code is loaded, an error if the target uses one afterwards."""
 
-Only an `import` statement whose failure would end the import of its file gets a stub. Code that handles the absence
-(`try: import x`, `importlib.util.find_spec`) sees that the module is missing.
-"""
-
-import builtins
 import contextlib
 import functools
 import math
-import sys
 from types import FunctionType, MethodType
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple, cast
+from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Sequence, Tuple, cast
 
-from .missing_modules import is_forgiven, is_own
-
-# Modules that torch had until 2.0, with their values.
-_REMOVED = {
-    "torch._six": {"inf": math.inf, "nan": math.nan, "string_classes": (str, bytes), "int_classes": int},
-}  # type: Dict[str, Dict[str, Any]]
+# Names of the module `torch._six`, which torch had until 2.0, with their values.
+_REMOVED = {"inf": math.inf, "nan": math.nan, "string_classes": (str, bytes), "int_classes": int}
+_DISTRIBUTIONS: Dict[str, str] = {
+    "absl": "absl-py", "amp_C": "git+https://github.com/NVIDIA/apex", "apex": "git+https://github.com/NVIDIA/apex",
+    "attr": "attrs", "bs4": "beautifulsoup4",
+    "clip": "git+https://github.com/openai/CLIP", "Crypto": "pycryptodome", "cv2": "opencv-python",
+    "dateutil": "python-dateutil", "docx": "python-docx", "dora": "dora-search", "dotenv": "python-dotenv",
+    "faiss": "faiss-cpu", "flash_attn": "flash-attn",
+    "fitz": "PyMuPDF", "git": "GitPython", "github": "PyGithub", "google": "protobuf", "hydra": "hydra-core",
+    "jose": "python-jose", "jwt": "PyJWT", "magic": "python-magic", "megatron": "megatron-core",
+    "mpl_toolkits": "matplotlib", "OpenGL": "PyOpenGL", "osgeo": "GDAL", "PIL": "Pillow",
+    "pkg_resources": "setuptools", "ruamel": "ruamel.yaml", "serial": "pyserial", "skimage": "scikit-image",
+    "sklearn": "scikit-learn", "transformer_engine": "transformer-engine",
+    "umap": "umap-learn", "wx": "wxPython", "yaml": "PyYAML", "zmq": "pyzmq",
+}  # fmt: skip
+"""The distribution of a module with another name."""
 # A version that is new enough for every comparison.
 _VERSION = "9999.0.0"
 
@@ -31,42 +35,37 @@ class PlaceholderTouched(BaseException):
 
 
 class _State:
-    """State of this process: the modules with stubs, the stubs that were used, and the depth of loading."""
+    """State of this process: why each absent object is absent ("" for a missing module), uses, the depth of loading."""
 
-    def __init__(self) -> None:
-        self.given: Dict[str, None] = {}
-        self.why: Dict[str, str] = {}
-        self.touched: List[str] = []
-        self.depth = 0
-
-
-_state = _State()
+    given: ClassVar[Dict[str, str]] = {}
+    touched: ClassVar[List[str]] = []
+    depth = 0
 
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
     """Allow every use of stubs inside the context."""
-    _state.depth += 1
+    _State.depth += 1
     try:
         yield
     finally:
-        _state.depth -= 1
+        _State.depth -= 1
 
 
 def given() -> Tuple[str, ...]:
     """Return the names of the missing modules that have stubs."""
-    return tuple(sorted(name for name in _state.given if not _state.why[name]))
+    return tuple(sorted(name for name, why in _State.given.items() if not why))
 
 
 def forget() -> None:
     """Forget which stubs were used until now."""
-    _state.touched.clear()
+    _State.touched.clear()
 
 
 def raise_if_touched() -> None:
     """Raise PlaceholderTouched again if the target caught it."""
-    if _state.touched:
-        raise PlaceholderTouched(_state.touched[0])
+    if _State.touched:
+        raise PlaceholderTouched(_State.touched[0])
 
 
 def raise_if_said(errors: Iterable[str]) -> None:
@@ -76,37 +75,50 @@ def raise_if_said(errors: Iterable[str]) -> None:
             raise PlaceholderTouched(path)
 
 
+def distributions(modules: Iterable[str]) -> List[str]:
+    """Return the distributions to install for these modules, each once."""
+    return list(dict.fromkeys(_DISTRIBUTIONS.get(name, name) for name in modules))
+
+
 def absent(path: str) -> Tuple[str, str]:
     """Return the absent object that `path` belongs to, and why it is absent; "" if it is not installed."""
-    top = next((name for name in _state.given if (path + ".").startswith(name + ".")), path)
-    return top, _state.why.get(top, "")
+    top = next((name for name in _State.given if (path + ".").startswith(name + ".")), path)
+    return top, _State.given.get(top, "")
 
 
-def stand_in(path: str, why: str = "", **real: Any) -> Any:
-    """Create a stub for `path`, with the values in `real`; `why` says why the real object failed, if there is one."""
-    _state.given.setdefault(path)
-    _state.why.setdefault(path, why)
-    return Placeholder(path, **real)
+def in_place_of(module: str, name: str) -> Any:
+    """Return a stub for a name of a module that is not installed, or for the module itself if the name is ""."""
+    if module == "torch._six" and name in _REMOVED:
+        return _REMOVED[name]
+    top = module.split(".")[0]
+    _State.given.setdefault(top, "")
+    return Placeholder("{}.{}".format(module, name) if name else module)
+
+
+def failed(path: str, why: str) -> Any:
+    """Return a stub for an object of the checkout; `why` says why it could not be made."""
+    _State.given.setdefault(path, why)
+    return Placeholder(path)
 
 
 def why_failed(value: Any) -> str:
     """Return why an object that a stub replaces failed; "" for everything else."""
-    return _state.why.get(vars(value)["_path"], "") if type(value) is Placeholder else ""
+    return _State.given.get(vars(value)["_path"], "") if type(value) is Placeholder else ""
 
 
 def _touch(path: str) -> None:
-    if not _state.depth:
-        _state.touched.append(path)
+    if not _State.depth:
+        _State.touched.append(path)
         raise PlaceholderTouched(path)
 
 
 class Placeholder:
     """A stub for `path`. During loading it supports every use; afterwards each use is an error."""
 
-    def __init__(self, path: str, **real: Any) -> None:
+    def __init__(self, path: str) -> None:
         module, _, name = path.rpartition(".")
         described = {"__name__": name, "__qualname__": name, "__module__": module or name, "__doc__": None}
-        vars(self).update(described, _path=path, _parts={}, **real)
+        vars(self).update(described, _path=path, _parts={})
 
     def __repr__(self) -> str:
         return "<stub of {}>".format(self._path)
@@ -205,41 +217,3 @@ def _base_class(path: str) -> type:
     made: Any = type(name, (), answers)
     made.__class_getitem__ = made.__init_subclass__ = classmethod(anything)
     return cast("type", made)
-
-
-def install(roots: List[str]) -> None:
-    """Make every `import` of an absent module return a stub, unless the code handles its absence."""
-    real_import = builtins.__import__
-
-    def import_or_stand_in(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-    ) -> Any:
-        try:
-            with loading():
-                return real_import(name, globals, locals, fromlist, level)
-        except ModuleNotFoundError as error:
-            missing = error.name or ""
-            is_asked_for = not level and (name + ".").startswith(missing + ".")
-            if not missing or not is_asked_for or not _may_be_absent(missing, roots) or is_forgiven(sys._getframe(1)):
-                raise
-        found = _module(missing, name if fromlist else name.partition(".")[0])
-        with loading():  # To import a name is not to use it.
-            vars(found).update({each: getattr(found, each) for each in fromlist or () if each != "*"})
-        return found
-
-    builtins.__import__ = import_or_stand_in
-
-
-def _module(missing: str, wanted: str) -> Any:
-    found = stand_in(missing, **_REMOVED.get(missing, {}))
-    for name in wanted[len(missing) :].split(".")[1:]:
-        with loading():
-            found = getattr(found, name)
-    return found
-
-
-def _may_be_absent(name: str, roots: List[str]) -> bool:
-    """Return whether a module belongs neither to the checkout nor to torch nor to Python."""
-    if name in _REMOVED:
-        return True
-    return "." not in name and not is_own(name, roots) and name != "torch" and name not in sys.stdlib_module_names

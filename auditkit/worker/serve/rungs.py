@@ -1,16 +1,14 @@
-"""The ways to load a target's module, from the whole package to single statements cut out of its file."""
+"""The two ways to load a target's module: as Python imports it, and by single statements cut out of its file."""
 
 import os
 import sys
-from types import ModuleType
-from typing import Any, List, Sequence, Set, Tuple
+from typing import List, Sequence, Tuple
 
-from . import placeholders
 from .cut_out import CutOutFinder, statements_of
 
 OF_BLOCKS = "#"
 """Suffix of a place whose targets are all blocks: an import would run the code around them."""
-RUNGS = ("package", "file", "placeholders", "cut_out")
+RUNGS = ("package", "cut_out")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -28,25 +26,14 @@ def current() -> str:
 def prepare(rung: str, places: Sequence[str], roots: List[str]) -> None:
     """Make this process import in the way `rung`; the targets are in `places`. Call it once per process."""
     _Prepared.rung = rung
-    modules = [module_of(place, roots) for place in places]
     if rung == RUNGS[0]:
         return
-    parents: Set[str] = set()
-    for name, file in modules:
-        folder = _script_folder(file)
+    for place in places:
+        folder = _script_folder(module_of(place, roots)[1])
         if folder not in sys.path:
             sys.path.insert(0, folder)
-        parts = name.split(".")
-        parents.update(".".join(parts[:end]) for end in range(1, len(parts)))
-    is_cut_out = rung == "cut_out"
     tops = [os.path.realpath(root) + os.sep for root in roots]
-    CutOutFinder(
-        lambda path: _is_own(os.path.realpath(path), tops),
-        lambda found: not is_cut_out and found not in parents,
-        _failed if is_cut_out else None,
-    ).install()
-    if rung != "file":
-        placeholders.install(roots)
+    CutOutFinder(lambda path: _is_own(os.path.realpath(path), tops)).install()
 
 
 def module_of(place: str, roots: List[str]) -> Tuple[str, str]:
@@ -67,13 +54,10 @@ def module_of(place: str, roots: List[str]) -> Tuple[str, str]:
 def ways(place: str, roots: List[str]) -> Tuple[str, ...]:
     """Return the ways to try for the module at `place`, in order.
 
-    A path with parts that are not identifiers is not in a package. A file that trains when it is imported is only cut
-    out.
+    A path with parts that are not identifiers cannot be imported; a file that trains must not be.
     """
     is_path = place.endswith(".py") and not all(map(str.isidentifier, place[: -len(".py")].split("/")))
-    if _trains(module_of(place, roots)[1]):
-        return RUNGS[-1:]
-    return RUNGS[1:] if is_path else RUNGS
+    return RUNGS[1:] if is_path or _trains(module_of(place, roots)[1]) else RUNGS
 
 
 def _trains(file: str) -> bool:
@@ -94,10 +78,3 @@ def _script_folder(file: str) -> str:
 
 def _is_own(path: str, tops: List[str]) -> bool:
     return any(path.startswith(top) and not any(part in path[len(top) :] for part in _INSTALLED) for top in tops)
-
-
-def _failed(module: ModuleType, name: str, error: BaseException) -> Any:
-    why = "{}.{} could not be made: {}: {}".format(
-        module.__name__, name, type(error).__name__, " ".join(str(error).split())[:200]
-    )
-    return placeholders.stand_in("{}.{}".format(module.__name__, name), why)

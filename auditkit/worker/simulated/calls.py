@@ -1,7 +1,7 @@
 """Python's view of the simulated device: attributes, transfers, factories and reads, as with CUDA."""
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import torch
 
@@ -10,7 +10,6 @@ from .operators import report_copy, wrap_leaf
 from .tensor import (
     TO_DEVICE,
     TO_HOST,
-    Observer,
     SimulatedCudaTensor,
     State,
     byte_count,
@@ -165,19 +164,6 @@ def _cast(tensor: Any, dtype: Optional[torch.dtype], copy: bool, memory_format: 
     return _plain(torch.Tensor.to, tensor, dtype or tensor.dtype, copy=copy, **options)
 
 
-def _type(func: Any, tensor: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """Return the name of a tensor's type, or the tensor converted to another type."""
-    if dtype is None:
-        name = str(_plain(func, tensor))
-        return name.replace("torch.", "torch.cuda.", 1) if is_simulated(tensor) else name
-    if isinstance(dtype, torch.dtype):
-        return _cast(tensor, dtype, False)
-    text = "{}.{}".format(dtype.__module__, dtype.__name__) if isinstance(dtype, type) else str(dtype)
-    here, there = device_of(tensor), "cuda" if text.startswith("torch.cuda.") else "cpu"
-    dtype = _DTYPES[text.rpartition(".")[2]]
-    return _to(torch.Tensor.to, tensor, here if here.type == there else there, dtype, non_blocking)
-
-
 _DTYPES: Dict[str, torch.dtype] = {
     "FloatTensor": torch.float32,
     "DoubleTensor": torch.float64,
@@ -192,42 +178,20 @@ _DTYPES: Dict[str, torch.dtype] = {
 }
 
 
-class _TensorType(type):
-    """Type of `torch.cuda.FloatTensor`: a call builds a tensor; `isinstance` checks device and dtype."""
+def _constructor(dtype: torch.dtype) -> Callable[..., Any]:
+    """Return `torch.cuda.FloatTensor` for a dtype, which builds a tensor of a size or from data."""
 
-    dtype: torch.dtype
+    def construct(*args: Any, device: Any = "cuda") -> Any:
+        if all(isinstance(each, int) for each in args) or isinstance(args[0], torch.Size):
+            sizes = tuple(args[0]) if args and isinstance(args[0], torch.Size) else args or (0,)
+            return torch.empty(sizes, dtype=dtype, device=device)
+        return torch.tensor(args[0], dtype=dtype, device=device)
 
-    def __instancecheck__(cls, value: Any) -> bool:
-        return is_simulated(value) and value.dtype is cls.dtype
-
-    def __call__(cls, *args: Any, device: Any = "cuda") -> Any:
-        if _are_sizes(args):
-            return torch.empty(_sizes_of(args), dtype=cls.dtype, device=device)
-        return torch.tensor(args[0], dtype=cls.dtype, device=device)
+    return construct
 
 
-CONSTRUCTORS = {
-    name: _TensorType(name, (), {"dtype": dtype, "__module__": "torch.cuda"}) for name, dtype in _DTYPES.items()
-}
+CONSTRUCTORS = {name: _constructor(dtype) for name, dtype in _DTYPES.items()}
 """By their names in `torch.cuda`."""
-
-
-def _are_sizes(args: Tuple[Any, ...]) -> bool:
-    """Return whether the arguments of an old constructor are sizes, not data."""
-    return all(isinstance(each, int) for each in args) or isinstance(args[0], torch.Size)
-
-
-def _sizes_of(args: Tuple[Any, ...]) -> Tuple[int, ...]:
-    """Return the shape of sizes, given one by one or as a `torch.Size`; no sizes mean no elements."""
-    return tuple(args[0]) if args and isinstance(args[0], torch.Size) else args or (0,)
-
-
-def _new(func: Any, tensor: Any, *args: Any, device: Any = None, **_: Any) -> Any:
-    """Call the old constructor of a tensor's own type: from data, or of a size."""
-    place = device if device is not None else device_of(tensor)
-    if not _are_sizes(args):
-        return _from_data(torch.tensor, args[0], dtype=tensor.dtype, device=place)
-    return _build_on_device(torch.empty, (_sizes_of(args),), {"dtype": tensor.dtype}, cuda_index(place) or 0)
 
 
 def _new_tensor(func: Any, tensor: Any, data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
@@ -235,33 +199,12 @@ def _new_tensor(func: Any, tensor: Any, data: Any, dtype: Any = None, device: An
     return _from_data(torch.tensor, data, dtype=dtype or tensor.dtype, device=where, **kwargs)
 
 
-def _pin_memory(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    if is_simulated(tensor):
-        raise RuntimeError("cannot pin '{}' only dense CPU tensors can be pinned".format(tensor.type()))
-    return tensor.clone()
-
-
-def _quantile(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    """Handle quantiles: below torch 2.13 C++ reads `q` to check it, but only for CPU tensors, as the wrapper is."""
-    outer = State.observer
-    State.observer = Observer(
-        on_operator=outer.on_operator, on_transfer=outer.on_transfer, on_host_operator=outer.on_host_operator
-    )
-    try:
-        with _building_on(tensor.device_index):
-            return _plain(func, tensor, *args, **kwargs)
-    finally:
-        State.observer = outer
-
-
 _ATTRIBUTES: Dict[Any, Callable] = {
     torch.Tensor.device: device_of,
     torch.Tensor.is_cuda: lambda tensor: True,
     torch.Tensor.is_cpu: lambda tensor: False,
 }
-_QUANTILES = (torch.quantile, torch.nanquantile, torch.Tensor.quantile, torch.Tensor.nanquantile)
 _ON_DEVICE: Dict[Any, Callable] = {
-    **dict.fromkeys(_QUANTILES, _quantile),
     torch.Tensor.tolist: lambda func, tensor: _plain(func, _read(tensor, "copy")),
     torch.Tensor.cpu: lambda func, tensor, *_, **__: _move(tensor, torch.device("cpu"), False),
     torch.Tensor.get_device: lambda func, tensor: int(tensor.device_index),
@@ -269,7 +212,6 @@ _ON_DEVICE: Dict[Any, Callable] = {
     torch.Tensor.data_ptr: lambda func, tensor: int(_plain(func, to_host(tensor))),
     torch.Tensor.__repr__: lambda func, tensor, **_: repr(_read(tensor, "copy")),
     torch.Tensor.__format__: lambda func, tensor, spec: format(_read(tensor, "copy"), spec),
-    torch.Tensor.new: _new,
     torch.Tensor.new_tensor: _new_tensor,
 }
 """Handlers for a tensor of the device."""
@@ -278,9 +220,8 @@ _ANYWHERE: Dict[Any, Callable] = {
     torch.Tensor.to: _to,
     torch.Tensor.numpy: _numpy,
     torch.Tensor.__array__: _numpy,
-    torch.Tensor.type: _type,
     torch.Tensor.type_as: lambda func, tensor, other: _to(torch.Tensor.to, tensor, other),
-    torch.Tensor.pin_memory: _pin_memory,
+    torch.Tensor.pin_memory: lambda func, tensor, *_, **__: tensor.clone(),
     torch.tensor: _from_data,
     torch.as_tensor: _from_data,
     torch.asarray: _from_data,

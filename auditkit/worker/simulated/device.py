@@ -1,13 +1,15 @@
 """The simulated device itself: the modes that see every call and operator, and a simulated `torch.cuda`."""
 
 import contextlib
+import functools
 import types
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
+from ..base.frames import SourceRoots
+from ..base.namespaces import namespaces
 from .calls import CONSTRUCTORS, answer_as_cuda
-from .import_time import asked_again
 from .operators import run_operator
 from .tensor import (
     EachFunction,
@@ -24,7 +26,7 @@ State.answer_call, State.run_operator = answer_as_cuda, run_operator
 
 
 class _Stream:
-    """A stream or an event of the simulated device: waiting for it is a synchronization."""
+    """A stream or an event of the simulated device: waiting for it is a synchronization, all else does nothing."""
 
     cuda_stream = 0
 
@@ -40,22 +42,9 @@ class _Stream:
     def synchronize(self) -> None:
         State.observer.on_sync("synchronize")
 
-    def query(self) -> bool:
-        return True
-
-    def is_capturing(self) -> bool:
-        return False
-
-    def record_event(self, event: Any = None) -> "_Stream":
-        return _Stream()
-
-    def elapsed_time(self, end_event: Any) -> float:
-        return 0.0
-
-    def wait(self, stream: Any = None) -> None:
-        pass
-
-    wait_stream = wait_event = record = wait
+    def __getattr__(self, name: str) -> Any:
+        results = {"query": True, "is_capturing": False, "elapsed_time": 0.0}
+        return lambda *_, **__: _Stream() if name == "record_event" else results.get(name)
 
 
 def _returns(value: Any) -> Callable[..., Any]:
@@ -152,6 +141,31 @@ def _foreach_takes_simulated() -> Iterator[None]:
         supported.remove(SimulatedCudaTensor)
 
 
+@functools.lru_cache(maxsize=1)
+def _names_of_devices(roots: Optional[SourceRoots]) -> List[Tuple[Dict[str, Any], str]]:
+    """Return the names `device`, in any case, that mean the CPU in the checkout's modules, with their namespaces."""
+    own = (
+        held for held in namespaces() if roots is not None and roots.relative(held.get("__file__") or "") is not None
+    )
+    named = [(held, name) for held in own for name in held if name.lower() == "device"]
+    return [
+        (held, name) for held, name in named if isinstance(held[name], (str, torch.device)) and str(held[name]) == "cpu"
+    ]
+
+
+@contextlib.contextmanager
+def _devices_of_modules() -> Iterator[None]:
+    """Set `DEVICE = "cuda" if torch.cuda.is_available() else "cpu"` of modules to what they set on a machine with CUDA.
+
+    Otherwise every copy to it would count as one to the host.
+    """
+    with contextlib.ExitStack() as undo:
+        for held, name in _names_of_devices(State.roots):
+            undo.callback(held.__setitem__, name, held[name])
+            held[name] = "cuda" if isinstance(held[name], str) else torch.device("cuda")
+        yield
+
+
 @contextlib.contextmanager
 def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
     """Simulate `State.device_count` CUDA devices, and report their work to `observer`."""
@@ -166,7 +180,7 @@ def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
     for module, entries in _REPLACED.items():
         vars(module).update(entries)
     try:
-        with asked_again(State.modules), _foreach_takes_simulated():
+        with _devices_of_modules(), _foreach_takes_simulated():
             with EachOperator(run_operator), EachFunction(answer_as_cuda):
                 yield
     finally:

@@ -37,7 +37,6 @@ _NO_KERNEL = frozenset(
         "sym_numel.default", "sym_stride.int", "is_pinned.default", "record_stream.default",
     )
 )  # fmt: skip
-COPY_TO_HOST = "copy to the host"
 _INDEXES = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
 _COPIES = ("copy_", "_to_copy")
 # They check devices without torch's exception for host scalars.
@@ -112,7 +111,7 @@ def report_copy(
     """Report a copy to another device; the host waits for a blocking one unless both devices are CUDA devices."""
     crosses_the_bus = is_simulated(target) != is_simulated(source)
     if crosses_the_bus and not non_blocking:
-        State.observer.on_sync("copy" if is_simulated(target) else COPY_TO_HOST)
+        State.observer.on_sync("copy")
     direction = BETWEEN_DEVICES if not crosses_the_bus else TO_DEVICE if is_simulated(target) else TO_HOST
     State.observer.on_transfer(direction, byte_count(source) if copied_bytes is None else copied_bytes, target)
 
@@ -167,11 +166,7 @@ def _run_tensor_by_tensor(func: Any, name: str, args: Any, kwargs: Dict[str, Any
     """Run a foreach operator's slow path: each position on the device of its own tensors."""
     alone = [value for value in [*args, *kwargs.values()] if isinstance(value, torch.Tensor)]
     lists = [value for value in args if _is_tensor_list(value)]
-    non_blocking = name == "_foreach_copy_" and len(args) > 2 and bool(args[2])
     for tensors in zip(*lists, strict=False):
-        if name == "_foreach_copy_" and _is_transfer(tensors[0], tensors[1]):
-            report_copy(tensors[1], tensors[0], non_blocking)
-            continue
         target = tensors[0]
         _same_device(tensor for tensor in [*tensors, *alone] if tensor is target or not _is_host_scalar(tensor))
         if is_simulated(target):

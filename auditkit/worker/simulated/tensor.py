@@ -15,8 +15,8 @@ from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ..base.frames import SourceRoots
 from ..base.torch_internals import OperatorMode
-from .import_time import Modules
 
 TO_HOST, TO_DEVICE, BETWEEN_DEVICES = "to host", "to device", "between devices"
 Run = Callable[[Any, Any, Dict[str, Any]], Any]
@@ -68,14 +68,14 @@ class State:
 
     `building_on` has the devices of the running calls, innermost last: a tensor that an operator creates itself is on
     its input's device; empty means the host. `answer_call` and `run_operator` handle each Python call and each operator
-    of a tensor; `device.py` sets them. `modules` are the checkout's, which may have checked for CUDA on import.
+    of a tensor; `device.py` sets them. `roots` are the checkout's, whose modules may have looked for CUDA on import.
     """
 
     answer_call: Run
     run_operator: Run
 
     observer = Observer()
-    modules: Optional[Modules] = None
+    roots: Optional[SourceRoots] = None
     building_on: ClassVar[List[int]] = []
     current_device = 0
     device_count = 1

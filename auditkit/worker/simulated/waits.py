@@ -52,17 +52,6 @@ def _fill(call: _Call) -> int:
     return int(isinstance(call["value"], torch.Tensor) and call.on_device(call["value"]))
 
 
-def _equal(call: _Call) -> int:
-    first, second = to_host(call["self"]), to_host(call["other"])
-    return int(first.shape == second.shape and first.numel() > 0 and not _is_same_view(first, second))
-
-
-def _is_same_view(first: torch.Tensor, second: torch.Tensor) -> bool:
-    if first.layout is not torch.strided or second.layout is not torch.strided:
-        return False
-    return (first.data_ptr(), first.dtype, first.stride()) == (second.data_ptr(), second.dtype, second.stride())
-
-
 def _index(call: _Call) -> int:
     """Count a wait for each device mask and each copied host index; a host mask is copied from pinned memory."""
     return sum(call.on_device(index) == (index.dtype in _MASKS) for index in call.indices)
@@ -71,9 +60,8 @@ def _index(call: _Call) -> int:
 def _index_put(call: _Call) -> int:
     """Count as `_index`, except for a Python number under one mask, which `masked_fill` writes."""
     value, indices = call["values"], call.indices
-    is_number = value.numel() == 1 and not call.on_device(value) and not call["accumulate"]
     is_one_mask = len(indices) == 1 and indices[0].dtype in _MASKS and call.on_device(indices[0])
-    return 0 if is_number and is_one_mask else _index(call)
+    return 0 if value.numel() == 1 and is_one_mask and not call.on_device(value) else _index(call)
 
 
 # The host checks whether cuSOLVER's gesvdj and gesvda converged, then whether any driver failed.
@@ -81,7 +69,7 @@ _SVD: _Count = lambda call: 1 if call["driver"] == "gesvd" else 2  # noqa: E731
 _COUNTS: Dict[str, _Count] = {
     # The host needs a number.
     "_local_scalar_dense": 1,
-    "equal": _equal,
+    "equal": _unless_empty("self", 1),
     "allclose": 1,
     **dict.fromkeys(("masked_fill", "masked_fill_"), _fill),
     "histc": _unless_empty("self", lambda call: 2 if call["min"] == call["max"] else 0),

@@ -9,7 +9,7 @@ import math
 import re
 import textwrap
 import warnings
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -274,19 +274,9 @@ class StepRuns:
     def _bound_function(self, values: Values) -> Callable[..., Any]:
         names = getattr(self.caller.function, "__globals__", {})
         names.update({name: values.scaler for name, each in names.items() if isinstance(each, torch.amp.GradScaler)})
-        names.update({name: values.made(words, name) for name, words in self._batch_functions(names)})
         if not self.caller.needs_instance():
             return self.caller.function
         return getattr(self._instance(values), self.caller.method)
-
-    def _batch_functions(self, names: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
-        """Yield the functions that the step calls for its batches by their names, and their fakes."""
-        given = {roles.BATCHES: roles.GIVES_LOADER, roles.GIVES_BATCH: roles.GIVES_BATCH}
-        for name in getattr(getattr(self.caller.function, "__code__", None), "co_names", ()):
-            guess = roles.known(name)
-            words = guess.value if guess is not None and isinstance(guess.value, str) else ""
-            if words in given and isinstance(names.get(name), FunctionType):
-                yield name, given[words]
 
     def _instance(self, values: Values) -> Any:
         owner: Any = self.caller.owner

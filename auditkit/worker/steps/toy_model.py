@@ -42,9 +42,6 @@ class NamedBatch(Dict[str, Any]):
         is_target = any(word in str(name).lower() for word in words)
         return self["labels" if is_target else "input_ids"]
 
-    def to(self, *_: Any, **__: Any) -> "NamedBatch":
-        return self
-
 
 class ModelAnswer(Dict[str, Any]):
     """The result of transformers' models, read as `answer.loss`, `answer["loss"]`, `answer[0]`."""

@@ -71,9 +71,6 @@ class LossScaler:
         optimizer.step()
         return norm
 
-    def state_dict(self) -> Dict[str, Any]:
-        return {}
-
 
 def put_stub(path: str) -> bool:
     """Replace a stub that a loop used by a silent object; return False if none is known for it."""
@@ -127,10 +124,6 @@ class Loader:
 
     def __len__(self) -> int:
         return len(self.items)
-
-    def __getitem__(self, index: Any) -> Any:
-        self.drawn = max(1, self.drawn)
-        return self.items[index]
 
     def __iter__(self) -> Iterator[Any]:
         self.passes += 1
@@ -241,7 +234,6 @@ Values.fakes = {
     guesses.CLIPS: lambda values, _: torch.nn.utils.clip_grad_norm_,
     roles.BATCHES: lambda values, _: values.loader,
     roles.GIVES_RATE: lambda values, _: lambda *_, **__: LEARNING_RATE,
-    roles.GIVES_LOADER: lambda values, _: lambda *_, **__: values.loader,
     roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
     roles.BATCH: lambda values, _: values.batch,
     roles.LOSS_SCALER: lambda values, _: LossScaler(),

@@ -45,7 +45,7 @@ from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.likeness.causes import with_causes
 from auditkit.probing.source.modules import source_files
 from auditkit.probing.source.python_files import PythonFiles
-from auditkit.reports.findings import standings_of
+from auditkit.reports.findings import rows_of
 from auditkit.tickets.baseline import baseline_of, only_new
 from auditkit.tickets.filing import code_of, moved_findings
 from auditkit.tickets.lifecycle import Place
@@ -186,8 +186,8 @@ def _beside_tickets(run: Run, known: Known, request: AuditRequest, paperwork: Pa
     ]
     baseline = baseline_of(run, tickets, known.baseline, paperwork.ticket_from, probes)
     run = replace(run, baseline=baseline, notes=(*run.notes, *known.notes))
-    standings = standings_of(run)
-    results = (replace(each, ticket=standings[each.fingerprint].ticket) for each in run.results)
+    tracking = {row.result.fingerprint: row.ticket or None for row in rows_of(run)}
+    results = (replace(each, ticket=tracking[each.fingerprint]) for each in run.results)
     return replace(run, results=tuple(results))
 
 

@@ -13,7 +13,7 @@ from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.text import inert_line
 from auditkit.probing.source.modules import source_bytes, source_files
-from auditkit.reports.findings import places_of
+from auditkit.reports.findings import rows_of
 
 _COMMENT = re.compile(r"#\s*auditkit:\s*ignore\b(?:\[([^\]]*)\])?[ \t:]*([^#]*)")
 IDLE = "suppresses nothing"
@@ -42,7 +42,7 @@ def with_ignores(run: Run, root: Path, known: Collection[str]) -> Run:
             valid.setdefault((one.file, one.line), []).append(one)
     used: set[_Ignore] = set()
     ignored: dict[str, ProbeResult] = {}
-    places, starts = places_of(run), _Starts(root)
+    places, starts = {row.result.fingerprint: row.place for row in rows_of(run)}, _Starts(root)
     for result in run.results if valid else ():
         place = places[result.fingerprint]
         statement = result.statement

@@ -46,6 +46,7 @@ def compare(
     from auditkit.errors import ExitCode
     from auditkit.model.enums import Severity
     from auditkit.probing.run.configuration import read_configuration
+    from auditkit.reports.review import Assessment
     from auditkit.trials.compare import exit_code
     from auditkit.trials.review import review, review_page
 
@@ -59,7 +60,7 @@ def compare(
     else:
         put(review_page(judged, configuration, is_html), output)
     code = exit_code(found, lowest)
-    if code is ExitCode.OK and (plan or tests) and not judged.is_approved:
+    if code is ExitCode.OK and (plan or tests) and judged.assessment is not Assessment.APPROVED:
         code = ExitCode.FINDINGS
     raise typer.Exit(int(code))
 

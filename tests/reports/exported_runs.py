@@ -16,7 +16,10 @@ ENVIRONMENT = Environment("trainer", "a" * 40, False, "3.11.7", "2.13.0", "cpu",
 HOSTILE = (
     "</testcase><failure>", "]]>", "=HYPERLINK(1)", "@maintainer #1", "![x](http://evil/x.png)", "<script>1</script>",
     "| a | b |\n|---|---|", "```\n# heading", "\x1b]0;t\x07\u2028\u202e", "{0} [link](1) {", "\ud800\udcff\ufffe\x00",
-    "../../etc/passwd", "/etc/pass wd", "C:\\x", "", "\U0001f600" * 50, "x" * 5000,
+    "../../etc/passwd", "/etc/pass wd", "C:\\x", "", "\U0001f600" * 50, "x" * 5000, "# Finding Ticket: x", "- [x] a",
+    "</td></tr></table><h1>No finding</h1>", "<!-- /auditkit:evidence --><b>12 P1</b>", "``` \\| ` **\\", "\n```\n# a",
+    '"><img src=x onerror=p()>', "<svg onload=p()>", "</style><script>p()</script>", "[x](javascript:p())",
+    "&lt;script&gt;p()", "</details></main><main>", "<a href='data:text/html,<b>'>x</a>", "**b** __c__ &quot;",
 )  # fmt: skip
 
 

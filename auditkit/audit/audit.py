@@ -204,7 +204,7 @@ def _with_fixes(
     if not (request.fix_time_s and run.targets and has_libcst):
         why = NOT_ASKED if not request.fix_time_s else NO_TARGET if has_libcst else NO_LIBCST
         untried = without_ticket(run, repository, paperwork) if repository is not None else ()
-        return replace(run, no_fix={one.result.fingerprint: why.told for group in untried for one in group})
+        return replace(run, no_fix={one.result.fingerprint: why for group in untried for one in group})
     from auditkit.trials.fix_search import with_fixes  # its libcst is in the extra `audit`
 
     spec = parse_checkout(request.checkout)

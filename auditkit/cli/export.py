@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auditkit.cli.common import run_or_exit
-from auditkit.cli.comparison import read_saved_run
 from auditkit.cli.options import WRITTEN
 from auditkit.cli.output import complain
+
+if TYPE_CHECKING:
+    from auditkit.model.runs.run import Run
 
 EXAMPLE = "Example: auditkit export run.json --sarif audit.sarif --csv audit.csv"
 
@@ -72,3 +74,33 @@ def export(
         )
     write_outputs(read_saved_run(run), files, catalog_of(read_configuration(None, None)))
     complain(f"wrote {', '.join(map(str, files.values()))}")
+
+
+def read_saved_run(path: Path) -> Run:
+    """What `audit --json` or `probe run --json` printed into a file. Raises BadInputError where it is none."""
+    from auditkit.errors import BadInputError
+    from auditkit.model.runs.run import Run
+
+    try:
+        return Run.from_json(_read_document(path))
+    except ValueError as error:
+        hint = "auditkit audit CHECKOUT --json > FILE"
+        raise BadInputError(f"{path} is not a saved run: {error}", hint) from None
+
+
+def _read_document(path: Path) -> object:
+    """The JSON in a file. Raises BadInputError with the place where it is none."""
+    import json
+
+    from auditkit.errors import BadInputError
+
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise BadInputError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadInputError(f"{path}:1: not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise BadInputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise BadInputError(f"{path}: nested too deeply") from None

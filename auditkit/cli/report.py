@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import TicketsOption, run_or_exit, ticket_folder
-from auditkit.cli.comparison import read_saved_run
+from auditkit.cli.export import read_saved_run
 from auditkit.cli.options import choose
 from auditkit.cli.output import complain, say
 

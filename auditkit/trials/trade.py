@@ -9,6 +9,7 @@ from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.revisions.trial import ChangeKind, FixVerdict, Judgement, ProbeChange
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult
+from auditkit.model.text import listed
 
 MEMORY = "peak_memory_grows_with_params"
 

@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
-from auditkit.model.answer_changes import RAISES
 from auditkit.model.codec import ABSENT
 from auditkit.model.revisions.comparison import (
-    Agreement,
     AnswerContrast,
     Change,
     Contrast,
@@ -183,19 +181,12 @@ def _answer_line(one: AnswerContrast) -> str:
 
 
 def _interface(target: TargetComparison) -> Iterator[str]:
-    """How the signature and the returned fields changed."""
+    """How the name and the signature changed."""
     before, after = target.match.base_text, target.match.head_text
     if before is not None and after is not None and before.signature != after.signature:
         yield f"signature changed: {before.signature} is now {after.signature}"
     if target.match.state in (MatchState.MOVED, MatchState.RENAMED):
         yield f"{target.match.base} is now {target.match.head}"
-    new, gone = (
-        {one.field or "the result" for one in target.answers if one.agreement is only and one.field != RAISES}
-        for only in (Agreement.ONLY_HEAD, Agreement.ONLY_BASE)
-    )
-    for word, names in (("no longer returned", gone - new), ("new in the result", new - gone)):
-        if names:
-            yield f"{word}: {', '.join(sorted(names))}"
 
 
 def _change(review: Review) -> Iterator[str]:

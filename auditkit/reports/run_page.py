@@ -23,7 +23,6 @@ _MOST_CARDS = 8
 """Findings that are written in full: the worst."""
 _MOST_CODE, _CODE_BEFORE = 6, 3
 _MOST_REASONS, _MOST_NOTES = 12, 6
-_LONGEST_ADVICE = 400
 
 
 def run_page(sources: Sources) -> Page:
@@ -155,7 +154,7 @@ def _finding_blocks(run: Run, cause: Cause) -> Iterator[Block]:
         if probe.remediation:
             no_fix = next((run.no_fix[each] for each in prints if each in run.no_fix), "")
             tried = f" No fix was run: {no_fix.rstrip('.')}." if no_fix else ""
-            yield paragraph(f"{bold('Advice:')} {text(f'{_within(probe.remediation)}{tried}')}")
+            yield paragraph(f"{bold('Advice:')} {text(f'{probe.remediation}{tried}')}")
     if probe.motivation:
         yield Section("Why it matters", (paragraph(text(probe.motivation)),), is_folded=True)
     yield Section("Numbers", tuple(block for one in first for block in _numbers(one)), is_folded=True)
@@ -280,13 +279,3 @@ def _arms_section(run: Run) -> Iterator[Section]:
         differing = sum(one.arms_differ for one in found)
         said = f"{differing} of {counted(len(found), 'finding')} differ between the environments."
         yield Section("By torch and device", (said, table(("finding", *labels), rows)))
-
-
-def _within(advice: str) -> str:
-    """As many whole sentences as fit, at least one."""
-    kept = ""
-    for sentence in advice.replace(". ", ".\0").split("\0"):
-        if kept and len(kept) + len(sentence) > _LONGEST_ADVICE:
-            break
-        kept = f"{kept} {sentence}".strip()
-    return kept

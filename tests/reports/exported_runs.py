@@ -1,4 +1,4 @@
-"""Runs as every format has to bear them: with findings, with none, without answers, with hostile names, and huge."""
+"""Runs as every format has to bear them: with findings, with none, without answers, and with hostile names."""
 
 from __future__ import annotations
 
@@ -62,18 +62,6 @@ def hostile(text: str) -> ProbeResult:
     found = result(target=f"m:{text}", message=text, location=Location(text, 3, text))
     excerpt = CodeExcerpt(text, 3, (text,))
     return replace(found, fingerprint=fingerprint(PROBE, f"m:{text}"), excerpt=excerpt, statement=None)
-
-
-def many(count: int = 10_000) -> Run:
-    """So many findings, each of a target of its own."""
-    places = (Location(f"pkg/module_{number % 97}.py", number + 1, f"f{number}") for number in range(count))
-    texts = "synchronizations per call: n for n tensors (256 at 256)"
-    return run_of(
-        *(
-            result(target=f"pkg.module:f{number}", location=place, message=texts, statement=None)
-            for number, place in enumerate(places)
-        )
-    )
 
 
 KNOWN = run_of(

@@ -51,7 +51,7 @@ def _finite(value: object) -> float | None:
 
 def _drawing(parts: Sequence[str], height: int, title: str, result: ProbeResult) -> Picture:
     label = _text(4, height + 14, f"evidence: {evidence_words(result)}", "soft")
-    head = f'<svg viewBox="0 0 {_WIDTH} {height + 22}" role="img"><title>{_escaped(title)}</title>'
+    head = f'<svg viewBox="0 0 {_WIDTH} {height + 22}" role="img"><title>{escape(inert(title))}</title>'
     return Picture(title, f"{head}{''.join(parts)}{label}</svg>")
 
 

@@ -33,7 +33,7 @@ def html_page(page: Page) -> bytes:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     title = escape(inert(page.title))
     head = _HEAD.format(hash=digest, title=title or "auditkit", style=style)
-    blocks = "".join(_block(each, 1) for each in (head_of(page), *page.sections))
+    blocks = _block(head_of(page), 1) + "".join(_section(each, 2) for each in page.sections)
     return f"{head}<body><main>\n<h1>{title}</h1>\n{blocks}</main></body>\n</html>\n".encode("utf-8", "replace")
 
 

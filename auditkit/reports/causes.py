@@ -53,6 +53,11 @@ class Cause:
         return [finding.result for finding in self.findings]
 
     @property
+    def telling(self) -> list[ProbeResult]:
+        """The results that count: those above P4, or all if none is."""
+        return [one for one in self.results if self.is_minor or one.severity is not Severity.P4]
+
+    @property
     def is_own(self) -> bool:
         """Whether it is a defect of the checkout's own code, and no style."""
         return not (self.worst.result.owner or self.worst.result.style)
@@ -80,7 +85,7 @@ def causes_of(sources: Sources) -> list[Cause]:
     ]
     groups = group_by_cause(sorted(found, key=_rank))
     causes = [Cause(group, *_ticket_of(group, sources.tickets)) for group in groups]
-    return sorted(causes, key=lambda one: (_rank(one.worst)[:3], -len({each.target for each in one.results})))
+    return sorted(causes, key=lambda one: (_rank(one.worst)[:3], -len({each.target for each in one.telling})))
 
 
 def _rank(finding: Finding) -> tuple[str, int, int, str, str]:

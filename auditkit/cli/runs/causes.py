@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,9 +16,10 @@ _MOST = 3
 
 def cause_lines(cause: Cause, in_full: bool) -> Iterator[str]:
     """Severity, place, what is wrong, the number of the worst probe, and who meets it; `in_full` of every probe."""
-    worst, results = cause.worst, cause.results
+    worst = cause.worst
+    results = cause.results if in_full else cause.telling
     done = ", ".join(f"{ticket} ({action})" for ticket, action in tickets_of(results).items())
-    yield f"{worst.severity}  {place_of(cause)}{_functions(cause, in_full)}{f'  {done}' if done else ''}"
+    yield f"{worst.severity}  {place_of(cause)}{_functions(cause, results, in_full)}{f'  {done}' if done else ''}"
     yield f"    {worst.probe.title}: {worst.result.why}" if worst.result.why else f"    {worst.probe.title}"
     probes = list(dict.fromkeys(one.probe for one in results))
     for probe in probes if in_full else probes[:1]:
@@ -37,14 +38,14 @@ def cause_lines(cause: Cause, in_full: bool) -> Iterator[str]:
         yield f"    Met by: {met_by.sentence()}"
 
 
-def _functions(cause: Cause, in_full: bool) -> str:
+def _functions(cause: Cause, results: Sequence[ProbeResult], in_full: bool) -> str:
     """The function of the statement, and the targets that met it there."""
     from auditkit.model.runs.target import short_target
     from auditkit.model.text import listed
 
     location = cause.worst.result.location
     inside = location.function if location and not cause.worst.is_of_module else ""
-    targets = dict.fromkeys(short_target(one.target) for one in cause.results if not one.is_of_source)
+    targets = dict.fromkeys(short_target(one.target) for one in results if not one.is_of_source)
     others = [target for target in targets if target != inside]
     through = f" through {listed(others, len(others) if in_full else _MOST)}" if others else ""
     return (f" in {inside}" if inside else "") + through

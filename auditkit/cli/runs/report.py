@@ -226,7 +226,7 @@ def _by_probe(causes: Sequence[Cause]) -> Iterator[str]:
     if rest:
         found = Counter(f"{cause.worst.severity} {cause.worst.probe.id}" for cause in rest)
         yield f"And {len(rest)} more, -v shows each: {', '.join(f'{name} ({count})' for name, count in found.items())}"
-    minor = Counter(cause.worst.probe.id for cause in causes if cause.is_minor)
+    minor = Counter(probe for cause in causes for probe in {one.probe for one in cause.results if one.severity == "P4"})
     if minor:
         listed = ", ".join(f"{name} at {counted(count, 'place')}" for name, count in sorted(minor.items()))
         yield f"Minor (P4), -v shows each: {listed}"

@@ -45,7 +45,7 @@ LAYERS = {
     ),
     "tickets": Layer(words("tickets model errors files git_process"), words("msgspec yaml filelock")),
     "reports": Layer(
-        words("reports tickets probing model errors assets files version"), in_functions=words("markdown_it pygments")
+        words("reports tickets probing model errors assets files version"), in_functions=words("markdown_it")
     ),
     "trials": Layer(words("trials reports tickets probing config model errors assets files"), words("msgspec")),
     "live": Layer(words("live reports tickets probing model errors files git_process version")),

@@ -44,7 +44,7 @@ from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.likeness.causes import with_causes
 from auditkit.probing.source.modules import source_files
 from auditkit.probing.source.python_files import PythonFiles
-from auditkit.reports.findings import standings_of
+from auditkit.reports.findings import rows_of
 from auditkit.tickets.baseline import baseline_of, only_new
 from auditkit.tickets.filing import code_of, moved_findings
 from auditkit.tickets.lifecycle import Place
@@ -169,8 +169,8 @@ def _beside_tickets(run: Run, known: Known, request: AuditRequest, paperwork: Pa
     ]
     baseline = baseline_of(run, tickets, known.baseline, paperwork.ticket_from, probes)
     run = replace(run, baseline=baseline, notes=(*run.notes, *known.notes))
-    standings = standings_of(run)
-    results = (replace(each, ticket=standings[each.fingerprint].ticket) for each in run.results)
+    tracking = {row.result.fingerprint: row.ticket or None for row in rows_of(run)}
+    results = (replace(each, ticket=tracking[each.fingerprint]) for each in run.results)
     return replace(run, results=tuple(results))
 
 
@@ -187,7 +187,7 @@ def _with_fixes(
     if not (request.fix_time_s and run.targets and has_libcst):
         why = NOT_ASKED if not request.fix_time_s else NO_TARGET if has_libcst else NO_LIBCST
         untried = without_ticket(run, repository, paperwork) if repository is not None else ()
-        return replace(run, no_fix={one.result.fingerprint: why.told for group in untried for one in group})
+        return replace(run, no_fix={one.result.fingerprint: why for group in untried for one in group})
     from auditkit.trials.fix_search import with_fixes  # its libcst is in the extra `audit`
 
     spec = parse_checkout(request.checkout)

@@ -12,7 +12,7 @@ from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.text import inert_line
 from auditkit.probing.source.modules import source_bytes, source_files
-from auditkit.reports.findings import places_of
+from auditkit.reports.findings import rows_of
 
 _COMMENT = re.compile(r"#\s*auditkit:\s*ignore\b(?:\[([^\]]*)\])?[ \t:]*([^#]*)")
 
@@ -39,7 +39,7 @@ def with_ignores(run: Run, root: Path, known: Collection[str]) -> Run:
         else:
             valid.setdefault((one.file, one.line), []).append(one)
     ignored: dict[str, ProbeResult] = {}
-    places = places_of(run)
+    places = {row.result.fingerprint: row.place for row in rows_of(run)}
     for result in run.results if valid else ():
         place = places[result.fingerprint]
         statement = result.statement

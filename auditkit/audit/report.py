@@ -11,7 +11,7 @@ from auditkit.errors import BadInputError, ExitCode, nearest_names
 from auditkit.model.runs.run import Run
 from auditkit.probing.run.configuration import catalog_of
 from auditkit.reports.causes import Sources
-from auditkit.reports.findings import places_of
+from auditkit.reports.findings import rows_of
 from auditkit.reports.html.page import html_page
 from auditkit.reports.page import markdown_page
 from auditkit.reports.run_page import run_page
@@ -53,7 +53,7 @@ def report_code(run: Run) -> ExitCode:
 
 def only_file(run: Run, file: str) -> Run:
     """Return the run with only the results and functions of one file. Raises BadInputError."""
-    places = {fingerprint: place.file for fingerprint, place in places_of(run).items()}
+    places = {row.result.fingerprint: row.place.file for row in rows_of(run)}
 
     def is_there(place: str) -> bool:
         return place == file or file.endswith(f"/{place}")

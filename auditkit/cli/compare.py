@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit
-from auditkit.cli.export import read_saved_run
 from auditkit.cli.options import ArmOptions, ProbesOption, TargetOption, choose, with_cache
 from auditkit.cli.output import say_json
 from auditkit.cli.report import FormatOption, OutputOption, put, wants_html
@@ -26,10 +25,7 @@ def compare(
     *,
     targets: TargetOption,
     probe: ProbesOption = None,
-    options: ArmOptions,
-    runs: Annotated[
-        bool, typer.Option("--runs", help="Compare two saved runs instead: --runs BASE.json HEAD.json.")
-    ] = False,
+    runs: ArmOptions,
     fail_on: Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")] = "P4",
     plan: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Judge the checkboxes of this Markdown file.")
@@ -50,38 +46,31 @@ def compare(
     from auditkit.cli.runs.progress import progress
     from auditkit.errors import BadInputError, ExitCode
     from auditkit.model.enums import Severity
-    from auditkit.probing.run.configuration import read_configuration
-    from auditkit.trials.compare import CompareRequest, compare_runs, exit_code
-    from auditkit.trials.compare import compare as compare_revisions
-    from auditkit.trials.review import review, review_page
+    from auditkit.probing.run.configuration import catalog_of, read_configuration
+    from auditkit.reports.comparison_page import comparison_page
+    from auditkit.reports.html.page import html_page
+    from auditkit.reports.page import markdown_page
+    from auditkit.reports.review import Assessment
+    from auditkit.trials.compare import CompareRequest, exit_code
+    from auditkit.trials.compare import compare as run_both
+    from auditkit.trials.review import review
 
     lowest = choose(Severity, fail_on.upper(), list(Severity), "severity")
     is_html = wants_html(form, output)
-    configuration = read_configuration(options.config, None if runs else checkout)
-    if runs:
-        if checkout is None or base is None or head is not None or targets.target or probe:
-            hint = "it measures nothing: auditkit compare --runs base.json head.json"
-            raise BadInputError("--runs takes two files, and no --target or --probe", hint)
-        found = compare_runs(read_saved_run(Path(checkout)), read_saved_run(Path(base)))
-    else:
-        if checkout is None or base is None or head is None:
-            raise BadInputError("name a checkout and two revisions of it", "auditkit compare CHECKOUT BASE HEAD")
-        request = CompareRequest(
-            checkout=checkout,
-            base=base,
-            head=head,
-            options=with_cache(options.with_config(configuration), fresh=False),
-            targets=targets.targets(configuration, checkout),
-            probes=tuple(probe or ()),
-        )
-        with progress() as told:
-            found = compare_revisions(request, told)
+    config = read_configuration(runs.config, checkout)
+    named = targets.targets(config, checkout)
+    if checkout is None or base is None or head is None:
+        raise BadInputError("name a checkout and two revisions of it", "auditkit compare CHECKOUT BASE HEAD")
+    options = with_cache(runs.with_config(config), fresh=False)
+    with progress() as told:
+        found = run_both(CompareRequest(checkout, base, head, options, named, tuple(probe or ())), told)
     judged = review(found, plan, tests)
     if as_json:
         say_json(found.to_json())
     else:
-        put(review_page(judged, configuration, is_html), output)
+        page = comparison_page(judged, catalog_of(config))
+        put(html_page(page) if is_html else markdown_page(page), output)
     code = exit_code(found, lowest)
-    if code is ExitCode.OK and (plan or tests) and not judged.is_approved:
+    if code is ExitCode.OK and (plan or tests) and judged.assessment is not Assessment.APPROVED:
         code = ExitCode.FINDINGS
     raise typer.Exit(int(code))

@@ -1,17 +1,23 @@
-"""The findings of a run by their cause, each with the ticket that tracks it."""
+"""The findings of a run by their cause, each with the ticket that tracks it, and the words that count them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.grouping import group_by_cause
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Finding, ProbeResult, Run
+from auditkit.model.runs.severity import Breaks, Occurs
 from auditkit.model.runs.target import short_target
-from auditkit.model.text import listed
+from auditkit.model.text import counted, listed
 from auditkit.model.ticket import Ticket
+
+_LONGEST_ADVICE = 110
+_SENTENCE, _CLAUSE = (re.compile(rf"(.+?)[{ends}](?=\s|$)", re.DOTALL) for ends in (".", ".;:"))
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,20 @@ class Cause:
         return [finding.result for finding in self.findings]
 
     @property
+    def telling(self) -> list[ProbeResult]:
+        """The results that count: those above P4, or all if none is."""
+        return [one for one in self.results if self.is_minor or one.severity is not Severity.P4]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a defect of the checkout's own code, and no style."""
+        return not (self.worst.result.owner or self.worst.result.style)
+
+    @property
+    def is_minor(self) -> bool:
+        return self.worst.severity is Severity.P4
+
+    @property
     def title(self) -> str:
         """`The norm overflows on finite gradients: collect and 2 more`."""
         leader = self.worst
@@ -56,16 +76,24 @@ class Cause:
 
 
 def causes_of(sources: Sources) -> list[Cause]:
-    """The findings of a run by their cause, the worst first, each with the ticket that tracks it."""
-    return [Cause(group, *_ticket_of(group, sources.tickets)) for group in group_by_cause(_findings(sources))]
-
-
-def _findings(sources: Sources) -> Iterator[Finding]:
+    """The findings of a run by their cause: what breaks most for most comes first."""
     run = sources.run
-    for result in run.results:
-        if result.outcome is Outcome.REPRODUCED:
-            probe = sources.probes.get(result.probe) or _unknown(result)
-            yield Finding(probe, result, run.environment_of(result), run.id)
+    found = [
+        Finding(sources.probes.get(one.probe) or _unknown(one), one, run.environment_of(one), run.id)
+        for one in run.results
+        if one.outcome is Outcome.REPRODUCED
+    ]
+    groups = group_by_cause(sorted(found, key=_rank))
+    causes = [Cause(group, *_ticket_of(group, sources.tickets)) for group in groups]
+    return sorted(causes, key=lambda one: (_rank(one.worst)[:3], -len({each.target for each in one.telling})))
+
+
+def _rank(finding: Finding) -> tuple[str, int, int, str, str]:
+    one = finding.result
+    breaks = list(Breaks).index(one.breaks) if one.breaks else len(Breaks)
+    occurs = list(Occurs).index(one.occurs) if one.occurs else len(Occurs)
+    place = f"{one.location.file}:{one.location.line:06}" if one.location else ""
+    return finding.severity.value, breaks, occurs, place, one.probe
 
 
 def _unknown(result: ProbeResult) -> ProbeInfo:
@@ -87,3 +115,63 @@ def _ticket_of(group: Sequence[Finding], tickets: Sequence[Ticket]) -> tuple[str
         ticket = min(tracking, key=lambda one: one.status.is_finished)
         return ticket.id, ticket.status.value
     return next((finding.result.ticket for finding in group if finding.result.ticket), ""), ""
+
+
+def counts(run: Run, causes: Iterable[Cause], verbose: bool = False) -> str:
+    """`Checked 2 functions and the source with 6 probes: 9 findings (1 P0, 8 P2), 24 minor, 208 passed`."""
+    functions = len({result.target for result in run.results if not result.is_of_source})
+    checked = [counted(functions, "function")] if functions else []
+    checked += ["the source"] if any(result.is_of_source for result in run.results) else []
+    arms = f" in {len(run.matrix)} environments" if run.matrix else ""
+    # A probe of another kind of collector does not apply to this one.
+    outcomes = {name: count for name, count in run.summary.items() if count and (verbose or name != "not_applicable")}
+    ignored = f", {len(run.ignored)} ignored in the source" if run.ignored else ""
+    if not (checked and outcomes):
+        return f"Checked {' and '.join(checked) or 'no function'}{arms}: no probe applies{ignored}"
+    probes = counted(len({result.probe for result in run.results}), "probe")
+    words = [_found(run, causes), *(_in_words(name, count, run) for name, count in outcomes.items())]
+    return f"Checked {' and '.join(checked)}{arms} with {probes}: {', '.join(filter(None, words))}{ignored}"
+
+
+def _found(run: Run, causes: Iterable[Cause]) -> str:
+    """`9 findings (1 P0, 8 P2), 24 minor, 5 in libraries`: one for each cause, of however many probes and targets."""
+    if not run.summary["reproduced"]:
+        return ""
+    kinds = Counter(
+        "of style" if one.worst.result.style else "in libraries" if one.worst.result.owner else one.worst.severity.value
+        for one in causes
+    )
+    others = [(kinds.pop(name, 0), word) for name, word in
+              (("P4", "minor"), ("in libraries", "in libraries"), ("of style", "of style"))]  # fmt: skip
+    worst = ", ".join(f"{count} {level}" for level, count in sorted(kinds.items()))
+    found = [f"{counted(kinds.total(), 'finding')} ({worst})"] if kinds else []
+    found += [f"{count} {word}" for count, word in others if count]
+    return ", ".join(found) or (f"{run.summary['reproduced']} known" if run.baseline else "0 findings")
+
+
+def _in_words(outcome: str, count: int, run: Run) -> str:
+    """`208 passed`, `11 need a GPU`."""
+    if outcome == "unavailable":
+        reasons = {result.reason for result in run.results if result.outcome == "unavailable"}
+        need = "needs" if count == 1 else "need"
+        return f"{count} {need} a GPU" if reasons == {"no_device"} else f"{count} unavailable"
+    words = {"error": counted(count, "error"), "not_reproduced": f"{count} passed", "reproduced": ""}
+    return words.get(outcome, f"{count} not applicable")
+
+
+def without_result(results: Iterable[ProbeResult]) -> dict[tuple[str, str], list[ProbeResult]]:
+    """Errors and missing devices by what stopped them (`error (timeout)`) and the message."""
+    stopped: dict[tuple[str, str], list[ProbeResult]] = {}
+    for one in results:
+        if one.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE):
+            reason = f" ({one.reason.value})" if one.reason else ""
+            stopped.setdefault((f"{one.outcome.value}{reason}", one.message), []).append(one)
+    return stopped
+
+
+def in_short(advice: str) -> str:
+    """The first sentence, or its first clause where it is long, without the full stop."""
+    found = _SENTENCE.match(advice)
+    if found is None or len(found[1]) > _LONGEST_ADVICE:
+        found = _CLAUSE.match(advice)
+    return found[1] if found else advice

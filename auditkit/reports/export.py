@@ -1,8 +1,9 @@
-"""A run in the formats of other programs: SARIF, JUnit, GitLab's code quality, CSV; and as a page."""
+"""Write a run into files: as JSON, SARIF, JUnit, GitLab's code quality report, CSV, and as pages."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,18 @@ from typing import Any
 from auditkit import __version__
 from auditkit.errors import BadInputError
 from auditkit.files import ensure_writable, write_file
+from auditkit.model.enums import Outcome
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Run
 from auditkit.probing.checkout.checkout import parse_checkout
 from auditkit.probing.fix.file_change import prefix_of
-from auditkit.reports.brief import run_brief
 from auditkit.reports.causes import Sources
-from auditkit.reports.gitlab import run_gitlab
+from auditkit.reports.findings import Row, rows_of
+from auditkit.reports.formats import run_csv, run_gitlab, run_junit
 from auditkit.reports.html.page import html_page
-from auditkit.reports.junit import run_junit
 from auditkit.reports.page import markdown_page
 from auditkit.reports.run_page import run_page
 from auditkit.reports.sarif import run_sarif
-from auditkit.reports.table import run_csv
 
 _Probes = Mapping[str, ProbeInfo]
 _FORMS: Mapping[str, Callable[[Run, _Probes, str], bytes]] = {
@@ -35,6 +35,7 @@ _FORMS: Mapping[str, Callable[[Run, _Probes, str], bytes]] = {
 }
 MOST_BYTES = 900_000
 """GitHub drops a job's summary of more than 1 MiB without a word."""
+_MOST_FINDINGS, _LONGEST = 50, 300
 
 
 def check_outputs(files: Mapping[str, Path], source: Path | None = None) -> None:
@@ -54,21 +55,61 @@ def check_outputs(files: Mapping[str, Path], source: Path | None = None) -> None
         ensure_writable(file.parent)
 
 
-def save_run(run: Run, file: Path) -> dict[str, Any]:
-    """Write the whole run, in place of what was there, and tell it in few words. Raises StoreConflictError."""
-    write_file(file, json_text(run.to_json()))
-    return run_brief(run, file)
-
-
 def write_outputs(run: Run, files: Mapping[str, Path], probes: _Probes) -> None:
     """Write the run in every format that `files` names, in place of what was there, each whole or not at all.
 
     Nothing is written where a format cannot be made. Raises StoreConflictError where a file cannot be written.
     """
-    prefix = _prefix(run.environment.checkout)
+    try:
+        prefix = prefix_of(parse_checkout(run.environment.checkout))
+    except BadInputError:
+        prefix = ""  # the checkout of a saved run need not be here
     made = {file: _FORMS[form](run, probes, prefix) for form, file in files.items()}
     for file, data in made.items():
         write_file(file, data)
+
+
+def save_run(run: Run, file: Path) -> dict[str, Any]:
+    """Write the whole run; return it in short: at most 50 findings, `more` of them, and what has no result.
+
+    Raises StoreConflictError.
+    """
+    write_file(file, json_text(run.to_json()))
+    found = [row for row in rows_of(run) if row.result.severity]
+    silent = Counter(
+        (result.outcome.value, result.message[:_LONGEST])
+        for result in run.results
+        if result.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE)
+    )
+    return {
+        "schema_version": 1,
+        "run": run.to_json()["run"],
+        "summary": dict(run.summary),
+        "remembered": sum(result.remembered for result in run.results),
+        "findings": list(map(_finding, found[:_MOST_FINDINGS])),
+        "more": max(0, len(found) - _MOST_FINDINGS),
+        "unanswered": [
+            {"outcome": outcome, "message": message, "count": count}
+            for (outcome, message), count in silent.most_common(_MOST_FINDINGS)
+        ],
+        "notes": [note[:_LONGEST] for note in run.notes[:_MOST_FINDINGS]],
+        "whole": str(file),
+    }
+
+
+def _finding(row: Row) -> dict[str, Any]:
+    one, place = row.result, row.result.location
+    return {
+        "severity": str(one.severity),
+        "probe": one.probe,
+        "target": one.target,
+        "file": place.file if place is not None else None,
+        "line": place.line if place is not None else None,
+        "message": one.message[:_LONGEST],
+        "evidence": one.evidence.value if one.evidence is not None else None,
+        "ticket": row.ticket or None,
+        "fingerprint": one.fingerprint,
+    }
 
 
 def cut(document: bytes, most_bytes: int = MOST_BYTES) -> bytes:
@@ -84,11 +125,3 @@ def cut(document: bytes, most_bytes: int = MOST_BYTES) -> bytes:
 def json_text(document: Any) -> bytes:
     """Strict JSON in pure ASCII, in which no text can reach a terminal raw."""
     return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode("ascii")
-
-
-def _prefix(checkout: str) -> str:
-    """The way from the top of its repository to the checkout; "" where that is not here."""
-    try:
-        return prefix_of(parse_checkout(checkout))
-    except BadInputError:
-        return ""

@@ -1,9 +1,8 @@
-"""What every format says of a finding: in which order, where, and under which fingerprint."""
+"""The results of a run in the order of every format, each with its place in the repository and its ticket."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from auditkit.model.enums import Outcome
@@ -14,64 +13,48 @@ _PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in (?P<function>.+))?")
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A finding beside the tickets.
+class Row:
+    """A result: `place` is a line of the repository; `standing` is known, new or minor, "" without a baseline."""
 
-    `kind` is known, new or minor, "" without a baseline; `ticket` is the id of the ticket that tracks the finding.
-    """
+    result: ProbeResult
+    place: Location
+    standing: str = ""
+    ticket: str = ""
 
-    kind: str
-    ticket: str | None
-
-    def in_words(self) -> str:
-        """Return `known, B1-PT-01`, `new`, or "" without a baseline."""
-        return ", ".join((self.kind, self.ticket) if self.kind and self.ticket else (self.kind,))
-
-
-def standings_of(run: Run) -> Mapping[str, Standing]:
-    """The standing of each result by fingerprint, as the audit's report counts it."""
-    if run.baseline is None:
-        return {each.fingerprint: Standing("", each.ticket) for each in run.results}
-    kinds = {one.fingerprint: "known" for one in run.baseline.known}
-    kinds |= {one.fingerprint: "new" for one in run.baseline.new}
-    found = {each.fingerprint for each in run.results if each.outcome is Outcome.REPRODUCED}
-    tickets = {one.fingerprint: one.ticket for one in (*run.baseline.known, *run.baseline.new)}
-    return {
-        each.fingerprint: Standing(
-            kinds.get(each.fingerprint, "minor" if each.fingerprint in found else ""),
-            each.ticket or tickets.get(each.fingerprint) or None,
-        )
-        for each in run.results
-    }
+    @property
+    def is_finding(self) -> bool:
+        return self.result.outcome is Outcome.REPRODUCED
 
 
-def findings_of(run: Run) -> list[ProbeResult]:
-    """What reproduced, the worst first, each fingerprint once."""
-    found = sorted((each for each in run.results if each.outcome is Outcome.REPRODUCED), key=_rank)
-    return list({each.fingerprint: each for each in reversed(found)}.values())[::-1]
+def rows_of(run: Run, prefix: str = "") -> list[Row]:
+    """The findings, the worst first and each fingerprint once, then every other result; `prefix` leads to the checkout.
 
-
-def places_of(run: Run, prefix: str = "") -> Mapping[str, Location]:
-    """By fingerprint the line of the repository that each result is about; `prefix` leads to the checkout.
-
-    Of what is torch's that is a line which calls it; of what has no line, the function's own, else its module's first.
+    A finding of torch is at a line that calls torch; one without a line at its function, else at its module's first.
     """
     calls = {reading.target.call: reading.target.places for reading in run.targets if reading.target.places}
     found = {each.call: Location(each.file, each.line) for each in run.candidates}
-    places = {}
+    known = run.baseline
+    tracked = {one.fingerprint: ("known", one.ticket) for one in (known.known if known else ())}
+    tracked |= {one.fingerprint: ("new", one.ticket) for one in (known.new if known else ())}
+    rows: dict[object, Row] = {}
     for result in run.results:
-        place = result.location
         called = _PLACE.fullmatch(calls[result.target][0]) if result.target in calls else None
+        place = result.location or found.get(result.target) or Location(_module_file(result.target), 1)
         if called is not None:
             place = Location(called["file"], int(called["line"]), called["function"] or "")
-        place = place or found.get(result.target) or Location(_module_file(result.target), 1)
-        places[result.fingerprint] = Location(f"{prefix}{place.file}", max(place.line, 1), place.function)
-    return places
+        is_finding = result.outcome is Outcome.REPRODUCED
+        standing, ticket = tracked.get(result.fingerprint, ("minor" if known and is_finding else "", ""))
+        there = Location(f"{prefix}{place.file}", max(place.line, 1), place.function)
+        row = Row(result, there, standing, result.ticket or ticket)
+        rows.setdefault(result.fingerprint if is_finding else id(result), row)
+    return sorted(rows.values(), key=_rank)
 
 
-def _rank(result: ProbeResult) -> tuple[str, str, int, str]:
-    place = result.location or Location("", 0)
-    return result.severity or "P9", place.file, place.line, result.fingerprint
+def _rank(row: Row) -> tuple[bool, str, str, int, str]:
+    if not row.is_finding:
+        return True, "", "", 0, ""
+    place = row.result.location or Location("", 0)
+    return False, row.result.severity or "P9", place.file, place.line, row.result.fingerprint
 
 
 def _module_file(target: str) -> str:

@@ -22,10 +22,10 @@ from auditkit.model.text import counted
 from auditkit.probing.engine.catalog import load_catalog
 from auditkit.reports.causes import Sources
 from auditkit.reports.export import json_text
+from auditkit.reports.formats import csv_bytes
 from auditkit.reports.html.page import html_page
-from auditkit.reports.page import Cell, Grid, Items, Section
+from auditkit.reports.page import Section, items, table, text
 from auditkit.reports.run_page import run_page
-from auditkit.reports.table import csv_bytes
 from auditkit.sweep.execution import without_folder
 from auditkit.sweep.jobs import Job, Result, ResultsFolder
 from auditkit.sweep.preparation import is_url
@@ -264,7 +264,7 @@ def markdown_table(merged: Merged) -> bytes:
     rows, reasons = _cells(merged)
     table = [["checkout", "revision", *merged.columns], ["---"] * (len(merged.columns) + 2)]
     for subject, cells in zip(merged.subjects, rows, strict=True):
-        table.append([cell(subject.name), f"`{subject.job.revision[:10]}`", *(each.word for each in cells)])
+        table.append([cell(subject.name), f"`{subject.job.revision[:10]}`", *cells])
     lines = [f"| {' | '.join(row)} |" for row in table]
     lines += ["", *(f"{number}. {cell(reason)}" for number, reason in enumerate(reasons, 1))] if reasons else []
     return ("\n".join(lines) + "\n").encode("utf-8")
@@ -274,29 +274,28 @@ def _checkouts(merged: Merged) -> Section:
     """Return the same table as the first section of a page."""
     rows, reasons = _cells(merged)
     names = [f"{one.name} {one.job.revision[:10]}".strip() for one in merged.subjects]
-    grid = Grid("Findings of each checkout in each environment", "checkout", merged.columns,
-                tuple(zip(names, map(tuple, rows), strict=True)))  # fmt: skip
-    numbered = tuple((f"{number}. {reason}",) for number, reason in enumerate(reasons, 1))
-    return Section("Checkouts by environment", (grid, *([Items(numbered)] if numbered else ())), anchor="checkouts")
+    cells = [(name, *row) for name, row in zip(names, rows, strict=True)]
+    numbered = [text(f"{number}. {reason}") for number, reason in enumerate(reasons, 1)]
+    shown = (table(("checkout", *merged.columns), cells), *([items(numbered)] if numbered else ()))
+    return Section("Checkouts by environment", shown)
 
 
-def _cells(merged: Merged) -> tuple[list[list[Cell]], list[str]]:
+def _cells(merged: Merged) -> tuple[list[list[str]], list[str]]:
     """Return the cells of each checkout, and every reason for no result once."""
     reasons: list[str] = []
-    return [[_cell(one.replies.get(at), at, reasons) for at in merged.columns] for one in merged.subjects], reasons
+    return [[_cell(one.replies.get(at), reasons) for at in merged.columns] for one in merged.subjects], reasons
 
 
-def _cell(reply: Reply | None, column: str, reasons: list[str]) -> Cell:
+def _cell(reply: Reply | None, reasons: list[str]) -> str:
     if reply is None:
-        return Cell(column, "none", "", "not planned")
+        return "not planned"
     if any(one.outcome in _ANSWERS for one in reply.run.results):
-        words = findings_in_words(reply.run)
-        return Cell(column, *(("not_reproduced", "✓") if words.startswith("0 ") else ("reproduced", "✗")), words)
+        return findings_in_words(reply.run)
     messages = [one.message.partition("\n")[0] for one in reply.run.results]
     why = reply.why or next(iter(messages), "no target was found")
     if why not in reasons:
         reasons.append(why)
-    return Cell(column, "error", "!", f"no result ({reasons.index(why) + 1})")
+    return f"no result ({reasons.index(why) + 1})"
 
 
 def findings_in_words(run: Run) -> str:

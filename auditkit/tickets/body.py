@@ -266,19 +266,7 @@ def _one_fix(fix: Fix, ticket_id: str, most_rows: int) -> str:
         if is_short
         else f"The diff has {len(lines)} lines: " + markdown.code(f"auditkit ticket fix {ticket_id}")
     )
-    return "\n".join([_paragraph(told), shown, _paragraph(result), *_beside(fix, ticket_id)])
-
-
-def _beside(fix: Fix, ticket_id: str) -> list[str]:
-    """Say how the diffs of other tickets stand to this one."""
-    told = []
-    if fix.unnecessary_with:
-        named = ", ".join(map(markdown.code, fix.unnecessary_with))
-        told.append(_paragraph(f"The larger fix of {named} also removes this finding; then this diff is not needed."))
-    if fix.overlaps:
-        named, again = ", ".join(map(markdown.code, fix.overlaps)), markdown.code(f"auditkit ticket fix {ticket_id}")
-        told.append(_paragraph(f"The fix of {named} changes the same lines: after it {again} looks for another diff."))
-    return told
+    return "\n".join([_paragraph(told), shown, _paragraph(result)])
 
 
 # The evidence block.

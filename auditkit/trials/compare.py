@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.answer_changes import compare_answers
 from auditkit.model.enums import Outcome, Reason, Severity
@@ -17,15 +15,13 @@ from auditkit.model.revisions.comparison import (
     MatchState,
     Said,
     TargetComparison,
-    TargetMatch,
 )
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.runs.run import Environment, ProbeResult, Run
+from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout import git
 from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, import_roots, parse_checkout
-from auditkit.probing.engine.catalog import read_probe, select
-from auditkit.probing.engine.runner import in_parallel
+from auditkit.probing.engine.catalog import select
 from auditkit.probing.run.changed import Changed
 from auditkit.probing.run.configuration import catalog_of
 from auditkit.probing.run.measurement import Progress, Questions, environment_of, measure
@@ -34,19 +30,14 @@ from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read
 from auditkit.probing.source.history.anchors import AnchoredSource
 from auditkit.probing.source.history.changes import read_changes
 from auditkit.probing.source.python_files import PythonFiles
-from auditkit.trials.comparison import contrast, contrast_added, contrast_source, environment_differences
+from auditkit.trials.answers import ANSWERS, answers_probe
+from auditkit.trials.comparison import contrast, contrast_added, contrast_source
 from auditkit.trials.target_pairs import Side, TargetPair, names_of, pair_found, pair_named
-
-ANSWERS = "_answers"
-"""The probe that records a target's results; it judges nothing and is in no list of probes."""
 
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What to compare: two revisions of the directory `checkout`, about these targets (none: what is found).
-
-    `label` stands for the checkout in the result.
-    """
+    """What to compare: two revisions of the directory `checkout`, about these targets (none: what is found)."""
 
     checkout: str
     base: str
@@ -54,7 +45,6 @@ class CompareRequest:
     options: RunOptions = RunOptions()  # noqa: RUF009 - it is frozen
     targets: tuple[Target, ...] = ()
     probes: tuple[str, ...] = ()
-    label: str | None = None
 
 
 def compare(request: CompareRequest, progress: Progress | None = None) -> Comparison:
@@ -79,7 +69,7 @@ def _specs(request: CompareRequest) -> tuple[CheckoutSpec, CheckoutSpec]:
     if git.git_is_installed() and git.find_repository(spec.directory) is None:
         raise BadInputError(
             f"{spec.directory} is not in a git repository, so it has no revisions to compare",
-            "audit it twice with --json: auditkit compare --runs BEFORE.json AFTER.json",
+            "name a folder of a repository",
         )
     return spec.at(request.base), spec.at(request.head)
 
@@ -91,22 +81,36 @@ def _compared(
     sides = (_side(request.options, base), _side(request.options, head))
     touched = None if request.targets else _Touched(_changed(base, head))
     pairs, notes = _pairs(request, sides, touched, progress)
-    runs = _measured(request, pairs, asked, sides, progress) if asked else [(None, None)] * len(pairs)
-    environments = tuple(
-        _environment(_label(request, index), side, [run for pair in runs if (run := pair[index]) is not None])
-        for index, side in enumerate(sides)
-    )
-    _check_environments(environments[0], environments[1], of_devices=False)
+    known = [pair for pair in pairs if pair.match.state is not MatchState.REMOVED]
+    progress.targets_known([target for pair in known for target in (pair.base, pair.head) if target], len(asked))
+    runs = [
+        _measured(f"{request.checkout}@{revision}", side, targets, asked, progress)
+        for revision, side, targets in (
+            (request.base, sides[0], [pair.base for pair in known if pair.base]),
+            (request.head, sides[1], [pair.head for pair in known if pair.head]),
+        )
+    ]
+    results = [{(one.target, one.probe): one for one in run.results} for run in runs]
     return Comparison(
-        checkout=request.label or request.checkout,
-        base=environments[0],
-        head=environments[1],
-        targets=tuple(_of_target(pair, *run) for pair, run in zip(pairs, runs, strict=True)),
+        checkout=request.checkout,
+        base=runs[0].environment,
+        head=runs[1].environment,
+        targets=tuple(_of_target(pair, [probe.id for probe in asked], *results) for pair in pairs),
         source=_of_source(request, sides, pairs, [probe for probe in probes if probe.scope == "source"], progress),
         changes=read_changes(base, head),
         notes=tuple(dict.fromkeys((*_notes(sides, runs), *notes))),
         untouched=len(touched.passed_over - _calls(pairs)) if touched else 0,
     )
+
+
+def _measured(
+    label: str, side: Side, targets: Sequence[Target], probes: Sequence[ProbeInfo], progress: Progress
+) -> Run:
+    """The results of every probe, and what the targets return, at one revision."""
+    place = environment_of(label, side.opened)
+    if not (targets and probes):
+        return Run("", place, ())
+    return measure(Questions(targets, [*probes, answers_probe()], place), side.setting, progress)
 
 
 def _changed(base: OpenCheckout, head: OpenCheckout) -> Changed:
@@ -155,76 +159,21 @@ def _side(options: RunOptions, opened: OpenCheckout) -> Side:
     return Side(opened, options.setting(opened), AnchoredSource(opened.path, options.import_roots(opened)))
 
 
-_PairRun = tuple[Run | None, Run | None]
+_Results = dict[tuple[str, str], ProbeResult]
 
 
-def _measured(
-    request: CompareRequest,
-    pairs: Sequence[TargetPair],
-    probes: Sequence[ProbeInfo],
-    sides: Sequence[Side],
-    progress: Progress,
-) -> list[_PairRun]:
-    """Run the probes on both revisions of one target at once, then of the next one."""
-    asked = [pair for pair in pairs if pair.match.state is not MatchState.REMOVED]
-    progress.targets_known([target for pair in asked for target in (pair.base, pair.head) if target], len(probes))
-    questions = [*probes, read_probe(bundled_dir("probes") / f"{ANSWERS}.py")]
-    cancelled = threading.Event()
-    settings = [replace(side.setting, cancelled=cancelled) for side in sides]
-
-    def one(turn: tuple[int, int, Target]) -> tuple[tuple[int, int], Run]:
-        number, index, target = turn
-        about = Questions([target], questions, environment_of(_label(request, index), sides[index].opened))
-        return (number, index), measure(about, settings[index], progress)
-
-    found = dict(in_parallel(one, _turns(pairs), len(sides), cancelled))
-    return [(found.get((number, 0)), found.get((number, 1))) for number in range(len(pairs))]
-
-
-def _turns(pairs: Sequence[TargetPair]) -> Iterator[tuple[int, int, Target]]:
-    """Yield the number of the pair, 0 for base or 1 for head, and the target."""
-    for number, pair in enumerate(pairs):
-        if pair.match.state is MatchState.REMOVED:
-            continue
-        for index, target in enumerate((pair.base, pair.head)):
-            if target is not None:
-                yield number, index, target
-
-
-def _label(request: CompareRequest, index: int) -> str:
-    return f"{request.label or request.checkout}@{(request.base, request.head)[index]}"
-
-
-def _environment(label: str, side: Side, runs: Sequence[Run]) -> Environment:
-    """Of all runs at one revision: the first that has a torch; the device that any of them used."""
-    if not runs:
-        return environment_of(label, side.opened)
-    first = next((run.environment for run in runs if run.environment.torch), runs[0].environment)
-    devices = [run.environment.device for run in runs]
-    device = next((kind for kind in ("cuda", "cpu", "simulated") if kind in devices), first.device)
-    return replace(first, device=device)
-
-
-def _check_environments(base: Environment, head: Environment, of_devices: bool) -> None:
-    """Raise BadInputError if the two were measured under other versions or devices."""
-    differing = environment_differences(base, head, of_devices)
-    if differing:
-        hint = "run both under one interpreter on one device"
-        raise BadInputError(f"the two are not comparable: {', '.join(differing)}", hint)
-
-
-def _of_target(pair: TargetPair, base: Run | None, head: Run | None) -> TargetComparison:
+def _of_target(pair: TargetPair, probes: Sequence[str], base: _Results, head: _Results) -> TargetComparison:
     """The contrasts of one target; those of a new one have a head alone, a removed one is only named."""
-    before, after = ({one.probe: one for one in run.results} if run else {} for run in (base, head))
-    asked = [probe for probe in after if probe != ANSWERS]
-    if base is None:
-        return TargetComparison(pair.match, tuple(contrast_added(after[probe]) for probe in asked))
+    before, after = (
+        {probe: found[target.call, probe] for probe in (*probes, ANSWERS) if (target.call, probe) in found}
+        if target else {}
+        for target, found in ((pair.base, base), (pair.head, head))
+    )  # fmt: skip
+    if not before:
+        return TargetComparison(pair.match, tuple(contrast_added(after[probe]) for probe in probes if probe in after))
+    contrasts = tuple(contrast(before[probe], after[probe]) for probe in probes if probe in after)
     answers = [side[ANSWERS].measurements if ANSWERS in side else () for side in (before, after)]
-    return TargetComparison(
-        pair.match,
-        tuple(contrast(before[probe], after[probe]) for probe in asked),
-        compare_answers(answers[0], answers[1]),
-    )
+    return TargetComparison(pair.match, contrasts, compare_answers(*answers))
 
 
 def _of_source(
@@ -245,51 +194,12 @@ def _of_source(
     return contrast_source(results[0], results[1], names_of(pairs))
 
 
-def _notes(sides: Sequence[Side], runs: Sequence[_PairRun]) -> Iterator[str]:
+def _notes(sides: Sequence[Side], runs: Sequence[Run]) -> Iterator[str]:
     """Notes on the two checkouts and their runs; what only one side says names it."""
-    said = [
-        [*side.opened.notes, *(note for pair in runs if (run := pair[index]) is not None for note in run.notes)]
-        for index, side in enumerate(sides)
-    ]
+    said = [[*side.opened.notes, *run.notes] for side, run in zip(sides, runs, strict=True)]
     yield from (note for note in said[0] if note in said[1])
     for name, ours, others in (("base", *said), ("head", *reversed(said))):
         yield from (f"{name}: {note}" for note in ours if note not in others)
-
-
-def compare_runs(base: Run, head: Run) -> Comparison:
-    """Compare two saved runs; match functions by qualified name alone, because the source is not there.
-
-    Raises BadInputError if torch, Python or device differ, or if a run has several arms.
-    """
-    for name, run in (("base", base), ("head", head)):
-        if run.matrix:
-            raise BadInputError(f"the {name} has {len(run.matrix)} arms", "compare runs of one interpreter and device")
-    _check_environments(base.environment, head.environment, of_devices=True)
-    before, after = ({one.fingerprint: one for one in run.results if not one.is_of_source} for run in (base, head))
-    read = [[one for one in run.results if one.is_of_source] for run in (base, head)]
-    targets: dict[str, list[str]] = {}
-    for print_ in dict.fromkeys((*before, *after)):
-        targets.setdefault(print_.partition("/")[2], []).append(print_)
-    return Comparison(
-        checkout=head.environment.checkout.partition("@")[0],
-        base=base.environment,
-        head=head.environment,
-        targets=tuple(_of_saved(prints, before, after) for prints in targets.values()),
-        source=contrast_source(read[0], read[1], {}),
-        notes=tuple(dict.fromkeys((*base.notes, *head.notes))),
-    )
-
-
-def _of_saved(prints: Sequence[str], before: dict[str, ProbeResult], after: dict[str, ProbeResult]) -> TargetComparison:
-    """One target of two saved runs. A probe that only one of them ran cannot be compared."""
-    ours, theirs = ([side[one] for one in prints if one in side] for side in (before, after))
-    if not theirs:
-        return TargetComparison(TargetMatch(ours[0].target, "", MatchState.REMOVED))
-    name = theirs[0].target
-    if not ours:
-        return TargetComparison(TargetMatch("", name, MatchState.ADDED), tuple(map(contrast_added, theirs)))
-    contrasts = [contrast(before[one], after[one]) for one in prints if one in before and one in after]
-    return TargetComparison(TargetMatch(name, name, MatchState.UNREAD), tuple(contrasts))
 
 
 _UNANSWERED = (Change.NOT_COMPARABLE, Change.NOT_APPLICABLE)

@@ -7,22 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from auditkit.model.enums import Outcome
 from auditkit.model.figure_trends import compare_figures, overall
 from auditkit.model.revisions.comparison import Change, Contrast, Said, Trend
-from auditkit.model.runs.run import Environment, ProbeResult
+from auditkit.model.runs.run import ProbeResult
 
 _ANSWERS = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED)
-
-
-def environment_differences(base: Environment, head: Environment, of_devices: bool) -> tuple[str, ...]:
-    """What of two environments is not the same, such as `torch 2.13.0 against 2.15.0`.
-
-    `of_devices` looks at the device, too; results name theirs. The name of a processor is not compared: counts, bytes
-    and values do not depend on it.
-    """
-    facts = [("torch", base.torch, head.torch), ("Python", base.python, head.python)]
-    facts += [("device", base.device, head.device)] if of_devices else []
-    if base.device == head.device == "cuda":
-        facts.append(("device", base.device_name, head.device_name))
-    return tuple(f"{name} {one} against {other}" for name, one, other in facts if one and other and one != other)
 
 
 def contrast(base: ProbeResult, head: ProbeResult) -> Contrast:

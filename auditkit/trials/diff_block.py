@@ -27,16 +27,11 @@ class _Hunk:
         """The lines that the file has."""
         return [line[1:] for line in self.lines if line[0] != "+"]
 
-    def without_context(self) -> _Hunk:
-        """Return the hunk from its first to its last changed line."""
-        changed = [number for number, line in enumerate(self.lines) if line[0] != " "]
-        return _Hunk(self.first + changed[0], self.lines[changed[0] : changed[-1] + 1])
-
 
 def changes_of(diff: str, checkout: Path, prefix: str = "") -> list[FileChange]:
     """What the diff makes of the checkout's files; its paths begin with `prefix`, the way from the repository's top.
 
-    Lines may have moved, and others may have changed around them; their ends are the file's own. Raises
+    Lines may have moved; their ends are the file's own. Raises
     CannotComplete if the text is not a diff, names a missing file, or shows lines that the file does not have.
     """
     changes = [_changed(file, hunks, checkout) for file, hunks in _hunks_by_file(diff, prefix).items()]
@@ -84,10 +79,6 @@ def _changed(file: str, hunks: Sequence[_Hunk], checkout: Path) -> FileChange:
         bare = [line.removesuffix("\r") for line in lines]
         place = _place(hunk, bare, max(hunk.first - 1 + moved, 0))
         if place is None:
-            # Another diff of this function may have changed the lines around: the changed ones alone have to be there.
-            hunk = hunk.without_context()
-            place = _place(hunk, bare, max(hunk.first - 1 + moved, 0)) if _is_only(hunk.old, bare) else None
-        if place is None:
             raise CannotComplete(f"no longer applies: {file} has other lines at {hunk.first}")
         new, there = [], iter(lines[place : place + len(hunk.old)])
         for line in hunk.lines:
@@ -98,11 +89,6 @@ def _changed(file: str, hunks: Sequence[_Hunk], checkout: Path) -> FileChange:
     # The text after the last newline is not a complete line.
     lines[-1] = lines[-1].removesuffix("\r")
     return FileChange(file, before, (mark + "\n".join(lines)).encode(encoding))
-
-
-def _is_only(old: list[str], lines: list[str]) -> bool:
-    """Return whether the file has these lines once; a hunk that only adds lines has none to find."""
-    return bool(old) and sum(lines[n : n + len(old)] == old for n in range(len(lines) - len(old) + 1)) == 1
 
 
 def _place(hunk: _Hunk, lines: list[str], expected: int) -> int | None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from auditkit.errors import AuditkitError
-from auditkit.model.revisions.trial import FixVerdict, Judgement
-from auditkit.model.runs.fix import Fix
+from auditkit.model.enums import Outcome
+from auditkit.model.revisions.trial import ChangeKind, FixVerdict, Judgement
+from auditkit.model.runs.fix import Fix, FixRow
 from auditkit.model.runs.run import Finding, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.text import counted, inert_line
@@ -28,7 +28,6 @@ from auditkit.trials.answers import Answers, costs, judged
 from auditkit.trials.bench import Bench
 from auditkit.trials.candidates import Candidate, RewriteSets, made
 from auditkit.trials.causes import Cause, judging_of, other_targets
-from auditkit.trials.fix_rows import row_of_read, rows_of
 from auditkit.trials.fix_trials import Scene, Trials
 from auditkit.trials.no_fix import (
     COSTS_OTHERS,
@@ -39,11 +38,9 @@ from auditkit.trials.no_fix import (
     NO_TARGET,
     TRADES,
     Failed,
-    NoFix,
     reason_of,
     time_was_over,
 )
-from auditkit.trials.shared_diffs import Effect, shared
 
 _MOST_READERS = 2
 _MOST_FULL_RUNS = 3
@@ -59,6 +56,19 @@ class Found:
     fixes: tuple[Fix, ...]
     no_fix: Mapping[str, str]
     note: str
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """What does not reproduce with a fix in the arm `arm`: `quiet` has pairs of a target and a probe that ran."""
+
+    arm: str
+    quiet: frozenset[tuple[str, str]]
+
+    def ends(self, group: Sequence[Finding]) -> bool:
+        """Return whether every finding that judges the ticket's fix was seen to be gone."""
+        keys = [(one.result.target, one.probe.id) for one in judging_of(group)]
+        return all(key in self.quiet for key in keys) and all(one.result.arm == self.arm for one in group)
 
 
 @dataclass
@@ -77,14 +87,14 @@ class Search:
 
     def __post_init__(self) -> None:
         self._ends = threading.Event()
-        self._effects: dict[Fix, Effect] = {}
+        self._effects: dict[Fix, _Effect] = {}
         self._trials = Trials(self.scene, self.run, self.benches, self.progress, self._ends)
         self._files = PythonFiles(self.scene.opened.path, self.scene.options("").import_roots(self.scene.opened))
 
     def fixes_of(self, groups: Sequence[Sequence[Finding]]) -> Found:
         """What came of each group of findings, which is one ticket."""
         began = time.monotonic()
-        outcomes: dict[int, Fix | NoFix] = {}
+        outcomes: dict[int, Fix | str] = {}
 
         def search(number: int) -> None:
             outcome = None if self._ends.is_set() else self._outcome_of(groups[number])
@@ -103,17 +113,16 @@ class Search:
             timer.cancel()
         of_groups = [outcomes.get(number, over) for number in range(len(groups))]
         effects = {one: self._effects[one] for one in of_groups if isinstance(one, Fix)}
-        return _found(groups, shared(groups, of_groups, effects), time.monotonic() - began)
+        return _found(groups, _shared(groups, of_groups, effects), time.monotonic() - began)
 
-    def _outcome_of(self, group: Sequence[Finding]) -> Fix | NoFix:
+    def _outcome_of(self, group: Sequence[Finding]) -> Fix | str:
         """The fix of a group; what cannot be read, or changed meanwhile, is a reason why there is none."""
         try:
             return self._fix_of(group)
         except (AuditkitError, OSError, SyntaxError, ValueError, RecursionError) as error:
-            told = f"could not be tried: {inert_line(str(error))}"
-            return NoFix(told, told)
+            return f"could not be tried: {inert_line(str(error))}"
 
-    def _fix_of(self, group: Sequence[Finding]) -> Fix | NoFix:
+    def _fix_of(self, group: Sequence[Finding]) -> Fix | str:
         """The smallest fix of the findings that judge it. Minor ones may stay: no edit grows on their account."""
         judging = judging_of(group)
         cause = Cause.of(judging, [one for one in group if one not in judging])
@@ -198,28 +207,71 @@ class Search:
             difference=candidate.change.difference(self.scene.prefix),
             changes=tuple(one.change for one in candidate.rewrites),
             mends=(*cause.fingerprints, *gone),
-            rows=(*rows_of(tried), *(row_of_read(one.result) for one in cause.read)),
+            rows=(
+                *_rows_of(tried),
+                *(FixRow(one.probe.id, _in_short(one.result), "is no longer read there") for one in cause.read),
+            ),
             device=worst.device,
             torch=self.run.environment_of(worst).torch,
         )
-        self._effects[fix] = Effect(cause.arm, frozenset(quiet), candidate.lines)
+        self._effects[fix] = _Effect(cause.arm, frozenset(quiet))
         return fix
 
 
-def _found(groups: Sequence[Sequence[Finding]], outcomes: Sequence[Fix | NoFix], seconds: float) -> Found:
+def _rows_of(tried: Sequence[tuple[Answers, Answers, Judgement]]) -> tuple[FixRow, ...]:
+    """Return a row for each probe whose result a fix improves, the ticket's own first, once for all targets."""
+    rows: dict[str, FixRow] = {}
+    for is_finding in (True, False):
+        for base, arm, verdict in tried:
+            before, after = ({one.probe: one for one in side.results} for side in (base, arm))
+            for change in verdict.changes:
+                if change.is_finding is is_finding and change.kind in (ChangeKind.GONE, ChangeKind.BETTER):
+                    row = FixRow(change.probe, _in_short(before[change.probe]), _in_short(after[change.probe]))
+                    rows.setdefault(change.probe, row)
+    return tuple(rows.values())
+
+
+def _in_short(result: ProbeResult) -> str:
+    """`P2, 3.25 bytes per gradient byte`; `does not reproduce (0.2 bytes per gradient byte)`."""
+    if result.outcome is Outcome.REPRODUCED:
+        severity = result.severity.value if result.severity else "reproduces"
+        return f"{severity}, {result.law or result.message}"
+    law = f" ({result.law})" if result.law else ""
+    quiet = {Outcome.NOT_REPRODUCED: "does not reproduce", Outcome.NOT_APPLICABLE: "does not apply"}
+    return quiet[result.outcome] + law if result.outcome in quiet else f"no result: {result.message}"
+
+
+def _shared(
+    groups: Sequence[Sequence[Finding]], outcomes: Sequence[Fix | str], effects: Mapping[Fix, _Effect]
+) -> list[Fix | str]:
+    """Return the outcome of each ticket: the smallest diff that ends it, be it the fix of another ticket."""
+    chosen: list[Fix | str] = []
+    mends: dict[Fix, list[str]] = {}
+    for group, own in zip(groups, outcomes, strict=True):
+        enough = [fix for fix, effect in effects.items() if fix == own or effect.ends(group)]
+        best = min(enough, key=_size, default=own)
+        chosen.append(best)
+        if isinstance(best, Fix):
+            mends.setdefault(best, list(best.mends)).extend(one.result.fingerprint for one in judging_of(group))
+    whole = {fix: replace(fix, mends=tuple(dict.fromkeys(names))) for fix, names in mends.items()}
+    return [whole[one] if isinstance(one, Fix) else one for one in chosen]
+
+
+def _size(fix: Fix) -> int:
+    return sum(line[:1] in "+-" for line in fix.difference.split("\n"))
+
+
+def _found(groups: Sequence[Sequence[Finding]], outcomes: Sequence[Fix | str], seconds: float) -> Found:
     fixes = list(dict.fromkeys(one for one in outcomes if isinstance(one, Fix)))
     mended = {fingerprint for fix in fixes for fingerprint in fix.mends}
     no_fix: dict[str, str] = {}
     for group, outcome in zip(groups, outcomes, strict=True):
-        told = outcome.told if isinstance(outcome, NoFix) else "a minor finding that its ticket's fix leaves"
+        told = outcome if isinstance(outcome, str) else "a minor finding that its ticket's fix leaves"
         left = (finding.result.fingerprint for finding in group)
         no_fix |= {fingerprint: told for fingerprint in left if fingerprint not in mended}
-    reasons = Counter(one.short for one in outcomes if isinstance(one, NoFix))
     ended = sum(isinstance(one, Fix) for one in outcomes)
-    said = f"fixes that were run: for {ended} of {counted(len(groups), 'new ticket')}, {seconds:.0f} s"
-    return Found(
-        tuple(fixes), no_fix, "; ".join([said, *(f"{count} without: {reason}" for reason, count in reasons.items())])
-    )
+    note = f"fixes that were run: for {ended} of {counted(len(groups), 'new ticket')}, {seconds:.0f} s"
+    return Found(tuple(fixes), no_fix, note)
 
 
 def with_fixes(run: Run, groups: Sequence[Sequence[Finding]], scene: Scene, limit_s: float, told: Progress) -> Run:

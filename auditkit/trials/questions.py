@@ -25,12 +25,6 @@ from auditkit.probing.source.modules import Module, module_name, parse_module, s
 
 _NAME = re.compile(r"[A-Za-z_#][\w.#]*")
 _ORDINAL = re.compile(r"#\d+$")
-# Words of probes' ids that every ticket about a collector may use.
-_COMMON = frozenset((
-    "norm", "grads", "gradients", "tensors", "params", "after", "call", "with", "input", "inputs", "result", "type",
-    "looks", "under", "runs", "work", "other",
-))  # fmt: skip
-_SHORTEST, _STEM = 4, 6
 
 
 @dataclass(frozen=True)
@@ -95,27 +89,6 @@ def _module(file: Path, checkout: Path, roots: Sequence[Path]) -> Module | None:
     name = module_name(file, roots) if file.suffix == ".py" else None
     parsed = parse_module(file, source_bytes(file), checkout, name) if name else None
     return parsed if isinstance(parsed, Module) else None
-
-
-def probes_in_words(
-    ticket: Ticket, text: str, reproduced: Sequence[str], catalog: Mapping[str, ProbeInfo]
-) -> tuple[str, ...]:
-    """Return the reproduced probes that a ticket without findings is about.
-
-    They are those of whose ids the title, else the text, has the most words; all of them if it has none.
-    """
-    for words in (ticket.title, text):
-        stems = {word[:_STEM] for word in re.findall(r"[a-z]+", words.casefold()) if len(word) >= _SHORTEST}
-        named = {probe: _words_in(probe, stems) for probe in reproduced if probe in catalog}
-        most = max(named.values(), default=0)
-        if most:
-            return tuple(probe for probe, count in named.items() if count == most)
-    return tuple(reproduced)
-
-
-def _words_in(probe: str, stems: set[str]) -> int:
-    own = (word for word in probe.split("_") if len(word) >= _SHORTEST and word not in _COMMON)
-    return sum(word[:_STEM] in stems for word in own)
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from auditkit.config.config import Config
 from auditkit.errors import BadInputError
 from auditkit.model.revisions.comparison import Comparison
 from auditkit.probing.checkout.checkout import open_checkout, parse_checkout
-from auditkit.probing.run.configuration import catalog_of
-from auditkit.reports.comparison_page import comparison_page
-from auditkit.reports.html.page import html_page
-from auditkit.reports.page import markdown_page
-from auditkit.reports.requirements import Requirement, State, judge_plan, outcomes_as_requirements
-from auditkit.reports.review_parts import Review, review_of
+from auditkit.reports.review import Requirement, Review, State, judge_plan, review_of
 
 _TESTS_LIMIT_S = 3600
 
@@ -37,14 +31,8 @@ def review(comparison: Comparison, plan: Path | None = None, tests: str = "") ->
         sides = (("base", comparison.base.checkout), ("head", comparison.head.checkout))
         ended = [f"{name}: {_tested(side, tests)}" for name, side in sides]
         state = State.MET if ended[1].startswith("head: passed") else State.NOT_MET
-        required.append(Requirement("the tests pass", "plan", state, "; ".join(ended)))
-    return review_of(comparison, required or outcomes_as_requirements(comparison), "; ".join(ended))
-
-
-def review_page(judged: Review, config: Config, is_html: bool = False) -> bytes:
-    """Return the page of a review, as Markdown or HTML."""
-    page = comparison_page(judged, catalog_of(config))
-    return html_page(page) if is_html else markdown_page(page)
+        required.append(Requirement("the tests pass", state, "; ".join(ended)))
+    return review_of(comparison, required, "; ".join(ended))
 
 
 def _tested(checkout: str, command: str) -> str:

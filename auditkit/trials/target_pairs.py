@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from auditkit.config.config import Config
@@ -10,7 +10,7 @@ from auditkit.model.revisions.comparison import MatchState, TargetMatch
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import OpenCheckout
 from auditkit.probing.engine.sandbox import Setting
-from auditkit.probing.run.found_targets import FoundTargets, find_targets
+from auditkit.probing.run.found_targets import find_targets
 from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.history.anchors import AnchoredSource, AnchorState, FoundAgain, text_of
 from auditkit.probing.source.python_files import PythonFiles
@@ -53,29 +53,29 @@ def pair_found(
     A target of one revision whose function the other one has, although it was not found there, is checked
     at both. Raises what discovery raised at the head where neither revision has a target.
     """
-    older, newer = (_found(side, config, trying, only) for side in (base, head))
+    older, newer = (
+        find_targets(
+            side.opened,
+            side.setting,
+            config.import_roots,
+            trying,
+            left_out=LeftOut(side.opened.path, config.exclude),
+            configured=config.targets,
+            only=only,
+        )
+        for side in (base, head)
+    )
     ours, theirs, our_notes, their_notes = older.found, newer.found, older.notes, newer.notes
     if not ours and newer.failure is not None:
         raise newer.failure
-    pairs, taken = [], set()
     by_call = {target.call: target for target in theirs}
-    for target in ours:
-        pair = _pair(target, by_call, base, head)
-        pairs.append(pair)
-        taken.add(pair.match.head)
+    named = [_pair_named(target, base, head) for target in ours]
+    pairs = [replace(pair, head=by_call.get(pair.match.head, pair.head)) for pair in named]
+    taken = {pair.match.head for pair in pairs}
     pairs += [_pair_back(target, base, head) for target in theirs if target.call not in taken]
     notes = [f"base: {note}" for note in our_notes if note not in their_notes]
     notes += [f"head: {note}" for note in their_notes if note not in our_notes]
     return pairs, notes + [note for note in our_notes if note in their_notes]
-
-
-def _found(
-    side: Side, config: Config, trying: Callable[[str], None], only: Callable[[Target, PythonFiles], bool]
-) -> FoundTargets:
-    left_out = LeftOut(side.opened.path, config.exclude)
-    return find_targets(
-        side.opened, side.setting, config.import_roots, trying, left_out=left_out, configured=config.targets, only=only
-    )
 
 
 def _find(call: str, here: Side, there: Side) -> FoundAgain | None:
@@ -103,14 +103,6 @@ def _pair_named(target: Target, base: Side, head: Side) -> TargetPair:
         # An instance's method, or a name that another module hands on: only importing it can tell.
         return TargetPair(_match(target.call, target.call, MatchState.UNREAD, 0.0, base, head), target, target)
     return _pair_back(target, base, head)
-
-
-def _pair(target: Target, by_call: dict[str, Target], base: Side, head: Side) -> TargetPair:
-    found = _find(target.call, base, head)
-    if found is None or found.state is AnchorState.LOST:
-        return TargetPair(_match(target.call, "", MatchState.REMOVED, 0.0, base, head), target, None)
-    after = by_call.get(found.call) or _as_found(target, found, base, head)
-    return _made(target, after, found, base, head)
 
 
 def _pair_back(target: Target, base: Side, head: Side) -> TargetPair:
@@ -144,12 +136,6 @@ def _match(before: str, after: str, state: MatchState, similarity: float, base: 
 
 def names_of(pairs: Sequence[TargetPair]) -> dict[str, str]:
     """From a name at the base to the one at the head, of targets and of their modules."""
-    renamed = dict(_renamed(pairs))
-    return {before: after for before, after in renamed.items() if before != after}
-
-
-def _renamed(pairs: Sequence[TargetPair]) -> Iterator[tuple[str, str]]:
-    for pair in pairs:
-        if pair.base is not None and pair.head is not None:
-            yield pair.base.call.partition(":")[0], pair.head.call.partition(":")[0]
-            yield pair.base.call, pair.head.call
+    both = [(pair.base.call, pair.head.call) for pair in pairs if pair.base and pair.head]
+    both += [(before.partition(":")[0], after.partition(":")[0]) for before, after in both]
+    return {before: after for before, after in both if before != after}

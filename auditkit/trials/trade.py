@@ -9,7 +9,7 @@ from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.revisions.trial import ChangeKind, FixVerdict, Judgement, ProbeChange
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult
-from auditkit.model.units import format_value
+from auditkit.model.text import listed
 
 MEMORY = "peak_memory_grows_with_params"
 
@@ -61,13 +61,14 @@ def judge(
     gone = [change for change in changes if change.is_finding and change.kind is ChangeKind.GONE]
     left = [change for change in changes if change.is_finding and change.arm is Outcome.REPRODUCED]
     costs = [change for change in changes if not change.is_finding and _is_cost(change)]
-    told = _told_of(changes, left, gone, costs)
+    parts = [f"{change.probe} still reproduces: {change.told}" for change in left]
+    told = "; ".join([*parts, *(f"{change.probe} no longer reproduces" for change in gone), *map(_cost, costs)])
     if left:
         return Judgement(FixVerdict.INSUFFICIENT, "insufficient", told, changes)
     if not gone:
         raise ValueError("no finding of the ticket reproduces at the base")
     if costs:
-        gains, prices = (_enumerated([change.noun for change in part]) for part in (gone, costs))
+        gains, prices = (listed(dict.fromkeys(change.noun for change in part)) for part in (gone, costs))
         return Judgement(FixVerdict.TRADES, f"trades {gains} for {prices}", told, changes)
     return Judgement(FixVerdict.SUFFICIENT, "sufficient", told, changes)
 
@@ -163,38 +164,12 @@ def _by_case(measurements: Sequence[Measurement], name: str) -> dict[tuple[float
 
 
 def _told(base: ProbeResult, arm: ProbeResult) -> str:
-    """The numbers where there are any, else the arm's message, both where the outcome changed."""
+    """The laws where the probe fits one, else the arm's message."""
     if arm.outcome not in _ANSWERED:
         return arm.message
-    values = _largest_case(base, arm)
-    if values is not None and base.probe == MEMORY:
-        before, after = (format_value(round(value, 3), "ratio") for value in values)
-        return f"{before}x -> {after}x of the gradients' bytes"
     if base.law and arm.law:
         return f"{base.law} -> {arm.law}"
     return arm.message
-
-
-def _enumerated(nouns: Sequence[str]) -> str:
-    *most, last = dict.fromkeys(nouns)
-    return f"{', '.join(most)} and {last}" if most else last
-
-
-def _told_of(
-    changes: Sequence[ProbeChange],
-    left: Sequence[ProbeChange],
-    gone: Sequence[ProbeChange],
-    costs: Sequence[ProbeChange],
-) -> str:
-    """The verdict's reason, and what the fix was not about and left as it was."""
-    parts = [f"{change.probe} still reproduces: {change.told}" for change in left]
-    parts += [f"{change.probe} no longer reproduces" for change in gone]
-    parts += [_cost(change) for change in costs]
-    others = [change for change in changes if not change.is_finding]
-    parts += [f"{change.probe} no longer reproduces either" for change in others if change.kind is ChangeKind.GONE]
-    before = [change.probe for change in others if change.kind is ChangeKind.STILL]
-    parts += [f"still reproduce as before: {', '.join(before)}"] if before else []
-    return "; ".join(parts)
 
 
 def _cost(change: ProbeChange) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import msgspec
 
 from auditkit.errors import BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
 from auditkit.files import write_file
+from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.revisions.trial import FixVerdict, Judgement
 from auditkit.model.runs.run import Run
@@ -40,7 +41,6 @@ from auditkit.trials.questions import (
     Found,
     Question,
     located_target,
-    probes_in_words,
     questions_of,
     questions_of_boxes,
     results_at,
@@ -63,7 +63,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Checked:
+class Checked(Record, keys="state before after reason"):
     """One finding before and after the fix; `reason` is what the probe reported."""
 
     fingerprint: str
@@ -71,9 +71,6 @@ class Checked:
     before: str
     after: str
     reason: str = ""
-
-    def to_json(self) -> dict[str, str]:
-        return {"state": self.state.value, "before": self.before, "after": self.after, "reason": self.reason}
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class FixCode:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Attempt(Record, keys="arm=code.name target judgement completion=added difference"):
     """What one code did for one target: its judgement, the diff that was run, and what auditkit added to it."""
 
     code: FixCode
@@ -95,23 +92,18 @@ class Attempt:
     difference: str = ""
     added: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "arm": self.code.name,
-            "target": self.target,
-            "judgement": self.judgement.to_json(),
-            "completion": list(self.added),
-            "difference": self.difference,
-        }
-
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(
+    Record, keys="ticket verdict reason base fix dirty=is_dirty findings=by_fingerprint arms ticked notes difference"
+):
     """The result for one ticket: `verdict` is `proven`, `reproduced`, `vacuous` or `not_measured`; for a patch or the
     recommended code `sufficient`, `insufficient`, `trades ...` or `does not run`.
 
     `base` and `fix` are revisions; `arms` what a patch or a block did; `ticked` the boxes that are proven.
     """
+
+    schema_version: ClassVar[int] = 1
 
     ticket: str
     verdict: str
@@ -129,22 +121,9 @@ class Verification:
         """The diffs that were run."""
         return "\n".join(dict.fromkeys(arm.difference for arm in self.arms if arm.difference))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the document that `ticket verify --json` prints."""
-        return {
-            "schema_version": 1,
-            "ticket": self.ticket,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "base": self.base,
-            "fix": self.fix,
-            "dirty": self.is_dirty,
-            "findings": {one.fingerprint: one.to_json() for one in self.findings},
-            "arms": [arm.to_json() for arm in self.arms],
-            "ticked": list(self.ticked),
-            "notes": list(self.notes),
-            "difference": self.difference,
-        }
+    @property
+    def by_fingerprint(self) -> dict[str, Checked]:
+        return {one.fingerprint: one for one in self.findings}
 
     @property
     def exit_code(self) -> ExitCode:
@@ -320,11 +299,6 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, file: Path | None
         ]
     tried = [(base, _attempt(code, base, request, spec)) for base in bases for code in codes]
     worst = min((one.judgement for _, one in tried), key=lambda one: _WORST.index(one.verdict))
-    findings = {
-        f"{probe}/1/{base.target.call}": _after(attempt.judgement, probe)
-        for base, attempt in reversed(tried)
-        for probe in base.findings
-    }
     environment = bases[0].run.environment
     return Verification(
         ticket=document.ticket.id,
@@ -332,22 +306,13 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, file: Path | None
         base=environment.revision,
         fix="",
         is_dirty=environment.dirty,
-        findings=tuple(
-            Checked(name, State.PROVEN if after == Outcome.NOT_REPRODUCED else State.REPRODUCED, "reproduced", after)
-            for name, after in findings.items()
-        ),
+        findings=(),
         reason=worst.reason,
         arms=tuple(attempt for _, attempt in tried),
     )
 
 
 _WORST = (FixVerdict.INSUFFICIENT, FixVerdict.TRADES, FixVerdict.DOES_NOT_RUN, FixVerdict.SUFFICIENT)
-
-
-def _after(judgement: Judgement, probe: str) -> str:
-    if judgement.verdict is FixVerdict.SUFFICIENT:
-        return Outcome.NOT_REPRODUCED.value
-    return next((one.arm.value for one in judgement.changes if one.probe == probe), Outcome.ERROR.value)
 
 
 def _code_in(path: Path) -> FixCode:
@@ -427,27 +392,25 @@ def _measured_base(
     if failed is not None:
         raise TargetNotLoadedError(f"the broken code cannot be loaded: {failed.message}", "--checkout DIR@REV")
     answers, run = Answers.of(run, target), without_answers(run)
-    findings = _judging(document, [one.id for one in bound], run, request)
+    findings = _judging(document.ticket.id, [one.id for one in bound] or request.probes, run)
     place = _place(document.ticket, request, opened, run.targets[0].target, codes)
     return _Base(place, run.targets[0].target, findings, run, answers)
 
 
-def _judging(document: Document, bound: Sequence[str], base: Run, request: VerifyRequest) -> tuple[str, ...]:
-    """Return the probes that judge the fix: each reproduces on the broken code. P4 findings beside worse may stay."""
-    red = [one for one in base.results if one.outcome is Outcome.REPRODUCED]
-    own = [one for one in red if one.probe in bound]
-    grave = [one for one in own if one.severity is not Severity.P4] or own
-    found = tuple(dict.fromkeys(one.probe for one in grave))
-    if not bound:
-        catalog = catalog_of(request.options.config)
-        found = probes_in_words(document.ticket, document.text, [one.probe for one in red], catalog)
-    if not found:
+def _judging(ticket: str, bound: Sequence[str], base: Run) -> tuple[str, ...]:
+    """Return the probes that judge the fix: those of `bound` (none: all) that reproduce on the broken code.
+
+    P4 findings beside worse ones may stay.
+    """
+    red = [one for one in base.results if one.outcome is Outcome.REPRODUCED and (not bound or one.probe in bound)]
+    grave = [one for one in red if one.severity is not Severity.P4] or red
+    if not grave:
         names, checkout = ", ".join(bound) or "no probe", base.environment.checkout
         raise NothingMeasuredError(
-            f"{document.ticket.id}: {names} does not reproduce at {checkout}",
+            f"{ticket}: {names} does not reproduce at {checkout}",
             "--checkout DIR@REV names the revision that has the defect",
         )
-    return found
+    return tuple(dict.fromkeys(one.probe for one in grave))
 
 
 def _place(

@@ -2,136 +2,72 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
+from auditkit.model.schemas import schema
 from tests.application import app
 from tests.compared_history import make_history, state_of
-from tests.compared_results import (
-    BASE,
-    HEAD,
-    LAUNCHES,
-    MEMORY,
-    OVERFLOW,
-    SYNCS,
-    TARGET,
-    after,
-    before,
-    run,
-)  # fmt: skip
+from tests.compared_results import TARGET, comparison
 from tests.filing_helpers import put
 from tests.project_files import Ended, auditkit
 from tests.test_schema import document_of
 
-
-@pytest.fixture
-def saved(tmp_path: Path) -> tuple[Path, Path]:
-    """Two saved runs, base and head."""
-    base, head = run(BASE, *before()), run(HEAD, *after())
-    return (
-        put(tmp_path, "base.json", json.dumps(base.to_json())),
-        put(tmp_path, "head.json", json.dumps(head.to_json())),
-    )
-
-
-def ask(*words: object) -> Ended:
-    """The command in this process: it starts none itself."""
-    ended = CliRunner().invoke(app, [str(word) for word in words])
-    return Ended(ended.exit_code, ended.stdout, ended.stderr)
-
-
-def compare_runs(*words: object) -> Ended:
-    return ask("compare", "--runs", *words)
-
-
-def test_two_saved_runs_are_compared(saved: tuple[Path, Path]) -> None:
-    """Launches fixed, memory introduced, syncs unchanged; exit 1 for what is new, 0 below --fail-on."""
-    found = document_of("compare", compare_runs(*saved, "--json"))
-    (target,) = found["targets"]
-    assert {one["probe"]: (one["change"], one["trend"]) for one in target["contrasts"]} == {
-        SYNCS: ("still_sound", "same"),
-        LAUNCHES: ("fixed", "better"),
-        MEMORY: ("introduced", "worse"),
-        OVERFLOW: ("still_reproduced", "same"),
-    }
-    assert found["summary"] == {
-        "fixed": 1, "introduced": 1, "still_reproduced": 1, "still_sound": 1, "not_comparable": 0, "not_applicable": 0,
-        "worsened": 0,
-    }  # fmt: skip
-    assert (compare_runs(*saved).code, compare_runs(*saved, "--fail-on", "P1").code) == (1, 0)
-
-
-def test_what_is_not_comparable_is_refused(saved: tuple[Path, Path], tmp_path: Path) -> None:
-    head = put(tmp_path, "other.json", json.dumps(run(replace(HEAD, torch="2.15.0"), *after()).to_json()))
-    refused = compare_runs(saved[0], head)
-    assert (refused.code, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("error: the two are not comparable: torch 2.13.0 against 2.15.0\nhint: ")
+UNTESTED = "public_function_untested"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["compare"], "error: name a checkout and two revisions of it"),
-        (["compare", "--runs", "nothing.json", "nothing.json"], "error: nothing.json: No such file or directory"),
-        (["compare", "--runs", "bad.json", "bad.json"], "error: bad.json:1:1: not JSON: "),
-        (
-            ["compare", "--runs", "list.json", "list.json"],
-            "error: list.json is not a saved run: schema_version is",
-        ),
-        (["compare", "--runs", "run.json", "run.json", "--plan", "x"], "error: x cannot be read: "),
+        (["compare", ".", "v1", "v2", "--device", "tpu"], "error: no such device: 'tpu'"),
+        (["compare", ".", "v1", "v2", "--format", "pdf"], "error: no such format: 'pdf'"),
     ],
     ids=" ".join,
 )
-def test_bad_input_is_one_clear_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    put(tmp_path, "bad.json", "no json")
-    put(tmp_path, "list.json", "[]")
-    put(tmp_path, "run.json", json.dumps(run(BASE, *before()).to_json()))
-    ended = ask(*words)
-    assert (ended.code, ended.stdout) == (2, "")
+def test_bad_input_is_one_clear_line(words: list[str], said: str) -> None:
+    ended = CliRunner().invoke(app, words)
+    assert (ended.exit_code, ended.stdout) == (2, "")
     assert ended.stderr.startswith(said), ended.stderr
 
 
+def test_the_document_of_a_comparison_is_valid() -> None:
+    """Launches fixed, memory introduced, syncs unchanged."""
+    document = comparison().to_json()
+    Draft202012Validator(schema("compare")).validate(document)
+    assert document["summary"] == {
+        "fixed": 1, "introduced": 2, "still_reproduced": 1, "still_sound": 1, "not_comparable": 0, "not_applicable": 0,
+        "worsened": 0,
+    }  # fmt: skip
+
+
 @pytest.mark.process
-def test_a_live_comparison_is_valid_and_writes_nothing(tmp_path: Path) -> None:
-    """Source alone, so that no worker is needed: commits and files are in the document."""
+def test_a_comparison_writes_nothing_into_the_repository(tmp_path: Path) -> None:
+    """Source alone, so that no worker is needed: JSON, the review with its tests and its plan, and HTML by a name."""
     repository = make_history(tmp_path / "trainer")
     before_it = state_of(repository)
-    words = ("compare", repository, "overflowing", "widened", "--target", TARGET, "--probe", "public_function_untested")
-    found = document_of("compare", auditkit(*words, "--json"))
+
+    def compared(*more: object) -> Ended:
+        return auditkit("compare", repository, "overflowing", "widened", "--target", TARGET, "--probe", UNTESTED, *more)
+
+    found = document_of("compare", compared("--json"))
     assert [commit["message"].partition("\n")[0] for commit in found["changes"]["commits"]] == [
         "fix: prevent overflow of the total norm"
     ]
     assert (found["targets"][0]["state"], found["base"]["device"]) == ("changed", "source")
-    assert state_of(repository) == before_it
-
-
-def test_a_review_is_written_from_two_runs(saved: tuple[Path, Path], tmp_path: Path) -> None:
-    """Markdown on stdout or in a file, HTML by its name; exit 1 where it needs work, 0 where it is approved."""
-    plan = put(tmp_path, "plan.md", f"- [ ] {LAUNCHES}: fixed\n")
-    words = (*saved, "--format", "markdown", "--plan", plan)
-    shown = compare_runs(*words)
-    assert shown.code == 1
-    assert f"- **met** (plan): {LAUNCHES}: fixed" in shown.stdout
+    plan = put(tmp_path, "plan.md", f"- [ ] {UNTESTED}: fixed\n- [ ] rename it\n")
+    reviewed = compared("--format", "markdown", "--plan", plan, "--tests", "grep -q large_gradients tests/*.py")
+    text = " ".join(reviewed.stdout.split())
+    assert reviewed.code == 1
+    assert "base: failed with exit code 2; head: passed" in text
+    assert "- **not measurable** rename it: a requirement is one of" in text
+    assert "- **met** the tests pass: " in text
     page = tmp_path / "review.html"
-    written = compare_runs(*saved, "--output", page)
-    assert (written.code, written.stdout, written.stderr) == (1, "", f"wrote {page}\n")
+    assert compared("--output", page).stderr == f"wrote {page}\n"
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
-    assert compare_runs(saved[0], saved[0], "--format", "markdown").code == 0
-    empty = compare_runs(*saved, "--format", "markdown", "--plan", put(tmp_path, "empty.md", "no box\n"))
+    empty = compared("--plan", put(tmp_path, "empty.md", "no box\n"))
     assert (empty.code, "has no checkbox" in empty.stderr) == (2, True)
-
-
-@pytest.mark.process
-def test_the_tests_of_a_checkout_run_at_both_revisions(tmp_path: Path) -> None:
-    repository = make_history(tmp_path / "trainer")
-    words = ("compare", repository, "overflowing", "widened", "--target", TARGET, "--probe", "public_function_untested")
-    command = "grep -q large_gradients tests/*.py"
-    shown = auditkit(*words, "--format", "markdown", "--tests", command).stdout
-    assert "base: failed with exit code 2; head: passed" in " ".join(shown.split())
+    assert state_of(repository) == before_it

@@ -56,7 +56,7 @@ def test_a_folder_of_tickets_is_a_page(tmp_path: Path) -> None:
     put(tmp_path / "tickets", "B7-PT-01.md", ticket_text())
     page = run("--tickets", tmp_path / "tickets", "--format", "html")
     assert page.exit_code == 0
-    assert "1 open of 1; finished: none." in page.stdout
+    assert "1 open of 1 (1 P2); finished: none." in page.stdout
     assert run("--tickets", tmp_path / "tickets").stdout.startswith("# Tickets: tickets\n")
     put(tmp_path / "tickets", "B7-PT-02.md", "# Finding Ticket: x\n")
     assert run("--tickets", tmp_path / "tickets", "--format", "html").exit_code == 2

@@ -1,4 +1,4 @@
-"""Runs as every format has to bear them: with findings, with none, without answers, with hostile names, and huge."""
+"""Runs as every format has to bear them: with findings, with none, without answers, and with hostile names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ ENVIRONMENT = Environment("trainer", "a" * 40, False, "3.11.7", "2.13.0", "cpu",
 HOSTILE = (
     "</testcase><failure>", "]]>", "=HYPERLINK(1)", "@maintainer #1", "![x](http://evil/x.png)", "<script>1</script>",
     "| a | b |\n|---|---|", "```\n# heading", "\x1b]0;t\x07\u2028\u202e", "{0} [link](1) {", "\ud800\udcff\ufffe\x00",
-    "../../etc/passwd", "/etc/pass wd", "C:\\x", "", "\U0001f600" * 50, "x" * 5000,
+    "../../etc/passwd", "/etc/pass wd", "C:\\x", "", "\U0001f600" * 50, "x" * 5000, "# Finding Ticket: x", "- [x] a",
+    "</td></tr></table><h1>No finding</h1>", "<!-- /auditkit:evidence --><b>12 P1</b>", "``` \\| ` **\\", "\n```\n# a",
+    '"><img src=x onerror=p()>', "<svg onload=p()>", "</style><script>p()</script>", "[x](javascript:p())",
+    "&lt;script&gt;p()", "</details></main><main>", "<a href='data:text/html,<b>'>x</a>", "**b** __c__ &quot;",
 )  # fmt: skip
 
 
@@ -59,18 +62,6 @@ def hostile(text: str) -> ProbeResult:
     found = result(target=f"m:{text}", message=text, location=Location(text, 3, text))
     excerpt = CodeExcerpt(text, 3, (text,))
     return replace(found, fingerprint=fingerprint(PROBE, f"m:{text}"), excerpt=excerpt, statement=None)
-
-
-def many(count: int = 10_000) -> Run:
-    """So many findings, each of a target of its own."""
-    places = (Location(f"pkg/module_{number % 97}.py", number + 1, f"f{number}") for number in range(count))
-    texts = "synchronizations per call: n for n tensors (256 at 256)"
-    return run_of(
-        *(
-            result(target=f"pkg.module:f{number}", location=place, message=texts, statement=None)
-            for number, place in enumerate(places)
-        )
-    )
 
 
 KNOWN = run_of(

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,16 +15,13 @@ from auditkit.model.revisions.comparison import Agreement, Change, Comparison, C
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import import_roots, open_checkout
-from auditkit.probing.engine.catalog import load_catalog
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.source.history.anchors import AnchoredSource
-from auditkit.probing.source.history.changes import read_changes
 from auditkit.trials.compare import CompareRequest, compare, exit_code
 from auditkit.trials.target_pairs import Side, names_of, pair_named
 from tests import compared_results as results
 from tests.compared_history import OVERFLOWING, commit, make_history, state_of
 from tests.probing_helpers import OVERFLOW, SYNCS
-from tests.project_files import our_environment
 
 pytestmark = pytest.mark.process
 
@@ -92,16 +85,6 @@ def test_a_renamed_function_is_the_same_target(repository: Path) -> None:
     assert (back.match.state, back.base) == (MatchState.RENAMED, TOTAL)
 
 
-def test_what_lies_between_is_read_from_git(repository: Path) -> None:
-    """Commits, and files with their lines."""
-    with open_checkout(f"{repository}@overflowing") as base, open_checkout(f"{repository}@widened") as head:
-        changes = read_changes(base, head)
-    assert [one.subject for one in changes.commits] == ["fix: prevent overflow of the total norm"]
-    files = {one.name: one for one in changes.files}
-    assert (files["trainer/stats.py"].added, files["trainer/stats.py"].removed) == (8, 15)
-    assert files["tests/test_stats.py"].describe() == "+7 -0, new"
-
-
 def test_only_targets_that_the_change_touches_are_run(tmp_path: Path) -> None:
     """A target in a changed file, or one that calls into it; none of them is no failure, and is counted."""
     repository = make_history(tmp_path / "trainer")
@@ -149,45 +132,3 @@ def test_wrong_words_are_refused_before_anything_runs(repository: Path, tmp_path
 def test_the_exit_code_of_a_comparison(base: list[ProbeResult], head: list[ProbeResult], code: ExitCode) -> None:
     """New or worse, nothing new, fixed, errors on either side, a target that is not loaded, nothing measured."""
     assert exit_code(results.comparison(base, head, source=())) is code
-
-
-def test_no_probe_of_ours_measures_time() -> None:
-    """docs/design/compare.md says so: both revisions of a target are asked at once because all is counted."""
-    from auditkit.model.figure_trends import TIME_UNITS
-
-    units = {unit for probe in load_catalog().values() for unit in probe.units.values()}
-    assert units & TIME_UNITS == set()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see every process")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-def test_an_interrupted_comparison_leaves_the_repository_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
-    """Both worktrees go: at once after Ctrl-C, with the next start after kill -9; the repository never changes."""
-    repository = make_history(tmp_path / "trainer")
-    hanging = (
-        "import time\n\n\ndef total_norm(parameters):\n    time.sleep(600)\n    return parameters[0].grad.norm()\n"
-    )
-    commit(repository, "hang", trainer__stats=hanging)
-    before, scratch = state_of(repository), tmp_path / "scratch"
-    scratch.mkdir()
-    words = ["compare", str(repository), "widened", "HEAD", "--target", TOTAL.call, "--probe", OVERFLOW]
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "auditkit", *words],
-        env={**our_environment(), "TMPDIR": str(scratch)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    end = time.monotonic() + 60
-    while len(list(scratch.glob("*/tree/*/trainer/stats.py"))) < 2:
-        assert time.monotonic() < end, "the revisions were not checked out"
-        time.sleep(0.05)
-    time.sleep(3)
-    process.send_signal(number)
-    process.communicate(timeout=60)
-    assert process.returncode == (130 if number is signal.SIGINT else -number)
-    assert state_of(repository) == before
-    if number is signal.SIGINT:
-        assert os.listdir(scratch) == []
-    assert state_of(repository) == before

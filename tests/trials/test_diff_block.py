@@ -42,21 +42,6 @@ def test_git_and_we_make_the_same_of_the_diff(before: bytes, tmp_path: Path) -> 
     assert (tmp_path / "sub" / "norms.py").read_bytes() == change.after
 
 
-def test_the_diffs_of_one_function_build_on_one_another(tmp_path: Path) -> None:
-    """Another diff changed the line before; the same line twice is no place."""
-    before = b"def f(a):\n    b = a + 1\n    c = b.view(-1)\n    return c\n"
-    words = ((b"a + 1", b"a + 2"), (b"view", b"reshape"))
-    diffs = [FileChange("f.py", before, before.replace(*pair)).difference() for pair in words]
-    for diff in diffs:
-        (tmp_path / "f.py").write_bytes(before)
-        for one in (diff, *(other for other in diffs if other != diff)):
-            (tmp_path / "f.py").write_bytes(changes_of(one, tmp_path)[0].after)
-        assert (tmp_path / "f.py").read_bytes() == before.replace(b"a + 1", b"a + 2").replace(b"view", b"reshape")
-    (tmp_path / "f.py").write_bytes(before.replace(b"a + 1", b"a + 2") + b"    c = b.view(-1)\n")
-    with pytest.raises(CannotComplete, match="no longer applies"):
-        changes_of(diffs[1], tmp_path)
-
-
 @pytest.mark.parametrize(
     ("diff", "said"),
     [

@@ -8,7 +8,7 @@ from auditkit.model.enums import Outcome, Severity
 from auditkit.model.revisions.trial import FixVerdict
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult, fingerprint
-from auditkit.trials.trade import does_not_run, judge
+from auditkit.trials.trade import judge
 
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 MEMORY, SYNCS, LAUNCHES = "peak_memory_grows_with_params", "syncs_grow_with_tensors", "launches_grow_with_tensors"
@@ -94,11 +94,6 @@ def test_an_insufficient_fix_says_what_is_gone_and_what_got_worse() -> None:
         "norm_overflows_on_finite_grads no longer reproduces; "
         "syncs_grow_with_tensors began to reproduce: 1 -> 2n+1"
     )
-
-
-def test_code_that_does_not_run_says_why() -> None:
-    judged = does_not_run("the block needs grads")
-    assert (judged.text, judged.reason) == ("does not run", "the block needs grads")
 
 
 def test_a_field_that_the_answer_lost_is_a_cost() -> None:

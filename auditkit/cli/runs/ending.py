@@ -2,98 +2,49 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from auditkit.cli.runs.causes import Cause, causes_of, tickets_of
+from auditkit.cli.runs.causes import place_of, tickets_of
 
 if TYPE_CHECKING:
     from auditkit.audit.audit import AuditRequest
-    from auditkit.model.runs.probe import ProbeInfo
     from auditkit.model.runs.run import ProbeResult, Run
+    from auditkit.reports.causes import Cause
 
 _MOST = 3
-_LONGEST_REMEDY = 110
-_SENTENCE, _CLAUSE = (re.compile(rf"(.+?)[{ends}](?=\s|$)", re.DOTALL) for ends in (".", ".;:"))
 
 
-@dataclass(frozen=True)
-class Step:
-    """What to do next: why, and the words of a command."""
-
-    title: str
-    words: tuple[str, ...]
-
-    def command_lines(self, width: int | None) -> str:
-        """The command as it can be pasted: on a terminal of `width`, a shell's line continuations keep it whole."""
-        lines = ["  auditkit"]
-        for word in map(shlex.quote, self.words):
-            if width is not None and len(lines[-1]) + len(word) + len(" \\") >= width:
-                lines[-1] += " \\"
-                lines.append("    " + word)
-            else:
-                lines[-1] += f" {word}"
-        return "\n".join(lines)
-
-
-def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
-    """Yield the three worst kinds of finding (severity, place, what breaks, what fixes it), or that there is none."""
+def first_steps(run: Run, causes: Sequence[Cause]) -> Iterator[str]:
+    """Yield the three worst kinds of finding (place and what fixes it), or that there is none."""
     from auditkit.model.runs.candidates import not_checked
     from auditkit.model.text import counted
+    from auditkit.reports.causes import in_short
 
+    own, is_partial = [cause for cause in causes if cause.is_own], bool(not_checked(run.candidates))
     kinds: dict[str, list[Cause]] = {}
-    causes = _own_causes(run)
-    for cause in causes:
-        if _is_tracked(cause):
-            kinds.setdefault(cause.worst.probe, []).append(cause)
+    for cause in own:
+        if not cause.is_minor:
+            kinds.setdefault(cause.worst.probe.id, []).append(cause)
     if kinds:
         yield "What to do first:"
-    elif causes:
-        subject = "Nothing that was checked" if not_checked(run.candidates) else "Nothing here"
+    elif own:
+        subject = "Nothing that was checked" if is_partial else "Nothing here"
         yield f"{subject} breaks training: what reproduced is minor (P4)."
     elif run.baseline is not None:
         yield "Nothing is new."
     elif any(result.owner for result in run.results):
         yield "Every finding belongs to a library: there is nothing to fix in this checkout."
     elif not run.summary["reproduced"]:
-        yield f"Nothing {'that was checked ' if not_checked(run.candidates) else ''}reproduced."
+        yield f"Nothing {'that was checked ' if is_partial else ''}reproduced."
     for number, (probe, (cause, *others)) in enumerate(list(kinds.items())[:_MOST], start=1):
-        info = catalog.get(probe)
-        tickets = "".join(f"  {ticket}" for ticket in tickets_of(cause.findings))
+        remedy = cause.worst.probe.remediation
+        tickets = "".join(f"  {ticket}" for ticket in tickets_of(cause.results))
         more = f", and at {counted(len(others), 'more place')}" if others else ""
-        remedy = f"{_in_short(info.remediation)}." if info and info.remediation else probe
-        yield f"{number}. {cause.place}{tickets}{more}: {remedy}"
-
-
-def _in_short(remedy: str) -> str:
-    """The first sentence, or its first clause where it is long, without the full stop."""
-    found = _SENTENCE.match(remedy)
-    if found is None or len(found[1]) > _LONGEST_REMEDY:
-        found = _CLAUSE.match(remedy)
-    return found[1] if found else remedy
-
-
-def counts(run: Run, verbose: bool) -> str:
-    """Return how much was checked, and the outcomes."""
-    from auditkit.model.text import counted
-
-    functions = len({result.target for result in run.results if not result.is_of_source})
-    checked = [counted(functions, "function")] if functions else []
-    checked += ["the source"] if any(result.is_of_source for result in run.results) else []
-    arms = f" in {len(run.matrix)} environments" if run.matrix else ""
-    # A probe of another kind of collector does not apply to this one.
-    outcomes = {name: count for name, count in run.summary.items() if count and (verbose or name != "not_applicable")}
-    ignored = f", {len(run.ignored)} ignored in the source" if run.ignored else ""
-    if checked and outcomes:
-        probes = counted(len({result.probe for result in run.results}), "probe")
-        listed = ", ".join(_in_words(outcome, count, run) for outcome, count in outcomes.items())
-        return f"Checked {' and '.join(checked)}{arms} with {probes}: {listed}{ignored}"
-    return f"Checked {' and '.join(checked) or 'no function'}{arms}: no probe applies{ignored}"
+        yield f"{number}. {place_of(cause)}{tickets}{more}: {f'{in_short(remedy)}.' if remedy else probe}"
 
 
 def ticket_counts(run: Run, tickets: Path | None) -> Iterator[str]:
@@ -107,36 +58,6 @@ def ticket_counts(run: Run, tickets: Path | None) -> Iterator[str]:
     again = f" ({done['open again']} open again)" if done["open again"] else ""
     known = done.total() - done["new"]
     yield f"{counted(done.total(), 'ticket')} in {tickets}: {done['new']} new, {known} known{again}"
-
-
-def _in_words(outcome: str, count: int, run: Run) -> str:
-    """`36 findings`, `208 passed`, `11 need a GPU`."""
-    from auditkit.model.text import counted
-
-    if outcome == "reproduced":
-        return _found(run) or (f"{count} known" if run.baseline else "0 findings")
-    if outcome == "error":
-        return counted(count, "error")
-    if outcome == "unavailable":
-        reasons = {result.reason for result in run.results if result.outcome == "unavailable"}
-        need = "needs" if count == 1 else "need"
-        return f"{count} {need} a GPU" if reasons == {"no_device"} else f"{count} unavailable"
-    return f"{count} passed" if outcome == "not_reproduced" else f"{count} not applicable"
-
-
-def _found(run: Run) -> str:
-    """`9 findings (1 P0, 8 P2), 24 minor, 5 in libraries`: one for each cause, of however many probes and targets."""
-    from auditkit.model.text import counted
-
-    levels = Counter(cause.worst.severity.value for cause in _own_causes(run) if cause.worst.severity)
-    minor = levels.pop("P4", 0)
-    of_others = len(causes_of(result for result in run.results if result.owner))
-    of_style = len(causes_of(result for result in run.results if result.style))
-    worst = ", ".join(f"{count} {level}" for level, count in sorted(levels.items()))
-    found = [f"{counted(levels.total(), 'finding')} ({worst})"] if levels else []
-    for count, kind in ((minor, "minor"), (of_others, "in libraries"), (of_style, "of style")):
-        found += [f"{count} {kind}"] if count else []
-    return ", ".join(found)
 
 
 def beside_tickets(run: Run) -> Iterator[str]:
@@ -167,52 +88,40 @@ def nothing_audited(run: Run) -> list[str]:
     return said
 
 
-def next_step(run: Run, request: AuditRequest, wants_tickets: bool) -> Step | None:
-    """Return the command that a reader of the report needs next, or None."""
+def next_step(run: Run, request: AuditRequest, causes: Sequence[Cause], wants_tickets: bool) -> tuple[str, ...]:
+    """Return a title and the command that a reader of the report needs next; nothing where there is none."""
     if run.no_target is not None:
         return _way_to_a_target(run, request)
-    own = _own_causes(run)
-    filed = next(iter(tickets_of(result for cause in own for result in cause.findings)), "")
+    own = [cause for cause in causes if cause.is_own]
+    folder = str(request.tickets or (run.baseline.tickets if run.baseline else "tickets"))
+    filed = next(iter(tickets_of(result for cause in own for result in cause.results)), "")
     if filed:
-        title = f"Next, the evidence of {filed} and its fix:"
-        folder = request.tickets or (run.baseline.tickets if run.baseline else "tickets")
-        return Step(title, ("ticket", "show", filed, "--tickets", str(folder)))
-    if request.tickets is None and wants_tickets and any(map(_is_tracked, own)):
-        folder = run.baseline.tickets if run.baseline else "tickets"
-        return Step("Next, a ticket for each, with its evidence and its fix:", _typed(request, "--tickets", folder))
-    causes = own or causes_of(run.results)
+        command = _pasted("ticket", "show", filed, "--tickets", folder)
+        return f"Next, the evidence of {filed} and its fix:", command
+    if request.tickets is None and wants_tickets and any(not cause.is_minor for cause in own):
+        return "Next, a ticket for each, with its evidence and its fix:", _typed(request, "--tickets", folder)
     if not causes or any(name.endswith(".py") for name in request.probes):
-        return None
+        return ()
     config = ("--config", str(request.config.path)) if request.config.probes_dir else ()
-    title = "Next, how the worst is measured and what fixes it:"
-    return Step(title, ("probe", "show", causes[0].worst.probe, *config))
+    worst = (own or causes)[0].worst.probe.id
+    return "Next, how the worst is measured and what fixes it:", _pasted("probe", "show", worst, *config)
 
 
-def _is_tracked(cause: Cause) -> bool:
-    """Whether a ticket is filed of it: what is minor gets none."""
-    return cause.worst.severity != "P4"
-
-
-def _own_causes(run: Run) -> list[Cause]:
-    """What breaks or may break by this checkout's own code."""
-    return causes_of(result for result in run.results if not (result.owner or result.style))
-
-
-def _way_to_a_target(run: Run, request: AuditRequest) -> Step:
+def _way_to_a_target(run: Run, request: AuditRequest) -> tuple[str, ...]:
     """How a collector is named that was not found, or not enough known of."""
     asked: list[ProbeResult] = [result for result in run.results if not result.is_of_source]
     lacks_modules = bool(asked) and asked[0].reason is not None and asked[0].reason.is_not_loaded
     if lacks_modules or (run.no_target is not None and run.no_target.is_import):
         title = "Next, install what is missing, or name the interpreter that has it:"
-        return Step(title, _typed(request, "--python", "VENV/bin/python"))
+        return title, _typed(request, "--python", "VENV/bin/python")
     if asked:
         title = "Next, give the arguments of the likeliest collector (one --argument each):"
-        return Step(title, _typed(request, "--target", asked[0].target, "--argument", "NAME=VALUE"))
+        return title, _typed(request, "--target", asked[0].target, "--argument", "NAME=VALUE")
     title = "Next, name a function that measures, clips or logs gradients:"
-    return Step(title, _typed(request, "--target", "module:function", "--contract", "grad_norm"))
+    return title, _typed(request, "--target", "module:function", "--contract", "grad_norm")
 
 
-def _typed(request: AuditRequest, *more: str) -> tuple[str, ...]:
+def _typed(request: AuditRequest, *more: str) -> str:
     """What the user ran, with further options; another interpreter or folder takes the place of the one before."""
     words = shlex.split(request.command)[1:]
     renewed = {"--python", "--tickets"} & set(more) | {"--against"}
@@ -221,4 +130,8 @@ def _typed(request: AuditRequest, *more: str) -> tuple[str, ...]:
         for before, word in zip(["", *words], words, strict=False)
         if word not in ("--no-tickets", "--new-only") and not {before, word.partition("=")[0]} & renewed
     )
-    return (*kept, *more)
+    return _pasted(*kept, *more)
+
+
+def _pasted(*words: str) -> str:
+    return f"  auditkit {shlex.join(words)}"

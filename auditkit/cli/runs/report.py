@@ -21,19 +21,17 @@ from auditkit.cli.output import (
     terminal_width,
     wants_colour,
 )
-from auditkit.cli.runs.causes import Cause, causes_of, place_of, words_of
-from auditkit.cli.runs.ending import answer, beside_tickets, counts, next_step, nothing_audited, ticket_counts
-from auditkit.cli.runs.lines import how_it_is_read, without_answer
+from auditkit.cli.runs.causes import cause_lines, words_of
+from auditkit.cli.runs.ending import beside_tickets, first_steps, next_step, nothing_audited, ticket_counts
 from auditkit.cli.runs.progress import progress
 
 if TYPE_CHECKING:
     from auditkit.audit.audit import AuditRequest
     from auditkit.cli.options import ResultOptions
-    from auditkit.model.runs.run import ProbeResult, Run
+    from auditkit.model.runs.run import ProbeResult, Run, TargetReading
+    from auditkit.reports.causes import Cause
 
-_QUIET = ("not reproduced", "not applicable")
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
-_MINOR = "P4"
 _MOST_CAUSES = 10
 _DETAILS = re.compile(r"; other values: --argument NAME=VALUE$")
 """Notes that only -v prints."""
@@ -119,28 +117,29 @@ def run_and_finish(
 
 def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool = True) -> Iterator[str]:
     """What the run found, the worst first, and at the end what to do: lines no wider than `view.width`."""
-    from auditkit.model.runs.candidates import not_checked
     from auditkit.model.text import inert
     from auditkit.probing.run.configuration import catalog_of
+    from auditkit.reports.causes import Sources, causes_of
 
-    missing = nothing_audited(run)
-    # Counts of a run in which nothing was checked would read like a result.
-    missed = not_checked(run.candidates)
-    headline = [*([missed] if missed else []), *([] if missing else [counts(run, view.verbose)])]
-    yield from (fitted(inert(line), view.width) for line in (*headline, *_head(run, view)))
-    titles = {probe.id: probe.title for probe in catalog_of(request.config).values()}
-    for section in (*_sections(run, view, titles), *_ending(run, request, view, missing)):
+    causes, missing = causes_of(Sources(run, catalog_of(request.config))), nothing_audited(run)
+    first = [] if missing or view.named else list(first_steps(run, causes))
+    ending = (first, missing, ticket_counts(run, request.tickets), beside_tickets(run))
+    yield from (fitted(inert(line), view.width) for line in _head(run, causes, view, bool(missing)))
+    for section in (*_sections(run, causes, view), *ending):
         lines = [fitted(inert(line), view.width) for line in section]
         yield from ["", *lines] if lines else []
-    step = next_step(run, request, wants_tickets)
-    if step is not None:
-        yield fitted(step.title, view.width)
-        yield step.command_lines(view.width)
+    yield from next_step(run, request, causes, wants_tickets)
 
 
-def _head(run: Run, view: View) -> Iterator[str]:
+def _head(run: Run, causes: Sequence[Cause], view: View, is_empty: bool) -> Iterator[str]:
+    from auditkit.model.runs.candidates import not_checked
     from auditkit.probing.run.found_candidates import configured_lines, summary_lines, table
+    from auditkit.reports.causes import counts
 
+    missed = not_checked(run.candidates)
+    yield from [missed] if missed else []
+    # Counts of a run in which nothing was checked would read like a result.
+    yield from [] if is_empty else [counts(run, causes, view.verbose)]
     yield _heading(run)
     yield from [f"Only changed code: {run.changed}"] if run.changed else []
     yield from configured_lines(run)
@@ -153,26 +152,22 @@ def _head(run: Run, view: View) -> Iterator[str]:
         yield "simulated: counted on the CPU behind a simulated CUDA device; no number comes from a GPU"
 
 
-def _sections(run: Run, view: View, titles: Mapping[str, str]) -> Iterator[Iterable[str]]:
-    found = run.results
+def _sections(run: Run, causes: Sequence[Cause], view: View) -> Iterator[Iterable[str]]:
     if run.matrix:
         yield _difference_lines(run)
-    own = [result for result in found if result.severity and not result.owner and not result.style]
-    causes = causes_of(result for result in own if view.in_full or result.severity != _MINOR)
-    shown = causes if view.in_full else causes[:_MOST_CAUSES]
-    for cause in shown if view.in_full else ():
-        yield cause.lines(True, titles)
-    yield [line for cause in shown if not view.in_full for line in cause.lines(False, titles)]
-    minor = [] if view.in_full else [result for result in own if result.severity == _MINOR]
-    foreign = [result for result in found if result.severity and result.owner]
-    more = [*_more_lines(causes[len(shown) :]), *_minor_lines(minor), *_foreign_lines(foreign)]
-    yield more
-    yield _style_lines([result for result in found if result.severity and result.style])
-    yield without_answer(found)
+    own = [cause for cause in causes if cause.is_own]
     if view.in_full:
-        for target in dict.fromkeys(result.target for result in found if not result.is_of_source):
+        yield from (cause_lines(cause, True) for cause in own)
+    else:
+        shown = [cause for cause in own if not cause.is_minor][:_MOST_CAUSES]
+        yield [line for cause in shown for line in cause_lines(cause, False)]
+    yield [*(() if view.in_full else _by_probe(own)), *_foreign_lines(causes)]
+    yield _style_lines(causes)
+    yield _silent_lines(run)
+    if view.in_full:
+        for target in dict.fromkeys(result.target for result in run.results if not result.is_of_source):
             yield _target_lines(run, target, view)
-        yield _quiet_lines([result for result in found if result.is_of_source], named=True)
+        yield _quiet_lines([result for result in run.results if result.is_of_source], named=True)
 
 
 def _difference_lines(run: Run) -> Iterator[str]:
@@ -208,75 +203,86 @@ def _devices(run: Run) -> str:
     return ", ".join(said for device, said in words.items() if device in used) or "nothing measured"
 
 
-def _foreign_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
+def _foreign_lines(causes: Sequence[Cause]) -> Iterator[str]:
     """Defects of what the checkout calls, each once with the probes that show it and where it was met."""
     from auditkit.model.text import counted
 
-    if results:
+    owners = dict.fromkeys(cause.worst.result.owner for cause in causes if cause.worst.result.owner)
+    if owners:
         yield "In other packages, not in this checkout:"
-    for owner in dict.fromkeys(result.owner for result in results):
-        found = [result for result in results if result.owner == owner]
-        places = list(dict.fromkeys(cause.place for cause in causes_of(found)))
+    for owner in owners:
+        found = [one for cause in causes if cause.worst.result.owner == owner for one in cause.results]
+        places = list(dict.fromkeys(f"{one.location.file}:{one.location.line}" if one.location else one.target
+                                    for one in found))  # fmt: skip
         others = f" and {counted(len(places) - 1, 'more place')}" if len(places) > 1 else ""
-        yield f"    {owner}: {', '.join(dict.fromkeys(result.probe for result in found))}, met at {places[0]}{others}"
+        yield f"    {owner}: {', '.join(dict.fromkeys(one.probe for one in found))}, met at {places[0]}{others}"
 
 
-def _minor_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
-    """Yield one line for all findings that break nothing."""
+def _by_probe(causes: Sequence[Cause]) -> Iterator[str]:
+    """Count the findings below the worst ten, then those that break nothing, by probe."""
     from auditkit.model.text import counted
 
-    probes = sorted({result.probe for result in results})
-    places = [len(causes_of(result for result in results if result.probe == probe)) for probe in probes]
-    listed = (f"{probe} at {counted(count, 'place')}" for probe, count in zip(probes, places, strict=True))
-    if probes:
-        yield f"Minor ({_MINOR}), -v shows each: {', '.join(listed)}"
+    rest = [cause for cause in causes if not cause.is_minor][_MOST_CAUSES:]
+    if rest:
+        found = Counter(f"{cause.worst.severity} {cause.worst.probe.id}" for cause in rest)
+        yield f"And {len(rest)} more, -v shows each: {', '.join(f'{name} ({count})' for name, count in found.items())}"
+    minor = Counter(probe for cause in causes for probe in {one.probe for one in cause.results if one.severity == "P4"})
+    if minor:
+        listed = ", ".join(f"{name} at {counted(count, 'place')}" for name, count in sorted(minor.items()))
+        yield f"Minor (P4), -v shows each: {listed}"
 
 
-def _more_lines(causes: Sequence[Cause]) -> Iterator[str]:
-    """The findings below the worst ten, counted by probe."""
-    found = Counter(f"{cause.worst.severity} {cause.worst.probe}" for cause in causes)
-    if found:
-        listed = ", ".join(f"{name} ({count})" for name, count in found.items())
-        yield f"And {len(causes)} more, -v shows each: {listed}"
-
-
-def _style_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
+def _style_lines(causes: Sequence[Cause]) -> Iterator[str]:
     """Yield a line for each finding of --style or of a named style probe."""
-    if results:
+    found = [one for cause in causes if cause.worst.result.style for one in cause.results]
+    if found:
         yield "Style:"
-    for cause in causes_of(results):
-        yield from (f"    {place_of(result)}  {result.probe}: {words_of(result)}" for result in cause.findings)
+    for one in found:
+        place = f"{one.location.file}:{one.location.line}" if one.location else one.target
+        yield f"    {place}  {one.probe}: {words_of(one)}"
+
+
+def _silent_lines(run: Run) -> Iterator[str]:
+    """Errors and missing devices, each reason once with the probes that it stopped, and the targets if several."""
+    from auditkit.reports.causes import without_result
+
+    for (why, message), those in without_result(run.results).items():
+        probes, targets = {one.probe for one in those}, {one.target for one in those}
+        named = those[0].probe if len(probes) == 1 else f"{len(probes)} probes"
+        yield f"{why}  {named}{f' on {len(targets)} targets' if len(targets) > 1 else ''}: {message}"
 
 
 def _target_lines(run: Run, target: str, view: View) -> Iterator[str]:
     """How one target was called and read, and what did not reproduce."""
     results = [result for result in run.results if result.target == target]
-    lines = [how_it_is_read(each) for each in run.targets if view.verbose and each.target.call == target]
+    lines = [_how_it_is_read(each) for each in run.targets if view.verbose and each.target.call == target]
     lines += _quiet_lines(results, view.named)
     if lines:
         yield target
         yield from (f"  {line}" for line in lines)
 
 
+def _how_it_is_read(reading: TargetReading) -> str:
+    """Return how auditkit called the target and read its result, with the options that change it."""
+    target = reading.target
+    parts = [f"called with {target.takes.value} (--takes)" if target.takes else "auditkit knows no way to call it"]
+    parts += [f"{name}={value}" for name, value in target.arguments.items()]
+    parts += [f"after {target.setup}()"] if target.setup else []
+    parts += [f"then {target.finish} (--finish)"] if target.finish else []
+    roles = ", ".join(f"{path or 'the result'} is {role}" for role, path in reading.roles.items())
+    parts.append(f"returns {reading.answer or 'nothing'}" + (f": {roles} (--returns)" if roles else ""))
+    parts += [f"checked as {target.contract.value} (--contract)"] if target.contract else []
+    return ", ".join(parts)
+
+
 def _quiet_lines(results: Sequence[ProbeResult], named: bool) -> Iterator[str]:
     """What did not reproduce or does not apply: each with its reason where it was `named`, else their names."""
-    for label in _QUIET:
+    for label in ("not reproduced", "not applicable"):
         quiet = [result for result in results if result.outcome.value == label.replace(" ", "_")]
         if named:
             yield from (f"{label}: {result.probe}: {result.message}" for result in quiet)
         elif quiet:
             yield f"{label}: {', '.join(sorted(result.probe for result in quiet))}"
-
-
-def _ending(run: Run, request: AuditRequest, view: View, missing: Sequence[str]) -> Iterator[Iterable[str]]:
-    """What to do first, and which findings have tickets."""
-    from auditkit.probing.run.configuration import catalog_of
-
-    if not (missing or view.named):
-        yield answer(run, catalog_of(request.config))
-    yield missing
-    yield ticket_counts(run, request.tickets)
-    yield beside_tickets(run)
 
 
 def _say_line(line: str) -> None:

@@ -17,14 +17,13 @@ class FixRow(Record):
 
 
 @dataclass(frozen=True)
-class Fix(Record, keys="target file function difference changes mends rows device torch unnecessary_with? overlaps?"):
+class Fix(Record, keys="target file function difference changes mends rows device torch"):
     """A change of one function that was run in its place, and is sufficient for every finding that it fixes.
 
     `target` was called, `function` in `file` was changed; `difference` is the unified diff that `git apply` takes at
     the audited revision, `changes` says of each change what it does. `mends` are fingerprints of findings; `rows` are
     these findings' probes and every other probe whose law or outcome changed. `device` and `torch` are those
-    that it ran on. `unnecessary_with` names the probes of other tickets whose larger diffs end these findings, too,
-    `overlaps` those of tickets whose diffs change the same lines.
+    that it ran on.
     """
 
     target: str
@@ -36,5 +35,3 @@ class Fix(Record, keys="target file function difference changes mends rows devic
     rows: tuple[FixRow, ...]
     device: str
     torch: str
-    unnecessary_with: tuple[str, ...] = ()
-    overlaps: tuple[str, ...] = ()

@@ -1,1 +1,1 @@
-"""A run, a change or the tickets as one page for a browser, its pictures drawn from the numbers alone."""
+"""A page as one HTML file for a browser: its Markdown rendered, and its pictures."""

@@ -91,11 +91,6 @@ class _Definition:
     def is_public(self) -> bool:
         return not any(part.startswith("_") for part in f"{self.module.name}.{self.qualified_name}".split("."))
 
-    @property
-    def has_example(self) -> bool:
-        """Whether its docstring has a `>>>` example."""
-        return ">>>" in (ast.get_docstring(self.node, clean=False) or "")
-
 
 @dataclass(eq=False)
 class Function(_Definition):
@@ -164,14 +159,9 @@ class Class(_Definition):
     methods: dict[str, Function] = field(default_factory=dict)
 
     @property
-    def bases(self) -> list[str]:
-        """The bases as written, without their type arguments: `Protocol` of `Protocol[T]`."""
-        plain = (base.value if isinstance(base, ast.Subscript) else base for base in self.node.bases)
-        return [dotted_name(base) or ast.unparse(base) for base in plain]
-
-    @property
     def is_stub(self) -> bool:
-        return any(base.rpartition(".")[2] == "Protocol" for base in self.bases)
+        bases = (base.value if isinstance(base, ast.Subscript) else base for base in self.node.bases)
+        return any(last_name(base) == "Protocol" for base in bases)
 
     @property
     def fields(self) -> list[ast.AnnAssign]:
@@ -217,12 +207,8 @@ class Module:
 
     def public(self) -> list[Function | Class]:
         """Return its public functions, methods and classes in the order of lines, without stubs."""
-        found = [each for each in self.definitions() if each.is_public and not each.is_stub]
+        found = [each for each in (*self.classes.values(), *self.defined()) if each.is_public and not each.is_stub]
         return sorted(found, key=lambda each: each.line)
-
-    def definitions(self) -> list[Function | Class]:
-        """Return its classes, functions and methods."""
-        return [*self.classes.values(), *self.defined()]
 
     @cached_property
     def origins(self) -> dict[str, str]:

@@ -133,7 +133,7 @@ def test_a_base_class_calls_what_a_class_overrides(tmp_path: Path) -> None:
 
 
 def test_a_statement_of_a_script_is_run_by_it(tmp_path: Path) -> None:
-    for test, shown in (("not args.plain", "args.plain"), ("p == 2", "p != 2"), ("a and b", "not (a and b)")):
+    for test, shown in (("not args.plain", "args.plain"), ("a and b", "not (a and b)")):
         norms = f"import torch\n\n\nif {test}:\n    pass\nelse:\n    [p.grad.norm().item() for p in grads]\n"
         folder = tmp_path / shown
         folder.mkdir()

@@ -190,13 +190,6 @@ class Module:
         return self.file.endswith("__init__.py")
 
     @cached_property
-    def bound(self) -> frozenset[str]:
-        """The names that it binds at its top level by assignment: constants, aliases."""
-        targets = (target for statement in top_level(self.tree.body) for target in targets_of(statement))
-        parts = (part for target in targets for part in getattr(target, "elts", (target,)))
-        return frozenset(part.id for part in parts if isinstance(part, ast.Name))
-
-    @cached_property
     def strings(self) -> frozenset[str]:
         """The words of short strings that look like a name or a path to one, except keys of mappings and docstrings."""
         nodes = list(walk([self.tree]))

@@ -126,7 +126,7 @@ class PythonFiles:
         found = module.named(name)
         if found is None and name.partition(".")[0] in module.origins:
             if self._links is None:
-                self._links = Links(self.modules.values(), is_partial=True)
+                self._links = Links(self.modules.values())
             for origin, first, rest in self._links.dotted_targets(module, name):
                 found = found or self.modules[origin].named(f"{first}.{rest}" if rest else first)
         return found

@@ -62,8 +62,7 @@ def unused_functions(context: SourceContext) -> Found:
     starred = set()
     for module in index.modules:
         named |= {item.name for item in module.imports} | module.strings
-        for item in module.imports:
-            starred |= {origin for origin, _ in context.links.targets(item) if item.name == "*"}
+        starred |= {item.module for item in module.imports if item.name == "*"}
     functions = 0
     for module in context.modules:
         # A framework may call pytest's hooks and the methods of a class with a base.
@@ -128,9 +127,9 @@ def partial_exports(context: SourceContext) -> Found:
     importers: dict[tuple[str, str], list[Module]] = defaultdict(list)
     for user in context.index.modules:
         for item in user.imports:
-            for key in context.links.targets(item):
-                if key[1] and key[0] != user.name:
-                    importers[key].append(user)
+            key = context.links.target(item)
+            if key is not None and key[1] and key[0] != user.name:
+                importers[key].append(user)
     for module in context.modules:
         parts = module.name.split(".")
         if module.is_package or any(part.startswith("_") for part in parts):
@@ -143,7 +142,7 @@ def partial_exports(context: SourceContext) -> Found:
             for item in package.imports
             if item.name
             and not item.local.startswith("_")
-            and any(origin == module.name for origin, _ in context.links.targets(item))
+            and (context.links.target(item) or ("", ""))[0] == module.name
         ]
         exported = {item.name for _, item in found}
         is_open = any("__getattr__" in package.own_names for package in packages)
@@ -155,7 +154,7 @@ def partial_exports(context: SourceContext) -> Found:
         more = f" and {len(exported) - 5} more" if len(exported) > 5 else ""
         case = {"package": package.name, "exported": ", ".join(shown) + more}
         rows = []
-        for name in sorted((module.own_names | module.bound) - exported.union(*map(_listed, packages))):
+        for name in sorted(module.own_names - exported.union(*map(_listed, packages))):
             users = importers[module.name, name]
             outside = [user for user in users if not f"{user.name}.".startswith(f"{package.name}.")]
             by = {

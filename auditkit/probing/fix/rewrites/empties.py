@@ -20,7 +20,6 @@ from auditkit.probing.fix.rewrites.syntax import (
     names,
     statement,
     stores,
-    swapped,
 )
 
 _NEEDS_ELEMENTS = frozenset({"max", "min", "amax", "amin", "mean", "std", "var", "aminmax"})
@@ -204,28 +203,3 @@ class ZerosOfNothing(Pattern):
             case cst.Call(func=cst.Attribute(attr=cst.Name("_foreach_norm")), args=[cst.Arg(value=cst.Name(name)), *_]):
                 return name if name in self._lists else ""
         return ""
-
-
-class TensorOfNothing(Pattern):
-    """Return a tensor without gradients, where `return 0.0` or `norm if grads else 0.0` returns a number."""
-
-    def leave_If(self, _: cst.If, node: cst.If) -> cst.BaseStatement:
-        match node:
-            case cst.If(
-                test=cst.UnaryOperation() | cst.Comparison(),
-                body=cst.IndentedBlock(
-                    body=[*_, cst.SimpleStatementLine(body=[cst.Return(value=cst.Float() | cst.Integer() as zero)])]
-                ),
-            ) if zero.evaluated_value == 0:
-                return swapped(node, {zero: self._zero()})
-        return node
-
-    def leave_IfExp(self, _: cst.IfExp, node: cst.IfExp) -> cst.BaseExpression:
-        match node:
-            case cst.IfExp(body=cst.Call() as usual, orelse=cst.Float() | cst.Integer() as zero):
-                if zero.evaluated_value == 0 and last_name(usual.func) not in ("item", "tolist", "float"):
-                    return node.with_changes(orelse=self._zero())
-        return node
-
-    def _zero(self) -> cst.BaseExpression:
-        return cst.parse_expression(f"{self.torch}.tensor(0.0)")

@@ -34,9 +34,6 @@ class Pattern(cst.CSTTransformer):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
         return node is self.unit.node
 
-    def visit_ClassDef(self, _: cst.ClassDef) -> bool:
-        return False
-
     def leave_UnaryOperation(self, _: cst.UnaryOperation, node: cst.UnaryOperation) -> cst.BaseExpression:
         """Put a changed operand into parentheses if it needs them."""
         if isinstance(node.operator, cst.Not) and isinstance(node.expression, cst.BooleanOperation):
@@ -143,14 +140,11 @@ def with_value(line: Any, value: cst.BaseExpression) -> Any:
 
 
 def values_of(unit: Unit, name: str) -> Iterator[cst.BaseExpression]:
-    """Yield the values that a function assigns to a name, also in tuples."""
+    """Yield the values that a function assigns to a name."""
     for node in inside(unit.node):
         match node:
             case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(target))], value=value) if target == name:
                 yield value
-            case cst.Assign(targets=[cst.AssignTarget(target=cst.Tuple(elements=targets))], value=cst.Tuple() as value):
-                pairs = zip(targets, value.elements, strict=False)
-                yield from (one.value for target, one in pairs if dotted(target.value) == name)
 
 
 def flattened(*lines: Iterable[cst.BaseStatement]) -> cst.FlattenSentinel[cst.BaseStatement]:

@@ -22,11 +22,8 @@ from auditkit.probing.source.modules import (
     Module,
     dotted_name,
     last_name,
-    module_name,
-    parse_module,
-    source_bytes,
-    source_files,
 )
+from auditkit.probing.source.python_files import PythonFiles
 from auditkit.probing.source.walking import children, walk
 
 INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, EXPORTED, NO_CALLER = (
@@ -90,26 +87,16 @@ class Callers:
     """The uses of a checkout's functions; its files are read at the first search."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self._read = PythonFiles(root, import_roots(root, ()), with_tests=True)
         self.reading = threading.RLock()
-        """Held during every search: two threads that parse one file would have different ids of its nodes."""
-        self._modules: dict[str, Module | None] = {}
+        """Held during every search: what one thread has half found is no result for another."""
         self._parents: dict[str, dict[int, ast.AST]] = {}
         self._uses: dict[tuple[str, int], list[Use]] = {}
 
     @functools.cached_property
     def files(self) -> dict[str, tuple[SourceFile, bytes]]:
-        paths = source_files(self._root, with_tests=True)
-        found = (SourceFile(path, path.relative_to(self._root).as_posix(), "python") for path in paths)
-        return {source.name: (source, source_bytes(source.path)) for source in found}
-
-    @functools.cached_property
-    def _roots(self) -> tuple[Path, ...]:
-        return import_roots(self._root, ())
-
-    @functools.cached_property
-    def _by_name(self) -> dict[str, str]:
-        return {self._name(source): name for name, (source, _) in self.files.items()}
+        paths = {path.relative_to(self._read.path).as_posix(): path for path in self._read.names}
+        return {name: (SourceFile(path, name, "python"), self._read.source(path)) for name, path in paths.items()}
 
     @functools.cached_property
     def trains(self) -> bool:
@@ -120,15 +107,10 @@ class Callers:
         """Return whether a Python file of the checkout or of its tests matches."""
         return any(pattern.search(data) for _, data in self.files.values())
 
-    def _name(self, source: SourceFile) -> str:
-        return module_name(source.path, self._roots) or source.name
-
     def _module(self, file: str) -> Module | None:
-        if file not in self._modules:
-            source, data = self.files.get(file, (None, b""))
-            parsed = parse_module(source.path, data, self._root, self._name(source)) if source is not None else None
-            self._modules[file] = parsed if isinstance(parsed, Module) else None
-        return self._modules[file]
+        path = self._read.path / file
+        parsed = self._read.parse(path) if path in self._read.names else None
+        return parsed if isinstance(parsed, Module) else None
 
     def _parent(self, module: Module) -> dict[int, ast.AST]:
         if module.file not in self._parents:
@@ -155,9 +137,9 @@ class Callers:
     def of_target(self, call: str) -> Use | None:
         """Return the definition that a target's call names."""
         place, _, rest = call.partition(":")
-        module = self._module(self._by_name.get(place, place))
+        module = self._read.module_of(place) or self._module(place)
         qualified = rest.partition("#")[0]
-        defined = module.defined() if module is not None else ()
+        defined = module.defined() if isinstance(module, Module) else ()
         function = next((each for each in defined if each.qualified_name == qualified), None)
         return Use(function.module, False, function.node, function.node) if function is not None else None
 

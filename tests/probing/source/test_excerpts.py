@@ -84,7 +84,6 @@ LOOP = '''def collect(
         (20, 15, 23),  # in a loop: all of it
         (15, 10, 21),  # its head: all of it, and no half of what stands before
         (25, 19, 25),  # behind it
-        (1, 9, 25),  # the definition: what follows the docstring, not the signature
     ],
 )
 def test_statements_are_whole_and_stand_in_their_loop(tmp_path: Path, line: int, first: int, last: int):

@@ -191,10 +191,8 @@ class Module:
 
     @cached_property
     def strings(self) -> frozenset[str]:
-        """The words of short strings that look like a name or a path to one, except keys of mappings and docstrings."""
-        nodes = list(walk([self.tree]))
-        data = {id(key) for node in nodes for key in _keys(node)}
-        texts = (text for node in nodes if id(node) not in data and (text := text_in(node)))
+        """The words of short strings that look like a name or a path to one."""
+        texts = filter(None, map(text_in, walk([self.tree])))
         names = (text for text in texts if len(text) <= _LONGEST_NAME and _NAME_IN_TEXT.fullmatch(text))
         return frozenset(word for name in names for word in re.split("[.:]", name))
 
@@ -232,22 +230,6 @@ class Module:
         yield from self.functions.values()
         for owner in self.classes.values():
             yield from owner.methods.values()
-
-
-def _keys(node: ast.AST) -> Iterable[ast.AST | None]:
-    """Return docstrings and text keys of a mapping, which are data: `stats["grad_norm"]` names no function."""
-    match node:
-        case ast.Expr(value=value):
-            return (value,)
-        case ast.Dict(keys=keys):
-            return keys
-        case ast.Subscript(slice=key):
-            return (key,)
-        case ast.Compare(left=left, comparators=others):
-            return (left, *others)
-        case ast.Call(func=ast.Attribute(attr="get" | "pop" | "setdefault"), args=[key, *_]):
-            return (key,)
-    return ()
 
 
 def method_of(

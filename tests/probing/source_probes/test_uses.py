@@ -40,13 +40,12 @@ def test_one_file_names_it(file: str, text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("pkg/loop.py", "log['total_norm'] = 1\n"),
         ("pkg/loop.py", '"""The total_norm of all."""\n# total_norm\n'),
         ("pkg/norms.py", "@torch.no_grad()\n" + NORMS),
     ],
 )
 def test_these_do_not_name_it(file: str, text: str, tmp_path: Path) -> None:
-    """A key of a mapping, a comment, and a decorator that registers nothing."""
+    """A docstring, a comment, and a decorator that registers nothing."""
     assert list(found(tmp_path, {**PACKAGE, file: text}, UNUSED)) == ["pkg.norms"]
 
 

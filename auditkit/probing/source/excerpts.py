@@ -8,7 +8,7 @@ from pathlib import Path
 from auditkit.model.runs.measurement import CodeExcerpt, Location
 from auditkit.probing.checkout.reading import lies_inside
 from auditkit.probing.source.modules import FunctionNode, Module, parse_module, source_bytes
-from auditkit.probing.source.statements import first_line, last_line
+from auditkit.probing.source.statements import first_line, last_line, nodes_around
 
 _LINES_BEFORE = 4
 _LINES_AFTER = 3
@@ -39,7 +39,7 @@ def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) 
 
 def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
     """Return the lines to show: the whole statement of `line`, with its loop and nearby lines, in its function."""
-    nodes = _nodes_around(tree, line)
+    nodes = nodes_around(tree, line)
     functions = [node for node in nodes if isinstance(node, FunctionNode)]
     first, last = max(1, line - _LINES_BEFORE), min(line + _LINES_AFTER, line_count)
     inner = nodes[nodes.index(functions[-1]) + 1 :] if functions else nodes
@@ -64,17 +64,3 @@ def _trimmed(scope: ast.AST, line: int, first: int, last: int) -> tuple[int, int
     starts = [start for node in statements if first <= (start := first_line(node)) <= line]
     ends = [end for node in statements if line <= (end := last_line(node)) <= last]
     return min(starts, default=first), max(ends, default=last)
-
-
-def _nodes_around(tree: ast.Module, line: int) -> list[ast.stmt]:
-    """Return every statement around `line`, outermost first."""
-    around: list[ast.stmt] = []
-    waiting: list[ast.AST] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, ast.stmt):
-            waiting += ast.iter_child_nodes(node)
-        elif first_line(node) <= line <= last_line(node):
-            around.append(node)
-            waiting += ast.iter_child_nodes(node)
-    return sorted(around, key=first_line)

@@ -111,7 +111,7 @@ class WithElements(Pattern):
         match node.comparisons:
             case [cst.ComparisonTarget(operator=cst.IsNot() | cst.Is() as asked, comparator=cst.Name("None"))]:
                 if isinstance(node.left, cst.Attribute) and last_name(node.left) == "grad":
-                    template = "{t} and {g}.numel()" if isinstance(asked, cst.IsNot) else "{t} or not {g}.numel()"
+                    template = "{t} and {g}.numel()" if isinstance(asked, cst.IsNot) else "({t} or not {g}.numel())"
                     return expression(template, t=node, g=node.left)
         return node
 

@@ -34,23 +34,6 @@ class Pattern(cst.CSTTransformer):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
         return node is self.unit.node
 
-    def leave_UnaryOperation(self, _: cst.UnaryOperation, node: cst.UnaryOperation) -> cst.BaseExpression:
-        """Put a changed operand into parentheses if it needs them."""
-        if isinstance(node.operator, cst.Not) and isinstance(node.expression, cst.BooleanOperation):
-            return node.with_changes(expression=bracketed(node.expression))
-        return node
-
-    def leave_BooleanOperation(self, _: cst.BooleanOperation, node: cst.BooleanOperation) -> cst.BaseExpression:
-        """Put a changed `or` inside `and` into parentheses."""
-        if isinstance(node.operator, cst.And):
-            sides = [bracketed(side) if _is_or(side) else side for side in (node.left, node.right)]
-            return node.with_changes(left=sides[0], right=sides[1])
-        return node
-
-
-def _is_or(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.BooleanOperation) and isinstance(node.operator, cst.Or)
-
 
 def bracketed(node: cst.BaseExpression) -> cst.BaseExpression:
     """Return the expression in parentheses, unless it already has some."""

@@ -24,6 +24,7 @@ from auditkit.probing.source.modules import (
     last_name,
 )
 from auditkit.probing.source.python_files import PythonFiles
+from auditkit.probing.source.statements import nodes_around
 from auditkit.probing.source.walking import children, walk
 
 INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, EXPORTED, NO_CALLER = (
@@ -127,12 +128,8 @@ class Callers:
     def at(self, file: str, line: int) -> Use | None:
         """Return the statement at a line with the conditions inside its function; None if it cannot be read."""
         module = self._module(file)
-        if module is None:
-            return None
-        nodes = (node for node in walk([module.tree]) if isinstance(node, ast.stmt))
-        holding = [node for node in nodes if node.lineno <= line <= (node.end_lineno or line)]
-        innermost = max(holding, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
-        return self._use(module, innermost) if innermost is not None else None
+        around = nodes_around(module.tree, line) if module is not None else []
+        return self._use(module, around[-1]) if module is not None and around else None
 
     def of_target(self, call: str) -> Use | None:
         """Return the definition that a target's call names."""

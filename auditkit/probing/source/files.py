@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 
-from auditkit.model.text import counted
+from auditkit.model.text import counted, inert_line
 from auditkit.probing.checkout.reading import read_file, read_text
 from auditkit.probing.source.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, files_below, is_foreign
 
@@ -63,10 +64,13 @@ def is_in_side_folder(file: str) -> bool:
 
 
 def list_files(root: Path) -> list[SourceFile]:
-    """Return the checkout's files sorted by name: no links, hidden, vendored, built and environment folders."""
+    """Return the checkout's files sorted by name: no links, hidden, vendored, built and environment folders.
+
+    Files with unprintable names are skipped: such a name fits in no ticket and no import.
+    """
     paths = [path for path in files_below(root, is_foreign) if not path.is_symlink() and path.is_file()]
     found = (SourceFile(path, path.relative_to(root).as_posix(), _kind(path.name)) for path in paths)
-    return sorted((file for file in found if file.kind), key=lambda file: file.name)
+    return sorted((file for file in found if file.kind and inert_line(file.name) == file.name), key=attrgetter("name"))
 
 
 def _kind(name: str) -> str:

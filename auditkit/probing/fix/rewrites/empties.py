@@ -36,7 +36,7 @@ class PresentGradients(Pattern):
             return node
         condition = f"{read} is not None{_otherwise(node.elt, read)}"
         if not source.ifs:
-            asked = cst.CompIf(cst.parse_expression(condition), whitespace_before=_before(source))
+            asked = cst.CompIf(cst.parse_expression(condition))
             return node.with_changes(for_in=source.with_changes(ifs=[asked]))
         own = source.ifs[0]
         is_or = isinstance(own.test, cst.BooleanOperation) and isinstance(own.test.operator, cst.Or)
@@ -69,12 +69,6 @@ def _skipping(suite: cst.BaseSuite, target: cst.BaseExpression, skip: cst.BaseSt
             new = [skip, node]
         return suite.with_changes(body=[*suite.body[:place], *new, *suite.body[place + 1 :]])
     return suite
-
-
-def _before(source: cst.CompFor) -> cst.BaseParenthesizableWhitespace:
-    """Return the whitespace of a condition: a new line if its `for` has one."""
-    blank = source.whitespace_before
-    return blank if isinstance(blank, cst.ParenthesizedWhitespace) else cst.SimpleWhitespace(" ")
 
 
 def _otherwise(elt: cst.BaseExpression, read: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from auditkit.probing.fix.rewrites.drafts import Draft, Unit
+from auditkit.probing.fix.rewrites.drafts import Draft
 from auditkit.probing.fix.rewrites.syntax import (
     Listing,
     Pattern,
@@ -49,50 +49,30 @@ def _stored(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 class StoredValues(Pattern):
-    def __init__(self, draft: Draft, unit: Unit) -> None:
-        super().__init__(draft, unit)
-        self._may_name = False
-        self._outer: list[bool] = []
-        self._assigned: cst.BaseExpression | None = None
-        self._named: tuple[str, cst.BaseExpression] | None = None
-
-    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:
-        self._may_name = True
-        self._assigned = assigned(node)[1]
+    _assigned: cst.BaseExpression | None = None
 
     def leave_SimpleStatementLine(
         self, _: cst.SimpleStatementLine, node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.BaseStatement]:
         """Add a line after `grads = [p.grad for ...]` and `grad = p.grad` that takes the stored values."""
-        self._may_name = False
         name, value = assigned(node)
         source = value.elt if isinstance(value, cst.ListComp) else value
-        gradient = gradient_of(source) if source is not None else None
-        if gradient is not None:
+        if source is None or gradient_of(source) is None:
+            return node
+        stored = STORED.format(name, name)
+        if isinstance(value, cst.ListComp):
             each = "grad" if name != "grad" else "g"
-            stored = STORED.format(name, name)
-            if isinstance(value, cst.ListComp):
-                stored = f"[{STORED.format(each, each)} for {each} in {name}]"
-            return flattened([node, statement(f"{name} = {stored}\n")])
-        named, self._named = self._named, None
-        if named is not None:
-            line = statement(f"{named[0]} = {{s}}\n", s=_stored(named[1])).with_changes(
-                leading_lines=node.leading_lines
-            )
-            return flattened([line, node.with_changes(leading_lines=[])])
-        return node
+            stored = f"[{STORED.format(each, each)} for {each} in {name}]"
+        return flattened([node, statement(f"{name} = {stored}\n")])
 
-    def visit_ListComp(self, node: Listing) -> None:  # noqa: ARG002
-        self._outer.append(self._may_name)
-        self._may_name = False
+    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:
+        self._assigned = assigned(node)[1]
 
     def leave_ListComp(self, original_node: Listing, updated_node: Listing) -> cst.BaseExpression:
-        self._may_name = self._outer.pop()
         if gradient_of(updated_node.elt) is not None and original_node is not self._assigned:
             return updated_node.with_changes(elt=_stored(updated_node.elt))
         return updated_node
 
-    visit_SetComp = visit_GeneratorExp = visit_ListComp
     leave_SetComp = leave_GeneratorExp = leave_ListComp
 
     def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
@@ -104,19 +84,9 @@ class StoredValues(Pattern):
                 owner = node.func.value if is_copy else gradient  # `.data` of a sparse gradient is a copy
                 return node.with_changes(func=node.func.with_changes(value=owner))
             if gradient is not None and is_norm:
-                return node.with_changes(func=node.func.with_changes(value=self._read(node.func.value, True)))
-        if not is_norm:
-            return node
+                return node.with_changes(func=node.func.with_changes(value=bracketed(_stored(node.func.value))))
         args = [
-            arg.with_changes(value=self._read(arg.value, False)) if gradient_of(arg.value) is not None else arg
+            arg.with_changes(value=_stored(arg.value)) if is_norm and gradient_of(arg.value) is not None else arg
             for arg in node.args
         ]
         return node.with_changes(args=args)
-
-    def _read(self, value: cst.BaseExpression, is_owner: bool) -> cst.BaseExpression:
-        """Return a name for the values of a gradient, set by a line before the statement; else the values."""
-        if self._may_name and (self._named is None or code(self._named[1]) == code(value)):
-            name = self._named[0] if self._named is not None else self.draft.fresh("grad", self.unit)
-            self._named = name, value
-            return cst.Name(name)
-        return bracketed(_stored(value)) if is_owner else _stored(value)

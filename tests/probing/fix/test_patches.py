@@ -12,27 +12,8 @@ MODULE = '''"""Norms."""
 
 import torch
 
-EPS = 1e-6
-
-
 def collect(params, enhanced=False):
-    """What the gradients look like."""
-    # only those that have one
-    grads = [p.grad for p in params if p.grad is not None]
-    if not grads:
-        return {"norm": 0.0, "zero": 0.0, "nan": 0}
-    norms = torch._foreach_norm(grads, 2)
-    total = torch.stack(norms).norm()
-    # one copy of everything
-    flat = torch.cat([g.reshape(-1) for g in grads])
-    zeros_t = (flat == 0).sum()
-    nans_t = torch.isnan(flat).sum()
-    elements = flat.numel()
-    stats = torch.stack([total, zeros_t.float(), nans_t.float()])
-    norm, zeros, nan_count = stats.tolist()
-    nan_count = int(nan_count)
-    zero_fraction = zeros / max(elements, 1)
-    return {"norm": norm, "zero": zero_fraction, "nan": nan_count}
+    return {"norm": params[0].grad.norm()}
 
 
 @torch.no_grad()
@@ -44,16 +25,6 @@ def total_norm(module):
         total = total + (p.grad * p.grad).sum()
     root = total**0.5
     return float(root)
-
-
-class Monitor:
-    def __init__(self):
-        self.seen = 0
-
-    def check(self, params):
-        norms = [p.grad.norm() for p in params]
-        self.seen += 1
-        return sum(n.item() ** 2 for n in norms) ** 0.5
 
 
 async def later(params):

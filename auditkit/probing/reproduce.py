@@ -400,9 +400,7 @@ def _differs(name: str, grads: str, sound: str, first: str) -> _Evidence:
     return _Evidence(_two_cases(name, grads, sound, first), _raises_or_differs)
 
 
-def _at_two_sizes(
-    result: ProbeResult, measured: str, expected: str, boundary: str
-) -> tuple[Sequence[str], float, bool]:
+def _at_two_sizes(result: ProbeResult, measured: str, expected: str, boundary: str) -> tuple[Sequence[str], float]:
     """Return the loop over gradients of elements of 1 and of a magnitude that breaks the norm, and the magnitude."""
     (norm, case), (right, _) = next(_rows(result, measured)), next(_rows(result, expected))
     magnitude, dtype = case["magnitude"], ""

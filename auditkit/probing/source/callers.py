@@ -172,8 +172,9 @@ class Callers:
         if child is outer.test:
             return Condition("")
         is_body = any(child is each for each in outer.body)
-        is_not = isinstance(outer.test, ast.UnaryOp) and isinstance(outer.test.op, ast.Not)
-        negated = outer.test.operand if is_not else ast.UnaryOp(ast.Not(), outer.test)
+        negated: ast.expr = ast.UnaryOp(ast.Not(), outer.test)
+        if isinstance(outer.test, ast.UnaryOp) and isinstance(outer.test.op, ast.Not):
+            negated = outer.test.operand
         text = f"if {shortened(ast.unparse(outer.test if is_body else negated), 60)}"
         if isinstance(outer.test, ast.Constant):
             return Condition(text, CONSTANT) if bool(outer.test.value) != is_body else Condition("")

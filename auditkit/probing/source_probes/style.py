@@ -59,7 +59,7 @@ def unused_functions(context: SourceContext) -> Found:
     for module in index.modules:
         code.scan(index.source_of(module).decode("utf-8", "replace"), module.file)
     named = set(code.used_names) | index.unparsed_words | index.other_words
-    starred = set()
+    starred = set[str]()
     for module in index.modules:
         named |= {item.name for item in module.imports} | module.strings
         starred |= {item.module for item in module.imports if item.name == "*"}
@@ -414,7 +414,8 @@ def _finishers(tree: Module) -> Iterator[tuple[Function, frozenset[str]]]:
 
 def _is_produced(finisher: Function, keys: frozenset[str], functions: Sequence[Function]) -> bool:
     """Return whether a public function, or a private one of the same file, returns the keys, or calls one that does."""
-    calls, names, found = {}, set(), list[Function]()
+    calls: dict[str, set[str]] = {}
+    names, found = set[str](), list[Function]()
     for one in functions:
         returned = [node.value for node in one.nodes if isinstance(node, ast.Return | ast.Yield) and node.value]
         calls[one.call] = {
@@ -436,7 +437,7 @@ def _is_produced(finisher: Function, keys: frozenset[str], functions: Sequence[F
 
 def _mappings(tree: Module, keys: frozenset[str]) -> Iterable[int]:
     """Return the lines of mappings with at least three quarters of the keys: `{"a": ...}` and `dict(a=...)`."""
-    found = set()
+    found = set[int]()
     for node in walk([tree.tree]):
         held: set[str | None] = set()
         if isinstance(node, ast.Dict):

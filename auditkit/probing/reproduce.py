@@ -439,7 +439,7 @@ def _scaled(boundary: str) -> Callable[[ProbeResult, TargetReading], _Evidence]:
 
 
 def _clipped(result: ProbeResult, _: TargetReading) -> _Evidence:
-    loop, _ = _at_two_sizes(result, "norm_after", "expected_norm_after", "destroying_magnitude")
+    loop, _magnitude = _at_two_sizes(result, "norm_after", "expected_norm_after", "destroying_magnitude")
     left = "[p.grad.double().norm().item() for p in model]"
 
     def shows(printed: Printed) -> bool:

@@ -271,8 +271,8 @@ def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
         return abs(three / one - 1) > 0.01
 
     if not step["accumulates"]:
-        lines = ('print("the same batch three times, norm at each step:", train_small(batches[:1] * 3)[0])',)
-        return _Evidence(lines, grows)
+        line = 'print("the same batch three times, norm at each step:", train_small(batches[:1] * 3)[0])'
+        return _Evidence((line,), grows)
     lines = (
         "x, y = torch.cat([x for x, y in data]), torch.cat([y for x, y in data])",
         f'print("one batch of 9, norm at the step:", train_small([{_BATCH[step["form"]]}])[0])',

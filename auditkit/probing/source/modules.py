@@ -198,8 +198,8 @@ class Module:
 
     def public(self) -> list[Function | Class]:
         """Return its public functions, methods and classes in the order of lines, without stubs."""
-        found = [each for each in (*self.classes.values(), *self.defined()) if each.is_public and not each.is_stub]
-        return sorted(found, key=lambda each: each.line)
+        found: list[Function | Class] = [*self.classes.values(), *self.defined()]
+        return sorted((each for each in found if each.is_public and not each.is_stub), key=lambda each: each.line)
 
     @cached_property
     def origins(self) -> dict[str, str]:

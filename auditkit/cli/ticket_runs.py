@@ -159,8 +159,6 @@ def _print_verification(found: Verification) -> None:
         for change in arm.judgement.changes:
             if change.is_finding or change.kind.value not in ("same", "still reproduces"):
                 say(f"    {change.probe}: {change.kind.value}{f', {change.told}' if change.told else ''}")
-        for note in arm.added:
-            say(f"    completed: {note}")
     for note in found.notes:
         complain(f"note: {note}")
     for box in found.ticked:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +15,8 @@ from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
 
 MOST_LINES = 30
-_LONGEST_CALL, _LONGEST_LINE = 92, 100
+LONGEST_LINE = 100
+NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?![\w])", re.IGNORECASE)
 _SCALE = 1024.0
 _LIMIT = 0.01
 _WORDS = {
@@ -53,6 +56,7 @@ _RESULTS = {
     "answer": "types.SimpleNamespace(loss=loss, logits=scores)",
     "losses": '{"loss": loss}',
 }
+_LOSS = "torch.nn.functional.cross_entropy(scores, labels)"
 _WITHOUT_CUDA = "torch.Tensor.cuda = torch.nn.Module.cuda = torch.cuda.synchronize = lambda *a, **_: a and a[0]"
 _OTHER_SCHEDULE = re.compile(r"sched\w*\.(?!step\(|get_last_lr|optimizer|state_dict)")
 """A method that torch's own schedules lack."""
@@ -63,9 +67,30 @@ class NoScriptError(Exception):
     """No script can be written; the message is the reason."""
 
 
-def too_long(name: str, count: int, most: int) -> str:
-    """Return the reason why a ticket does not show a script of `count` lines."""
-    return f"A script that calls {name} needs {count} lines, and a ticket shows at most {most}."
+@dataclass(frozen=True)
+class Printed:
+    """What a script printed, by line, with the numbers as printed; `error` is the last line of a traceback."""
+
+    cases: Sequence[str]
+    error: str
+
+    def field(self, number: int, path: str) -> float:
+        """Return one field of a printed result; NaN if the line or the field is missing."""
+        text = self.cases[number].partition(": ")[2] if number < len(self.cases) else ""
+        name = re.escape(path.rpartition(".")[2])
+        pattern = rf"\b{name}['\"]?\s*[:=]\s*(?:tensor\()?([^\s,)}}\]]+)" if path else f"({NUMBER.pattern})"
+        found = re.search(pattern, text, re.IGNORECASE)
+        try:
+            return float({"True": "1", "False": "0"}.get(found[1], found[1])) if found else math.nan
+        except ValueError:
+            return math.nan
+
+    def numbers(self, number: int) -> list[float]:
+        """Return the numbers of a line after the last colon before them."""
+        return [float(each) for each in NUMBER.findall(self.cases[number].partition(": ")[2])]
+
+
+Shows = Callable[[Printed], bool]
 
 
 @dataclass(frozen=True)
@@ -73,7 +98,7 @@ class _Evidence:
     """The lines below `train_small`, a check of their output, and the error that they raise."""
 
     lines: tuple[str, ...]
-    shows: Callable[[Sequence[str]], bool]
+    shows: Shows
     error: str = ""
     kept: str = "model.weight.grad.norm()"
     """The value that the script keeps of each step."""
@@ -81,8 +106,8 @@ class _Evidence:
 
 def step_script(
     result: ProbeResult, reading: TargetReading, name: str, source: str, import_line: str
-) -> tuple[list[str], Callable[[Sequence[str], str], bool]]:
-    """Return the lines below `import torch` for a finding about a step, and a check of their output and error.
+) -> tuple[list[str], Shows]:
+    """Return the lines below `import torch` for a finding about a step, and a check of their output.
 
     `name` is the step's function as `import_line` imports it, `source` its file. Raises NoScriptError if a few lines
     cannot call the step.
@@ -96,19 +121,18 @@ def step_script(
     evidence = _EVIDENCE[result.probe](result, step)
     parameters, code = _read_function(source, name)
     call, words = _call(reading, name, step, parameters)
-    scheduler = _WORDS[roles.SCHEDULER]
     if _OTHER_SCHEDULE.search(code):
-        call = [line.replace(scheduler, _WORDS[roles.SILENT]) for line in call]
+        call = [line.replace(_WORDS[roles.SCHEDULER], _WORDS[roles.SILENT]) for line in call]
     has_optimizer = bool(words & {guesses.OPTIMIZER, guesses.OPTIMIZERS})
     if "limit" in "".join(evidence.lines) and roles.LIMIT not in words:
         raise NoScriptError("The step takes no limit of gradients as an argument.")
-    watch = f"lambda *_: seen.append({evidence.kept})"
     bias = "" if result.probe == "optimizer_misses_parameters" else ", bias=False"
+    hook = f"{'optimizer.register' if has_optimizer else 'register_optimizer'}_step_pre_hook"
     body = [
         *(["torch.manual_seed(0)"] if result.probe != "step_waits_for_the_device" else ()),  # it compares no values
         f"model = {'torch.nn.Linear' if step['returns'] == 'scores' else 'Model'}(11, 11{bias})",
         "optimizer, seen = torch.optim.SGD(model.parameters(), lr=1e-3), []",
-        f"{'optimizer.register' if has_optimizer else 'register_optimizer'}_step_pre_hook({watch})",
+        f"{hook}(lambda *_: seen.append({evidence.kept}))",
         *call,
         "return seen, model",
     ]
@@ -127,9 +151,9 @@ def step_script(
     # The target may print lines of its own.
     texts = re.findall(r'print\([^"]*"([^"]+)"', "\n".join(evidence.lines))
 
-    def shows(printed: Sequence[str], error: str) -> bool:
-        own = [line for line in printed if any(text in line for text in texts)]
-        return bool(error) == bool(evidence.error) and evidence.error in error and evidence.shows(own)
+    def shows(printed: Printed) -> bool:
+        own = Printed([line for line in printed.cases if any(text in line for text in texts)], printed.error)
+        return bool(own.error) == bool(evidence.error) and evidence.error in own.error and evidence.shows(own)
 
     return lines, shows
 
@@ -138,19 +162,11 @@ def _model_class(step: Mapping[str, Any]) -> list[str]:
     if step["returns"] == "scores":
         return []
     has_labels = step["form"] != "inputs"
-    loss = "torch.nn.functional.cross_entropy(scores, labels)" if has_labels else "scores.square().mean()"
-    head = [
+    return [
         "class Model(torch.nn.Linear):",
         f"    def forward(self, input_ids, {'labels, **_' if has_labels else '*_, **__'}):",
-    ]
-    if step["returns"] == "loss":
-        result = f"return {loss.replace('scores', 'super().forward(input_ids)')}"
-        short = f"{head[1]} {result}"
-        return [head[0], short] if len(short) <= _LONGEST_LINE else [*head, f"        {result}"]
-    return [
-        *head,
         "        scores = super().forward(input_ids)",
-        f"        loss = {loss}",
+        f"        loss = {_LOSS if has_labels else 'scores.square().mean()'}",
         f"        return {_RESULTS[step['returns']]}",
     ]
 
@@ -191,30 +207,14 @@ def _call(
     owner, _, method = name.rpartition(".")
     if bool(owner) != bool(step["is_made"]) or "." in owner:
         raise NoScriptError("The step belongs to an object that only its program builds.")
-    arguments = [f"{key}={_expression(value)}" for key, value in tree.items()]
-    head = f"made.{method}(" if owner else f"{name}("
-    called = [f"{head}{', '.join(arguments)})"]
-    if len(called[0]) > _LONGEST_CALL:
-        called = [head, *(f"    {line}" for line in _packed(arguments)), ")"]
+    arguments = ", ".join(f"{key}={_expression(value)}" for key, value in tree.items())
+    call = f"made.{method}({arguments})" if owner else f"{name}({arguments})"
+    called = textwrap.wrap(call, 90, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     lines = [f"made = {owner}.__new__({owner})"] if owner else []
     lines += [f"made.{key} = {_expression(value)}" for key, value in own.items()]
     if words & {roles.BATCH, roles.INPUTS, roles.TARGETS}:
         return [*lines, "for batch in batches:", *(f"    {line}" for line in called)], words
     return [*lines, *called], words
-
-
-def _packed(arguments: Sequence[str]) -> list[str]:
-    """Join arguments to lines; a long one is split between words, unless it contains quotes."""
-    parts: list[str] = []
-    for argument in arguments:
-        is_long = len(argument) > _LONGEST_CALL - 4 and not {'"', "'"} & set(argument)
-        parts += f"{argument},".split() if is_long else [f"{argument},"]
-    lines = [""]
-    for part in parts:
-        if lines[-1] and len(lines[-1]) + len(part) > _LONGEST_CALL - 4:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {part}".strip()
-    return lines
 
 
 def _expression(value: Any) -> str:
@@ -224,9 +224,9 @@ def _expression(value: Any) -> str:
     return f"types.SimpleNamespace({fields})"
 
 
-def _norms(line: str) -> list[float]:
+def _norms(printed: Printed, line: int) -> list[float]:
     """Return the numbers of the list of tensors at the end of a line."""
-    return [float(number) for number in re.findall(r"tensor\(([^),]+)", line.rpartition(": ")[2])]
+    return [float(number) for number in re.findall(r"tensor\(([^),]+)", printed.cases[line].rpartition(": ")[2])]
 
 
 def _limits(scale: float) -> tuple[str, ...]:
@@ -238,17 +238,13 @@ def _limits(scale: float) -> tuple[str, ...]:
 def _misses(result: ProbeResult, _: object) -> _Evidence:
     """Compare the norm with the limit, or the clipped gradient's direction with the unclipped one's."""
     if "direction" not in result.message:
-        return _Evidence(_limits(1), lambda lines: max(_norms(lines[1])) > 1.01 * _LIMIT)
+        return _Evidence(_limits(1), lambda printed: max(_norms(printed, 1)) > 1.01 * _LIMIT)
     lines = (
         f"whole, clipped = (train_small(batches, limit)[0][0].flatten() for limit in (1e9, {_LIMIT}))",
         "cosine = torch.cosine_similarity(whole, clipped, 0).item()",
         'print("cosine of the gradients at the step, clipped and not clipped:", round(cosine, 4))',
     )
-
-    def shows(printed: Sequence[str]) -> bool:
-        return float(printed[0].rpartition(": ")[2]) < 0.99
-
-    return _Evidence(lines, shows, kept="model.weight.grad.clone()")
+    return _Evidence(lines, lambda printed: printed.field(0, "") < 0.99, kept="model.weight.grad.clone()")
 
 
 def _scaled(result: ProbeResult, _: object) -> _Evidence:
@@ -257,42 +253,32 @@ def _scaled(result: ProbeResult, _: object) -> _Evidence:
     if refused:
         run = f"train_small(batches[:n], 1.0, {_SCALE})[0]"
         line = f'for n in (1, 3): print(n, "batches, norm at the step:", {run})'
-        return _Evidence((line,), lambda printed: len(printed) == 1, str(refused))
-
-    def shows(lines: Sequence[str]) -> bool:
-        whole, clipped = _norms(lines[0]), _norms(lines[1])
-        return min(whole) > _LIMIT and max(clipped) < 0.5 * _LIMIT
-
-    return _Evidence(_limits(_SCALE), shows)
+        return _Evidence((line,), lambda printed: len(printed.cases) == 1, str(refused))
+    return _Evidence(
+        _limits(_SCALE), lambda printed: min(_norms(printed, 0)) > _LIMIT and max(_norms(printed, 1)) < 0.5 * _LIMIT
+    )
 
 
 def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
-    """Compare the step of one joined batch with that of three micro-batches."""
+    """Compare the step of one joined batch with that of three micro-batches; or train on one batch three times."""
+
+    def grows(printed: Printed) -> bool:
+        norms = _norms(printed, 0)
+        return len(norms) > 1 and norms[-1] > 1.5 * norms[0]
+
+    def differs(printed: Printed) -> bool:
+        (one,), (three,) = _norms(printed, 0), _norms(printed, 1)
+        return abs(three / one - 1) > 0.01
+
     if not step["accumulates"]:
-        return _stale()
-    x, y = "torch.cat([x for x, y in data])", "torch.cat([y for x, y in data])"
+        line = 'print("the same batch three times, norm at each step:", train_small(batches[:1] * 3)[0])'
+        return _Evidence((line,), grows)
     lines = (
-        f"x, y = {x}, {y}",
+        "x, y = torch.cat([x for x, y in data]), torch.cat([y for x, y in data])",
         f'print("one batch of 9, norm at the step:", train_small([{_BATCH[step["form"]]}])[0])',
         'print("three batches of 3, norm at the step:", train_small(batches)[0])',
     )
-
-    def shows(printed: Sequence[str]) -> bool:
-        one, three = _norms(printed[0]), _norms(printed[1])
-        return len(one) == len(three) == 1 and abs(three[0] / one[0] - 1) > 0.01
-
-    return _Evidence(lines, shows)
-
-
-def _stale() -> _Evidence:
-    """Train on one batch three times: the norm must not grow."""
-    lines = ('print("the same batch three times, norm at each step:", train_small(batches[:1] * 3)[0])',)
-
-    def shows(printed: Sequence[str]) -> bool:
-        norms = _norms(printed[0])
-        return len(norms) > 1 and norms[-1] > 1.5 * norms[0]
-
-    return _Evidence(lines, shows)
+    return _Evidence(lines, differs)
 
 
 def _after_nan(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
@@ -301,7 +287,7 @@ def _after_nan(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
         f"model = train_small([{_BATCH[step['form']]} for x, y in data])[1]",
         'print("parameters that are NaN:", sum(p.isnan().any().item() for p in model.parameters()))',
     )
-    return _Evidence(lines, lambda printed: int(printed[0].rpartition(":")[2]) > 0)
+    return _Evidence(lines, lambda printed: printed.field(0, "") > 0)
 
 
 def _waits(*_: object) -> _Evidence:
@@ -311,12 +297,7 @@ def _waits(*_: object) -> _Evidence:
         '    reads = sum(e.count for e in profile.key_averages() if e.key == "aten::_local_scalar_dense")',
         '    print(3 * times, "batches, device values read:", reads)',
     )
-
-    def shows(printed: Sequence[str]) -> bool:
-        few, many = (int(line.rpartition(":")[2]) for line in printed)
-        return many - few >= 9
-
-    return _Evidence(lines, shows)
+    return _Evidence(lines, lambda printed: printed.field(1, "") - printed.field(0, "") >= 9)
 
 
 def _missed(*_: object) -> _Evidence:
@@ -325,7 +306,7 @@ def _missed(*_: object) -> _Evidence:
         "still = [n for n, p in model.named_parameters() if torch.equal(p, start[n]) and p.grad is not None]",
         'print("parameters with a gradient that did not move:", still)',
     )
-    return _Evidence(lines, lambda printed: not printed[0].endswith("[]"))
+    return _Evidence(lines, lambda printed: not printed.cases[0].endswith("[]"))
 
 
 _EVIDENCE: Mapping[str, Callable[[ProbeResult, Mapping[str, Any]], _Evidence]] = {

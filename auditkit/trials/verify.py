@@ -83,14 +83,13 @@ class FixCode:
 
 
 @dataclass(frozen=True)
-class Attempt(Record, keys="arm=code.name target judgement completion=added difference"):
-    """What one code did for one target: its judgement, the diff that was run, and what auditkit added to it."""
+class Attempt(Record, keys="arm=code.name target judgement difference"):
+    """What one code did for one target: its judgement, and the diff that was run."""
 
     code: FixCode
     target: str
     judgement: Judgement
     difference: str = ""
-    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -433,15 +432,14 @@ def _place(
 def _attempt(code: FixCode, base: _Base, request: VerifyRequest, spec: CheckoutSpec) -> Attempt:
     """Run one code in a copy and judge it."""
     options, checkout = request.options, base.run.environment.checkout
-    difference, added = code.text, tuple[str, ...]()
+    difference = code.text
     try:
         with Bench.open(spec, options.interpreter) as bench, contextlib.ExitStack() as stack:
             if code.is_diff:
                 changes = changes_of(code.text, bench.opened.path, prefix_of(spec))
             else:
-                patched = patch(code.text, base.place)
-                changes = [FileChange(patched.file, base.place.data, patched.data)]
-                difference, added = patched.difference, patched.notes
+                changes = [FileChange(base.place.file, base.place.data, patch(code.text, base.place))]
+                difference = changes[0].difference()
             opened = bench.opened
             for change in changes:
                 opened = stack.enter_context(bench.holding(change))
@@ -451,7 +449,7 @@ def _attempt(code: FixCode, base: _Base, request: VerifyRequest, spec: CheckoutS
     except CannotComplete as error:
         return Attempt(code, base.target.call, does_not_run(f"the block {error}"))
     judgement = judged(base.findings, base.answers, Answers.of(run, base.target))
-    return Attempt(code, base.target.call, judgement, difference, added)
+    return Attempt(code, base.target.call, judgement, difference)
 
 
 # `ticket fix`.

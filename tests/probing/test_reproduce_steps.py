@@ -14,7 +14,7 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog, select
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.reproduce import NoReproduction, Reproduction, reproduction
-from auditkit.probing.reproduce_steps import MOST_LINES, step_script
+from auditkit.probing.reproduce_steps import MOST_LINES
 from auditkit.probing.run.measurement import Progress, Questions, measure
 from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
@@ -75,18 +75,6 @@ def test_what_nobody_can_build_is_named() -> None:
     assert unknown == NoReproduction(
         "The step needs optimizer: a loss that no parameter reaches, which only its program builds."
     )
-
-
-def test_a_long_call_is_divided_between_its_arguments() -> None:
-    taken = PARTS | {f"config.part.{'long_' * 5}{number}": roles.NOTHING for number in range(6)}
-    finding = planned("gradients_lost_or_stale", "steps:train", taken)
-    source = "def train(model, optimizer, batches, config): ..."
-    lines, _ = step_script(*finding, "train", source, "from steps import train")
-    script = "\n".join(lines)
-    compile(script, "script", "exec")
-    called = script.split("    train(\n")[1].split("\n    )")[0].split("\n")
-    assert called[0] == "        model=model, optimizer=optimizer, batches=batches,"
-    assert called[1].startswith("        config=types.SimpleNamespace(part=")
 
 
 def test_a_script_sets_what_the_main_block_sets_and_mocks_what_is_not_installed(tmp_path: Path) -> None:

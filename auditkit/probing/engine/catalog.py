@@ -102,10 +102,8 @@ def _parsed(_place: Path, path: Path, _written_ns: int, _size_bytes: int) -> Pro
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     except OSError as error:
         raise BadInputError(f"{path}: {error.strerror}") from error
-    except SyntaxError as error:
-        raise BadInputError(f"{path}:{error.lineno or 1}: not valid Python: {error.msg}") from error
-    except ValueError as error:  # not UTF-8, or a null byte
-        raise BadInputError(f"{path}:1: not valid Python: {error}") from error
+    except (SyntaxError, ValueError) as error:  # or not UTF-8, or a null byte
+        raise BadInputError(f"{path}:{getattr(error, 'lineno', None) or 1}: not valid Python: {error}") from error
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "PROBE" for t in node.targets):
             try:
@@ -147,12 +145,6 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
         for name in (value,) if isinstance(value, str) else value:
             if name not in known:
                 raise refuse(f"has the {key} '{name}', known: {', '.join(known)}")
-    if not info.devices:
-        raise refuse("names no device")
-    if (info.scope == "source") != (info.instrument == SOURCE_INSTRUMENT):
-        raise refuse(f"reads source with '{SOURCE_INSTRUMENT}' and nothing else: scope source, that instrument")
-    if info.scope == "source" and info.contracts:
-        raise refuse("reads source: only a target has contracts")
     return info
 
 

@@ -126,26 +126,21 @@ class _Trials:
         ]
 
     def _settle(self, jobs: Sequence[protocol.Job], started: Callable[[str], None]) -> dict[int, Job]:
-        """Return the trials by the index that is their id; modules that fail together are loaded again separately."""
+        """Return the trials by the index that is their id; modules that fail together are loaded again, each alone."""
         settled: dict[int, Job] = {}
         waiting, together = list(jobs), tuple(dict.fromkeys(map(_module_of_job, jobs)))
         while waiting:
             groups: dict[tuple[str, ...], list[protocol.Job]] = {}
             for job in waiting:
-                module = _module_of_job(job)
-                groups.setdefault(self._loaded_together.get(module, together), []).append(job)
-            unloaded = []
+                groups.setdefault(self._loaded_together.get(_module_of_job(job), together), []).append(job)
+            waiting = []
             for modules, of_group in groups.items():
                 found = _run(self._setting, modules, of_group, started)
                 settled |= found
-                failed = [job for job in of_group if not _is_loaded(found[int(job["id"])])]
-                self._loaded_together |= {_module_of_job(job): modules for job in of_group if job not in failed}
-                unloaded += failed if len(modules) > 1 else []
-            is_progress = len(unloaded) < len(waiting)
-            together = tuple(dict.fromkeys(map(_module_of_job, unloaded)))
-            if not is_progress:
-                self._loaded_together |= {module: (module,) for module in together}
-            waiting = unloaded
+                for job in of_group:
+                    is_alone = len(modules) > 1 and not _is_loaded(found[int(job["id"])])
+                    self._loaded_together[_module_of_job(job)] = (_module_of_job(job),) if is_alone else modules
+                    waiting += [job] if is_alone else []
         return settled
 
 

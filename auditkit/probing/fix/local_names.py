@@ -80,11 +80,3 @@ def parameters(arguments: ast.arguments) -> frozenset[str]:
     """Return the names of all parameters, including `*args` and `**kwargs`."""
     listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     return frozenset(item.arg for item in listed if item is not None)
-
-
-def required_parameters(arguments: ast.arguments) -> frozenset[str]:
-    """Return the names of the parameters without a default."""
-    positional = [*arguments.posonlyargs, *arguments.args]
-    plain = positional[: len(positional) - len(arguments.defaults)]
-    keyword = (item for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is None)
-    return frozenset(item.arg for item in (*plain, *keyword))

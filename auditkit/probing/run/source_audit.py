@@ -19,7 +19,7 @@ from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.source.files import LeftOut
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.modules import Module
-from auditkit.probing.source_probes.runner import notes_of, run_source_probes
+from auditkit.probing.source_probes.runner import run_source_probes
 
 
 class SourceScope(StrEnum):
@@ -69,7 +69,7 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Prog
     for result in run_source_probes(questions.probes, index, wanted, options.policy, progress.reading, recorded):
         progress.finished(result)
         results.append(result)
-    return SourceAnswers(tuple(results), notes_of(index))
+    return SourceAnswers(tuple(results))
 
 
 def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[Module], bool]:

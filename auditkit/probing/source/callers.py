@@ -14,17 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from auditkit.model.text import shortened
 from auditkit.probing.checkout.checkout import import_roots
 from auditkit.probing.source.files import SourceFile
 from auditkit.probing.source.modules import (
+    FunctionNode,
     Module,
     dotted_name,
     last_name,
-    module_name,
-    parse_module,
-    source_bytes,
-    source_files,
 )
+from auditkit.probing.source.python_files import PythonFiles
+from auditkit.probing.source.statements import nodes_around
 from auditkit.probing.source.walking import children, walk
 
 INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, EXPORTED, NO_CALLER = (
@@ -34,14 +34,8 @@ INTERVAL, FLAG, EXCEPT, CONSTANT, FALLBACK, HOST, EXPORTED, NO_CALLER = (
 )  # fmt: skip
 """Conditions under which a statement rarely runs, as words after "called"."""
 _RANK = (EXPORTED, FALLBACK, HOST, INTERVAL, FLAG, EXCEPT, CONSTANT, NO_CALLER)
-_PAIRS = ((ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn), (ast.Lt, ast.GtE), (ast.LtE, ast.Gt))
-_OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    one: other for pair in _PAIRS for one, other in (pair, pair[::-1])
-}
 _MOST_STEPS = 5
 _MOST_USES = 12
-_Definition = ast.FunctionDef | ast.AsyncFunctionDef
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _TRAINS = re.compile(rb"\.backward\(|\boptim\w*\.step\(")
 _DEBUGGING = re.compile(r"debug|verbose|sanity|profil|diagnos|paranoid", re.IGNORECASE)
 _ACCUMULATES = re.compile(r"acc|micro|update_freq|subdivision", re.IGNORECASE)
@@ -70,7 +64,7 @@ class Use:
     module: Module
     is_test: bool
     node: ast.AST
-    function: _Definition | None
+    function: FunctionNode | None
     conditions: tuple[Condition, ...] = ()
 
     @property
@@ -94,26 +88,16 @@ class Callers:
     """The uses of a checkout's functions; its files are read at the first search."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self._read = PythonFiles(root, import_roots(root, ()), with_tests=True)
         self.reading = threading.RLock()
-        """Held during every search: two threads that parse one file would have different ids of its nodes."""
-        self._modules: dict[str, Module | None] = {}
+        """Held during every search: what one thread has half found is no result for another."""
         self._parents: dict[str, dict[int, ast.AST]] = {}
         self._uses: dict[tuple[str, int], list[Use]] = {}
 
     @functools.cached_property
     def files(self) -> dict[str, tuple[SourceFile, bytes]]:
-        paths = source_files(self._root, with_tests=True)
-        found = (SourceFile(path, path.relative_to(self._root).as_posix(), "python") for path in paths)
-        return {source.name: (source, source_bytes(source.path)) for source in found}
-
-    @functools.cached_property
-    def _roots(self) -> tuple[Path, ...]:
-        return import_roots(self._root, ())
-
-    @functools.cached_property
-    def _by_name(self) -> dict[str, str]:
-        return {self._name(source): name for name, (source, _) in self.files.items()}
+        paths = {path.relative_to(self._read.path).as_posix(): path for path in self._read.names}
+        return {name: (SourceFile(path, name, "python"), self._read.source(path)) for name, path in paths.items()}
 
     @functools.cached_property
     def trains(self) -> bool:
@@ -124,15 +108,10 @@ class Callers:
         """Return whether a Python file of the checkout or of its tests matches."""
         return any(pattern.search(data) for _, data in self.files.values())
 
-    def _name(self, source: SourceFile) -> str:
-        return module_name(source.path, self._roots) or source.name
-
     def _module(self, file: str) -> Module | None:
-        if file not in self._modules:
-            source, data = self.files.get(file, (None, b""))
-            parsed = parse_module(source.path, data, self._root, self._name(source)) if source is not None else None
-            self._modules[file] = parsed if isinstance(parsed, Module) else None
-        return self._modules[file]
+        path = self._read.path / file
+        parsed = self._read.parse(path) if path in self._read.names else None
+        return parsed if isinstance(parsed, Module) else None
 
     def _parent(self, module: Module) -> dict[int, ast.AST]:
         if module.file not in self._parents:
@@ -149,34 +128,24 @@ class Callers:
     def at(self, file: str, line: int) -> Use | None:
         """Return the statement at a line with the conditions inside its function; None if it cannot be read."""
         module = self._module(file)
-        if module is None:
-            return None
-        holding = [
-            node
-            for node in walk([module.tree])
-            if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or line)
-        ]
-        return (
-            self._use(module, max(holding, key=lambda node: (node.lineno, -(node.end_lineno or 0))))
-            if holding
-            else None
-        )
+        around = nodes_around(module.tree, line) if module is not None else []
+        return self._use(module, around[-1]) if module is not None and around else None
 
     def of_target(self, call: str) -> Use | None:
         """Return the definition that a target's call names."""
         place, _, rest = call.partition(":")
-        module = self._module(self._by_name.get(place, place))
+        module = self._read.module_of(place) or self._module(place)
         qualified = rest.partition("#")[0]
-        defined = module.defined() if module is not None else ()
+        defined = module.defined() if isinstance(module, Module) else ()
         function = next((each for each in defined if each.qualified_name == qualified), None)
         return Use(function.module, False, function.node, function.node) if function is not None else None
 
     def _use(self, module: Module, node: ast.AST) -> Use:
         parents, inner = self._parent(module), node
         around: list[tuple[ast.If | ast.ExceptHandler, ast.AST]] = []
-        function = node if isinstance(node, _DEFINITIONS) else None
+        function = node if isinstance(node, FunctionNode) else None
         while function is None and (outer := parents.get(id(inner))) is not None:
-            function = outer if isinstance(outer, _DEFINITIONS) else None
+            function = outer if isinstance(outer, FunctionNode) else None
             if isinstance(outer, ast.If | ast.ExceptHandler):
                 around.append((outer, inner))
             inner = outer
@@ -203,10 +172,12 @@ class Callers:
         if child is outer.test:
             return Condition("")
         is_body = any(child is each for each in outer.body)
-        value = self._constant(module, function, outer.test)
-        text = f"if {_short(outer.test if is_body else _negated(outer.test))}"
-        if value is not None:
-            return Condition(text, CONSTANT) if bool(value) != is_body else Condition("")
+        negated: ast.expr = ast.UnaryOp(ast.Not(), outer.test)
+        if isinstance(outer.test, ast.UnaryOp) and isinstance(outer.test.op, ast.Not):
+            negated = outer.test.operand
+        text = f"if {shortened(ast.unparse(outer.test if is_body else negated), 60)}"
+        if isinstance(outer.test, ast.Constant):
+            return Condition(text, CONSTANT) if bool(outer.test.value) != is_body else Condition("")
         said = ast.unparse(self._with_names(function, outer.test))
         block = outer.body if is_body else outer.orelse
         if _ON_CUDA.search(said):
@@ -223,7 +194,7 @@ class Callers:
         names = [last_name(node.func) for node in walk([test]) if isinstance(node, ast.Call)]
         named = (each for each in module.defined() if each.name in names)
         called = [each.node for each in named if re.match("_?(should|is)_", each.name)]
-        tested = [ast.unparse(node) for node in walk([test, *called]) if _is_every(node)]
+        tested = [ast.unparse(node) for node in walk([test, *called]) if is_every(node)]
         return bool(tested) and not any(map(_ACCUMULATES.search, (said, *tested)))
 
     def _with_names(self, function: ast.AST | None, test: ast.expr) -> ast.expr:
@@ -232,54 +203,6 @@ class Callers:
         assigned = (node for node in walk([function]) if isinstance(node, ast.Assign)) if function is not None else ()
         values = [node.value for node in assigned if {dotted_name(target) for target in node.targets} & names]
         return ast.Tuple([test, *values]) if values else test
-
-    def _constant(self, module: Module, function: ast.AST | None, test: ast.expr, steps: int = 3) -> object:
-        """Return the value of a test that never changes: a literal, or a name with a single value."""
-        match test:
-            case ast.Constant(value=value):
-                return False if value is None else value
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inverse = self._constant(module, function, operand, steps)
-                return None if inverse is None else not inverse
-            case ast.Name(id=name) if steps:
-                if not isinstance(function, _DEFINITIONS):
-                    return _only_value(module.tree, name)
-                bound = {node.id for node in walk(function.body) if isinstance(node, ast.Name) and _is_stored(node)}
-                listed = {each.arg for each in walk([function.args]) if isinstance(each, ast.arg)}
-                if name in listed - bound:
-                    return self._never_passed(module, function, name, steps)
-                return None if name in bound | listed else _only_value(module.tree, name)
-        return None
-
-    def _never_passed(
-        self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, steps: int
-    ) -> object:
-        """Return the default of a parameter if no call of the function passes another value."""
-        arguments = function.args
-        listed = [*arguments.posonlyargs, *arguments.args]
-        default = dict(zip([each.arg for each in reversed(listed)], reversed(arguments.defaults), strict=False))
-        default |= {
-            key.arg: value for key, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value
-        }
-        if not isinstance(default.get(name), ast.Constant) or steps <= 1 or not function.name.strip("_"):
-            return None
-        expected = default[name].value  # type: ignore[attr-defined]
-        place = next((number for number, each in enumerate(listed) if each.arg == name), None)
-        if place is not None and listed and listed[0].arg in ("self", "cls"):
-            place -= 1
-        uses = self.uses(Use(module, False, function, function))
-        if not uses or not isinstance(expected, bool):
-            return None
-        for use in uses:
-            call = self._parent(use.module).get(id(use.node))
-            if not (isinstance(call, ast.Call) and call.func is use.node) or any(not key.arg for key in call.keywords):
-                return None
-            passed = next((key.value for key in call.keywords if key.arg == name), None)
-            if passed is None and place is not None and place < len(call.args):
-                passed = call.args[place]
-            if passed is not None and self._constant(use.module, use.function, passed, steps - 1) != expected:
-                return None
-        return expected
 
     def uses(self, of: Use) -> list[Use]:
         """Return the places that call or name the function of `of`, except in its own body."""
@@ -292,7 +215,7 @@ class Callers:
             self._uses[key] = list(self._found(of.module, function))
         return self._uses[key]
 
-    def _found(self, module: Module, function: _Definition) -> Iterator[Use]:
+    def _found(self, module: Module, function: FunctionNode) -> Iterator[Use]:
         parent = self._parent(module).get(id(function))
         owner = parent if isinstance(parent, ast.ClassDef) else None
         is_nested = owner is None and self._use(module, parent or module.tree).function is not None
@@ -337,7 +260,7 @@ class Callers:
             return bool(imported) and imported.rpartition(".")[2] == origin.name.rpartition(".")[2]
         if head in ("self", "cls") and (around := self._owner(module, node)) is not None and around is not owner:
             is_base = around.name in map(last_name, owner.bases)
-            return is_base or node.attr not in {each.name for each in around.body if isinstance(each, _DEFINITIONS)}
+            return is_base or node.attr not in {each.name for each in around.body if isinstance(each, FunctionNode)}
         return not imported or imported.rpartition(".")[2] == owner.name
 
     def seldom(self, use: Use, steps: int = _MOST_STEPS, seen: frozenset[int] = frozenset()) -> str:
@@ -399,7 +322,8 @@ class Callers:
 
     def may_pass_nothing(self, use: Use) -> bool:
         """Return whether a call outside of the tests passes a filtered list."""
-        return any(_is_filtered(function, given) for function, given in self._first_arguments(use))
+        calls = self._first_arguments(use)
+        return any(_is_filtered(value) for function, given in calls for value in _values(function, given))
 
     def _first_arguments(self, use: Use) -> Sequence[tuple[ast.AST | None, ast.expr]]:
         """Return the first argument of each call outside of the tests, and the calling function."""
@@ -432,7 +356,7 @@ class Callers:
         """Return whether so many places call a method's name that most mean those of other classes."""
         return self._owner(use.module, use.node) is not None and len(self.uses(use)) > _MOST_USES
 
-    def is_named_flat(self, function: _Definition) -> bool:
+    def is_named_flat(self, function: FunctionNode) -> bool:
         """Return whether a function's name or one of its parameters says that it gets flat buffers."""
         names = (node.arg for node in walk([function.args]) if isinstance(node, ast.arg))
         return any(map(_FLAT.search, (function.name, *names)))
@@ -460,25 +384,11 @@ def _rank(kind: str) -> int:
     return _RANK.index(kind) if kind else -1
 
 
-def _negated(test: ast.expr) -> ast.expr:
-    match test:
-        case ast.UnaryOp(ast.Not(), operand):
-            return operand
-        case ast.Compare(left, [operator], right) if type(operator) in _OPPOSITES:
-            return ast.Compare(left, [_OPPOSITES[type(operator)]()], right)
-    return ast.UnaryOp(ast.Not(), test)
-
-
-def _short(test: ast.expr) -> str:
-    text = ast.unparse(test)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 def _is_stored(node: ast.Name | ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Store)
 
 
-def _is_every(node: ast.AST) -> bool:
+def is_every(node: ast.AST) -> bool:
     """Return whether a test is true once per N: `step % n == 0`, `not step % n`."""
     match node:
         case ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.Eq()]):
@@ -498,46 +408,35 @@ def _steps(block: Iterable[ast.AST]) -> bool:
     return any(isinstance(node, ast.Call) and last_name(node.func) in ("step", "zero_grad") for node in walk(block))
 
 
-def _only_value(tree: ast.Module, name: str) -> object:
-    """Return the only literal that a module assigns to a name."""
-    stored = [node for node in walk([tree]) if isinstance(node, ast.Name) and node.id == name and _is_stored(node)]
-    given = [
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and [dotted_name(target) for target in node.targets] == [name]
-    ]
-    value = given[0] if len(stored) == len(given) == 1 else None
-    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, bool) else None
+def _values(function: ast.AST | None, given: ast.expr) -> list[ast.expr]:
+    """Return an argument, or the values that the calling function assigns to its name."""
+    if not isinstance(given, ast.Name) or function is None:
+        return [given]
+    assigned = (node for node in walk([function]) if isinstance(node, ast.Assign))
+    return [node.value for node in assigned if given.id in map(dotted_name, node.targets)]
 
 
-def _is_filtered(function: ast.AST | None, given: ast.expr) -> bool:
-    """Return whether an argument is a filtered list, in the call or where its name was assigned."""
+def _is_filtered(given: ast.expr) -> bool:
+    """Return whether an argument is a filtered list."""
     match given:
         case ast.ListComp(generators=loops) | ast.GeneratorExp(generators=loops):
             return any(loop.ifs for loop in loops)
         case ast.Call(func=called, args=[*_, inner]):
-            return last_name(called) == "filter" or (
-                last_name(called) in ("list", "tuple") and _is_filtered(function, inner)
-            )
-        case ast.Name(id=name) if function is not None:
-            assigned = [node for node in walk([function]) if isinstance(node, ast.Assign)]
-            return any(_is_filtered(None, node.value) for node in assigned if name in map(dotted_name, node.targets))
+            name = last_name(called)
+            return name == "filter" or (name in ("list", "tuple") and _is_filtered(inner))
     return False
 
 
 def _is_list(function: ast.AST | None, given: ast.expr) -> bool:
-    """Return whether an argument is a list: in the call, where its name was assigned, or by its annotation."""
-    match given:
-        case ast.List() | ast.ListComp() | ast.Tuple():
-            return True
-        case ast.Call(func=called):
-            return last_name(called) in ("list", "sorted", "tuple")
-        case ast.Name(id=name) if function is not None:
-            nodes = list(walk([function]))
-            listed = [each.annotation for each in nodes if isinstance(each, ast.arg) and each.arg == name]
-            if any(each is not None and _LISTS.search(ast.unparse(each)) for each in listed):
-                return True
-            assigned = [node for node in nodes if isinstance(node, ast.Assign)]
-            values = [node.value for node in assigned if name in map(dotted_name, node.targets)]
-            return bool(values) and all(not isinstance(value, ast.Name) and _is_list(None, value) for value in values)
-    return False
+    """Return whether an argument is a list: as it is written or assigned, or by its annotation."""
+    arguments = (node for node in walk([function] if function is not None else []) if isinstance(node, ast.arg))
+    declared = [each.annotation for each in arguments if isinstance(given, ast.Name) and each.arg == given.id]
+    if any(each is not None and _LISTS.search(ast.unparse(each)) for each in declared):
+        return True
+    values = _values(function, given)
+    kinds = ast.List | ast.ListComp | ast.Tuple
+    return bool(values) and all(
+        isinstance(value, kinds)
+        or (isinstance(value, ast.Call) and last_name(value.func) in ("list", "sorted", "tuple"))
+        for value in values
+    )

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from auditkit.model.runs.measurement import CodeExcerpt, Location
 from auditkit.probing.checkout.reading import lies_inside
-from auditkit.probing.find.blocks.blocks import blocks_of
-from auditkit.probing.source.modules import PARSER, Module, parse_module, source_bytes
-from auditkit.probing.source.statements import first_line, last_line
+from auditkit.probing.source.modules import FunctionNode, Module, parse_module, source_bytes
+from auditkit.probing.source.statements import first_line, last_line, nodes_around
 
 _LINES_BEFORE = 4
 _LINES_AFTER = 3
 _LONGEST_STATEMENT = 12
-_LONGEST_OPENING = 20
 _LONGEST_LINE = 240
 
 
@@ -28,43 +26,21 @@ def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) 
     path = top / location.file
     if not lies_inside(path, top):
         return None
-    text = source_bytes(path).decode("utf-8", "replace")
-    lines = text.splitlines()
+    data = source_bytes(path)
+    lines = data.decode("utf-8", "replace").splitlines()
     if not 1 <= location.line <= len(lines):
         return None
-    block = _block(path, location) if "#" in (location.function or "") else None
-    first, last = block or _extent(tree or _parsed(text), location.line, len(lines))
+    if tree is None:
+        parsed = parse_module(path, data, top, path.stem)
+        tree = parsed.tree if isinstance(parsed, Module) else ast.Module([], [])
+    first, last = _extent(tree, location.line, len(lines))
     return CodeExcerpt(location.file, first, tuple(line[:_LONGEST_LINE] for line in lines[first - 1 : last]))
 
 
-def _block(path: Path, location: Location) -> tuple[int, int] | None:
-    """Return the lines of the block at a location, as far as they are near it; None without a block there."""
-    module = parse_module(path, source_bytes(path), path.parent, path.stem)
-    found = blocks_of(module) if isinstance(module, Module) else []
-    block = next((each for each in found if each.qualified_name == location.function), None)
-    if block is None:
-        return None
-    first, last = block.lines
-    return max(first, location.line - _LONGEST_STATEMENT), min(last, location.line + _LONGEST_STATEMENT)
-
-
-def _parsed(text: str) -> ast.Module:
-    try:
-        with PARSER:
-            return ast.parse(text)
-    except (SyntaxError, ValueError):
-        return ast.Module([], [])
-
-
 def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
-    """Return the lines to show: the whole statement of `line`, with its loop and nearby lines, in its function.
-
-    For a definition, return the lines after its docstring, or all of it if it is short.
-    """
-    nodes = _nodes_around(tree, line)
-    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    if functions and nodes[-1] is functions[-1] and line <= functions[-1].body[0].lineno:
-        return _opening(functions[-1])
+    """Return the lines to show: the whole statement of `line`, with its loop and nearby lines, in its function."""
+    nodes = nodes_around(tree, line)
+    functions = [node for node in nodes if isinstance(node, FunctionNode)]
     first, last = max(1, line - _LINES_BEFORE), min(line + _LINES_AFTER, line_count)
     inner = nodes[nodes.index(functions[-1]) + 1 :] if functions else nodes
     whole = [
@@ -80,17 +56,6 @@ def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
     return _trimmed(functions[-1] if functions else tree, line, first, last)
 
 
-def _opening(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:
-    """Return the first statements of a function after its docstring, or all of it if it is short."""
-    first, last = first_line(function), last_line(function)
-    if last - first < _LONGEST_OPENING:
-        return first, last
-    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    start = body[0].lineno if body else first
-    ends = [last_line(node) for node in ast.walk(function) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
-    return start, max([end for end in ends if start <= end < start + _LONGEST_OPENING], default=last)
-
-
 def _trimmed(scope: ast.AST, line: int, first: int, last: int) -> tuple[int, int]:
     """Extend or trim to whole statements without blank lines around that of `line`."""
     statements = [node for node in ast.walk(scope) if isinstance(node, ast.stmt)]
@@ -99,17 +64,3 @@ def _trimmed(scope: ast.AST, line: int, first: int, last: int) -> tuple[int, int
     starts = [start for node in statements if first <= (start := first_line(node)) <= line]
     ends = [end for node in statements if line <= (end := last_line(node)) <= last]
     return min(starts, default=first), max(ends, default=last)
-
-
-def _nodes_around(tree: ast.Module, line: int) -> list[ast.stmt]:
-    """Return every statement around `line`, outermost first."""
-    around: list[ast.stmt] = []
-    waiting: list[ast.AST] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, ast.stmt):
-            waiting += ast.iter_child_nodes(node)
-        elif first_line(node) <= line <= last_line(node):
-            around.append(node)
-            waiting += ast.iter_child_nodes(node)
-    return sorted(around, key=first_line)

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 
-from auditkit.model.text import counted
-from auditkit.probing.checkout import git
+from auditkit.model.text import counted, inert_line
 from auditkit.probing.checkout.reading import read_file, read_text
 from auditkit.probing.source.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, files_below, is_foreign
 
@@ -64,17 +64,13 @@ def is_in_side_folder(file: str) -> bool:
 
 
 def list_files(root: Path) -> list[SourceFile]:
-    """Return the checkout's files sorted by name, without links.
+    """Return the checkout's files sorted by name: no links, hidden, vendored, built and environment folders.
 
-    In a git work tree: tracked and not ignored files. Elsewhere: all files. In both cases without hidden, vendored,
-    built and environment folders, and hidden Python files.
+    Files with unprintable names are skipped: such a name fits in no ticket and no import.
     """
-    names = _listed_by_git(root)
-    if names is None:
-        names = [path.relative_to(root).as_posix() for path in files_below(root, is_foreign)]
-    found = (SourceFile(root / name, name, _kind(name.rpartition("/")[2])) for name in names)
-    own = (file for file in found if file.kind and not file.path.is_symlink() and file.path.is_file())
-    return sorted(own, key=lambda file: file.name)
+    paths = [path for path in files_below(root, is_foreign) if not path.is_symlink() and path.is_file()]
+    found = (SourceFile(path, path.relative_to(root).as_posix(), _kind(path.name)) for path in paths)
+    return sorted((file for file in found if file.kind and inert_line(file.name) == file.name), key=attrgetter("name"))
 
 
 def _kind(name: str) -> str:
@@ -86,28 +82,6 @@ def _kind(name: str) -> str:
     if suffix in _SETTING_SUFFIXES or name in _SETTING_NAMES:
         return "settings"
     return "prose" if suffix in _PROSE_SUFFIXES else ""
-
-
-def _listed_by_git(root: Path) -> list[str] | None:
-    """Return git's files below `root`, None if git does not track the folder."""
-    repository = git.find_repository(root)
-    if repository is None or not repository.has_work_tree or not git.current_revision(repository):
-        return None
-    listed = git.run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
-    if listed.returncode != 0:
-        return None
-    foreign: dict[str, bool] = {}
-    names = dict.fromkeys(name for name in listed.stdout.split("\0") if name)
-    return [name for name in names if not _lies_in_foreign(root, name, foreign)]
-
-
-def _lies_in_foreign(root: Path, name: str, known: dict[str, bool]) -> bool:
-    folder = name.rpartition("/")[0]
-    if not folder:
-        return False
-    if folder not in known:
-        known[folder] = is_foreign(root / folder) or _lies_in_foreign(root, folder, known)
-    return known[folder]
 
 
 class LeftOut:

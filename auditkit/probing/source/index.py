@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from auditkit.model.text import inert, inert_line
 from auditkit.probing.checkout.checkout import import_roots
 from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file
 from auditkit.probing.source.files import SourceFile, list_files
@@ -96,11 +95,6 @@ class SourceIndex:
 
 def _load(source: SourceFile) -> bytes | SourceProblem:
     """Return the file's bytes, or why they are not read."""
-    if inert_line(source.name) != source.name:
-        # Such a name fits in no ticket and no import, and two findings could look the same.
-        shown = inert(source.name).replace("\n", "\\n").replace("\t", "\\t")
-        why = "not read: its name holds a character that moves the cursor, or hides or turns text"
-        return SourceProblem(shown, 1, why)
     try:
         data = read_file(source.path)
         if data is None:

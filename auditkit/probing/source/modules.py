@@ -91,11 +91,6 @@ class _Definition:
     def is_public(self) -> bool:
         return not any(part.startswith("_") for part in f"{self.module.name}.{self.qualified_name}".split("."))
 
-    @property
-    def has_example(self) -> bool:
-        """Whether its docstring has a `>>>` example."""
-        return ">>>" in (ast.get_docstring(self.node, clean=False) or "")
-
 
 @dataclass(eq=False)
 class Function(_Definition):
@@ -164,14 +159,9 @@ class Class(_Definition):
     methods: dict[str, Function] = field(default_factory=dict)
 
     @property
-    def bases(self) -> list[str]:
-        """The bases as written, without their type arguments: `Protocol` of `Protocol[T]`."""
-        plain = (base.value if isinstance(base, ast.Subscript) else base for base in self.node.bases)
-        return [dotted_name(base) or ast.unparse(base) for base in plain]
-
-    @property
     def is_stub(self) -> bool:
-        return any(base.rpartition(".")[2] == "Protocol" for base in self.bases)
+        bases = (base.value if isinstance(base, ast.Subscript) else base for base in self.node.bases)
+        return any(last_name(base) == "Protocol" for base in bases)
 
     @property
     def fields(self) -> list[ast.AnnAssign]:
@@ -200,29 +190,16 @@ class Module:
         return self.file.endswith("__init__.py")
 
     @cached_property
-    def bound(self) -> frozenset[str]:
-        """The names that it binds at its top level by assignment: constants, aliases."""
-        targets = (target for statement in top_level(self.tree.body) for target in targets_of(statement))
-        parts = (part for target in targets for part in getattr(target, "elts", (target,)))
-        return frozenset(part.id for part in parts if isinstance(part, ast.Name))
-
-    @cached_property
     def strings(self) -> frozenset[str]:
-        """The words of short strings that look like a name or a path to one, except keys of mappings and docstrings."""
-        nodes = list(walk([self.tree]))
-        data = {id(key) for node in nodes for key in _keys(node)}
-        texts = (text for node in nodes if id(node) not in data and (text := text_in(node)))
+        """The words of short strings that look like a name or a path to one."""
+        texts = filter(None, map(text_in, walk([self.tree])))
         names = (text for text in texts if len(text) <= _LONGEST_NAME and _NAME_IN_TEXT.fullmatch(text))
         return frozenset(word for name in names for word in re.split("[.:]", name))
 
     def public(self) -> list[Function | Class]:
         """Return its public functions, methods and classes in the order of lines, without stubs."""
-        found = [each for each in self.definitions() if each.is_public and not each.is_stub]
-        return sorted(found, key=lambda each: each.line)
-
-    def definitions(self) -> list[Function | Class]:
-        """Return its classes, functions and methods."""
-        return [*self.classes.values(), *self.defined()]
+        found: list[Function | Class] = [*self.classes.values(), *self.defined()]
+        return sorted((each for each in found if each.is_public and not each.is_stub), key=lambda each: each.line)
 
     @cached_property
     def origins(self) -> dict[str, str]:
@@ -253,22 +230,6 @@ class Module:
         yield from self.functions.values()
         for owner in self.classes.values():
             yield from owner.methods.values()
-
-
-def _keys(node: ast.AST) -> Iterable[ast.AST | None]:
-    """Return docstrings and text keys of a mapping, which are data: `stats["grad_norm"]` names no function."""
-    match node:
-        case ast.Expr(value=value):
-            return (value,)
-        case ast.Dict(keys=keys):
-            return keys
-        case ast.Subscript(slice=key):
-            return (key,)
-        case ast.Compare(left=left, comparators=others):
-            return (left, *others)
-        case ast.Call(func=ast.Attribute(attr="get" | "pop" | "setdefault"), args=[key, *_]):
-            return (key,)
-    return ()
 
 
 def method_of(

@@ -44,14 +44,14 @@ def garbage_collection_paused() -> Iterator[None]:
 class PythonFiles:
     """The files below `path` by module name, or by path if they cannot be imported; `roots` are the import roots.
 
-    Tests, hidden and foreign folders are left out. `modules` are those that were parsed so far, `problems` files that
-    could not be read or parsed. Threads may share one: a file is read and parsed once.
+    Hidden and foreign folders are left out, and tests unless `with_tests`. `modules` are those that were parsed so far,
+    `problems` files that could not be read or parsed. Threads may share one: a file is read and parsed once.
     """
 
-    def __init__(self, path: Path, roots: Sequence[Path]) -> None:
+    def __init__(self, path: Path, roots: Sequence[Path], with_tests: bool = False) -> None:
         self.path = path
         self.names: dict[Path, str] = {}
-        for file in source_files(path):
+        for file in source_files(path, with_tests):
             # A file that cannot be imported has its path; a colon would end it in a call.
             self.names[file] = module_name(file, roots) or file.relative_to(path).as_posix().replace(":", "_")
         self._files = {name: file for file, name in reversed(self.names.items())}
@@ -79,7 +79,8 @@ class PythonFiles:
                     self.problems.append(SourceProblem(name, 1, f"cannot be read: {error.strerror}"))
             return self._sources[file] or b""
 
-    def _parse(self, file: Path) -> Module | SourceProblem:
+    def parse(self, file: Path) -> Module | SourceProblem:
+        """Return the module of a file, or why it cannot be read."""
         with self._reading:
             if file not in self._parsed:
                 parsed = self._parsed[file] = parse_module(file, self.source(file), self.path, self.names[file])
@@ -93,7 +94,7 @@ class PythonFiles:
     def matching(self, pattern: re.Pattern[bytes]) -> Iterator[Module]:
         """Yield the modules whose text matches a pattern: parsing costs a hundred times more than a search."""
         for file in [file for file in self.names if pattern.search(self.source(file))]:
-            if isinstance(parsed := self._parse(file), Module):
+            if isinstance(parsed := self.parse(file), Module):
                 yield parsed
 
     def functions(self) -> Iterator[Function]:
@@ -109,7 +110,7 @@ class PythonFiles:
     def module_of(self, call: str) -> Module | SourceProblem | None:
         """Return the module of `module:qualified.name`, or why it cannot be read; None if it is missing."""
         file = self.file_of(call.partition(":")[0])
-        return self._parse(file) if file is not None else None
+        return self.parse(file) if file is not None else None
 
     def file_of(self, name: str) -> Path | None:
         """Return the file of a module, or None."""
@@ -126,7 +127,7 @@ class PythonFiles:
         found = module.named(name)
         if found is None and name.partition(".")[0] in module.origins:
             if self._links is None:
-                self._links = Links(self.modules.values(), is_partial=True)
+                self._links = Links(self.modules.values())
             for origin, first, rest in self._links.dotted_targets(module, name):
                 found = found or self.modules[origin].named(f"{first}.{rest}" if rest else first)
         return found

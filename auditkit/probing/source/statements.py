@@ -60,7 +60,10 @@ def unit_at(module: Module, line: int) -> Unit:
     lines (elements of a list, a tuple, a set or a dict, or keyword arguments), it is the item on that line: a fault of
     one item does not concern the next.
     """
-    node, function = _innermost(module.tree, line)
+    around = nodes_around(module.tree, line)
+    node = around[-1] if around else None
+    path = [name for each in around if isinstance(each, _DEFINITIONS) for name in _names(each)]
+    function = ".".join(path).removesuffix(f".{_LOCALS}")
     if node is None or isinstance(node, _DEFINITIONS):
         return Unit(module, function)
     parts = head_of(node)
@@ -74,18 +77,18 @@ def unit_at(module: Module, line: int) -> Unit:
     return Unit(module, function, Statement(module.file, first, last), node, parts)
 
 
-def _innermost(tree: ast.Module, line: int) -> tuple[ast.stmt | None, str]:
-    """Return the innermost statement at `line`, and the qualified name of the definition around it."""
-    found: ast.stmt | None = None
-    path: list[str] = []
+def nodes_around(tree: ast.Module, line: int) -> list[ast.stmt]:
+    """Return every statement around a line, outermost first."""
+    found: list[ast.stmt] = []
     inside: ast.AST | None = tree
     while inside is not None:
-        if isinstance(inside, ast.stmt):
-            found = inside
-        if isinstance(inside, _DEFINITIONS):
-            path += [inside.name] if isinstance(inside, ast.ClassDef) else [inside.name, _LOCALS]
         inside = next((child for child in _blocks(inside) if first_line(child) <= line <= last_line(child)), None)
-    return found, ".".join(path).removesuffix(f".{_LOCALS}")
+        found += [inside] if isinstance(inside, ast.stmt) else []
+    return found
+
+
+def _names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[str]:
+    return [node.name] if isinstance(node, ast.ClassDef) else [node.name, _LOCALS]
 
 
 def _blocks(node: ast.AST) -> Iterator[ast.AST]:

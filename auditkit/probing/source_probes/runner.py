@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome, Reason
@@ -25,13 +25,8 @@ from auditkit.probing.source.modules import Module
 from auditkit.probing.source.python_files import garbage_collection_paused
 from auditkit.probing.source_probes.context import NotApplicable, SourceContext
 
-
-@dataclass
-class _Subject:
-    """The messages of a probe about one subject."""
-
-    measurements: list[Measurement] = field(default_factory=list)
-    location: Location | None = None
+_Subject = tuple[list[Measurement], list[Location]]
+"""The measurements of a probe about one subject, and its locations, of which the first counts."""
 
 
 def run_source_probes(
@@ -52,28 +47,15 @@ def run_source_probes(
         for probe in probes:
             started(probe.id)
             yield from _run(probe, context, policy, recorded)
-    problems = [problem for problem in index.problems if problem.path not in _test_files(index)]
-    problems += [problem for problem in context.problems if problem not in problems]
-    for problem in problems:
+    # Every word of a test file that does not parse counts as a use.
+    tests = {source.name for source in index.python_files if source.is_test}
+    problems = [problem for problem in index.problems if problem.path not in tests]
+    for problem in dict.fromkeys([*problems, *context.problems]):
         text = f"{problem.path}:{problem.line}: {problem.message}"
         for probe in probes:
             asked = Asked(probe, problem.path, SOURCE_DEVICE, policy)
             place = Location(problem.path, problem.line)
             yield asked.unanswered(Outcome.ERROR, Reason.NOT_PARSED, text, location=place)
-
-
-def notes_of(index: SourceIndex) -> tuple[str, ...]:
-    """Return notes on test files that do not parse, of which every word counts as a use."""
-    tests = _test_files(index)
-    return tuple(
-        f"{problem.path}:{problem.line}: {problem.message}; a test file: every word in it counts as a use"
-        for problem in index.problems
-        if problem.path in tests
-    )
-
-
-def _test_files(index: SourceIndex) -> set[str]:
-    return {source.name for source in index.python_files if source.is_test}
 
 
 def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, recorded: RecordedRun | None) -> list[ProbeResult]:
@@ -97,7 +79,7 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, recorded: Rec
     duration_s = time.perf_counter() - started
     try:
         return _findings(asked, context.index, subjects, recorded) or [
-            _judged(asked, context.index, subjects.get("", _Subject()), duration_s=duration_s)
+            _judged(asked, context.index, subjects.get("", ([], [])), duration_s=duration_s)
         ]
     except JudgingFailedError as error:
         return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
@@ -107,11 +89,11 @@ def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:
     """Return the messages by subject; "" has the examined counts."""
     subjects: dict[str, _Subject] = {}
     for message in messages:
-        subject = subjects.setdefault(message["subject"], _Subject())
+        measurements, locations = subjects.setdefault(message["subject"], ([], []))
         if message["type"] == "measurement":
-            subject.measurements.append(Measurement.from_json(message))
-        elif message["type"] == "location" and subject.location is None:
-            subject.location = Location(message["file"], int(message["line"]), message["function"])
+            measurements.append(Measurement.from_json(message))
+        elif message["type"] == "location":
+            locations.append(Location(message["file"], int(message["line"]), message["function"]))
     return subjects
 
 
@@ -120,33 +102,26 @@ def _findings(
 ) -> list[ProbeResult]:
     """Return one result for each reproduced subject."""
     judged = [
-        _judged(replace(asked, subject=name, recorded=_met_by(recorded, name, subject.location)), index, subject)
+        _judged(replace(asked, subject=name, recorded=_met_by(recorded, name, subject[1])), index, subject)
         for name, subject in subjects.items()
         if name
     ]
     return [result for result in judged if result.outcome is Outcome.REPRODUCED]
 
 
-def _met_by(recorded: RecordedRun | None, subject: str, location: Location | None) -> MetBy | None:
+def _met_by(recorded: RecordedRun | None, subject: str, locations: Sequence[Location]) -> MetBy | None:
     """Who called the function of a finding in the recorded run, or a block of it."""
-    block = f"{location.file}:{location.function}#" if location is not None else subject
+    block = f"{locations[0].file}:{locations[0].function}#" if locations else subject
     calls = recorded.calls if recorded is not None else ()
     found = next((call for call in calls if call == subject or call.startswith(block)), None)
     return recorded.met_by(found) if recorded is not None and found is not None else None
 
 
 def _judged(asked: Asked, index: SourceIndex, subject: _Subject, duration_s: float = 0.0) -> ProbeResult:
-    return asked.judged(
-        subject.measurements,
-        Evidence.READ,
-        subject.location,
-        lambda location: _excerpt(index, location),
-        checkout=index.root,
-        duration_s=duration_s,
-    )
+    def excerpt(location: Location) -> CodeExcerpt | None:
+        module = index.by_file.get(location.file)
+        return cut_excerpt(index.root, location, module.tree if module is not None and not module.is_test else None)
 
-
-def _excerpt(index: SourceIndex, location: Location) -> CodeExcerpt | None:
-    module = index.by_file.get(location.file)
-    tree = module.tree if module is not None and not module.is_test else None
-    return cut_excerpt(index.root, location, tree)
+    measurements, locations = subject
+    place = locations[0] if locations else None
+    return asked.judged(measurements, Evidence.READ, place, excerpt, checkout=index.root, duration_s=duration_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,14 @@ from auditkit.probing.find.candidates import collects_by_itself
 from auditkit.probing.source.modules import (
     Class,
     Function,
-    FunctionNode,
     Module,
-    changed_by,
     dotted_name,
     last_name,
     targets_of,
     text_in,
     top_level,
 )
+from auditkit.probing.source.statements import unit_at
 from auditkit.probing.source.walking import children, walk
 
 if TYPE_CHECKING:
@@ -45,14 +44,10 @@ class Finding:
 
 Found = Iterator[Finding | Mapping[str, int]]
 
-
 # Decorators that change how a function runs, and do not register it anywhere.
 _PLAIN_DECORATORS = frozenset({
-    "no_grad", "enable_grad", "inference_mode", "compile", "disable", "autocast", "custom_fwd", "custom_bwd",
-    "script", "ignore", "unused", "lru_cache", "cache", "cached_property", "property", "staticmethod",
-    "classmethod", "contextmanager", "asynccontextmanager", "wraps", "deprecated", "njit", "jit", "final",
-    "override", "total_ordering", "dataclass", "singledispatch", "setter", "typechecked", "beartype", "profile",
-    "record_function",
+    "no_grad", "enable_grad", "inference_mode", "compile", "disable", "autocast", "script", "lru_cache", "cache",
+    "cached_property", "property", "staticmethod", "classmethod", "contextmanager", "wraps", "dataclass", "setter",
 })  # fmt: skip
 
 
@@ -64,43 +59,31 @@ def unused_functions(context: SourceContext) -> Found:
     for module in index.modules:
         code.scan(index.source_of(module).decode("utf-8", "replace"), module.file)
     named = set(code.used_names) | index.unparsed_words | index.other_words
+    starred = set[str]()
     for module in index.modules:
-        named.update(item.name for item in module.imports)
-        named |= module.strings
-    starred = {origin for module in index.modules for item in module.imports if item.name == "*"
-               for origin, _ in context.links.targets(item)}  # fmt: skip
+        named |= {item.name for item in module.imports} | module.strings
+        starred |= {item.module for item in module.imports if item.name == "*"}
     functions = 0
     for module in context.modules:
-        asked = [item for item in module.public() if isinstance(item, Function) and not _is_hook(item)]
+        # A framework may call pytest's hooks and the methods of a class with a base.
+        asked = [
+            item
+            for item in module.public()
+            if isinstance(item, Function)
+            and not item.name.startswith(("pytest_", "test_"))
+            and not (item.owner is not None and item.owner.node.bases)
+        ]
         functions += len(asked)
         unused = [
             item
             for item in asked
-            if item.name not in named
-            and not item.has_example
-            and module.name not in starred
-            and item.decorators <= _PLAIN_DECORATORS
+            if item.name not in named and module.name not in starred and item.decorators <= _PLAIN_DECORATORS
         ]
         if unused:
-            rows = [
-                ("named_by", "nothing", "text", {"function": item.qualified_name, "line": item.line}) for item in unused
-            ]
+            cases = [{"function": item.qualified_name, "line": item.line} for item in unused]
+            rows = [("named_by", "nothing", "text", case) for case in cases]
             yield Finding(module.name, module, unused[0].line, unused[0].qualified_name, rows)
     yield {"functions": functions}
-
-
-def _is_hook(function: Function) -> bool:
-    """Return whether pytest or a framework may call it: a method of a class with a base outside the module."""
-    has_other_base = function.owner is not None and not _has_own_bases(function.owner)
-    return function.name.startswith(("pytest_", "test_")) or has_other_base
-
-
-def _has_own_bases(owner: Class) -> bool:
-    own = owner.module.classes
-    plain = ("object", "ABC", "abc.ABC", "Generic")
-    return all(
-        base in plain or (base in own and own[base] is not owner and _has_own_bases(own[base])) for base in owner.bases
-    )
 
 
 _COLLECTOR_WORDS = ("grad", "norm", "stat", "health", "collect")
@@ -116,39 +99,27 @@ def untested_collectors(context: SourceContext) -> Found:
     for module in context.modules:
         if module.is_side:
             continue
-        qualified = context.followed(module, lambda tree: (f.qualified_name for f in tree.defined() if _collects(f)))
-        collectors = {name.partition(".")[0] for name in qualified}
+        called = context.followed(module, lambda tree: (f for f in tree.defined() if collects_by_itself(f)))
+        collectors = {function.qualified_name.partition(".")[0] for function in called}
         untested = []
         for item in module.public():
             if isinstance(item, Function) and item.owner is not None:
                 continue
-            if item.qualified_name in collectors or (collectors and _is_named_like_one(item)):
+            # Beside collectors, also what is named like one: `materialize_grad_stats`, `DualGradientStats`.
+            methods = [one for one in item.methods.values() if one.is_public] if isinstance(item, Class) else []
+            is_like_one = any(word in item.name.lower() for word in _COLLECTOR_WORDS)
+            is_code = isinstance(item, Function) or bool(methods)
+            if item.qualified_name in collectors or (collectors and is_like_one and is_code):
                 definitions += 1
-                tested = [item, *(_public_methods(item) if isinstance(item, Class) else ())]
-                if not any(one.has_example or f"_{one.name.lower()}_" in in_tests for one in tested):
+                if not any(f"_{one.name.lower()}_" in in_tests for one in (item, *methods)):
                     untested.append(item)
         if untested:
-            rows = [
-                ("test_count", 0, "count", {"name": one.qualified_name, "kind": kind, "line": one.line})
-                for one in untested
-                for kind in ["class" if isinstance(one, Class) else "function"]
+            cases = [
+                {"name": one.qualified_name, "kind": type(one).__name__.lower(), "line": one.line} for one in untested
             ]
+            rows: list[Any] = [("test_count", 0, "count", case) for case in cases]
             yield Finding(module.name, module, untested[0].line, untested[0].qualified_name, rows)
     yield {"definitions": definitions}
-
-
-def _collects(function: Function) -> bool:
-    return bool(collects_by_itself(function))
-
-
-def _is_named_like_one(item: Function | Class) -> bool:
-    """Return whether something beside collectors is named like one: `materialize_grad_stats`, `DualGradientStats`."""
-    is_named_so = any(word in item.name.lower() for word in _COLLECTOR_WORDS)
-    return is_named_so and (isinstance(item, Function) or bool(_public_methods(item)))
-
-
-def _public_methods(owner: Class) -> list[Function]:
-    return [method for method in owner.methods.values() if method.is_public]
 
 
 def partial_exports(context: SourceContext) -> Found:
@@ -156,13 +127,13 @@ def partial_exports(context: SourceContext) -> Found:
     importers: dict[tuple[str, str], list[Module]] = defaultdict(list)
     for user in context.index.modules:
         for item in user.imports:
-            for key in context.links.targets(item):
-                if key[1] and key[0] != user.name:
-                    importers[key].append(user)
+            key = context.links.target(item)
+            if key is not None and key[1] and key[0] != user.name:
+                importers[key].append(user)
     for module in context.modules:
-        if module.is_package or any(part.startswith("_") for part in module.name.split(".")):
-            continue
         parts = module.name.split(".")
+        if module.is_package or any(part.startswith("_") for part in parts):
+            continue
         around = (context.index.by_name.get(".".join(parts[:end])) for end in range(len(parts) - 1, 0, -1))
         packages = [package for package in around if package is not None and package.is_package]
         found = [
@@ -171,17 +142,19 @@ def partial_exports(context: SourceContext) -> Found:
             for item in package.imports
             if item.name
             and not item.local.startswith("_")
-            and any(origin == module.name for origin, _ in context.links.targets(item))
+            and (context.links.target(item) or ("", ""))[0] == module.name
         ]
-        # A package that exports nothing of a module expects its users to import the module itself.
-        if not found or any(item.name == "*" for _, item in found) or any(_exports(package)[1] for package in packages):
-            continue
         exported = {item.name for _, item in found}
-        listed = exported.union(*(_exports(package)[0] for package in packages))
+        is_open = any("__getattr__" in package.own_names for package in packages)
+        # A package that exports nothing of a module expects its users to import the module itself.
+        if not found or "*" in exported or is_open:
+            continue
         package, first = min(found, key=lambda pair: (-len(pair[0].name), pair[1].line))
-        case = {"package": package.name, "exported": _joined(sorted(exported))}
+        shown = sorted(exported)[:5]
+        more = f" and {len(exported) - 5} more" if len(exported) > 5 else ""
+        case = {"package": package.name, "exported": ", ".join(shown) + more}
         rows = []
-        for name in sorted((module.own_names | module.bound) - listed):
+        for name in sorted(module.own_names - exported.union(*map(_listed, packages))):
             users = importers[module.name, name]
             outside = [user for user in users if not f"{user.name}.".startswith(f"{package.name}.")]
             by = {
@@ -197,25 +170,11 @@ def partial_exports(context: SourceContext) -> Found:
     yield {}
 
 
-def _exports(package: Module) -> tuple[set[str], bool]:
-    """Return the names of `__all__`, and whether the package creates names that its source does not show."""
-    names, is_open = set[str](), "__getattr__" in package.own_names | package.bound
-    for statement in top_level(package.tree.body):
-        match statement:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="__all__")), args=[value])):
-                added: ast.expr | None = value
-            case _:
-                targets = [part for each in changed_by(statement) for part in (*getattr(each, "elts", ()), each)]
-                added = getattr(statement, "value", None) if "__all__" in map(dotted_name, targets) else None
-        for part in walk([added] if added is not None else []):
-            names |= {text_in(part)} - {""}
-            is_open |= not isinstance(part, ast.Constant | ast.List | ast.Tuple | ast.Set | ast.BinOp)
-    return names, is_open
-
-
-def _joined(names: Sequence[str], most: int = 5) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+def _listed(package: Module) -> set[str]:
+    """Return the texts of the statements that name `__all__`."""
+    written = ([*walk([statement])] for statement in top_level(package.tree.body))
+    lists = (nodes for nodes in written if any(isinstance(each, ast.Name) and each.id == "__all__" for each in nodes))
+    return {text_in(node) for nodes in lists for node in nodes} - {""}
 
 
 _PLAIN_NUMBERS = frozenset((-1.0, 0.0, 1.0, 2.0))
@@ -232,41 +191,26 @@ def repeated_defaults(context: SourceContext) -> Found:
     found: dict[str, Finding] = {}
     signatures = 0
     for module in context.modules:
-        groups: dict[tuple[str, float], list[tuple[Function | Class, int]]] = defaultdict(list)
-        for item in module.definitions():
-            defaults = _numbers(item)
-            signatures += bool(defaults)
-            for parameter, value, line in defaults:
-                if value not in _PLAIN_NUMBERS and _THRESHOLD.fullmatch(parameter):
-                    groups[parameter, value].append((item, line))
+        groups: dict[tuple[str, float], list[tuple[int, Function]]] = defaultdict(list)
+        for item in module.defined():
+            numbers = {name: (node.lineno, _number(node)) for name, node in item.defaults.items()}
+            signatures += any(number is not None for _, number in numbers.values())
+            for parameter, (line, value) in numbers.items():
+                if value is not None and value not in _PLAIN_NUMBERS and _THRESHOLD.fullmatch(parameter):
+                    groups[parameter, value].append((line, item))
         for (parameter, value), places in groups.items():
             # A method of several classes is an interface.
-            names = {
-                one.name if isinstance(one, Function) and one.owner and one.name != "__init__" else one.qualified_name
-                for one, _ in places
-            }
+            names = {one.qualified_name if one.name == "__init__" else one.name for _, one in places}
             nodes = walk([module.tree]) if len(names) > 1 else ()
             if any(_decides(node, parameter) for node in nodes):
                 subject = f"{module.name.partition('.')[0]}:{parameter}={value:.12g}"
-                one, line = min(places, key=lambda place: place[1])
-                of_subject = found.setdefault(subject, Finding(subject, module, line, one.qualified_name))
-                for one, line in sorted(places, key=lambda place: place[1]):
-                    case = {"file": module.file, "signature": one.qualified_name}
-                    of_subject.rows.append(("default", line, "line", case))
+                places.sort(key=lambda place: place[0])
+                line, one = places[0]
+                rows = found.setdefault(subject, Finding(subject, module, line, one.qualified_name)).rows
+                for line, one in places:
+                    rows.append(("default", line, "line", {"file": module.file, "signature": one.qualified_name}))
     yield from found.values()
     yield {"signatures": signatures}
-
-
-def _numbers(item: Function | Class) -> list[tuple[str, float, int]]:
-    """Return the literal defaults of a function, or of a dataclass's fields: name, number and line."""
-    if isinstance(item, Function):
-        given: list[tuple[str, ast.expr | None]] = [*item.defaults.items()]
-        is_called = item.decorators.isdisjoint(("overload", "abstractmethod"))
-    else:  # a dataclass's fields are the parameters of its `__init__`
-        given = [(each.target.id, each.value) for each in item.fields if isinstance(each.target, ast.Name)]
-        is_called = not item.decorators.isdisjoint(("dataclass", "define", "frozen"))
-    numbers = [(name, _number(node), node.lineno) for name, node in given if node is not None]
-    return [(name, number, line) for name, number, line in numbers if number is not None] if is_called else []
 
 
 def _number(node: ast.expr) -> float | None:
@@ -285,14 +229,14 @@ def _decides(node: ast.AST, parameter: str) -> bool:
         others = [side for side in sides if not _names(side, parameter)]
         orders = any(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in node.ops)
         return orders and len(others) < len(sides) and any(not isinstance(side, ast.Constant) for side in others)
-    if isinstance(node, ast.Call) and _DECIDING.fullmatch(dotted_name(node.func).rpartition(".")[2]):
+    if isinstance(node, ast.Call) and _DECIDING.fullmatch(last_name(node.func)):
         return any(_names(given, parameter) for given in [*node.args, *(word.value for word in node.keywords)])
     return False
 
 
 def _names(node: ast.expr, parameter: str) -> bool:
-    parts = (part for part in walk([node]) if isinstance(part, ast.expr))
-    return any(dotted_name(part).rpartition(".")[2].lstrip("_") == parameter for part in parts)
+    parts = (part for part in walk([node]) if isinstance(part, ast.Name | ast.Attribute))
+    return any(last_name(part).lstrip("_") == parameter for part in parts)
 
 
 _VERSION = re.compile(
@@ -313,29 +257,27 @@ _DECLARES = re.compile(
 
 def private_uses(context: SourceContext) -> Found:
     """Yield the unguarded uses of torch's private names, and how the checkout pins torch."""
-    pin = _pin(context)
+    declared = (context.index.text_of(file) for file in context.index.files if _DECLARES.search(file.name))
+    required = (found[1] for text in declared for found in _REQUIRES.finditer(text))
+    pin = next((f"torch{one}".strip(" ),") for one in required if _ONE_RELEASE.search(one)), "none")
     for module in context.modules:
         if b"torch" not in context.index.source_of(module):
             continue
         uses = context.followed(module, lambda tree: _PrivateUses(tree).found())
         if uses:
-            rows: list[tuple[str, Any, str, dict[str, Any]]] = [
-                ("private_use", line, "line", {"name": name, **({"function": function} if function else {})})
-                for line, name, function in uses
-            ]
+            rows: list[tuple[str, Any, str, dict[str, Any]]] = []
+            for line, name in uses:
+                function = _function_at(module, line)
+                rows.append(
+                    ("private_use", line, "line", {"name": name, **({"function": function} if function else {})})
+                )
             rows.append(("pin", pin, "text", {}))
-            yield Finding(module.name, module, uses[0][0], uses[0][2], rows)
+            yield Finding(module.name, module, uses[0][0], _function_at(module, uses[0][0]), rows)
     yield {}
 
 
-def _pin(context: SourceContext) -> str:
-    """Return how the checkout's own requirements pin torch to one release, such as `torch==2.9.1`; else "none"."""
-    for source in context.index.files:
-        if _DECLARES.search(source.name):
-            for found in _REQUIRES.finditer(context.index.text_of(source)):
-                if _ONE_RELEASE.search(found[1]):
-                    return f"torch{found[1]}".strip(" ),")
-    return "none"
+def _function_at(module: Module, line: int) -> str:
+    return unit_at(module, line).function.replace(".<locals>", "")
 
 
 class _PrivateUses:
@@ -346,31 +288,24 @@ class _PrivateUses:
     """
 
     def __init__(self, module: Module) -> None:
+        self._module = module
         self._nodes = list(walk([module.tree]))
         self._parents = {child: node for node in self._nodes for child in children(node)}
-        self._imports = {}
-        for local, origin in module.origins.items():
-            full = origin.replace(":", ".")
-            if full == "torch" or (full.startswith("torch.") and not full.rpartition(".")[2][:1].isupper()):
-                self._imports[local] = full
         self._flags: set[str] = set()
-        self._flags = {
-            target.id
-            for node in self._nodes
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and self._guards(node.value)
-            for target in targets_of(node)
-            if isinstance(target, ast.Name)
-        }
+        assigned = (node for node in self._nodes if isinstance(node, ast.Assign | ast.AnnAssign) and node.value)
+        flags = [target for node in assigned if self._guards(node.value) for target in targets_of(node)]
+        self._flags = set(map(dotted_name, flags)) - {""}
 
-    def found(self) -> list[tuple[int, str, str]]:
-        """Return line, private name, and the function around it."""
-        found = set()
-        for node in self._nodes:
-            for private in filter(None, map(private_part, self._names(node))):
-                if not self._is_guarded(node):
-                    around = [each.name for each in self._around(node) if isinstance(each, FunctionNode | ast.ClassDef)]
-                    found.add((node.lineno, private, ".".join(reversed(around))))  # type: ignore[attr-defined]
-        return sorted(found)
+    def found(self) -> list[tuple[int, str]]:
+        """Return line and private name."""
+        return sorted(
+            {
+                (node.lineno, private)  # type: ignore[attr-defined]
+                for node in self._nodes
+                for private in filter(None, map(_private_part, self._names(node)))
+                if not self._is_guarded(node)
+            }
+        )
 
     def _names(self, node: ast.AST) -> list[str]:
         """Return `torch.nn.utils._x` for an attribute of torch under any imported name, and for imports of it."""
@@ -380,34 +315,20 @@ class _PrivateUses:
             case ast.ImportFrom(names=names, level=0, module=str(origin)):
                 return [f"{origin}.{alias.name}" for alias in names]
             case ast.Attribute():
-                head, _, rest = dotted_name(node).partition(".")
-                return [f"{self._imports[head]}.{rest}"] if head in self._imports else []
+                return [self._module.full_name(dotted_name(node))]
         return []
 
-    def _around(self, node: ast.AST) -> Iterator[ast.AST]:
-        while (node := self._parents.get(node)) is not None:  # type: ignore[assignment]
-            yield node
-
     def _is_guarded(self, node: ast.AST) -> bool:
-        for outer in self._around(node):
-            match outer:
-                case ast.If(test=test) | ast.IfExp(test=test):
-                    guards = [test]
-                case ast.BoolOp(values=values):
-                    guards = values
-                case ast.FunctionDef(decorator_list=guards) | ast.ClassDef(decorator_list=guards):
-                    pass
-                case _:
-                    guards = []
-            caught = [outer] if isinstance(outer, ast.ExceptHandler) else []
-            if isinstance(outer, ast.Try) and node not in outer.finalbody:
-                caught = outer.handlers
+        while (outer := self._parents.get(node)) is not None:
+            tests = [getattr(outer, "test", None), *getattr(outer, "decorator_list", ())]
+            tests += outer.values if isinstance(outer, ast.BoolOp) else ()
+            handlers = [outer] if isinstance(outer, ast.ExceptHandler) else getattr(outer, "handlers", ())
             is_type = node in (getattr(outer, "annotation", None), getattr(outer, "returns", None))
-            if is_type or any(map(self._guards, guards)) or any(map(_catches_absence, caught)):
+            if is_type or any(map(self._guards, filter(None, tests))) or any(map(_catches_absence, handlers)):
                 return True
             suites = (getattr(outer, name, None) for name in ("body", "orelse", "finalbody"))
-            suite = next((each for each in suites if isinstance(each, list) and node in each), [])
-            if any(map(self._guards_the_rest, suite[: suite.index(node)] if suite else ())):
+            suite = next((each for each in suites if isinstance(each, list) and node in each), [node])
+            if any(map(self._guards_the_rest, suite[: suite.index(node)])):
                 return True
             node = outer
         return False
@@ -419,10 +340,10 @@ class _PrivateUses:
             return leaves and self._guards(statement.test)
         return isinstance(statement, ast.Assert) and self._guards(statement.test)
 
-    def _guards(self, test: ast.AST) -> bool:
+    def _guards(self, test: ast.AST | None) -> bool:
         """Return whether an expression tests torch's version, the presence of a name, or TYPE_CHECKING."""
-        for node in walk([test]):
-            if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] in _PRESENCE:
+        for node in walk([test] if test is not None else []):
+            if isinstance(node, ast.Call) and last_name(node.func) in _PRESENCE:
                 return True
             if isinstance(node, ast.Name | ast.Attribute):
                 written = dotted_name(node)
@@ -431,19 +352,19 @@ class _PrivateUses:
         return False
 
 
-def private_part(name: str) -> str:
-    """Return `torch.nn.utils._x` up to its first private part, or ""; `__version__` and the like are public."""
-    parts = name.split(".")
-    for place, part in enumerate(parts):
-        if place and parts[0] == "torch" and part.startswith("_") and not part.endswith("__"):
-            return ".".join(parts[: place + 1])
-    return ""
+def _private_part(name: str) -> str:
+    """Return `torch.nn.utils._x` up to its first private part, or ""; `__version__` and the like are public.
+
+    Attributes of a class of torch are not torch's names.
+    """
+    found = re.match(r"torch\.(?:[a-z]\w*\.)*_(?!_)\w*", name)
+    return found[0] if found else ""
 
 
 def _catches_absence(handler: ast.ExceptHandler) -> bool:
     """Return whether a handler catches the error of a missing name."""
     types = walk([handler.type]) if handler.type is not None else ()
-    caught = {dotted_name(node).rpartition(".")[2] for node in types if isinstance(node, ast.expr)}
+    caught = {last_name(node) for node in types if isinstance(node, ast.expr)}
     return handler.type is None or not _ABSENCE.isdisjoint(caught)
 
 
@@ -453,46 +374,29 @@ _READS = frozenset(("item", "tolist", "cpu", "numpy"))
 _TRAINS = frozenset(("backward", "step", "zero_grad"))
 
 
-@dataclass(frozen=True)
-class Collection:
-    """A function that reads back the `keys` of a mapping; the functions that return it, and mappings written by hand.
-
-    `materialize_stats(pending)` is such a function. `by_hand` has the file, the line and the function of each mapping.
-    """
-
-    module: Module
-    function: Function
-    keys: frozenset[str]
-    producers: list[Function]
-    by_hand: list[tuple[str, int, str]]
-
-
 def missing_collections(context: SourceContext) -> Found:
-    """Yield the finishing functions whose input no public function produces."""
-    examined = 0
-    for found in collections_of(context):
-        examined += 1
-        if not found.producers:
-            words = "the keys " + ", ".join(sorted(found.keys))
-            rows: list[tuple[str, Any, str, dict[str, Any]]] = [("producer_count", 0, "count", {"input": words})]
-            for file, line, function in found.by_hand:
-                rows.append(("written_by_hand", line, "line", {"file": file, "function": function}))
-            yield Finding(
-                found.function.call, found.module, found.function.node.lineno, found.function.qualified_name, rows
-            )
-    yield {"finishers": examined}
+    """Yield the public functions that read back the keys of a mapping which no public function returns.
 
-
-def collections_of(context: SourceContext) -> Iterator[Collection]:
-    """Yield every public finishing function, with the functions that collect its input and mappings written by hand."""
-    index = context.index
+    `materialize_stats(pending)` is such a function.
+    """
+    examined, index = 0, context.index
     for module in context.modules:
         if not _MAY_FINISH.search(index.source_of(module)):
             continue
-        for function, keys in context.followed(module, _finishers):
+        for finisher, keys in context.followed(module, _finishers):
+            examined += 1
             word = min(keys).encode()
             trees = [one for one in index.modules if not one.is_test and word in index.source_of(one)]
-            yield _collection(module, function, keys, trees)
+            if _is_produced(finisher, keys, [function for tree in trees for function in tree.defined()]):
+                continue
+            rows: list[Any] = [("producer_count", 0, "count", {"input": "the keys " + ", ".join(sorted(keys))})]
+            for tree in trees:
+                for line in _mappings(tree, keys):
+                    function = _function_at(tree, line)
+                    if (tree, function) != (module, finisher.qualified_name):
+                        rows.append(("written_by_hand", line, "line", {"file": tree.file, "function": function}))
+            yield Finding(finisher.call, module, finisher.line, finisher.qualified_name, rows)
+    yield {"finishers": examined}
 
 
 def _finishers(tree: Module) -> Iterator[tuple[Function, frozenset[str]]]:
@@ -508,64 +412,38 @@ def _finishers(tree: Module) -> Iterator[tuple[Function, frozenset[str]]]:
             yield from ((function, keys) for keys in list(filter(None, found))[:1])
 
 
-def _collection(module: Module, finisher: Function, keys: frozenset[str], trees: Sequence[Module]) -> Collection:
-    functions = [function for tree in trees for function in tree.defined()]
-    given = {id(one): [item for value in _returned(one) for item in values_of(one, value)] for one in functions}
-    calls = {
-        key: {last_name(item.func) for item in items if isinstance(item, ast.Call)} for key, items in given.items()
-    }
-    # Keys of several returns count together: a finisher may read some only if others are missing.
-    made = {id(one): {key for value in _returned(one) for key in literal_keys(one, value)} for one in functions}
-    direct = [one for one in functions if keys <= made[id(one)] and not _trains(one)]
-    found = {id(one): one for one in direct}
-    for _ in range(3):  # a function that calls a producer is one
-        names = {one.name for one in found.values()}
-        found |= {id(one): one for one in functions if calls[id(one)] & names}
-    producers = [one for one in found.values() if _may_be_called(one, finisher)]
-    known = {(one.module.file, one.qualified_name) for one in [*producers, finisher]}
-    written = (one for tree in trees for one in _mappings(tree))
-    by_hand = [
-        (file, line, function)
-        for file, line, function, held in written
-        if (file, function) not in known and 4 * len(keys & held) >= 3 * len(keys)
-    ]
-    return Collection(module, finisher, keys, producers, sorted(by_hand))
+def _is_produced(finisher: Function, keys: frozenset[str], functions: Sequence[Function]) -> bool:
+    """Return whether a public function, or a private one of the same file, returns the keys, or calls one that does."""
+    calls: dict[str, set[str]] = {}
+    names, found = set[str](), list[Function]()
+    for one in functions:
+        returned = [node.value for node in one.nodes if isinstance(node, ast.Return | ast.Yield) and node.value]
+        calls[one.call] = {
+            last_name(item.func) for value in returned for item in values_of(one, value) if isinstance(item, ast.Call)
+        }
+        # Keys of several returns count together: a finisher may read some only if others are missing.
+        made = {key for value in returned for key in literal_keys(one, value)}
+        if keys <= made and not any(isinstance(node, ast.Attribute) and node.attr in _TRAINS for node in one.nodes):
+            found.append(one)
+    for _ in range(3):
+        names |= {one.name for one in found}
+        found += [one for one in functions if calls[one.call] & names and one not in found]
+    return any(
+        one.qualified_name != finisher.qualified_name
+        and (one.module is finisher.module or not re.search(r"(^|\.)_", one.qualified_name))
+        for one in found
+    )
 
 
-def _may_be_called(function: Function, finisher: Function) -> bool:
-    """Return whether a producer can be called: a private one only in its file; not the finisher itself."""
-    is_public = not any(part.startswith("_") for part in function.qualified_name.split("."))
-    is_other = function.qualified_name != finisher.qualified_name
-    return is_other and (is_public or function.module.file == finisher.module.file)
-
-
-def _returned(function: Function) -> list[ast.expr]:
-    values = (node.value for node in function.nodes if isinstance(node, ast.Return | ast.Yield))
-    return [value for value in values if value is not None]
-
-
-def _trains(function: Function) -> bool:
-    return any(isinstance(node, ast.Attribute) and node.attr in _TRAINS for node in function.nodes)
-
-
-def _keys_of(node: ast.AST) -> frozenset[str]:
-    """Return the text keys of `{"a": ...}` and `dict(a=...)`; none for anything else."""
-    keys: list[str | None] = []
-    if isinstance(node, ast.Dict):
-        keys = [text_in(key) for key in node.keys if key is not None]
-    elif isinstance(node, ast.Call) and dotted_name(node.func) == "dict":
-        keys = [item.arg for item in node.keywords]
-    return frozenset(key for key in keys if key)
-
-
-def _mappings(tree: Module) -> Iterator[tuple[str, int, str, frozenset[str]]]:
-    """Yield every mapping with text keys in a module, with the function around it."""
-    waiting: list[tuple[ast.AST, str]] = [(tree.tree, "")]
-    while waiting:
-        node, function = waiting.pop()
-        keys = _keys_of(node)
-        if keys and isinstance(node, ast.expr):
-            yield tree.file, node.lineno, function, keys
-        if isinstance(node, FunctionNode | ast.ClassDef):
-            function = f"{function}.{node.name}" if function else node.name
-        waiting += [(item, function) for item in children(node)]
+def _mappings(tree: Module, keys: frozenset[str]) -> Iterable[int]:
+    """Return the lines of mappings with at least three quarters of the keys: `{"a": ...}` and `dict(a=...)`."""
+    found = set[int]()
+    for node in walk([tree.tree]):
+        held: set[str | None] = set()
+        if isinstance(node, ast.Dict):
+            held = {text_in(key) for key in node.keys}
+        elif isinstance(node, ast.Call) and dotted_name(node.func) == "dict":
+            held = {item.arg for item in node.keywords}
+        if 4 * len(keys & held) >= 3 * len(keys):
+            found.add(node.lineno)  # type: ignore[attr-defined]
+    return sorted(found)

@@ -86,14 +86,6 @@ def test_a_module_that_rewrites_another_one_does_not_supply_its_results(checkout
     assert not any("hostile" in path.read_text("utf-8") for path in cached_entries())
 
 
-def test_another_checkout_with_the_same_bytes_has_a_cache_of_its_own(checkout: Path, tmp_path: Path) -> None:
-    asked(checkout)
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "honest.py").write_text(HONEST)
-    assert not was_cached(asked(other))
-
-
 def test_a_cache_inside_the_checkout_or_open_to_others_is_not_used(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.target import Target
-from tests.probing_helpers import ACCURACY, CACHED, HEALTH, MISSING, OFF_DEVICE, SYNCS, TARGETS, by_probe, run_probes
+from tests.probing_helpers import ACCURACY, CACHED, HEALTH, MISSING, SYNCS, TARGETS, by_probe, run_probes
 
 pytestmark = pytest.mark.process
 FOLDER = TARGETS / "guessed"
@@ -32,15 +32,6 @@ def test_a_finding_that_stays_says_what_was_guessed() -> None:
     assert result.outcome is Outcome.REPRODUCED
     assert result.notes == ("called with step=0, a guess", "reproduced with step=100 as well")
     assert run.notes == ["given step=0; other values: --argument NAME=VALUE"]
-
-
-def test_a_device_that_nobody_gave_is_the_gradients_own() -> None:
-    """The control is the same target with the host as its device."""
-    own = by_probe(run_probes(FOLDER, "guessed:on_its_device", [OFF_DEVICE, SYNCS]))
-    assert {name: result.outcome for name, result in own.items()} == dict.fromkeys(own, Outcome.NOT_REPRODUCED)
-    assert own[SYNCS].notes == ("called with device=the device of the gradients, a guess",)
-    host = Target("guessed:on_its_device", arguments={"device": "cpu"})
-    assert by_probe(run_probes(FOLDER, host, [SYNCS]))[SYNCS].outcome is Outcome.REPRODUCED
 
 
 def test_what_is_made_for_one_call_is_asked_about_that_call_alone() -> None:

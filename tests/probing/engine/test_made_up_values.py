@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import Outcome, Reason
-from tests.probing_helpers import GRAPHS, MEMORY, MISSING, run_probes
+from tests.probing_helpers import GRAPHS, MISSING, run_probes
 from tests.source_helpers import write
 
 pytestmark = pytest.mark.process
@@ -22,9 +22,6 @@ class Trainer:
 
     def own_norm(self):
         return sum(p.grad.norm() for p in self.params)
-
-    def store(self):
-        self.total = sum(p.grad.norm() for p in self.params)
 """
 
 
@@ -38,10 +35,3 @@ def test_a_value_that_we_lack_is_no_defect_of_the_target(tmp_path: Path) -> None
     assert "self.frobnicator: no value is known" in missing.message
     assert graphs.outcome is Outcome.NOT_APPLICABLE
     assert "are stubs" in graphs.message
-
-
-def test_reading_back_what_is_stored_is_no_cost_of_the_target(tmp_path: Path) -> None:
-    write(tmp_path, {"trainer.py": TRAINER})
-    peak = run_probes(tmp_path, "trainer:Trainer.store", [MEMORY], time_limit_s=20.0).results[0]
-    assert peak.outcome is Outcome.NOT_APPLICABLE, peak.message
-    assert "what it stores" in peak.message

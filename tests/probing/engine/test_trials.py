@@ -44,32 +44,3 @@ def test_a_module_that_has_numpy_multiply_is_imported_once(tmp_path: Path, monke
     found = tried(tmp_path, *(f"norms:norm_{number}" for number in range(3)))
     assert [trial.works for trial in found] == [True] * 3
     assert imports(tmp_path) == ["norms"]
-
-
-TRAINING = """
-import os
-
-
-def squared(norm):
-    with open("parents.log", "a") as log:
-        log.write(f"{os.getppid()}\\n")
-    return norm**2
-
-
-def train(model, loss):
-    loss.backward()
-    total_norm = 0.0
-    for parameter in model.parameters():
-        total_norm += squared(parameter.grad.norm().item())
-    total_norm = total_norm ** 0.5
-    return total_norm
-"""
-
-
-def test_blocks_of_all_files_are_tried_in_one_process(tmp_path: Path) -> None:
-    """A fork for each: what their files import is imported once."""
-    for name in ("first", "second"):
-        (tmp_path / f"{name}.py").write_text(TRAINING)
-    found = tried(tmp_path, *(f"{name}.py:train#total_norm" for name in ("first", "second")))
-    assert [trial.message for trial in found] == ["", ""]
-    assert len(set((tmp_path / "parents.log").read_text().split())) == 1

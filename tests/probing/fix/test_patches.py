@@ -6,33 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.fix.patches import CannotComplete, Patch, find_function, patch
+from auditkit.probing.fix.patches import CannotComplete, find_function, patch
 
 MODULE = '''"""Norms."""
 
 import torch
 
-EPS = 1e-6
-
-
 def collect(params, enhanced=False):
-    """What the gradients look like."""
-    # only those that have one
-    grads = [p.grad for p in params if p.grad is not None]
-    if not grads:
-        return {"norm": 0.0, "zero": 0.0, "nan": 0}
-    norms = torch._foreach_norm(grads, 2)
-    total = torch.stack(norms).norm()
-    # one copy of everything
-    flat = torch.cat([g.reshape(-1) for g in grads])
-    zeros_t = (flat == 0).sum()
-    nans_t = torch.isnan(flat).sum()
-    elements = flat.numel()
-    stats = torch.stack([total, zeros_t.float(), nans_t.float()])
-    norm, zeros, nan_count = stats.tolist()
-    nan_count = int(nan_count)
-    zero_fraction = zeros / max(elements, 1)
-    return {"norm": norm, "zero": zero_fraction, "nan": nan_count}
+    return {"norm": params[0].grad.norm()}
 
 
 @torch.no_grad()
@@ -46,16 +27,6 @@ def total_norm(module):
     return float(root)
 
 
-class Monitor:
-    def __init__(self):
-        self.seen = 0
-
-    def check(self, params):
-        norms = [p.grad.norm() for p in params]
-        self.seen += 1
-        return sum(n.item() ** 2 for n in norms) ** 0.5
-
-
 async def later(params):
     return 0.0
 '''
@@ -67,35 +38,20 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def patched(checkout: Path, code: str, name: str = "total_norm") -> Patch:
+def patched(checkout: Path, code: str, name: str = "total_norm") -> str:
     place = find_function(checkout, [checkout], f"norms:{name}")
     assert place is not None
     done = patch(code, place)
-    compile(done.data, "norms.py", "exec")
-    return done
+    compile(done, "norms.py", "exec")
+    return done.decode()
 
 
 def test_a_whole_function_replaces_the_definition_and_keeps_its_decorator(checkout: Path) -> None:
-    done = patched(checkout, "def total_norm(module):\n    # fused\n    return torch.ones(1).norm().item()\n")
-    assert done.function == "def total_norm(module):\n    # fused\n    return torch.ones(1).norm().item()"
-    assert "@torch.no_grad()\ndef total_norm(module):\n    # fused\n" in done.data.decode()
-    assert "total**0.5" not in done.data.decode()
-    assert done.data.decode().startswith('"""Norms."""\n\nimport torch\n')
-    assert done.data.decode().endswith("async def later(params):\n    return 0.0\n")
-    assert done.notes == ("the code is a whole function",)
-    assert "+    # fused" in done.difference.splitlines()
-
-
-def test_the_original_s_signature_is_taken_where_the_block_has_dots(checkout: Path) -> None:
-    done = patched(checkout, "def collect(...):\n    return {}\n", "collect")
-    assert done.function.startswith("def collect(params, enhanced=False):\n")
-    assert any("(params, enhanced=False)" in note for note in done.notes)
-
-
-def test_an_import_that_is_missing_is_added_and_said(checkout: Path) -> None:
-    done = patched(checkout, "def total_norm(module):\n    return math.sqrt(4.0)\n")
-    assert "import math\n@torch.no_grad()" in done.data.decode()
-    assert done.notes[-1] == "added: import math"
+    done = patched(checkout, "import math\n\ndef total_norm(module):\n    # fused\n    return math.sqrt(1.0)\n")
+    assert "import math\n@torch.no_grad()\ndef total_norm(module):\n    # fused\n    return math.sqrt(1.0)\n" in done
+    assert "total**0.5" not in done
+    assert done.startswith('"""Norms."""\n\nimport torch\n')
+    assert done.endswith("async def later(params):\n    return 0.0\n")
 
 
 @pytest.mark.parametrize(
@@ -104,10 +60,7 @@ def test_an_import_that_is_missing_is_added_and_said(checkout: Path) -> None:
         ("total_norm", "Use vector_norm instead of the loop.\n", "is no Python"),
         ("total_norm", "return 1.0\n", "defines no function, not total_norm"),
         ("total_norm", "def other(x):\n    return x\n", "defines other, not total_norm"),
-        ("total_norm", "def total_norm(module):\n    return _helper(module)\n", "needs _helper"),
-        ("total_norm", "def total_norm(module, scale):\n    return scale\n", "needs scale"),
-        ("total_norm", "async def total_norm(module):\n    return 0.0\n", "asynchronous"),
-        ("collect", "def collect(...):\n    # ... as before ...\n    return {}\n", "leaves code out"),
+        ("collect", "def collect(params):\n    # ... as before ...\n    return {}\n", "leaves code out"),
     ],
 )
 def test_what_would_be_a_guess_is_refused_with_the_reason(checkout: Path, name: str, code: str, reason: str) -> None:

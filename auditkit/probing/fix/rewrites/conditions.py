@@ -11,7 +11,6 @@ from auditkit.probing.fix.rewrites.drafts import Unit
 from auditkit.probing.fix.rewrites.syntax import (
     Pattern,
     assigned,
-    calls,
     dotted,
     expression,
     last_name,
@@ -67,18 +66,6 @@ def _at_most(test: cst.Comparison) -> cst.Comparison:
     return test.with_changes(comparisons=[compared.with_changes(operator=cst.LessThanEqual())])
 
 
-class NotFinite(Pattern):
-    """Replace `isnan(x)` in code that checks only for NaN by `~isfinite(x)`, which covers infinity."""
-
-    def leave_Call(self, _: cst.Call, node: cst.Call) -> cst.BaseExpression:
-        if not isinstance(node.func, cst.Attribute) or last_name(node.func) != "isnan":
-            return node
-        if self.draft.mentions("isinf", "isfinite"):
-            return node
-        finite = node.with_changes(func=node.func.with_changes(attr=cst.Name("isfinite")))
-        return expression("(not {x})" if dotted(node.func) == "math.isnan" else "(~{x})", x=finite)
-
-
 class ChosenOnDevice(Pattern):
     """Replace `if total > 0: share = share / total` by torch.where, without a branch."""
 
@@ -97,14 +84,8 @@ class ChosenOnDevice(Pattern):
         return node
 
 
-def _is_tensor(unit: Unit, name: str, depth: int = 2) -> bool:
-    """Return whether a name is only set to unread reductions, and to values computed from such names."""
-
-    def is_on_device(value: cst.BaseExpression) -> bool:
-        if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-            return value.func.attr.value in _REDUCTIONS
-        is_computed = isinstance(value, cst.BinaryOperation) and depth and not any(calls(value))
-        return bool(is_computed) and any(_is_tensor(unit, one, depth - 1) for one in names(value).loads)
-
+def _is_tensor(unit: Unit, name: str) -> bool:
+    """Return whether a name is only set to unread reductions."""
     values = list(values_of(unit, name))
-    return bool(values) and all(map(is_on_device, values))
+    calls = [value.func for value in values if isinstance(value, cst.Call)]
+    return bool(values) and len(calls) == len(values) and all(last_name(called) in _REDUCTIONS for called in calls)

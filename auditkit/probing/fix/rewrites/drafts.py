@@ -17,7 +17,7 @@ from auditkit.probing.find.blocks.blocks import Block
 from auditkit.probing.fix.local_names import names_of, parameters
 from auditkit.probing.fix.patches import CannotComplete, FunctionFile
 from auditkit.probing.fix.rewrites.syntax import code, parsed
-from auditkit.probing.source.modules import Function, top_level
+from auditkit.probing.source.modules import Function
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -114,20 +114,10 @@ class Draft:
         body = list(module.body)
         top = self.units[0].top if self.units else 0
         for helper in reversed(self.helpers):
-            blank = [line for line in _leading(body[top]) if line.comment is None]
+            blank = [line for line in getattr(body[top], "leading_lines", ()) if line.comment is None]
             defined = cst.parse_statement(helper, module.config_for_parsing)
             body.insert(top, defined.with_changes(leading_lines=blank))
-        if any(f"{self.torch}." in unit.text for unit in self.units) and self._needs_torch:
-            place, below = _import_place(body)
-            torch = cst.parse_statement("import torch", module.config_for_parsing)
-            body[place : place + 1] = [
-                torch.with_changes(leading_lines=_leading(body[place])), body[place].with_changes(leading_lines=below),
-            ]  # fmt: skip
         return module.with_changes(body=body).bytes
-
-    @property
-    def _needs_torch(self) -> bool:
-        return self.torch not in names_of(top_level(self.place.function.module.tree.body)).stores
 
     @cached_property
     def lines(self) -> list[int]:
@@ -206,24 +196,3 @@ def _unit(function: Function, there: dict[ast.stmt, _Place]) -> Unit:
     body = cst.IndentedBlock(suite.body[first:end])  # type: ignore[attr-defined]
     node = cst.FunctionDef(cst.Name(function.name), cst.Parameters(), body)
     return Unit(function, node, suite, first, end, top)
-
-
-def _leading(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
-    return getattr(statement, "leading_lines", ())
-
-
-def _import_place(body: Sequence[cst.CSTNode]) -> tuple[int, Sequence[cst.EmptyLine]]:
-    """Return where to add an import, and the lines below it: before the first import, else before the module's code."""
-    code = len(body) - 1
-    for place, statement in reversed(list(enumerate(body))):
-        match statement:
-            case cst.SimpleStatementLine(body=[cst.ImportFrom(module=cst.Name("__future__")), *_]):
-                continue
-            case cst.SimpleStatementLine(body=[cst.Expr(cst.SimpleString() | cst.ConcatenatedString())]):
-                continue
-        code = place
-    for place, statement in enumerate(body[code:], code):
-        match statement:
-            case cst.SimpleStatementLine(body=[cst.Import() | cst.ImportFrom(), *_]):
-                return place, ()
-    return code, (cst.EmptyLine(indent=False),) * 2

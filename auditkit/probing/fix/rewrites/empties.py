@@ -20,7 +20,6 @@ from auditkit.probing.fix.rewrites.syntax import (
     names,
     statement,
     stores,
-    swapped,
 )
 
 _NEEDS_ELEMENTS = frozenset({"max", "min", "amax", "amin", "mean", "std", "var", "aminmax"})
@@ -37,7 +36,7 @@ class PresentGradients(Pattern):
             return node
         condition = f"{read} is not None{_otherwise(node.elt, read)}"
         if not source.ifs:
-            asked = cst.CompIf(cst.parse_expression(condition), whitespace_before=_before(source))
+            asked = cst.CompIf(cst.parse_expression(condition))
             return node.with_changes(for_in=source.with_changes(ifs=[asked]))
         own = source.ifs[0]
         is_or = isinstance(own.test, cst.BooleanOperation) and isinstance(own.test.operator, cst.Or)
@@ -70,12 +69,6 @@ def _skipping(suite: cst.BaseSuite, target: cst.BaseExpression, skip: cst.BaseSt
             new = [skip, node]
         return suite.with_changes(body=[*suite.body[:place], *new, *suite.body[place + 1 :]])
     return suite
-
-
-def _before(source: cst.CompFor) -> cst.BaseParenthesizableWhitespace:
-    """Return the whitespace of a condition: a new line if its `for` has one."""
-    blank = source.whitespace_before
-    return blank if isinstance(blank, cst.ParenthesizedWhitespace) else cst.SimpleWhitespace(" ")
 
 
 def _otherwise(elt: cst.BaseExpression, read: str) -> str:
@@ -112,7 +105,7 @@ class WithElements(Pattern):
         match node.comparisons:
             case [cst.ComparisonTarget(operator=cst.IsNot() | cst.Is() as asked, comparator=cst.Name("None"))]:
                 if isinstance(node.left, cst.Attribute) and last_name(node.left) == "grad":
-                    template = "{t} and {g}.numel()" if isinstance(asked, cst.IsNot) else "{t} or not {g}.numel()"
+                    template = "{t} and {g}.numel()" if isinstance(asked, cst.IsNot) else "({t} or not {g}.numel())"
                     return expression(template, t=node, g=node.left)
         return node
 
@@ -204,28 +197,3 @@ class ZerosOfNothing(Pattern):
             case cst.Call(func=cst.Attribute(attr=cst.Name("_foreach_norm")), args=[cst.Arg(value=cst.Name(name)), *_]):
                 return name if name in self._lists else ""
         return ""
-
-
-class TensorOfNothing(Pattern):
-    """Return a tensor without gradients, where `return 0.0` or `norm if grads else 0.0` returns a number."""
-
-    def leave_If(self, _: cst.If, node: cst.If) -> cst.BaseStatement:
-        match node:
-            case cst.If(
-                test=cst.UnaryOperation() | cst.Comparison(),
-                body=cst.IndentedBlock(
-                    body=[*_, cst.SimpleStatementLine(body=[cst.Return(value=cst.Float() | cst.Integer() as zero)])]
-                ),
-            ) if zero.evaluated_value == 0:
-                return swapped(node, {zero: self._zero()})
-        return node
-
-    def leave_IfExp(self, _: cst.IfExp, node: cst.IfExp) -> cst.BaseExpression:
-        match node:
-            case cst.IfExp(body=cst.Call() as usual, orelse=cst.Float() | cst.Integer() as zero):
-                if zero.evaluated_value == 0 and last_name(usual.func) not in ("item", "tolist", "float"):
-                    return node.with_changes(orelse=self._zero())
-        return node
-
-    def _zero(self) -> cst.BaseExpression:
-        return cst.parse_expression(f"{self.torch}.tensor(0.0)")

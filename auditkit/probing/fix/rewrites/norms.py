@@ -78,10 +78,6 @@ class Float64(Pattern):
 
     leave_AugAssign = leave_Assign
 
-    def visit_For(self, node: cst.For) -> None:
-        if names(node.iter).loads & self._wide:
-            self._wide |= stores(node.target)
-
     def visit_Return(self, _: cst.Return) -> None:
         self._returns = True
 
@@ -188,9 +184,7 @@ def _is_order(arg: cst.Arg) -> bool:
 
 
 def summed_squares(call: cst.Call, torch: str) -> cst.BaseExpression | None:
-    """Return `x` of `x.pow(2).sum()`, `(x**2).sum()`, `(x * x).sum()`, `torch.sum(x.square())`."""
-    if dotted(call.func) == f"{torch}.sum":
-        return _squared(call.args[0].value, torch) if len(call.args) == 1 else None
+    """Return `x` of `x.pow(2).sum()`, `(x**2).sum()`, `(x * x).sum()`."""
     match call:
         case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("sum")), args=[]):
             return _squared(inner, torch)
@@ -207,9 +201,6 @@ def _squared(node: cst.BaseExpression, torch: str) -> cst.BaseExpression | None:
             dotted(base) != torch
         ):
             return base if all(_is_two(arg.value) for arg in args) else None
-        case cst.Call(func=called, args=[cst.Arg(value=base), *rest]):
-            is_named = dotted(called) in (f"{torch}.pow", f"{torch}.square")
-            return base if is_named and all(_is_two(arg.value) for arg in rest) else None
     return None
 
 

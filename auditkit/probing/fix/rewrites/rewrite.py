@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.find.blocks.blocks import Block
 from auditkit.probing.fix.patches import CannotComplete, FunctionFile
-from auditkit.probing.fix.rewrites.conditions import ChosenOnDevice, NanIsTooLarge, NotFinite, Reshape
+from auditkit.probing.fix.rewrites.conditions import ChosenOnDevice, NanIsTooLarge, Reshape
 from auditkit.probing.fix.rewrites.drafts import Draft
 from auditkit.probing.fix.rewrites.empties import (
     AtLeastOne,
     PresentGradients,
-    TensorOfNothing,
     WithElements,
     ZerosOfNothing,
 )
@@ -114,7 +113,6 @@ _NORM = "the norm is accumulated in float64, inside the reduction"
 _COPIES = "no float64 copies of the gradients, the norms are accumulated in float64"
 _IN_PACKS = "no copy of all gradients, they are counted half a million elements at a time"
 _NOTHING = "without gradients the norms are one zero, and nothing is divided by their number"
-_NUMBER = "without gradients the result is a tensor, as it is with some"
 _FAMILIES: tuple[tuple[str, frozenset[str], str, Change], ...] = (
     ("present_gradients", _MISSING, "parameters without a gradient are left out", _each(PresentGradients)),
     ("without_elements", _ZERO, "gradients without elements are left out", _each(WithElements)),
@@ -123,9 +121,7 @@ _FAMILIES: tuple[tuple[str, frozenset[str], str, Change], ...] = (
     ("norms_in_float64", (_PRECISION | _SPARSE) - _NARROW, _NORM, _cast(in_float64, is_narrow=True)),
     ("norms_in_float64", _PRECISION | _SPARSE, _NORM, _cast(in_float64, is_narrow=False)),
     ("zeros_of_nothing", _EMPTY, _NOTHING, _zeros_of_nothing),
-    ("tensor_of_nothing", _EMPTY, _NUMBER, _each(TensorOfNothing)),
     ("nan_is_too_large", _HEALTHY, "NaN counts as above the limit", _each(NanIsTooLarge)),
-    ("infinity_counts_too", _HEALTHY, "the check covers infinity, too", _each(NotFinite)),
     ("reshaped", _STRIDES, "reshape takes any strides, where view raises", _each(Reshape)),
     ("chosen_on_device", _SYNCS, "chosen on the device, where the branch caused a sync", _each(ChosenOnDevice)),
     ("read_once", _SYNCS, "the tensors are kept, and read once after the loop", _each(ReadOnce)),

@@ -34,26 +34,6 @@ class Pattern(cst.CSTTransformer):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
         return node is self.unit.node
 
-    def visit_ClassDef(self, _: cst.ClassDef) -> bool:
-        return False
-
-    def leave_UnaryOperation(self, _: cst.UnaryOperation, node: cst.UnaryOperation) -> cst.BaseExpression:
-        """Put a changed operand into parentheses if it needs them."""
-        if isinstance(node.operator, cst.Not) and isinstance(node.expression, cst.BooleanOperation):
-            return node.with_changes(expression=bracketed(node.expression))
-        return node
-
-    def leave_BooleanOperation(self, _: cst.BooleanOperation, node: cst.BooleanOperation) -> cst.BaseExpression:
-        """Put a changed `or` inside `and` into parentheses."""
-        if isinstance(node.operator, cst.And):
-            sides = [bracketed(side) if _is_or(side) else side for side in (node.left, node.right)]
-            return node.with_changes(left=sides[0], right=sides[1])
-        return node
-
-
-def _is_or(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.BooleanOperation) and isinstance(node.operator, cst.Or)
-
 
 def bracketed(node: cst.BaseExpression) -> cst.BaseExpression:
     """Return the expression in parentheses, unless it already has some."""
@@ -143,14 +123,11 @@ def with_value(line: Any, value: cst.BaseExpression) -> Any:
 
 
 def values_of(unit: Unit, name: str) -> Iterator[cst.BaseExpression]:
-    """Yield the values that a function assigns to a name, also in tuples."""
+    """Yield the values that a function assigns to a name."""
     for node in inside(unit.node):
         match node:
             case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(target))], value=value) if target == name:
                 yield value
-            case cst.Assign(targets=[cst.AssignTarget(target=cst.Tuple(elements=targets))], value=cst.Tuple() as value):
-                pairs = zip(targets, value.elements, strict=False)
-                yield from (one.value for target, one in pairs if dotted(target.value) == name)
 
 
 def flattened(*lines: Iterable[cst.BaseStatement]) -> cst.FlattenSentinel[cst.BaseStatement]:

@@ -6,7 +6,6 @@ import ast
 import difflib
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -17,10 +16,8 @@ from auditkit.probing.find.blocks.blocks import Block, blocks_at, blocks_of, fun
 from auditkit.probing.source.modules import Function, SourceProblem
 from auditkit.probing.source.python_files import PythonFiles
 
-LEAST_SIMILARITY = 0.6
-"""Below this similarity of two bodies, a function of another name is a different one."""
-LEAST_MOVED = 0.4
-"""The same for a function with the same qualified name in another module, where the name is evidence, too."""
+_LEAST_MOVED = 0.4
+"""The similarity of the body of a function with the same qualified name in another module."""
 _FEWEST_TOKENS = 12
 """A body of fewer tokens (a getter, a stub) resembles many others."""
 
@@ -102,63 +99,30 @@ class AnchoredSource(PythonFiles):
         return parsed if isinstance(parsed, SourceProblem) else None
 
     def find_again(self, old: Anchor) -> FoundAgain:
-        """Find `old` in this checkout: by its name, then the same name elsewhere, then the most similar body."""
-        if split_call(old.call)[2]:
-            return self._block_again(old)
+        """Find `old` in this checkout: by its name, else by its body, else by its name in another module."""
+        is_block = bool(split_call(old.call)[2])
         here = self.anchor(old.call)
-        if here is not None:
-            state = AnchorState.SAME if here.digest == old.digest else AnchorState.CHANGED
-            return FoundAgain(state, here, similarity(old, here))
-        word = old.qualified_name.rpartition(".")[2]
-        candidates = self._anchors(rf"\bdef\s+{re.escape(word)}\b")
-        named = [one for one in candidates if one.qualified_name == old.qualified_name]
-        best, state = _most_similar(old, named, LEAST_MOVED), AnchorState.MOVED
-        if best is None and len(old.tokens) >= _FEWEST_TOKENS:
-            best, state = _most_similar(old, self._anchors(r"\bdef\b"), LEAST_SIMILARITY), AnchorState.RENAMED
-        if best is None:
+        if here is not None and (here.digest == old.digest or not is_block):
+            return FoundAgain(
+                AnchorState.SAME if here.digest == old.digest else AnchorState.CHANGED, here, _similarity(old, here)
+            )
+        modules = list(self.matching(re.compile(rb"\bgrad\b" if is_block else rb"\bdef\b")))
+        others = [_anchor(each) for module in modules for each in (*module.defined(), *(blocks_of(module) * is_block))]
+        is_long = len(old.tokens) >= _FEWEST_TOKENS
+        best = next((one for one in others if one.digest == old.digest and is_long), None)
+        if best is None and here is not None and here.digest not in old.siblings:
+            return FoundAgain(AnchorState.CHANGED, here, _similarity(old, here))
+        named = [one for one in others if one.qualified_name == old.qualified_name and one.digest not in old.siblings]
+        best = best or max(named, key=lambda one: _similarity(old, one), default=None)
+        if best is None or _similarity(old, best) < _LEAST_MOVED:
             return FoundAgain(AnchorState.LOST, None, 0.0)
-        return FoundAgain(state, best, similarity(old, best))
-
-    def _block_again(self, old: Anchor) -> FoundAgain:
-        """Find a block with the same statements, else the same name, else the most similar one, perhaps a function."""
-        file, function, _ = split_call(old.call)
-        here = sorted(map(_anchor, blocks_at(self, file)), key=lambda one: one.call != old.call)
-        same = next((one for one in here if one.digest == old.digest), None)
-        if same is not None:
-            return FoundAgain(AnchorState.SAME if same.call == old.call else AnchorState.RENAMED, same, 1.0)
-        named = next((one for one in here if one.call == old.call and one.digest not in old.siblings), None)
-        if named is not None:
-            return FoundAgain(AnchorState.CHANGED, named, similarity(old, named))
-        around = self.call_at(file, function)
-        others = [one for one in self._anchors(r"\bgrad\b") if one.call != around]
-        others += [_anchor(each) for module in self.matching(re.compile(rb"\bgrad\b")) for each in blocks_of(module)]
-        best = _most_similar(old, [one for one in others if one.digest not in old.siblings], LEAST_SIMILARITY)
-        if best is None or len(old.tokens) < _FEWEST_TOKENS:
-            return FoundAgain(AnchorState.LOST, None, 0.0)
-        state = AnchorState.MOVED if best.qualified_name == old.qualified_name else AnchorState.RENAMED
-        return FoundAgain(state, best, similarity(old, best))
-
-    def _anchors(self, pattern: str) -> Iterator[Anchor]:
-        for module in self.matching(re.compile(pattern.encode())):
-            yield from map(_anchor, module.defined())
+        is_moved = best.qualified_name == old.qualified_name
+        return FoundAgain(AnchorState.MOVED if is_moved else AnchorState.RENAMED, best, _similarity(old, best))
 
 
-def similarity(one: Anchor, other: Anchor) -> float:
+def _similarity(one: Anchor, other: Anchor) -> float:
     """Return how much of two bodies is the same, 0 to 1, by tokens."""
     return difflib.SequenceMatcher(None, one.tokens, other.tokens, autojunk=False).ratio()
-
-
-def _most_similar(old: Anchor, candidates: Iterator[Anchor] | Sequence[Anchor], least: float) -> Anchor | None:
-    best, best_score = None, least
-    for one in candidates:
-        matcher = difflib.SequenceMatcher(None, old.tokens, one.tokens, autojunk=False)
-        # The first two are cheap upper bounds, which exclude most functions.
-        if matcher.real_quick_ratio() < best_score or matcher.quick_ratio() < best_score:
-            continue
-        score = matcher.ratio()
-        if score > best_score or (best is None and score == best_score):
-            best, best_score = one, score
-    return best
 
 
 def _anchor(function: Function) -> Anchor:

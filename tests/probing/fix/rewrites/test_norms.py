@@ -55,9 +55,3 @@ def test_the_reduction_itself_is_given_float64(tmp_path: Path, statement: str, w
 )
 def test_what_is_no_norm_of_all_its_elements_stays(tmp_path: Path, statement: str) -> None:
     assert _line(tmp_path, statement) == f"{statement}  # kept"
-
-
-def test_a_file_without_torch_gets_the_import(tmp_path: Path) -> None:
-    source = "from __future__ import annotations\n\nimport math\n\n\ndef measure(grads):\n    return grads[0].norm(2)\n"
-    text = after(tmp_path, source, "norms_in_float64", OVERFLOWS)
-    assert text.split("\n")[2:4] == ["import torch", "import math"]

@@ -84,12 +84,11 @@ def test_a_list_of_numbers_is_read_behind_it(tmp_path: Path) -> None:
         ("# summed", "# summed\n        if total > 1e6:\n            break"),
         ("# its own norm", "p.grad.mul_(total)"),
         ("  # summed", "\n        p.grad.mul_(2.0)"),
-        ("    return", "    else:\n        total = 1.0\n    return"),
         (".item()", ""),
     ],
 )
 def test_a_loop_that_needs_its_numbers_stays(tmp_path: Path, old: str, new: str) -> None:
-    """A break, a use in the next turn, a change of what is read, an `else`, and nothing that is read."""
+    """A break, a use in the next turn, a change of what is read, and nothing that is read."""
     source = LOOP.replace(old, new)
     assert source != LOOP
     assert _after(tmp_path, source) == source

@@ -49,17 +49,9 @@ CHANGES = [
         "n = torch._foreach_norm(grads) if grads else []; "
         "x = torch.stack(n) if n else torch.zeros(1, dtype=torch.float64)",
     ),
-    (
-        "tensor_of_nothing",
-        NOTHING,
-        "x = torch.norm(g) if grads else 0.0",
-        "x = torch.norm(g) if grads else torch.tensor(0.0)",
-    ),
     ("divided_by_at_least_one", ZERO, "x = 2 / g.numel()", "x = 2 / max(g.numel(), 1)"),
     ("divided_by_at_least_one", ZERO, "x = 2 / g", ""),
     ("nan_is_too_large", NAN, "x = (norms > small_threshold).sum()", ""),
-    ("infinity_counts_too", NAN, "x = torch.isnan(g).any()", "x = (~torch.isfinite(g)).any()"),
-    ("infinity_counts_too", NAN, "x = g.isnan().any() or g.isinf().any()", ""),
     ("nan_is_too_large", NAN, "x = (norms < exploding).sum()", ""),
 ]
 
@@ -106,11 +98,3 @@ def test_a_loop_that_reads_gradients_passes_over_what_has_none(tmp_path: Path) -
     asked = source.replace("        p.grad", "        if p.grad is None:\n            continue\n        p.grad")
     assert after(tmp_path, source, "present_gradients", MISSING) == asked
     assert after(tmp_path, asked, "present_gradients", MISSING) == asked
-
-
-def test_a_number_that_is_returned_without_gradients_becomes_a_tensor(tmp_path: Path) -> None:
-    source = (
-        "import torch\n\n\ndef measure(grads):\n    if not grads:\n        return 0.0\n    return grads[0].norm()\n"
-    )
-    expected = source.replace("return 0.0", "return torch.tensor(0.0)")
-    assert after(tmp_path, source, "tensor_of_nothing", NOTHING) == expected

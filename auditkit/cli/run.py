@@ -97,10 +97,11 @@ def run(
     watched = watch(request)
     if watched.recording.trained:
         if folder_of_tickets is not None:
-            from auditkit.live.tickets import Numbering, file_tickets
+            from auditkit.live.tickets import file_tickets
+            from auditkit.tickets.filing import FilingOptions
 
-            numbering = Numbering(config.batch if config.batch is not None else 1, config.agent, config.agents)
-            watched = file_tickets(watched, folder_of_tickets, request.command, numbering)
+            options = FilingOptions(config.batch if config.batch is not None else 1, config.agent, config.agents)
+            watched = file_tickets(watched, folder_of_tickets, request.command, options)
         write_files(watched, files)
     for line in report(watched):
         complain_fitted(line)

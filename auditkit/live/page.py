@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from html import escape
 
 from auditkit.live.report import first_step, report
@@ -14,18 +13,16 @@ _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:0 1em;"
     "color:#1c1c1e;background:#fff}"
     "pre{background:#f4f4f6;padding:1em;overflow:auto;white-space:pre-wrap}"
-    "table{border-collapse:collapse;width:100%}"
-    "td,th{text-align:left;vertical-align:top;padding:.3em .6em;border-bottom:1px solid #ddd}"
-    "svg{width:100%;height:auto}.P0,.P1{color:#b00020;font-weight:600}"
+    "svg{width:100%;height:auto}"
     "@media(prefers-color-scheme:dark){body{color:#e6e6e8;background:#1c1c1e}"
-    "pre{background:#2a2a2d}td,th{border-color:#444}}"
+    "pre{background:#2a2a2d}}"
 )
 _Points = list[tuple[int, float]]
 
 
 def page(watched: Watched) -> str:
     """The whole page."""
-    body = [f"<pre>{escape(chr(10).join(report(watched)))}</pre>", *_findings(watched)]
+    body = [f"<pre>{escape(chr(10).join(report(watched, 10_000)))}</pre>"]
     for title, unit, points in curves(watched):
         body.append(f"<h2>{escape(title)}</h2>{_drawing(title, unit, points, watched)}")
     return (
@@ -61,18 +58,6 @@ def curves(watched: Watched) -> list[tuple[str, str, _Points]]:
 
 def _finite(points: _Points) -> _Points:
     return [(step, value) for step, value in points if math.isfinite(value)]
-
-
-def _findings(watched: Watched) -> Iterator[str]:
-    if not watched.findings:
-        return
-    yield "<table><tr><th>severity</th><th>law</th><th>where</th><th>what</th></tr>"
-    for each in watched.findings:
-        place = f"{each.location.file}:{each.location.line}" if each.location else ""
-        cells = (str(each.severity), each.probe, place, f"{', '.join(each.notes)}: {each.message}")
-        row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        yield f'<tr class="{each.severity}">{row}</tr>'
-    yield "</table>"
 
 
 def _drawing(title: str, unit: str, points: _Points, watched: Watched) -> str:

@@ -17,64 +17,44 @@ _MOST_MESSAGE = 400
 _REMEDIES = {law.id: law.remedy for law in LAWS}
 
 
-def report(watched: Watched) -> list[str]:
+def report(watched: Watched, most_lines: int = MOST_LINES) -> list[str]:
     """At most 40 lines."""
-    recording = watched.recording
+    recording, ended = watched.recording, watched.ended
+    end = f"The program ended with exit code {ended.code}." if ended.code else ""
+    end = f"auditkit ended the program: the limit of {ended.limit} was reached." if ended.limit else end
     if not recording.trained:
-        limit = watched.ended.limit
-        ended = [f"auditkit ended the program: the limit of {limit} was reached."] if limit else []
-        ended += [f"The program ended with exit code {watched.ended.code}."] if watched.ended.code and not limit else []
-        return [*nothing_watched(recording), *ended]
+        return [f"NOT WATCHED: {_why_nothing(recording)}", *([end] if end else [])]
     head = [headline(watched), _about(watched), _held(watched)]
-    tail = list(_tail(watched))
-    findings = watched.findings
+    tail = [*_tail(watched), *([end] if end else [])]
     lines: list[str] = []
-    shown = 0
-    for result in findings:
-        block = list(_finding_lines(result))
-        if len(head) + len(lines) + len(block) + len(tail) + 1 > MOST_LINES:
+    for number, result in enumerate(watched.findings):
+        if len(head) + len(lines) + len(tail) + 3 > most_lines:
+            more = len(watched.findings) - number
+            lines.append(f"and {more} more findings: --save FILE or --html FILE shows all")
             break
-        lines += block
-        shown += 1
-    if shown < len(findings):
-        lines.append(f"and {len(findings) - shown} more findings: --save FILE or --html FILE shows all")
-    return [
-        inert_line(line) if not line.startswith(" ") else "   " + inert_line(line.strip())
-        for line in [*head, *lines, *tail]
-    ]
+        lines += _finding_lines(result)
+    return [*map(inert_line, head), *lines, *map(inert_line, tail)]
 
 
-def nothing_watched(recording: Recording) -> list[str]:
+def _why_nothing(recording: Recording) -> str:
     """Why there is nothing to judge, and what to do."""
     if recording.reasons:
-        return [f"NOT WATCHED: {recording.reasons[0]}"]
+        return recording.reasons[0]
     if not recording.loaded:
-        return [
-            "NOT WATCHED: no process of the command loaded the watcher.",
-            "The command never imported torch, or its interpreter ignores PYTHONPATH (-I, -E, a container, a launcher "
-            "that resets the environment). Install auditkit into that environment, or pass PYTHONPATH and "
-            "AUDITKIT_WATCH on.",
-        ]
-    for process in recording.loaded:
-        for what, file, line, _ in process.data.get("compiles", ()):
-            if what == "training step":
-                return [
-                    f"NOT WATCHED: the program compiles its whole training step ({Path(file).name}:{line}), and "
-                    "auditkit puts no wrapper into compiled code. Watch a run without torch.compile."
-                ]
-        failed = process.data.get("errors", {}).get("step")
-        if failed:
-            return [f"NOT WATCHED: auditkit failed in the program's optimizer steps: {failed['reason']}"]
-    compiled = any(each["compiled"] for process in recording.loaded for each in process.optimizers)
+        return (
+            "no process of the command loaded the watcher: it never imported torch, or its interpreter ignores "
+            "PYTHONPATH (-I, -E, a container, a launcher that resets the environment). Install auditkit into that "
+            "environment, or pass PYTHONPATH and AUDITKIT_WATCH on."
+        )
+    failed = [each.errors["step"]["reason"] for each in recording.loaded if "step" in each.data.get("errors", {})]
+    if failed:
+        return f"auditkit failed in the program's optimizer steps: {failed[0]}"
+    compiled = {each[0] for process in recording.loaded for each in process.data.get("compiles", ())}
+    for what in ("training step", "optimizer"):
+        if what in compiled:
+            return f"the program compiles its {what}, and auditkit puts no wrapper into compiled code."
     backwards = sum(process.data.get("backwards", 0) for process in recording.loaded)
-    if compiled:
-        return ["NOT WATCHED: the program compiles its optimizer step, and auditkit puts no hook into compiled code."]
-    if backwards:
-        return [
-            f"NOT WATCHED: {backwards} backwards and no step of a torch.optim.Optimizer: the program updates its "
-            "parameters itself, or compiles its whole training step."
-        ]
-    return ["NOT WATCHED: the command imported torch and made no backward and no optimizer step."]
+    return f"{backwards} backwards and no step of a torch.optim.Optimizer that auditkit can see."
 
 
 def headline(watched: Watched) -> str:
@@ -122,9 +102,8 @@ def _about(watched: Watched) -> str:
     parts = [what, commit, f"watched {recording.watched:,} of {recording.steps:,} steps"]
     if recording.world > 1 or ranks > 1:
         parts.append(f"{ranks} of {max(recording.world, ranks)} ranks reported")
-    device = 100 * max(each.device_cost_s / max(each.run_s, 1e-9) for each in recording.trained)
-    parts.append(f"cost {cost_percent(recording):.1f} %{f' ({device:.1f} % of the GPU)' if device else ''}")
-    return " · ".join(parts)
+    cost = max(process.cost_s / max(process.run_s, 1e-9) for process in recording.trained)
+    return " · ".join([*parts, f"cost {100 * cost:.1f} %"])
 
 
 def _count_parameters(recording: Recording) -> str:
@@ -134,12 +113,6 @@ def _count_parameters(recording: Recording) -> str:
         if count >= size:
             return f"{count / size:.3g}{letter}"
     return str(count)
-
-
-def cost_percent(recording: Recording) -> float:
-    """The watcher's own time, in percent of the time from the first step to the last."""
-    costs = [process.cost_s / max(process.run_s, 1e-9) for process in recording.trained if process.run_s]
-    return 100 * max(costs, default=0.0)
 
 
 def _held(watched: Watched) -> str:
@@ -158,12 +131,7 @@ def _held(watched: Watched) -> str:
         parts.append(f"reads and module calls NOT WATCHED (compiled {' and '.join(sorted(functions))})")
     if watched.accepted:
         parts.append(f"accepted {len(watched.accepted)}")
-    saves = [
-        save
-        for process in watched.recording.trained
-        for save in process.checkpoints["saves"]
-        if save["path"] and save["tensors"]
-    ]
+    saves = [save for process in watched.recording.trained for save in process.checkpoints["saves"] if save["path"]]
     broken = [first_step(each) for each in watched.findings if each.severity in (Severity.P0, Severity.P1)]
     good = [save for save in saves if not save["bad"] and (not broken or save["step"] <= min(broken))]
     if good:
@@ -177,9 +145,9 @@ def _held(watched: Watched) -> str:
 def _finding_lines(result: ProbeResult) -> Iterator[str]:
     place = f"{result.location.file}:{result.location.line}" if result.location else "unknown line"
     simulated = " (simulated)" if result.evidence and result.evidence.value == "simulated" else ""
-    yield f"{result.severity} {result.probe}{simulated}  {place}  {', '.join(result.notes)}"
+    yield inert_line(f"{result.severity} {result.probe}{simulated}  {place}  {', '.join(result.notes)}")
     ticket = f" [ticket {result.ticket}: {result.ticket_action}]" if result.ticket else ""
-    yield f"   {shortened(result.message, _MOST_MESSAGE)}{ticket}"
+    yield f"   {inert_line(shortened(result.message, _MOST_MESSAGE))}{ticket}"
 
 
 def _tail(watched: Watched) -> Iterator[str]:
@@ -195,7 +163,3 @@ def _tail(watched: Watched) -> Iterator[str]:
         first = findings[0]
         place = f" at {first.location.file}:{first.location.line}" if first.location else ""
         yield f"What to do first: {_REMEDIES[first.probe]}{place}."
-    if watched.ended.code and not watched.ended.limit:
-        yield f"The program ended with exit code {watched.ended.code}."
-    if watched.ended.limit:
-        yield f"auditkit ended the program: the limit of {watched.ended.limit} was reached."

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from auditkit.live.watch import Watched, catalog, identity
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import Finding, ProbeResult
-from auditkit.model.ticket import AGENT_NAMES
 from auditkit.probing.source.excerpts import cut_excerpt
 from auditkit.probing.source.statements import Sources
 from auditkit.tickets.filing import FilingOptions, file_findings
@@ -19,16 +17,7 @@ from auditkit.tickets.store import TicketFolder
 _NO_FIX = "auditkit watched the program and changed nothing"
 
 
-@dataclass(frozen=True)
-class Numbering:
-    """How new tickets are numbered: the batch, the agent (None: that of the law) and the agents' names by code."""
-
-    batch: int = 1
-    agent: str | None = None
-    agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
-
-
-def file_tickets(watched: Watched, folder: TicketFolder, command: tuple[str, ...], numbering: Numbering) -> Watched:
+def file_tickets(watched: Watched, folder: TicketFolder, command: tuple[str, ...], options: FilingOptions) -> Watched:
     """Return the run with its findings' tickets. Raises StoreConflictError if the folder cannot be written.
 
     Each finding has a ticket of its own: two laws that name one line, such as a backward, have different causes.
@@ -48,7 +37,7 @@ def file_tickets(watched: Watched, folder: TicketFolder, command: tuple[str, ...
         )
         for result in watched.findings
     ]
-    options = FilingOptions(numbering.batch, numbering.agent, numbering.agents, source=lambda file: _text(root, file))
+    options = replace(options, source=lambda file: _text(root, file))
     done, notes = file_findings(folder, groups, _absent(watched, folder), options, run.environment)
     results = tuple(
         replace(result, ticket=filed.id, ticket_action=filed.action.value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import linecache
-import math
 import os
 import re
 import unittest
@@ -12,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from auditkit.errors import BadInputError
 from auditkit.model.enums import Evidence
 
 __tracebackhide__ = True  # pytest shows the test's own line
@@ -91,15 +89,3 @@ def lines_of(site: Any, root: Path, count: str = "") -> list[str]:
     function = _INNER.sub("", site.function)
     where = f" in {function}" if function else ""
     return [f"{site.file}:{site.line}{where}{count}", *([f"  {code}"] if code else [])]
-
-
-def whole_number(name: str, value: int | None) -> None:
-    """Raise BadInputError for a bound that is not a count."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise BadInputError(f"{name} is a whole number from 0 on, not {value!r}")
-
-
-def number_above_zero(name: str, value: float) -> None:
-    """Raise BadInputError for a bound that every figure keeps, or none: NaN, infinity, zero and less."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        raise BadInputError(f"{name} is a finite number above 0, not {value!r}")

@@ -12,7 +12,6 @@ from auditkit.cli.options import WRITTEN
 from auditkit.cli.output import complain, complain_fitted, say_json
 
 if TYPE_CHECKING:
-    from auditkit.config.config import Config
     from auditkit.tickets.store import TicketFolder
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
@@ -75,34 +74,30 @@ def run(
     was watched.
     """
     from auditkit.errors import ExitCode
-    from auditkit.live.outputs import check_files, write_files
+    from auditkit.files import write_file
+    from auditkit.live.page import document
     from auditkit.live.report import report
-    from auditkit.live.watch import WatchRequest, read_accepted, watch
+    from auditkit.live.watch import read_accepted, watch
+    from auditkit.probing.run.configuration import read_configuration
+    from auditkit.reports.export import check_outputs
 
     lowest = _severity(fail_on)
     files = {name: path for name, path in (("save", save), ("html", html), ("sarif", sarif)) if path is not None}
-    check_files(files.values())
-    config = _configuration()
+    check_outputs(files)
+    config = read_configuration(None, ".")  # of this folder, or an empty one
     accepted = [*map(read_accepted, accept or ()), *(read_accepted(each, "auditkit.yaml") for each in config.accept)]
     folder_of_tickets = _tickets(tickets)
-    request = WatchRequest(
-        command=tuple(command or ()),
-        steps=steps,
-        time_s=time,
-        every=every,
-        budget=_share(budget),
-        folder=folder,
-        accepted=tuple(accepted),
-    )
-    watched = watch(request)
+    settings = {"every": every, "steps": steps, "budget": _share(budget)}
+    watched = watch(command or (), settings, time, folder, accepted)
     if watched.recording.trained:
         if folder_of_tickets is not None:
             from auditkit.live.tickets import file_tickets
             from auditkit.tickets.filing import FilingOptions
 
             options = FilingOptions(config.batch if config.batch is not None else 1, config.agent, config.agents)
-            watched = file_tickets(watched, folder_of_tickets, request.command, options)
-        write_files(watched, files)
+            watched = file_tickets(watched, folder_of_tickets, command or (), options)
+        for name, path in files.items():
+            write_file(path, document(watched, name))
     for line in report(watched):
         complain_fitted(line)
     if as_json:
@@ -119,13 +114,6 @@ def run(
     ):
         code = int(ExitCode.FINDINGS)
     raise typer.Exit(code)
-
-
-def _configuration() -> Config:
-    """The auditkit.yaml of this folder, or an empty one."""
-    from auditkit.probing.run.configuration import read_configuration
-
-    return read_configuration(None, ".")
 
 
 def _tickets(folder: Path | None) -> TicketFolder | None:

@@ -50,13 +50,9 @@ def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
     """Write what the watchers read when they begin. Raises StoreConflictError for a folder that cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for old in (
-            *folder.glob("process-*.json*"),
-            *folder.glob("stop-*"),
-            *folder.glob("failed-*.txt"),
-            *folder.glob("candidates.*"),
-        ):
-            old.unlink()
+        for pattern in ("process-*.json*", "stop-*", "failed-*.txt", "candidates.*"):
+            for old in folder.glob(pattern):
+                old.unlink()
         (folder / "watch.json").write_text(json.dumps(dict(settings)), encoding="utf-8")
     except OSError as error:
         raise StoreConflictError(f"{folder} cannot be written: {error.strerror}", "name another --folder") from error
@@ -92,20 +88,11 @@ def run_command(
 
 
 def _limit_reached(folder: Path, began: float, time_limit_s: float | None) -> str:
-    """`steps` once every training process made them (or the first one did, 5 s ago), `time` after the limit."""
+    """`steps` once every process with a watcher made them (or the first one did, 5 s ago), `time` after the limit."""
     stopped = [path.stat().st_mtime for path in folder.glob("stop-*")]
-    if stopped:
-        training = [path for path in folder.glob("process-*.json") if _trains(path)]
-        if len(stopped) >= len(training) or time.time() - min(stopped) > _OTHERS_S:
-            return "steps"
+    if stopped and (len(stopped) >= len([*folder.glob("process-*.json")]) or time.time() - min(stopped) > _OTHERS_S):
+        return "steps"
     return "time" if time_limit_s is not None and time.monotonic() - began > time_limit_s else ""
-
-
-def _trains(path: Path) -> bool:
-    try:
-        return bool(json.loads(path.read_text("utf-8")).get("steps"))
-    except (OSError, ValueError):
-        return False
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

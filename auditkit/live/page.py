@@ -1,12 +1,15 @@
-"""The HTML page of a watched run: its curves by step, with the findings on them. No script, no other file."""
+"""The files of a watched run: JSON and SARIF as of an audit, and an HTML page with the curves and findings by step."""
 
 from __future__ import annotations
 
 import math
 from html import escape
 
+from auditkit import __version__
 from auditkit.live.report import first_step, report
-from auditkit.live.watch import Watched
+from auditkit.live.watch import Watched, catalog
+from auditkit.reports.export import json_text
+from auditkit.reports.sarif import run_sarif
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 150, 70, 22
 _STYLE = (
@@ -18,6 +21,13 @@ _STYLE = (
     "pre{background:#2a2a2d}}"
 )
 _Points = list[tuple[int, float]]
+
+
+def document(watched: Watched, form: str) -> bytes:
+    """The run in one of the forms `save`, `sarif` and `html`."""
+    if form == "html":
+        return page(watched).encode()
+    return json_text(watched.run.to_json() if form == "save" else run_sarif(watched.run, catalog(), __version__))
 
 
 def page(watched: Watched) -> str:

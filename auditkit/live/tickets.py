@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from auditkit.tickets.store import TicketFolder
 _NO_FIX = "auditkit watched the program and changed nothing"
 
 
-def file_tickets(watched: Watched, folder: TicketFolder, command: tuple[str, ...], options: FilingOptions) -> Watched:
+def file_tickets(watched: Watched, folder: TicketFolder, command: Sequence[str], options: FilingOptions) -> Watched:
     """Return the run with its findings' tickets. Raises StoreConflictError if the folder cannot be written.
 
     Each finding has a ticket of its own: two laws that name one line, such as a backward, have different causes.
@@ -62,7 +63,7 @@ def _with_code(result: ProbeResult, root: Path, sources: Sources) -> ProbeResult
     )
 
 
-def _from_root(command: tuple[str, ...], root: Path) -> str:
+def _from_root(command: Sequence[str], root: Path) -> str:
     """The command without paths of this machine: those below the project's root from there, a program by its name."""
     words = []
     for number, word in enumerate(command):

@@ -44,26 +44,9 @@ class Accepted:
     reason: str
 
     def covers(self, result: ProbeResult) -> bool:
-        if result.probe != self.law or result.location is None:
-            return False
-        file, _, line = self.place.rpartition(":")
-        if not line.isdigit():
-            file, line = self.place, ""
-        named = result.location.file == file or result.location.file.endswith("/" + file)
-        return named and (not line or result.location.line == int(line))
-
-
-@dataclass(frozen=True)
-class WatchRequest:
-    """What to run, for how long, and how closely: every `every`-th step is inspected, or as `budget` allows."""
-
-    command: tuple[str, ...]
-    steps: int | None = None
-    time_s: float | None = None
-    every: int = 50
-    budget: float | None = None
-    folder: Path | None = None
-    accepted: tuple[Accepted, ...] = ()
+        at = result.location
+        files = (f"/{at.file}", f"/{at.file}:{at.line}") if at is not None else ()
+        return result.probe == self.law and any(file.endswith(f"/{self.place}") for file in files)
 
 
 @dataclass(frozen=True)
@@ -94,18 +77,28 @@ def read_accepted(text: str, origin: str = "--accept") -> Accepted:
     return Accepted(law, place, reason.strip())
 
 
-def watch(request: WatchRequest) -> Watched:
-    """Run the program and judge what it did. Raises BadInputError for a command that cannot be started."""
-    check_command(request.command)
-    folder = request.folder or Path(tempfile.mkdtemp(prefix="auditkit-run-"))
+def watch(
+    command: Sequence[str],
+    settings: Mapping[str, object],
+    time_limit_s: float | None = None,
+    shared: Path | None = None,
+    accepted: Sequence[Accepted] = (),
+) -> Watched:
+    """Run the program and judge what it did. Raises BadInputError for a command that cannot be started.
+
+    The watchers read the settings: `steps` ends the program, and each `every`-th step is inspected, or as many as the
+    `budget` allows, a share of the time. They write into the `shared` folder, or a temporary one.
+    """
+    check_command(command)
+    folder = shared or Path(tempfile.mkdtemp(prefix="auditkit-run-"))
     try:
-        prepare(folder, {"every": request.every, "steps": request.steps, "budget": request.budget})
+        prepare(folder, settings)
         root = project_root(Path.cwd())
         finding = threading.Thread(target=_find, args=(folder, root), daemon=True)
         finding.start()
         finding.join(_MOST_READING_S)  # a longer reading goes on while the program imports torch
         drifts = Drifts(folder, root)
-        ended = run_command(request.command, folder, request.time_s, drifts.look)
+        ended = run_command(command, folder, time_limit_s, drifts.look)
         revision = _git(root, "rev-parse", "--verify", "HEAD")
         dirty = bool(revision and _git(root, "status", "--porcelain", "-uno"))
         recording = replace(read_recording(folder, root), revision=revision, dirty=dirty)
@@ -118,9 +111,9 @@ def watch(request: WatchRequest) -> Watched:
             text += "from which auditkit audit builds inputs"
             recording = replace(recording, reasons=(*recording.reasons, text))
     finally:
-        if request.folder is None:
+        if shared is None:
             shutil.rmtree(folder, ignore_errors=True)
-    return judge(recording, ended, request.accepted, drifts)
+    return judge(recording, ended, accepted, drifts)
 
 
 def _find(folder: Path, root: Path) -> None:

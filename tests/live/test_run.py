@@ -215,7 +215,7 @@ def test_an_error_of_the_watcher_is_not_blamed_on_the_program(tmp_path: Path) ->
         (["--", "./train.py"], 2, "error: ./train.py cannot be executed"),
         (["--", sys.executable, "-c", "print('ran')"], 3, "NOT WATCHED: no process of the command loaded the watcher"),
         (["--", sys.executable, "-c", "import sys; print('ran'); sys.exit(9)"], 9, "NOT WATCHED"),
-        (["--save", "absent/run.json", "--", "true"], 2, "error: absent/run.json cannot be written"),
+        (["--save", "train.py/run.json", "--", "true"], 4, "train.py is not a folder"),
         (["--folder", "train.py/x", "--", "true"], 4, "error: train.py/x cannot be written"),
         (["--tickets", "train.py/x", "--", "true"], 4, "train.py is not a folder"),
         (["--accept", "replica_drift:a.py:1=why", "--", "true"], 2, "did you mean replicas_drift?"),

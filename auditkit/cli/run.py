@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit
-from auditkit.cli.options import WRITTEN
+from auditkit.cli.options import WRITTEN, choose
 from auditkit.cli.output import complain, complain_fitted, say_json
-
-if TYPE_CHECKING:
-    from auditkit.tickets.store import TicketFolder
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
 _HOW = "How auditkit inspects"
@@ -74,28 +71,31 @@ def run(
     was watched.
     """
     from auditkit.errors import ExitCode
-    from auditkit.files import write_file
+    from auditkit.files import ensure_writable, write_file
     from auditkit.live.page import document
     from auditkit.live.report import report
     from auditkit.live.watch import read_accepted, watch
+    from auditkit.model.enums import Severity
     from auditkit.probing.run.configuration import read_configuration
     from auditkit.reports.export import check_outputs
 
-    lowest = _severity(fail_on)
+    lowest = choose(Severity, fail_on.upper(), list(Severity), "severity") if fail_on is not None else None
     files = {name: path for name, path in (("save", save), ("html", html), ("sarif", sarif)) if path is not None}
     check_outputs(files)
     config = read_configuration(None, ".")  # of this folder, or an empty one
     accepted = [*map(read_accepted, accept or ()), *(read_accepted(each, "auditkit.yaml") for each in config.accept)]
-    folder_of_tickets = _tickets(tickets)
+    if tickets is not None:
+        ensure_writable(tickets)
     settings = {"every": every, "steps": steps, "budget": _share(budget)}
     watched = watch(command or (), settings, time, folder, accepted)
     if watched.recording.trained:
-        if folder_of_tickets is not None:
+        if tickets is not None:
             from auditkit.live.tickets import file_tickets
             from auditkit.tickets.filing import FilingOptions
+            from auditkit.tickets.store import TicketFolder
 
             options = FilingOptions(config.batch if config.batch is not None else 1, config.agent, config.agents)
-            watched = file_tickets(watched, folder_of_tickets, command or (), options)
+            watched = file_tickets(watched, TicketFolder(tickets), command or (), options)
         for name, path in files.items():
             write_file(path, document(watched, name))
     for line in report(watched):
@@ -107,33 +107,9 @@ def run(
     code = 0 if watched.ended.limit else watched.ended.code
     if not code and not watched.recording.trained:
         code = int(ExitCode.NOTHING_MEASURED)
-    if (
-        not code
-        and lowest is not None
-        and any(each.severity and each.severity.at_least(lowest) for each in watched.findings)
-    ):
+    if not code and lowest and any(each.severity and each.severity.at_least(lowest) for each in watched.findings):
         code = int(ExitCode.FINDINGS)
     raise typer.Exit(code)
-
-
-def _tickets(folder: Path | None) -> TicketFolder | None:
-    """The folder for tickets. Raises StoreConflictError, before the program starts, if it cannot be written."""
-    if folder is None:
-        return None
-    from auditkit.files import ensure_writable
-    from auditkit.tickets.store import TicketFolder
-
-    ensure_writable(folder)
-    return TicketFolder(folder)
-
-
-def _severity(text: str | None):  # type: ignore[no-untyped-def]
-    if text is None:
-        return None
-    from auditkit.cli.options import choose
-    from auditkit.model.enums import Severity
-
-    return choose(Severity, text.upper(), list(Severity), "severity")
 
 
 def _share(text: str | None) -> float | None:

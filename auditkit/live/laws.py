@@ -231,7 +231,7 @@ def _stay(process: Process) -> Iterator[Broken]:
 
 
 def _nonfinite(process: Process) -> Iterator[Broken]:
-    bad = _where(process, lambda each: each["bad_value"] is not None)
+    bad = _where(process, lambda each: each["bad_value"] is not None and each["optimizers"])
     if bad:
         first = min(process.parameters[index]["bad_value"] for index in bad)
         since = 1 + max((turn["step"] for turn in process.turns if turn["step"] < first), default=-1)

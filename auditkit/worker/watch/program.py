@@ -61,6 +61,14 @@ class Parameter:
         self.moved = False
         self.replicas = self.shards = ""
 
+    def read(self, now: Any, step: int) -> None:
+        """Take a reading after a step: whether the value changed since the last one, and is finite."""
+        kept = now.kept()
+        self.moved = self.moved or (self.after is not None and self.after != kept)
+        self.after = kept
+        if not now.is_finite and self.bad_value is None:
+            self.bad_value = step
+
     def to_json(self) -> dict:
         names = (
             "name root shape dtype numel requires_grad optimizers seen with_gradient ran "

@@ -100,12 +100,12 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def read_all(tensors: Sequence[Any]) -> list:
-    """Return a reading for each tensor, None for an empty one; each device is read back once."""
+    """Return a reading for each tensor, None for an empty one or None; each device is read back once."""
     readings: list = [None] * len(tensors)
     by_device: dict = {}
     for place, tensor in enumerate(tensors):
-        elements = flat(tensor)
-        if not elements.numel() or elements.device.type == "meta":
+        elements = flat(tensor) if tensor is not None else None
+        if elements is None or not elements.numel() or elements.device.type == "meta":
             continue
         numbers = elements if elements.is_floating_point() else elements.float()
         total = torch.sum(numbers, dtype=torch.float32)

@@ -22,7 +22,6 @@ from .structure import Encoder, Literals, batches, open_loaders, real_path
 
 _MOST_CALLS, _WATCHED_STEPS = 3, 5
 _MOST_TRIES = 50
-_FRAMES = 3
 _LARGEST = 200_000
 """The most characters of one call's structure."""
 
@@ -161,14 +160,14 @@ class Recorder:
         return is_first
 
     def _record(self, known: dict, frame: Any, arguments: dict) -> None:
-        places_ = self.callers(frame)
-        if places_:
-            known["callers"].setdefault(places_[0], places_[1:])
+        caller = self.caller(frame)
+        if caller:
+            known["callers"][caller] = None
         encoder = Encoder(self.literals)
         structure = encoder.arguments(arguments)
         summary = encoder.summary()
         if known["record"] is None:
-            size = 0 if known.get("is_library") else len(encoder.text(structure))
+            size = 0 if known.get("is_library") else len(json.dumps(structure))
             known["record"] = structure if 0 < size <= _LARGEST else {}
             known["summary"] = summary
             if size > _LARGEST:
@@ -200,15 +199,14 @@ class Recorder:
             called = [next(reversed(known["callers"])), self.watcher.count, self.watcher.turn]
             known["returned"].append({"called": called, "value": value, **gradients})
 
-    def callers(self, frame: Any) -> list:
-        """Return the checkout's lines on the stack, innermost first."""
-        found: list = []
-        while frame is not None and len(found) < _FRAMES:
+    def caller(self, frame: Any) -> str:
+        """Return the innermost line of the checkout on the stack."""
+        while frame is not None:
             path = real_path(frame.f_code.co_filename)
             if path.startswith(self.root) and "site-packages" not in path[len(self.root) :]:
-                found.append("%s:%d" % (path[len(self.root) :].replace(os.sep, "/"), frame.f_lineno))
+                return "%s:%d" % (path[len(self.root) :].replace(os.sep, "/"), frame.f_lineno)
             frame = frame.f_back
-        return found
+        return ""
 
     def look(self, frame: Any, is_step: bool = False) -> None:
         """Record statements in loops, and functions that were called before they could be wrapped.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import enum
 import functools
-import json
 import math
 import os
 import re
@@ -112,10 +111,6 @@ class Encoder:
 
     def arguments(self, values: dict) -> dict:
         return self._names(values, 0, None, True)
-
-    @staticmethod
-    def text(structure: Any) -> str:
-        return json.dumps(structure)
 
     def summary(self) -> dict:
         """Count the tensors (parameters with gradients, if any), and their commonest dtypes, devices and layouts."""
@@ -229,8 +224,7 @@ class Encoder:
         if isinstance(value, torch.utils.data.DataLoader):
             found = {"k": "loader", "c": _class(type(value)), "batch_size": self.encode(value.batch_size)}
             found["n"] = _length(value)
-            inner = vars(value).get("base_dataloader", value)  # accelerate's loader wraps another one
-            open_loaders.append((found, id(inner)))
+            open_loaders.append((found, id(value)))
             return found
         return self._other(value, depth)
 

@@ -230,9 +230,7 @@ class Watcher:
         tensors = [each.ref() for each in known.parameters]
         gradients = [tensor.grad if tensor is not None else None for tensor in tensors]
         with quietly():
-            found = read_all([gradient for gradient in gradients if gradient is not None])
-            passed = iter(found)
-            read = [next(passed) if gradient is not None else None for gradient in gradients]
+            read = read_all(gradients)
             before = on_host([sampled(each) if each is not None and each.numel() else None for each in tensors])
             if self.pending is not None:  # In a later call of the closure, the step has already changed values.
                 before = self.pending[5]
@@ -304,16 +302,11 @@ class Watcher:
         for known in self.program.optimizers:
             if not known.steps or not known.inspected or known.last_turn == known.last_inspected:
                 continue
-            there = [(each, tensor) for each in known.parameters if (tensor := each.ref()) is not None]
             with quietly():
-                found = read_all([tensor for _, tensor in there])
-            for (each, _), now in zip(there, found):
-                if now is None:
-                    continue
-                each.moved = each.moved or (each.after is not None and each.after != now.kept())
-                each.after = now.kept()
-                if not now.is_finite and each.bad_value is None:
-                    each.bad_value = known.steps - 1
+                found = read_all([each.ref() for each in known.parameters])
+            for each, now in zip(known.parameters, found):
+                if now is not None:
+                    each.read(now, known.steps - 1)
             self.final[known.index] = [known.steps - 1, self._replicas(known, [None] * len(known.parameters))]
 
     def _after_update(self, pending: tuple) -> None:
@@ -322,8 +315,7 @@ class Watcher:
         # With a closure, a line search may choose the step size.
         rate_of = {} if known.has_closure else _rates_by_parameter(known)
         with quietly():
-            after = read_all([tensor for tensor in tensors if tensor is not None])
-        found = iter(after)
+            after = read_all(tensors)
         last = len(self.events)
         begins = known.begins
         turn: dict = {
@@ -331,10 +323,9 @@ class Watcher:
             "whole": begins is not None, "eval": self.saw_eval,
         }  # fmt: skip
         for n, each in enumerate(known.parameters):
-            tensor = tensors[n]
+            tensor, now = tensors[n], after[n]
             if tensor is None:
                 continue
-            now = next(found)
             each.seen += 1
             each.requires_grad = tensor.requires_grad
             owner = each.owner() if each.owner is not None else None
@@ -343,15 +334,12 @@ class Watcher:
                 each.ran_without_grad += not self.ran[id(owner)]
             if now is None:
                 continue
-            moved, kept = not equal(before[n], now.sample), now.kept()
             is_known = each.after is not None and each.kept == known.last_turn
-            if is_known and not moved:
-                moved = each.after != kept
-            each.after, each.kept = kept, self.turn
+            moved = not equal(before[n], now.sample) or (is_known and each.after != now.kept())
+            each.read(now, step)
+            each.kept = self.turn
             each.moved = each.moved or moved
             each.changed += moved
-            if not now.is_finite and each.bad_value is None:
-                each.bad_value = step
             if moved and not tensor.requires_grad and each.frozen_moved is None:
                 each.frozen_moved = step
             gradient = read[n]
@@ -415,20 +403,18 @@ class Watcher:
 
     def _unowned(self) -> None:
         """Record which parameters without optimizer have gradients, and whether their values change."""
-        there = [(each, tensor) for each in self.program.unowned()[:2000] if (tensor := each.ref()) is not None]
-        there = [(each, tensor) for each, tensor in there if tensor.grad is not None]
+        there = [(each, each.ref()) for each in self.program.unowned()[:2000]]
+        there = [(each, tensor) for each, tensor in there if tensor is not None and tensor.grad is not None]
         with quietly():
-            for (each, _), now in zip(there, read_all([tensor for _, tensor in there])):
-                if now is None:
-                    continue
-                owner = each.owner()
-                if self.ran and id(owner) not in self.ran:
-                    continue  # A model that is not in use keeps its last gradients.
+            found = read_all([tensor for _, tensor in there])
+        for (each, _), now in zip(there, found):
+            owner = each.owner()
+            # A model that is not in use keeps its last gradients.
+            if now is not None and not (self.ran and id(owner) not in self.ran):
                 each.seen += 1
                 each.with_gradient += 1
                 each.owner_eval += owner is not None and not owner.training
-                each.moved = each.moved or (each.after is not None and each.after != now.kept())
-                each.after = now.kept()
+                each.read(now, self.count)
 
     def _clips(self, turn: dict, known: Any, gradients: list, read: list, begins: int) -> None:
         """Record what each clip of the turn covered and returned, and the norms before it and at the step."""

@@ -85,7 +85,7 @@ def pytest_runtest_call() -> Generator[None, object, object]:
     return result
 
 
-def _unused() -> dict[int, str]:
+def _unused() -> dict[Any, str]:
     """The guards that were made and not used; a test that imports none has none."""
     failures = sys.modules.get("auditkit.testing.failures")
     return failures.Unused.made if failures is not None else {}

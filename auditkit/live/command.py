@@ -78,7 +78,7 @@ def run_command(
         while process.poll() is None:
             limit = _limit_reached(folder, began, time_limit_s)
             if limit:
-                _end(process)
+                _end(process, folder)
                 break
             look()
             with suppress(subprocess.TimeoutExpired):
@@ -95,42 +95,29 @@ def _limit_reached(folder: Path, began: float, time_limit_s: float | None) -> st
     return "time" if time_limit_s is not None and time.monotonic() - began > time_limit_s else ""
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
     """Send SIGTERM to the program and all that it started; kill what is left after ten seconds."""
-    family = [process.pid, *_descendants(process.pid)]
+    deadline = time.monotonic() + _GRACE_S
+    _send(signal.SIGTERM, _family(process, folder))
+    while time.monotonic() < deadline and _family(process, folder):
+        time.sleep(_POLL_S)
+    _send(signal.SIGKILL, _family(process, folder))
+
+
+def _send(number: signal.Signals, family: set[int]) -> None:
     for pid in family:
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + _GRACE_S
-    while time.monotonic() < deadline and (process.poll() is None or any(map(_is_alive, family[1:]))):
-        time.sleep(_POLL_S)
-    for pid in [pid for pid in {*family, *_descendants(process.pid)} if pid == process.pid or _is_alive(pid)]:
-        if pid != process.pid or process.poll() is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
-def _descendants(top: int) -> list[int]:
-    """All living processes that `top` started, directly or not."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            parent = int(stat.read_text("utf-8", "replace").rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    found, waiting = [], [top]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found += below
-        waiting += below
+def _family(process: subprocess.Popen[bytes], folder: Path) -> set[int]:
+    """The program, and all living processes that inherited its environment from it."""
+    found = {process.pid} if process.poll() is None else set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"{VARIABLE}={folder}\0".encode() in path.read_bytes():
+                found.add(int(path.parent.name))
     return found
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state not in "ZX"
 
 
 @contextmanager

@@ -562,18 +562,18 @@ def _weigh_differently(run: Recording) -> Iterator[Broken]:
         for (step, place), calls in entries.items():
             shown = shown or len(calls) > 1
             valid, upstream = ([abs(rest[n]) for _, rest in calls] for n in (0, 2))
-            ignores = any(rest[0] != rest[1] for _, rest in calls)
-            if ignores and min(valid) and 0 < max(upstream) <= min(upstream) * (1 + _TOLERANCE):
-                found[place].append((max(valid) / min(valid), step, {rank for rank, _ in calls}))
+            if min(valid) and 0 < max(upstream) <= min(upstream) * (1 + _TOLERANCE):
+                ratio = max(valid) / min(valid)
+                if ratio > 1 + _TOLERANCE and any(rest[0] != rest[1] for _, rest in calls):
+                    found[place].append((ratio, step, {rank for rank, _ in calls}))
     for place, steps in found.items():
         worst = max(ratio for ratio, *_ in steps)
-        if worst > 1 + _TOLERANCE:
-            message = (
-                f"a target of one micro-batch weighs up to {worst:.3g} times one of another: each micro-batch's mean "
-                "counts alike although their numbers of valid targets differ. Divide by all valid targets of the step"
-            )
-            ranks = tuple(sorted(set[int]().union(*(ranks for *_, ranks in steps))))
-            yield Broken(P1, message, place, steps[0][1], "", ranks, (("weight_ratio", worst, "ratio"),))
+        message = (
+            f"a target of one micro-batch weighs up to {worst:.3g} times one of another: each micro-batch's mean "
+            "counts alike although their numbers of valid targets differ. Divide by all valid targets of the step"
+        )
+        ranks = tuple(sorted(set[int]().union(*(ranks for *_, ranks in steps))))
+        yield Broken(P1, message, place, steps[0][1], "", ranks, (("weight_ratio", worst, "ratio"),))
     if not shown:
         raise NotShown("no step summed several mean cross_entropy losses of one line")
 
@@ -621,9 +621,8 @@ def _logged_norm(run: Recording) -> Iterator[Broken]:
     for job in run.jobs():
         processes = {process.rank: process for process in job}
         for process in job:
-            clips = [(turn, clip) for turn in process.turns for clip in turn["clips"]]
             wrong: list[Broken] = []
-            for turn, clip in clips:
+            for turn, clip in ((each, clip) for each in process.turns for clip in each["clips"]):
                 if clip["returned"] is None or clip["kind"] != 2.0 or not clip["before"]:
                     continue
                 true = _whole_norm(processes, process.rank, turn, clip) if clip["shards"] else clip["before"]
@@ -632,11 +631,11 @@ def _logged_norm(run: Recording) -> Iterator[Broken]:
                 returned = True
                 off = abs(clip["returned"] - true) / true if math.isfinite(true) else 0.0
                 if not off <= _TOLERANCE:
-                    over = "over all ranks that hold their shards " if clip["shards"] else ""
-                    message = f"clip_grad_norm_ returned {clip['returned']:.4g}, and the norm of its gradients "
+                    over = "over all ranks that hold their shards is" if clip["shards"] else "is"
+                    text = f"clip_grad_norm_ returned {clip['returned']:.4g}, and the norm of its gradients {over} "
+                    text += f"{true:.4g}"
                     measured, ranks = (("norm_error", off, "ratio"),), (process.rank,)
-                    message += f"{over}is {true:.4g}"
-                    wrong.append(Broken(P1, message, _place(clip["at"]), turn["step"], "", ranks, measured))
+                    wrong.append(Broken(P1, text, _place(clip["at"]), turn["step"], "", ranks, measured))
             yield from wrong[:1]
     collected = [(process, each) for process in run.trained for each in process.data.get("recorded", ())]
     for process, each in collected:

@@ -98,7 +98,8 @@ def _about(watched: Watched) -> str:
     what = f"{recording.world} ranks: {''.join(f'{size}, ' for size in sizes)}" if recording.world > 1 else ""
     if recording.world == 1 and len(recording.trained) > 1:
         what = f"{len(recording.trained)} processes trained; the first: "
-    what += f"{_count_parameters(recording)} parameters in {', '.join(kinds) or 'no dtype'} on {environment.device}"
+    count = sum(each["numel"] for each in recording.main.parameters if each["optimizers"])
+    what += f"{count:,} parameters in {', '.join(kinds) or 'no dtype'} on {environment.device}"
     parts = [what, commit, f"watched {recording.watched:,} of {recording.steps:,} steps"]
     if recording.world > 1 or ranks > 1:
         parts.append(f"{ranks} of {max(recording.world, ranks)} ranks reported")
@@ -106,29 +107,14 @@ def _about(watched: Watched) -> str:
     return " · ".join([*parts, f"cost {100 * cost:.1f} %"])
 
 
-def _count_parameters(recording: Recording) -> str:
-    held = [each for each in recording.main.parameters if each["optimizers"]]
-    count = sum(each["numel"] for each in held)
-    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if count >= size:
-            return f"{count / size:.3g}{letter}"
-    return str(count)
-
-
 def _held(watched: Watched) -> str:
     summary = watched.run.summary
     parts = [f"Passed {summary['not_reproduced']}", f"not applicable {summary['not_applicable']}"]
     if summary["error"]:
         parts.append(f"ERROR {summary['error']}")
-    compiled = [each for process in watched.recording.trained for each in process.optimizers if each["compiled"]]
+    compiled = {place[0] for process in watched.recording.trained for place in process.compiles}
     if compiled:
-        parts.append(f"NOT WATCHED {len(compiled)} (compiled optimizer)")
-    functions = {place[0] for process in watched.recording.trained for place in process.compiles} - {"optimizer"}
-    if "training step" in functions:
-        functions.remove("training step")
-        parts.append("NOT WATCHED from then on (compiled training step)")
-    if functions:
-        parts.append(f"reads and module calls NOT WATCHED (compiled {' and '.join(sorted(functions))})")
+        parts.append(f"NOT WATCHED: compiled {', '.join(sorted(compiled))}")
     if watched.accepted:
         parts.append(f"accepted {len(watched.accepted)}")
     saves = [save for process in watched.recording.trained for save in process.checkpoints["saves"] if save["path"]]

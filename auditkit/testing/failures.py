@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import linecache
 import os
 import re
@@ -27,17 +26,15 @@ class Unused:
     The pytest plugin fails a test that makes a guard and does not use it.
     """
 
-    made: ClassVar[dict[int, str]] = {}
-    """What to say of each unused guard, by the order in which they were made."""
-    _numbers = itertools.count()
+    made: ClassVar[dict[Unused, str]] = {}
+    """What to say of each unused guard."""
 
     def __init__(self, what: str) -> None:
-        self._number = next(self._numbers)
-        self.made[self._number] = what
+        self.made[self] = what
 
     def use(self) -> None:
         """Note that the guard checks something."""
-        self.made.pop(self._number, None)
+        self.made.pop(self, None)
 
 
 class GuardFailed(AssertionError):

@@ -69,7 +69,6 @@ def inspected(at: Callable[[int, nn.Module], float]) -> tuple[list[int], Any]:
 @pytest.mark.parametrize("event", [evaluates, saves, iterates, jumps, is_not_a_number])
 def test_the_step_after_an_event_is_inspected(event: Callable[[int, nn.Module], float]) -> None:
     """Without an event, only the first five are; a second event within `--every` steps costs nothing."""
-    assert inspected(lambda step, model: 1.0)[0] == [0, 1, 2, 3, 4]
     steps, seen = inspected(event)
     assert steps == [0, 1, 2, 3, 4, 20]
     if event is is_not_a_number:

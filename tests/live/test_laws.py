@@ -122,20 +122,6 @@ def stays(wrong: bool) -> None:
     train(model, Restoring(model.parameters(), lr=0.1))
 
 
-def stale_and_clipped(wrong: bool) -> None:
-    model = Net()
-    optimizer = adam(model)
-    for x, y in batches():
-        F.cross_entropy(model(x), y).backward()
-        if not wrong:
-            clip_grad_norm_(model.parameters(), 0.01)
-        optimizer.step()
-        if wrong:
-            clip_grad_norm_(model.parameters(), 0.01)
-        else:
-            optimizer.zero_grad()
-
-
 def partial_clip(wrong: bool) -> None:
     model = Net()
     optimizer = adam(model)
@@ -175,20 +161,6 @@ def undone_clip(wrong: bool) -> None:
         optimizer.step()
 
 
-def rescaled_clip(wrong: bool) -> None:
-    """A factor that is near 1: the step is a fifth over the limit."""
-    model = Net()
-    optimizer = adam(model)
-    for x, y in batches():
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        clip_grad_norm_(model.parameters(), 0.01)
-        for parameter in model.parameters():
-            assert parameter.grad is not None
-            parameter.grad.mul_(1.2 if wrong else 1.0)
-        optimizer.step()
-
-
 def nonfinite(wrong: bool) -> None:
     model = Net()
     optimizer = adam(model)
@@ -218,46 +190,27 @@ def resumed(wrong: bool) -> None:
     train(model, optimizer, 2)
 
 
-def resumed_partly(wrong: str) -> None:
-    """All states are saved, among others that are none; those named `wrong` are not restored."""
+def resumed_random_states(wrong: bool) -> None:
+    """All states are saved, among others that are none; random states are not restored."""
     model = Net()
     optimizer = adam(model)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100)
-    for _ in range(2):
-        train(model, optimizer, 1)
-        scheduler.step()
+    train(model, optimizer, 2)
     state = {
-        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(),
-        "random": torch.get_rng_state(), "python": random.getstate(), "numpy": numpy.random.get_state(),
-        "best": torch.tensor(0.5), "epoch": 2, "arguments": {"rate": 0.1},
+        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "random": torch.get_rng_state(),
+        "python": random.getstate(), "numpy": numpy.random.get_state(), "best": torch.tensor(0.5),
+        "epoch": 2, "arguments": {"rate": 0.1},
     }  # fmt: skip
     torch.save(state, "resume.pt")
     model = Net()
     optimizer = adam(model)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100)
     state = torch.load("resume.pt", weights_only=False)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
-    if wrong != "scheduler":
-        scheduler.load_state_dict(state["scheduler"])
-    if wrong != "random":
+    if not wrong:
         torch.set_rng_state(state["random"])
-    if wrong != "other random":
         random.setstate(state["python"])
         numpy.random.set_state(state["numpy"])
     train(model, optimizer, 2)
-
-
-def resumed_schedule(wrong: bool) -> None:
-    resumed_partly("scheduler" if wrong else "")
-
-
-def resumed_random_state(wrong: bool) -> None:
-    resumed_partly("random" if wrong else "")
-
-
-def resumed_random_states(wrong: bool) -> None:
-    resumed_partly("other random" if wrong else "")
 
 
 def resumed_safetensors(wrong: bool) -> None:
@@ -331,16 +284,12 @@ CASES: list[tuple[str, str, Callable[[bool], None], str]] = [
     ("parameters_get_no_gradient", "P2", teacher, "teacher.first.weight, teacher.first.bias, teacher.norm.weight"),
     ("frozen_parameters_move", "P1", frozen, "first.weight"),
     ("trained_parameters_stay", "P0", stays, "last.weight"),
-    ("gradients_lost_or_stale", "P0", stale_and_clipped, "still there when the next backward began"),
     ("clip_misses_the_step", "P1", partial_clip, "leaves out first.bias"),
     ("clip_misses_the_step", "P1", used_up_clip, "got no parameters"),
     ("clip_misses_the_step", "P1", undone_clip, "limit is 0.01"),
-    ("clip_misses_the_step", "P1", rescaled_clip, "limit is 0.01"),
     ("nonfinite_step_is_applied", "P1", nonfinite, "in step 2"),
     ("resumed_state_differs", "P0", resumed, "resume.pt"),
-    ("resumed_state_differs", "P1", resumed_schedule, "resume.pt holds its step 2"),
-    ("resumed_state_differs", "P2", resumed_random_state, "resume.pt holds a random state of torch, and"),
-    ("resumed_state_differs", "P2", resumed_random_states, "resume.pt holds a random state of NumPy, Python, and"),
+    ("resumed_state_differs", "P2", resumed_random_states, "holds a random state of NumPy, Python, torch, and"),
     ("resumed_state_differs", "P0", resumed_safetensors, "nothing of model.safetensors is in the model"),
     ("logged_norm_is_wrong", "P1", half_norm, "returned inf"),
     ("step_waits_for_the_device", "P3", reads, "6 values"),
@@ -379,9 +328,8 @@ def test_a_broken_law_is_found_and_its_twin_holds(
     location = found[0].location
     assert location is not None
     assert location.file == f"{case.__module__.rpartition('.')[2]}.py"
-    helpers = (train, adam, resumed_partly)
     assert location.function is not None
-    assert location.function.partition(".")[0] in {case.__name__, *(each.__name__ for each in helpers)}
+    assert location.function.partition(".")[0] in {case.__name__, "train", "adam"}
     others = [(result.probe, result.message) for result in run_case(case, False) if str(result.severity) != "P4"]
     assert others == []
 

@@ -234,6 +234,18 @@ def test_a_file_of_another_form_is_refused(text: bytes, why: str) -> None:
         read_recorded(text)
 
 
+OTHER = """
+import torch
+from train import full_norm
+
+model = torch.nn.Linear(5, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    model(torch.ones(4, 5)).sum().backward()
+    print(full_norm(model))
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 COLLECTORS = """
 import torch
 
@@ -271,7 +283,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_collector_that_returns_another_number_than_the_law_computes_is_a_finding(tmp_path: Path) -> None:
+def test_the_number_of_a_collector_is_checked_and_a_further_run_keeps_what_it_did_not_call(tmp_path: Path) -> None:
     """A norm of zeroed gradients, one that overflows, and one of a part; two correct ones are named as equal."""
     (tmp_path / "train.py").write_text(COLLECTORS)
     ended = auditkit("run", "--save", "run.json", "--", sys.executable, "train.py", cwd=tmp_path)
@@ -288,25 +300,6 @@ def test_a_collector_that_returns_another_number_than_the_law_computes_is_a_find
         "note: collectors that return what the law computes of their gradients: "
         "train:full_norm (norm), train:max_norm (largest element)"
     ) in ended.stderr
-
-
-OTHER = """
-import torch
-from train import full_norm
-
-model = torch.nn.Linear(5, 3)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(2):
-    model(torch.ones(4, 5)).sum().backward()
-    print(full_norm(model))
-    optimizer.step()
-    optimizer.zero_grad()
-"""
-
-
-def test_a_further_run_keeps_what_it_did_not_call_and_what_has_not_changed(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(COLLECTORS)
-    auditkit("run", "--", sys.executable, "train.py", cwd=tmp_path)
     first = read_recorded((tmp_path / RECORDED_NAME).read_bytes())
     (tmp_path / "train.py").write_text(COLLECTORS.replace("model.weight.grad.norm()", "model.weight.grad.norm() + 0"))
     (tmp_path / "other.py").write_text(OTHER)

@@ -139,39 +139,6 @@ def test_law():
 def test_nothing():
     pass
 """
-FIRST_IMPORT = """
-import sys
-
-import pytest
-import torch
-from auditkit.testing import no_sync
-
-
-@pytest.mark.parametrize("kind", ["optimizer", "lbfgs", "checkpoint"])
-def test_step(kind):
-    from torch.utils.checkpoint import checkpoint
-
-    if kind == "optimizer":
-        assert "torch._dynamo" not in sys.modules
-    model = torch.nn.Linear(2, 2)
-    with no_sync(at_most=1000):
-        make = torch.optim.LBFGS if kind == "lbfgs" else torch.optim.SGD
-        optimizer = make(model.parameters(), lr=0.1)
-
-        def loss():
-            batch = torch.zeros(1, 2, requires_grad=True)
-            found = checkpoint(model, batch, use_reentrant=False) if kind == "checkpoint" else model(batch)
-            found.sum().backward()
-            return found.sum()
-
-        optimizer.step(loss)
-
-
-def test_the_compiler_still_works():
-    import torch._dynamo
-
-    assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item() == 2
-"""
 
 
 def pytest_in(folder: Path, *words: str) -> Ended:
@@ -260,12 +227,3 @@ def test_each_outcome_is_pytests_own(project: Path, processes: tuple[str, ...]) 
 def test_collecting_imports_no_torch(project: Path) -> None:
     ended = pytest_in(project, "--collect-only")
     assert (ended.code, ended.stdout.splitlines()[-1]) == (0, "loaded:")
-
-
-@pytest.mark.acceptance
-def test_a_block_may_be_the_first_that_imports_the_compiler(project: Path) -> None:
-    """The import failed within `no_sync`, and with it every later one of the process."""
-    (project / "test_trainer.py").write_text(FIRST_IMPORT, encoding="utf-8")
-    # torch's own deprecated calls, where it compiles, are none of ours.
-    ended = pytest_in(project, "-W", "default")
-    assert "4 passed" in ended.stdout, ended.stdout[-3000:]

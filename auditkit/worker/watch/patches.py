@@ -350,8 +350,6 @@ class Patches:
             owner = getattr(target, "__self__", None)
             if isinstance(owner, torch.optim.Optimizer):
                 what = "optimizer"
-                known = watcher.program.optimizer(owner)
-                known.compiled = True
             elif watcher.guarded("events", lambda: _trains(target), False):
                 what = "training step"
             else:

@@ -91,7 +91,7 @@ class Optimizer:
         self.consumed: Optional[list] = None
         self.clipped: Optional[list] = None  # the consumed gradients after a clip that follows the step
         self.begins: Optional[int] = None
-        self.compiled = self.has_closure = False
+        self.has_closure = False
         self.first_turn = self.last_turn = 0
         self.last_inspected = -1
         self.always_zero_rate = True
@@ -102,7 +102,7 @@ class Optimizer:
         return [number(group.get("lr", 0.0)) for group in optimizer.param_groups] if optimizer is not None else []
 
     def to_json(self) -> dict:
-        names = "index name place steps attempts inspected compiled always_zero_rate first_line first_turn last_turn"
+        names = "index name place steps attempts inspected always_zero_rate first_line first_turn last_turn"
         return {name: getattr(self, name) for name in names.split()} | {
             "parameters": [each.index for each in self.parameters]
         }

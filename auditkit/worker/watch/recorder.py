@@ -122,8 +122,8 @@ class Recorder:
             gradients = self._timed(lambda: self._statistics(arguments)) if known.get("measures") else None
             backwards = self.watcher.backwards
             result = original(*args, **kwargs)
-            if begun:
-                self._timed(lambda: self.ended(known, result, self.watcher.backwards > backwards))
+            if begun and known["trains"] and self.watcher.backwards == backwards and known["calls"] < _MOST_TRIES:
+                known["record"] = None  # Only a later call trains.
             if gradients is not None:
                 self._timed(lambda: self.returned(known, result, gradients))
             return result
@@ -152,7 +152,7 @@ class Recorder:
         return False
 
     def begins(self, known: dict, frame: Any, arguments: dict) -> bool:
-        """Record a call's structure; return whether to record its result."""
+        """Record a call; return whether it is the first whose structure is kept."""
         while frame is not None and frame.f_code.co_filename == __file__:
             frame = frame.f_back
         is_first = known["record"] is None
@@ -174,16 +174,6 @@ class Recorder:
                 known["too_large"] = size
         elif summary != known["summary"]:
             known["more"].append(summary)
-
-    def ended(self, known: dict, result: Any, went_back: bool) -> None:
-        """Record the structure of the result; drop a training step's call without a backward pass."""
-        if known["trains"] and not went_back and known["calls"] < _MOST_TRIES:
-            known["record"] = None
-            return
-        if known.get("is_library"):
-            return
-        encoder = Encoder(self.literals, 200, has_numbers=False)
-        known["returns"] = encoder.encode(result)
 
     def _statistics(self, arguments: dict) -> Any:
         """The statistics of what a collector was given; `had_gradient` if a step before gave it one."""
@@ -276,7 +266,7 @@ class Recorder:
         return [*self.libraries, *(each for known in self.by_file.values() for each in known)]
 
     def to_json(self) -> list:
-        names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returns", "returned")
+        names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returned")
         for node, key in open_loaders:
             if batches.get(key) is not None:
                 node["batch"] = batches[key]

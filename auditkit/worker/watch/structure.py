@@ -98,10 +98,7 @@ def _of_class(kind: type) -> frozenset:
 class Encoder:
     """Encodes the values of one call; a repeated object is written as `{"ref": its number}`."""
 
-    def __init__(
-        self, literals: Literals, most_nodes: int = _MOST_NODES, has_numbers: bool = True, first: int = 0
-    ) -> None:
-        self.has_numbers = has_numbers
+    def __init__(self, literals: Literals, most_nodes: int = _MOST_NODES, first: int = 0) -> None:
         self.literals, self.left = literals, most_nodes
         self.numbers: dict = {}
         self.kept: list = []
@@ -130,8 +127,6 @@ class Encoder:
             return value
         if isinstance(value, enum.Enum):
             return {"k": "enum", "c": _class(type(value)), "name": value.name}
-        if type(value) in (int, float) and not self.has_numbers:
-            return {"k": type(value).__name__}
         if type(value) is int:
             return value if abs(value) < 2**53 else {"k": "int", "v": str(value)[:40]}
         if type(value) is float:
@@ -160,11 +155,11 @@ class Encoder:
         self.kept.append(value)
         try:
             found = self._object(value, depth + 1, holder)
-        except Exception as error:
+        except Exception:
             # Its contents are not written, so later references to them would be invalid.
             self.numbers = {key: each for key, each in self.numbers.items() if each <= number}
             self.next = max(self.next, number + 1)
-            found = {"k": "cut", "c": _class(type(value)), "why": type(error).__name__}
+            found = {"k": "cut", "c": _class(type(value))}
         found["id"] = number  # in place: a loader's batch is added later
         return found
 
@@ -181,7 +176,7 @@ class Encoder:
                 if k not in ("param_groups", "state", "defaults") and not k.startswith("_")
             }
             return {"k": "optimizer", "c": _class(type(value)), "groups": groups,
-                    "defaults": self._names(value.defaults, depth, type(value)), "has_state": bool(value.state),
+                    "defaults": self._names(value.defaults, depth, type(value)),
                     "attrs": self._names(rest, depth, type(value))}  # fmt: skip
         if isinstance(value, dict):
             items = list(value.items())
@@ -222,8 +217,7 @@ class Encoder:
                 "args": self._names(values, depth),
             }
         if isinstance(value, torch.utils.data.DataLoader):
-            found = {"k": "loader", "c": _class(type(value)), "batch_size": self.encode(value.batch_size)}
-            found["n"] = _length(value)
+            found = {"k": "loader", "c": _class(type(value)), "n": _length(value)}
             open_loaders.append((found, id(value)))
             return found
         return self._other(value, depth)

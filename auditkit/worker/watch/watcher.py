@@ -515,12 +515,9 @@ class Watcher:
         try:
             return work()
         except Exception as error:
-            import traceback
-
             kept = self.errors.setdefault(instrument, {"count": 0, "reason": ""})
             kept["count"] += 1
             kept["reason"] = "%s: %s" % (type(error).__name__, str(error)[:300])
-            kept["trace"] = traceback.format_exc()[-1500:]
             return default
 
 

@@ -42,16 +42,3 @@ def test_compiled_code_is_left_alone(tmp_path: Path) -> None:
     assert seen.stdout == plain.stdout
     assert "watched 6 of 8 steps" in seen.stderr
     assert "NOT WATCHED: compiled module, optimizer, training step" in seen.stderr
-
-
-def test_pytest_is_watched(tmp_path: Path) -> None:
-    """A test that trains is a program like any other: its exit code is pytest's."""
-    (tmp_path / "test_it.py").write_text(
-        f"import runpy\n\ndef test_it():\n    runpy.run_path({str(PROGRAMS / 'trains.py')!r})['main']('')\n"
-        "\ndef test_fails():\n    assert False\n",
-        encoding="utf-8",
-    )
-    ended = auditkit("run", "--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
-    assert ended.code == 1
-    assert "1 failed, 1 passed" in ended.stdout
-    assert "watched 5 of 50 steps" in ended.stderr

@@ -28,9 +28,6 @@ def run(
     steps: Annotated[
         int | None, typer.Option("--steps", metavar="N", min=1, help="End the program after N optimizer steps.")
     ] = None,
-    time: Annotated[
-        float | None, typer.Option("--time", metavar="SECONDS", min=0.1, help="End the program after this time.")
-    ] = None,
     fail_on: Annotated[
         str | None,
         typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on, if the program succeeded."),
@@ -70,7 +67,7 @@ def run(
     optimizer steps and every 50th, and reports to stderr when the program has ended. Exit code 3 means that nothing
     was watched.
     """
-    from auditkit.errors import ExitCode
+    from auditkit.errors import BadInputError, ExitCode
     from auditkit.files import ensure_writable, write_file
     from auditkit.live.page import document
     from auditkit.live.report import report
@@ -79,6 +76,8 @@ def run(
     from auditkit.probing.run.configuration import read_configuration
     from auditkit.reports.export import check_outputs
 
+    if not command:
+        raise BadInputError("no command is named", "auditkit run -- python train.py")
     lowest = choose(Severity, fail_on.upper(), list(Severity), "severity") if fail_on is not None else None
     files = {name: path for name, path in (("save", save), ("html", html), ("sarif", sarif)) if path is not None}
     check_outputs(files)
@@ -87,7 +86,7 @@ def run(
     if tickets is not None:
         ensure_writable(tickets)
     settings = {"every": every, "steps": steps, "budget": _share(budget)}
-    watched = watch(command or (), settings, time, folder, accepted)
+    watched = watch(command, settings, folder, accepted)
     if watched.recording.trained:
         if tickets is not None:
             from auditkit.live.tickets import file_tickets
@@ -95,7 +94,7 @@ def run(
             from auditkit.tickets.store import TicketFolder
 
             options = FilingOptions(config.batch if config.batch is not None else 1, config.agent, config.agents)
-            watched = file_tickets(watched, TicketFolder(tickets), command or (), options)
+            watched = file_tickets(watched, TicketFolder(tickets), command, options)
         for name, path in files.items():
             write_file(path, document(watched, name))
     for line in report(watched):

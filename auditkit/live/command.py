@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -33,19 +32,6 @@ class Ended:
     limit: str = ""
 
 
-def check_command(command: Sequence[str]) -> None:
-    """Raise BadInputError unless the command can be started."""
-    if not command:
-        raise BadInputError("no command is named", "auditkit run -- python train.py")
-    name = command[0]
-    if shutil.which(name) is not None:
-        return
-    if Path(name).is_file():
-        hint = f"auditkit run -- python {name}" if name.endswith(".py") else f"chmod +x {name}"
-        raise BadInputError(f"{name} cannot be executed", hint)
-    raise BadInputError(f"command not found: {name}", "check the spelling, or name the file with its path")
-
-
 def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
     """Write what the watchers read when they begin. Raises StoreConflictError for a folder that cannot be written."""
     try:
@@ -58,10 +44,8 @@ def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
         raise StoreConflictError(f"{folder} cannot be written: {error.strerror}", "name another --folder") from error
 
 
-def run_command(
-    command: Sequence[str], folder: Path, time_limit_s: float | None, look: Callable[[], None] = lambda: None
-) -> Ended:
-    """Run the program to its end, or to the limit of steps (the watchers tell) or of time; call `look` meanwhile.
+def run_command(command: Sequence[str], folder: Path, look: Callable[[], None] = lambda: None) -> Ended:
+    """Run the program to its end, or to the limit of steps, which the watchers tell; call `look` meanwhile.
 
     The program keeps auditkit's terminal, input and output. A code above 128 is that of a signal, as in a shell.
     """
@@ -72,12 +56,13 @@ def run_command(
     try:
         process = subprocess.Popen(command, env=environment)
     except OSError as error:
-        raise BadInputError(f"{command[0]} cannot be started: {error.strerror}") from error
+        hint = f"auditkit run -- python {command[0]}" if command[0].endswith(".py") else "check the spelling"
+        raise BadInputError(f"{command[0]} cannot be started: {error.strerror}", hint) from error
     limit = ""
     with _signals_of(process):
         while process.poll() is None:
-            limit = _limit_reached(folder, began, time_limit_s)
-            if limit:
+            if _has_steps(folder):
+                limit = "steps"
                 _end(process, folder)
                 break
             look()
@@ -87,12 +72,11 @@ def run_command(
     return Ended(128 - code if code < 0 else code, time.monotonic() - began, limit)
 
 
-def _limit_reached(folder: Path, began: float, time_limit_s: float | None) -> str:
-    """`steps` once every process with a watcher made them (or the first one did, 5 s ago), `time` after the limit."""
+def _has_steps(folder: Path) -> bool:
+    """Whether every process with a watcher made the steps, or the first one did, 5 s ago."""
     stopped = [path.stat().st_mtime for path in folder.glob("stop-*")]
-    if stopped and (len(stopped) >= len([*folder.glob("process-*.json")]) or time.time() - min(stopped) > _OTHERS_S):
-        return "steps"
-    return "time" if time_limit_s is not None and time.monotonic() - began > time_limit_s else ""
+    is_late = bool(stopped) and time.time() - min(stopped) > _OTHERS_S
+    return is_late or 0 < len(stopped) >= len([*folder.glob("process-*.json")])
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path) -> None:

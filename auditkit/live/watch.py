@@ -18,7 +18,7 @@ from pathlib import Path
 from auditkit import __version__
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.git_process import run_git
-from auditkit.live.command import Ended, check_command, prepare, run_command
+from auditkit.live.command import Ended, prepare, run_command
 from auditkit.live.laws import LAWS, Broken, Law, NotShown, merged, named_ranks, replicas_drift, statistic
 from auditkit.live.recorded import find_candidates, recorded_run, write_recorded
 from auditkit.live.recording import Place, Recording, read_recording
@@ -80,7 +80,6 @@ def read_accepted(text: str, origin: str = "--accept") -> Accepted:
 def watch(
     command: Sequence[str],
     settings: Mapping[str, object],
-    time_limit_s: float | None = None,
     shared: Path | None = None,
     accepted: Sequence[Accepted] = (),
 ) -> Watched:
@@ -89,7 +88,6 @@ def watch(
     The watchers read the settings: `steps` ends the program, and each `every`-th step is inspected, or as many as the
     `budget` allows, a share of the time. They write into the `shared` folder, or a temporary one.
     """
-    check_command(command)
     folder = shared or Path(tempfile.mkdtemp(prefix="auditkit-run-"))
     try:
         prepare(folder, settings)
@@ -98,7 +96,7 @@ def watch(
         finding.start()
         finding.join(_MOST_READING_S)  # a longer reading goes on while the program imports torch
         drifts = Drifts(folder, root)
-        ended = run_command(command, folder, time_limit_s, drifts.look)
+        ended = run_command(command, folder, drifts.look)
         revision = _git(root, "rev-parse", "--verify", "HEAD")
         dirty = bool(revision and _git(root, "status", "--porcelain", "-uno"))
         recording = replace(read_recording(folder, root), revision=revision, dirty=dirty)

@@ -114,22 +114,18 @@ class Patches:
 
     # Only in inspected turns, and never in a program that compiles: a compiled function must not contain them.
 
-    def _open(self) -> None:
-        if self.turn_patches or self.watcher.compiles:
-            return
-        count = len(self.undone)
-        self._wrap(torch.nn.Module, "__call__", self._call)
-        for name in _READS:
-            self._wrap(torch.Tensor, name, self._read)
-        self.turn_patches, self.undone = self.undone[count:], self.undone[:count]
-
     def _switch(self, recording: bool) -> None:
-        if recording:
-            self._open()
-            self.watcher.syncs.open()
-        else:
+        if not recording:
             self._close()
             self.watcher.syncs.close()
+            return
+        self.watcher.syncs.open()
+        if not self.turn_patches and not self.watcher.compiles:
+            count = len(self.undone)
+            self._wrap(torch.nn.Module, "__call__", self._call)
+            for name in _READS:
+                self._wrap(torch.Tensor, name, self._read)
+            self.turn_patches, self.undone = self.undone[count:], self.undone[:count]
 
     def _close(self) -> None:
         for undo in reversed(self.turn_patches):
@@ -183,21 +179,22 @@ class Patches:
     def _backward(self, original: Callable) -> Callable:
         watcher = self.watcher
 
+        def details(loss: Any, *_: Any, **__: Any) -> dict:
+            if watcher.recorder is not None:
+                watcher.guarded("recorded calls", watcher.recorder.find)
+                self._look()
+            return {"loss": watcher.backward_begins(loss)}
+
+        recorded = self._recorded("backward", details)(original)
+
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if _compiles():
                 return original(tensors, *args, **kwargs)
             watcher.backwards += 1
             watcher.guarded("loss", lambda: watcher.look_at_loss(tensors))
-            begun = self._event(lambda: watcher.backward_begins(tensors)) if watcher.recording else None
-            if begun is not None and watcher.recorder is not None:
-                watcher.guarded("recorded calls", watcher.recorder.find)
-                self._look()
-            result = original(tensors, *args, **kwargs)
-            if begun is not None:
-                place = where()
-                self._event(lambda: watcher.backward_ended(begun, place))
-            return result
+            return recorded(tensors, *args, **kwargs)
 
+        _run_as_it_is(recorded)
         return backward
 
     def _look(self, is_step: bool = False) -> None:
@@ -215,7 +212,7 @@ class Patches:
                 if _compiles() or not watcher.recording:
                     return original(*args, **kwargs)
                 place = where()
-                begun = self._event(lambda: {"before": watcher.gradients(), **details(*args, **kwargs)})
+                begun = self._event(lambda: {**details(*args, **kwargs), "before": watcher.gradients()})
                 result = original(*args, **kwargs)
                 if begun is not None:
                     self._event(lambda: watcher.happened(kind, place, returned=result, **begun))

@@ -31,35 +31,27 @@ def _shared(value: Any) -> Any:
     return _values.setdefault(value, value)
 
 
-class Parameter:
-    """One parameter, and counts of what the inspections saw, which the host reads."""
+_FACTS = {
+    "name": "", "root": "", "part": "", "shape": (), "dtype": "", "numel": 0, "requires_grad": False, "optimizers": (),
+    "seen": 0, "with_gradient": 0, "ran": 0, "ran_without_grad": 0, "owner_eval": 0, "changed": 0, "stayed": 0,
+    "moved": False, "frozen_moved": None, "bad_value": None, "vanished": (), "replicas": "", "shards": "",
+}  # fmt: skip
+"""What the host reads of a parameter, most of it counted by inspections."""
 
-    __slots__ = (
-        "after", "bad_value", "changed", "dtype", "frozen_moved", "index",
-        "kept", "moved", "name", "numel", "optimizers", "owner", "owner_eval", "part",
-        "ran", "ran_without_grad", "ref", "replicas", "requires_grad", "root", "seen", "shape", "shards", "stayed",
-        "vanished", "with_gradient",
-    )  # fmt: skip
+
+class Parameter:
+    """One parameter: its facts, its owner, and its last reading with the turn of it."""
+
+    __slots__ = ("after", "index", "kept", "owner", "ref", *_FACTS)
 
     def __init__(self, index: int, tensor: Any) -> None:
-        self.ref = weakref.ref(tensor)
-        self.index = index
-        self.name, self.root, self.part = "", "", ""
-        self.owner: Any = None
+        for name, value in _FACTS.items():
+            setattr(self, name, value)
+        self.ref, self.index = weakref.ref(tensor), index
+        self.after = self.kept = self.owner = None
         self.shape = _shared(tuple(tensor.shape))
         self.dtype = _shared(str(tensor.dtype).replace("torch.", ""))
-        self.numel = tensor.numel()
-        self.requires_grad = tensor.requires_grad
-        self.optimizers: tuple = ()
-        self.seen = self.with_gradient = self.ran = self.ran_without_grad = self.owner_eval = 0
-        self.changed = self.stayed = 0
-        self.frozen_moved: Optional[int] = None
-        self.bad_value: Optional[int] = None
-        self.vanished: tuple = ()
-        self.after: Any = None
-        self.kept: Any = None
-        self.moved = False
-        self.replicas = self.shards = ""
+        self.numel, self.requires_grad = tensor.numel(), tensor.requires_grad
 
     def read(self, now: Any, step: int) -> None:
         """Take a reading after a step: whether the value changed since the last one, and is finite."""
@@ -70,12 +62,7 @@ class Parameter:
             self.bad_value = step
 
     def to_json(self) -> dict:
-        names = (
-            "name root shape dtype numel requires_grad optimizers seen with_gradient ran "
-            "ran_without_grad owner_eval changed stayed frozen_moved bad_value vanished "
-            "replicas shards moved part"
-        )
-        return {name: getattr(self, name) for name in names.split()}
+        return {name: getattr(self, name) for name in _FACTS}
 
 
 class Optimizer:

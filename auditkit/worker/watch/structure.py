@@ -115,12 +115,11 @@ class Encoder:
         with_gradient = [each for each in parameters if each.grad is not None]
         chosen = with_gradient or parameters or self.tensors
         grads = [each.grad if each.grad is not None else each for each in chosen]
-        return {
-            "tensors": len(grads),
-            "dtypes": _commonest(str(each.dtype).replace("torch.", "") for each in grads),
-            "devices": _commonest(str(each.device) for each in grads),
-            "layouts": _commonest(str(each.layout).replace("torch.", "") for each in grads),
-        }
+        found: dict = {"tensors": len(grads)}
+        for name in ("dtype", "device", "layout"):
+            counts = collections.Counter(str(getattr(each, name)).replace("torch.", "") for each in grads)
+            found[name + "s"] = [value for value, _ in counts.most_common(4)]
+        return found
 
     def encode(self, value: Any, depth: int = 0, holder: Any = None) -> Any:
         if value is None or isinstance(value, bool):
@@ -314,10 +313,6 @@ open_loaders: list = []
 """Nodes of DataLoaders and datasets with their identity: their first batch may come later."""
 batches: dict = {}
 """The structure of the first batch of each DataLoader, by its identity and by that of its dataset."""
-
-
-def _commonest(values: Any) -> list:
-    return [name for name, _ in collections.Counter(values).most_common(4)]
 
 
 def _class(kind: Any) -> str:

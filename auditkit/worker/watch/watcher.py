@@ -96,18 +96,17 @@ class Watcher:
         with quietly():
             return {known.index: _few(known) for known in self.program.optimizers[:8] if known.few}
 
-    def backward_begins(self, loss: Any) -> Optional[tuple]:
-        """Find the program's objects before its first backward; sample its gradients."""
+    def backward_begins(self, loss: Any) -> Any:
+        """Find the program's objects before its first backward; return the value of the loss."""
         self.syncs.open()  # The first steps began before CUDA was initialized.
         if self.scanned_for != len(self.program.placed):
             self.scanned_for = len(self.program.placed)
-            self._timed(self.program.scan)
+            self.program.scan()
         for known in self.program.optimizers:
             self.program.refresh(known)
         self.modes()
         first = loss[0] if isinstance(loss, (tuple, list)) and loss else loss
-        value = first.detach().clone() if isinstance(first, torch.Tensor) and first.numel() == 1 else None
-        return self.gradients(), value
+        return first.detach().clone() if isinstance(first, torch.Tensor) and first.numel() == 1 else None
 
     def look_at_loss(self, loss: Any) -> None:
         """Inspect this step if its loss jumps or is not finite; only on the CPU, where reading it does not sync."""
@@ -119,10 +118,6 @@ class Watcher:
             self.watch_next()
         if math.isfinite(value):
             self.usual_loss = value if usual is None else 0.9 * usual + 0.1 * value
-
-    def backward_ended(self, begun: tuple, place: tuple) -> None:
-        before, value = begun
-        self.happened("backward", place, before, loss=value)
 
     def modes(self) -> None:
         """Record modules with dropout or batch norm that were trained before and are in eval mode in this backward."""
@@ -143,12 +138,9 @@ class Watcher:
         if not module.training:
             self.saw_eval = True
         if torch.is_grad_enabled() and module.training and len(self.inputs) < 8:
-            self._timed(lambda: self._hash(_tensors((args, kwargs))))
-
-    def _hash(self, inputs: list) -> None:
-        with quietly():
-            found = [each for each in inputs if each.numel() and each.device.type != "meta"]
-            self.inputs.append([torch.hash_tensor(flat(each)) for each in found] or None)
+            with quietly():
+                found = [each for each in _tensors((args, kwargs)) if each.numel() and each.device.type != "meta"]
+                self.inputs += [torch.hash_tensor(flat(each)) for each in found]
 
     def read(self, tensor: Any) -> None:
         """Record that Python reads a tensor's value in an inspected turn.
@@ -369,7 +361,7 @@ class Watcher:
         turn["reads"] = [[*place, count] for place, count in sorted(self.reads.items())]
         turn["syncs"] = [[*place, count] for place, count in sorted(self.syncs.counts.items())]
         turn["syncs_measured"] = self.syncs.shown is not None
-        turn["inputs"] = _joined(self.inputs)
+        turn["inputs"] = " ".join("%x" % each.item() for each in self.inputs[:16])
         turn["weights"] = [[*entry[:-1], float(entry[-1])] for entry in self.losses[:64] if entry[-1].numel() == 1]
         turn["replicas"] = self._replicas(known, read)
         turn["memory"] = self._memory()
@@ -565,11 +557,6 @@ def _summary(event: dict, known: Any) -> dict:
 
 def _joined_digest(rows: list, column: int) -> str:
     return blake2b("".join(row[column] for row in rows).encode(), digest_size=6).hexdigest()
-
-
-def _joined(inputs: list) -> str:
-    found = [each.item() for hashes in inputs if hashes for each in hashes]
-    return " ".join("%x" % each for each in found[:16])
 
 
 def _tensors(value: Any) -> list:

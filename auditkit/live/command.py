@@ -25,10 +25,9 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, sig
 
 @dataclass(frozen=True)
 class Ended:
-    """How the program ended: its exit code, how long it ran, and the limit by which auditkit ended it, if it did."""
+    """How the program ended: its exit code, and the limit by which auditkit ended it, if it did."""
 
     code: int
-    seconds: float
     limit: str = ""
 
 
@@ -52,7 +51,6 @@ def run_command(command: Sequence[str], folder: Path, look: Callable[[], None] =
     inherited = os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join([str(_CARRIER), inherited] if inherited else [str(_CARRIER)])
     environment = {**os.environ, "PYTHONPATH": path, VARIABLE: str(folder)}
-    began = time.monotonic()
     try:
         process = subprocess.Popen(command, env=environment)
     except OSError as error:
@@ -69,7 +67,7 @@ def run_command(command: Sequence[str], folder: Path, look: Callable[[], None] =
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_S)
     code = process.wait()
-    return Ended(128 - code if code < 0 else code, time.monotonic() - began, limit)
+    return Ended(128 - code if code < 0 else code, limit)
 
 
 def _has_steps(folder: Path) -> bool:

@@ -79,10 +79,7 @@ class Subject:
         planned = self._session().plan
         if planned is None or planned.plan is None:
             why = planned.failure.message if planned is not None and planned.failure is not None else "no plan"
-            needs = "give what it needs as arguments={...}, or set contract= or takes="
-            own = inspect.ismethod(self._function) and not inspect.isclass(self._function.__self__)
-            unbound = f"; of {_place(self._function)[1]} itself an object is made for each call"
-            raise BadInputError(why, needs + (unbound if own else ""))
+            raise BadInputError(why, "give what it needs as arguments={...}, or set contract= or takes=")
         return Contract(planned.plan["contract"])
 
     def _results(self, probes: Sequence[ProbeInfo]) -> dict[str, ProbeResult]:

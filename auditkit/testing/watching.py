@@ -64,7 +64,7 @@ class watch:
         self._process.patches.remove()
         process = Process(self._process.document(True))
         trained = (process,) if process.steps else ()
-        self.watched = judge(Recording(trained, (process,), root=self._root), Ended(0, 0.0))
+        self.watched = judge(Recording(trained, (process,), root=self._root), Ended(0))
         if error is not None or self._fail_on is None:
             return
         if not trained:

@@ -86,12 +86,12 @@ def test_512_ranks_write_a_megabyte_for_an_inspection_and_are_compared(
                         row[2] = "another"
         ranks.append(document)
     processes = tuple(Process(ranks[rank]) for rank in GROUP)
-    watched = judge(Recording(processes, processes, root=Path.cwd()), Ended(0, 1.0))
+    watched = judge(Recording(processes, processes, root=Path.cwd()), Ended(0))
     (finding,) = [each for each in watched.findings if each.probe == "replicas_drift"]
     assert finding.message.startswith(f"7, 8, 9 and 490 more: values differ after the step in dp {named_ranks(GROUP)}")
     assert finding.message.endswith("on ranks 43, 51 only")
     assert finding.notes == ("since step 2", "ranks 43, 51")
-    watched = judge(Recording(processes, processes, root=Path.cwd()), Ended(0, 1.0), (), early)
+    watched = judge(Recording(processes, processes, root=Path.cwd()), Ended(0), (), early)
     (finding,) = [each for each in watched.findings if each.probe == "replicas_drift"]
     assert finding.message.startswith("7: values differ after the step between ranks [35, 43]")
     assert finding.notes == ("since step 2", "ranks 43, 51")

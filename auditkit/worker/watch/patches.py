@@ -35,7 +35,6 @@ class Patches:
         _run_as_it_is(self._before)
         _run_as_it_is(self._after)
         _run_as_it_is(self._event, True)
-        _run_as_it_is(self._aside, True)
         watcher = self.watcher
         optim, clips, scaler = torch.optim, torch.nn.utils.clip_grad, torch.amp.grad_scaler.GradScaler
         self._wrap(torch.autograd, "backward", self._backward)
@@ -78,18 +77,13 @@ class Patches:
 
     def take_imported(self) -> None:
         """Replace originals that modules imported by name before the watcher started (in a test or a notebook)."""
-        pairs: list = [
-            (torch.nn.utils.clip_grad_norm_, "clip_grad_norm_"),
-            (torch.nn.utils.clip_grad_value_, "clip_grad_value_"),
-            (torch.nn.functional.cross_entropy, "cross_entropy"),
-        ]
+        functions = ((torch.nn.utils, "clip_grad_norm_"), (torch.nn.utils, "clip_grad_value_"))
         for module in list(sys.modules.values()):
-            space = getattr(module, "__dict__", {})
-            if getattr(module, "__name__", "torch").partition(".")[0] in ("torch", "_auditkit_watch"):
-                continue
-            for wrapped, name in pairs:
-                if space.get(name) is wrapped.__wrapped__:
-                    self._put(module, name, wrapped)
+            if getattr(module, "__name__", "torch").partition(".")[0] not in ("torch", "_auditkit_watch"):
+                for owner, name in (*functions, (torch.nn.functional, "cross_entropy")):
+                    wrapped = getattr(owner, name)
+                    if getattr(module, "__dict__", {}).get(name) is wrapped.__wrapped__:
+                        self._put(module, name, wrapped)
 
     def _wrap(self, owner: Any, name: str, make: Callable) -> Any:
         original = getattr(owner, name)
@@ -163,18 +157,15 @@ class Patches:
 
         return read
 
-    def _event(self, work: Callable[[], Any]) -> Any:
-        """Run an instrument without counting its own reads."""
+    def _event(self, work: Callable[[], Any], instrument: str = "events") -> Any:
+        """Run an instrument without counting its own reads; torch.compile skips all frames inside."""
         watcher = self.watcher
         watcher.reading += 1
         try:
-            return watcher.guarded("events", lambda: watcher._timed(work))
+            # Most steps are not inspected, and have no time to measure.
+            return watcher.guarded(instrument, work if instrument == "step" else lambda: watcher._timed(work))
         finally:
             watcher.reading -= 1
-
-    def _aside(self, work: Callable[[], Any]) -> Any:
-        """Run an instrument; torch.compile skips all frames inside."""
-        return work()
 
     def _backward(self, original: Callable) -> Callable:
         watcher = self.watcher
@@ -369,21 +360,11 @@ class Patches:
         watcher = self.watcher
         if watcher.recording:
             self._look(is_step=True)
-        watcher.reading += 1
-        try:
-            return self._aside(lambda: watcher.guarded("step", lambda: watcher.step_begins(optimizer, args, kwargs)))
-        finally:
-            watcher.reading -= 1
+        return self._event(lambda: watcher.step_begins(optimizer, args, kwargs), "step")
 
     def _after(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
-        if _compiles():
-            return
-        watcher = self.watcher
-        watcher.reading += 1
-        try:
-            self._aside(lambda: watcher.guarded("step", lambda: watcher.step_ended(optimizer)))
-        finally:
-            watcher.reading -= 1
+        if not _compiles():
+            self._event(lambda: self.watcher.step_ended(optimizer), "step")
 
 
 def _trains(target: Any) -> bool:

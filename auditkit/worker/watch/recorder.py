@@ -170,8 +170,6 @@ class Recorder:
             size = 0 if known.get("is_library") else len(json.dumps(structure))
             known["record"] = structure if 0 < size <= _LARGEST else {}
             known["summary"] = summary
-            if size > _LARGEST:
-                known["too_large"] = size
         elif summary != known["summary"]:
             known["more"].append(summary)
 
@@ -271,10 +269,7 @@ class Recorder:
             if batches.get(key) is not None:
                 node["batch"] = batches[key]
         found = [each for each in self._all() if each["calls"]]
-        return [
-            {name: each[name] for name in (*names, "too_large", "late") if each.get(name) not in (None, [])}
-            for each in found
-        ]
+        return [{name: each[name] for name in (*names, "late") if each.get(name) not in (None, [])} for each in found]
 
 
 def _put_back(known: dict) -> None:

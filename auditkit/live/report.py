@@ -137,8 +137,6 @@ def _finding_lines(result: ProbeResult) -> Iterator[str]:
 
 
 def _tail(watched: Watched) -> Iterator[str]:
-    for result, reason in watched.accepted[:3]:
-        yield f"accepted: {result.probe}: {reason}"
     for note in watched.run.notes[:3]:
         yield f"note: {shortened(note, 200)}"
     errors = [result for result in watched.run.results if result.outcome is Outcome.ERROR]

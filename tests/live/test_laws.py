@@ -57,10 +57,16 @@ def adam(model: nn.Module, rate: float = 1e-2) -> torch.optim.Optimizer:
     return torch.optim.AdamW(model.parameters(), lr=rate)
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, count: int = STEPS) -> None:
+def train(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    count: int = STEPS,
+    before_step: Callable[[], object] = lambda: None,
+) -> None:
     for x, y in batches(count):
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()
+        before_step()
         optimizer.step()
 
 
@@ -117,25 +123,14 @@ def stays(wrong: bool) -> None:
 
 def partial_clip(wrong: bool) -> None:
     model = Net()
-    optimizer = adam(model)
-    for x, y in batches():
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        clip_grad_norm_([p for p in model.parameters() if p.dim() > 1 or not wrong], 0.01)
-        optimizer.step()
+    clipped = [p for p in model.parameters() if p.dim() > 1 or not wrong]
+    train(model, adam(model), before_step=lambda: clip_grad_norm_(clipped, max_norm=0.01))
 
 
 def used_up_clip(wrong: bool) -> None:
     model = Net()
-    optimizer = adam(model)
-    for x, y in batches():
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        parameters = model.parameters()
-        if wrong:
-            list(parameters)
-        clip_grad_norm_(parameters, 0.01)
-        optimizer.step()
+    parameters = model.parameters()
+    train(model, adam(model), before_step=lambda: clip_grad_norm_(parameters if wrong else model.parameters(), 0.01))
 
 
 def undone_clip(wrong: bool) -> None:
@@ -221,13 +216,7 @@ def half_norm(wrong: bool) -> None:
 
 def reads(wrong: bool) -> None:
     model = Net()
-    optimizer = adam(model)
-    for x, y in batches():
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        if wrong:
-            sum(float(p.grad.norm()) for p in model.parameters() if p.grad is not None)
-        optimizer.step()
+    train(model, adam(model), before_step=lambda: wrong and sum(float(p.grad.norm()) for p in model.parameters()))  # type: ignore[union-attr]
 
 
 def reads_in_a_closure(wrong: bool) -> None:

@@ -147,6 +147,18 @@ def test_four_ranks_are_compared_within_their_groups(tmp_path: Path) -> None:
     assert "4 of 4 ranks reported" in ended.stderr
 
 
+@pytest.mark.acceptance
+def test_compiled_code_is_left_alone(tmp_path: Path) -> None:
+    """Graphs, graph breaks, losses and weights are those without auditkit; the report names what was not watched."""
+    program = [sys.executable, str(PROGRAMS / "compiled.py")]
+    plain = run_program(program, cwd=tmp_path)
+    seen = auditkit("run", "--every", "2", "--", *program, cwd=tmp_path)
+    assert (plain.code, seen.code) == (0, 0), seen.stderr
+    assert seen.stdout == plain.stdout
+    assert "watched 6 of 8 steps" in seen.stderr
+    assert "NOT WATCHED: compiled module, optimizer, training step" in seen.stderr
+
+
 def test_steps_end_a_program_that_would_go_on(tmp_path: Path) -> None:
     """After the asked steps the program is ended and judged; its files have the curves and the findings."""
     began = time.monotonic()

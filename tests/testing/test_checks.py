@@ -101,11 +101,6 @@ def test_a_sound_collector_keeps_to_every_law() -> None:
             ],
         ),
         (
-            waiting,
-            lambda guard: guard.syncs(),
-            ["their number is to be the same at every size", place(waiting)],
-        ),
-        (
             overflowing,
             lambda guard: guard.launches(),
             ["258 launches at 256 tensors", "law       n+2 launches for n tensors", place(overflowing), "simulated"],

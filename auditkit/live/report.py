@@ -84,11 +84,8 @@ def first_step(result: ProbeResult) -> int:
 
 def _about(watched: Watched) -> str:
     recording, environment = watched.recording, watched.run.environment
-    commit = (
-        f"commit {environment.revision[:7]}{' (changed)' if environment.dirty else ''}"
-        if environment.revision
-        else "no commit"
-    )
+    changed = " (changed)" if environment.dirty else ""
+    commit = f"commit {environment.revision[:7]}{changed}" if environment.revision else "no commit"
     ranks = len({process.rank for process in recording.trained})
     kinds = sorted(
         {each["dtype"] for process in recording.trained for each in process.parameters if each["optimizers"]}

@@ -130,16 +130,8 @@ def test_an_audit_calls_what_it_cannot_call_without_the_recording_and_says_who_c
     recorded: Path, tmp_path: Path
 ) -> None:
     run_json, sarif, html, tickets = (tmp_path / name for name in ("run.json", "run.sarif", "run.html", "tickets"))
-    asked = (
-        "--probe",
-        "norm_overflows_on_finite_grads",
-        "--probe",
-        "step_waits_for_the_device",
-        "--probe",
-        "sync_in_loop",
-        "--fix-time",
-        "0",
-    )
+    probes = ("norm_overflows_on_finite_grads", "step_waits_for_the_device", "sync_in_loop")
+    asked = [word for probe in probes for word in ("--probe", probe)] + ["--fix-time", "0"]
     ended = auditkit("audit", ".", *asked, "-v", "--save", run_json, "--sarif", sarif, "--html", html,
                      "--tickets", tickets, cwd=recorded)  # fmt: skip
     document = json.loads(run_json.read_text())

@@ -165,26 +165,17 @@ def test_the_recipes_of_the_page_run_and_its_failure_is_what_pytest_shows(tmp_pa
     assert said.endswith("\n".join(shown.splitlines()[1:]))
 
 
-@pytest.mark.parametrize(
-    "processes", [(), pytest.param(("-p", "xdist.plugin", "-n", "2"), marks=pytest.mark.acceptance)], ids=["one", "two"]
-)
-def test_each_outcome_is_pytests_own(project: Path, processes: tuple[str, ...]) -> None:
+def test_each_outcome_is_pytests_own(project: Path) -> None:
     """Passed, failed and skipped with a reason; failures show the test's line and none of ours.
 
     A guard that checks nothing fails its test.
     """
     (project / "test_unused.py").write_text(UNUSED, encoding="utf-8")
-    ended = pytest_in(project, *processes, "-rA")
+    ended = pytest_in(project, "-rA")
     outcomes = dict(re.findall(r"^(?:PASSED|FAILED) test_trainer\.py::(\S+)( - .*)?$", ended.stdout, re.MULTILINE))
     passed = {"test_sound", "test_marked_sound", "test_block", "test_of_others"}
     passed |= {"test_marked_below[sound]", "test_marked_below[waiting]"}
-    failed = {
-        "test_waiting",
-        "test_marked_waiting",
-        "test_marked_wrongly",
-        "test_marked_unknown",
-        "test_marked_nothing",
-    }
+    failed = {"test_waiting", *(f"test_marked_{name}" for name in ("waiting", "wrongly", "unknown", "nothing"))}
     assert {name for name, why in outcomes.items() if not why} == passed, ended.stdout
     assert {name for name, why in outcomes.items() if why} == failed
     for said in (
@@ -206,8 +197,7 @@ def test_each_outcome_is_pytests_own(project: Path, processes: tuple[str, ...]) 
     law = "a guard checks nothing: check(trainer:sound) names no law: add .syncs(at_most=0)"
     for said in (law, "no_sync() is not a block", "RuntimeError: of its own"):
         assert said in ended.stdout, ended.stdout
-    if not processes:  # the control of the test below
-        assert ended.stdout.splitlines()[-1] == "loaded: torch numpy auditkit.testing"
+    assert ended.stdout.splitlines()[-1] == "loaded: torch numpy auditkit.testing"  # the control of the test below
 
 
 def test_collecting_imports_no_torch(project: Path) -> None:

@@ -56,12 +56,12 @@ class Guards:
 
         return no_sync(at_most, root=self._root)
 
-    def no_allocation(self, growth: str | None = None) -> no_allocation:
+    def no_allocation(self) -> no_allocation:
         """`auditkit.testing.no_allocation`."""
         __tracebackhide__ = True
         from auditkit.testing import no_allocation
 
-        return no_allocation(growth, root=self._root)
+        return no_allocation(root=self._root)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def pytest_runtest_call() -> Generator[None, object, object]:
     return result
 
 
-def _unused() -> dict[int, str]:
+def _unused() -> dict[Any, str]:
     """The guards that were made and not used; a test that imports none has none."""
     failures = sys.modules.get("auditkit.testing.failures")
     return failures.Unused.made if failures is not None else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,10 +11,6 @@ from auditkit.cli.common import JsonOption, run_or_exit
 from auditkit.cli.export import file_option
 from auditkit.cli.options import WRITTEN, choose
 from auditkit.cli.output import complain, complain_fitted, say_json
-
-if TYPE_CHECKING:
-    from auditkit.config.config import Config
-    from auditkit.tickets.store import TicketFolder
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
 _HOW = "How auditkit inspects"
@@ -27,9 +23,6 @@ def run(
     ] = None,
     steps: Annotated[
         int | None, typer.Option("--steps", metavar="N", min=1, help="End the program after N optimizer steps.")
-    ] = None,
-    time: Annotated[
-        float | None, typer.Option("--time", metavar="SECONDS", min=0.1, help="End the program after this time.")
     ] = None,
     fail_on: Annotated[
         str | None,
@@ -70,35 +63,36 @@ def run(
     optimizer steps and every 50th, and reports to stderr when the program has ended. Exit code 3 means that nothing
     was watched.
     """
-    from auditkit.errors import ExitCode
-    from auditkit.live.outputs import check_files, write_files
+    from auditkit.errors import BadInputError, ExitCode
+    from auditkit.files import ensure_writable, write_file
+    from auditkit.live.page import document
     from auditkit.live.report import report
-    from auditkit.live.watch import WatchRequest, read_accepted, watch
+    from auditkit.live.watch import read_accepted, watch
     from auditkit.model.enums import Severity
+    from auditkit.probing.run.configuration import read_configuration
+    from auditkit.reports.export import check_outputs
 
-    lowest = choose(Severity, fail_on.upper(), list(Severity), "severity") if fail_on else None
+    if not command:
+        raise BadInputError("no command is named", "auditkit run -- python train.py")
+    lowest = choose(Severity, fail_on.upper(), list(Severity), "severity") if fail_on is not None else None
     files = {name: path for name, path in (("save", save), ("html", html), ("sarif", sarif)) if path is not None}
-    check_files(files.values())
-    config = _configuration()
+    check_outputs(files)
+    config = read_configuration(None, ".")  # of this folder, or an empty one
     accepted = [*map(read_accepted, accept or ()), *(read_accepted(each, "auditkit.yaml") for each in config.accept)]
-    folder_of_tickets = _tickets(tickets)
-    request = WatchRequest(
-        command=tuple(command or ()),
-        steps=steps,
-        time_s=time,
-        every=every,
-        budget=_share(budget),
-        folder=folder,
-        accepted=tuple(accepted),
-    )
-    watched = watch(request)
+    if tickets is not None:
+        ensure_writable(tickets)
+    settings = {"every": every, "steps": steps, "budget": _share(budget)}
+    watched = watch(command, settings, folder, accepted)
     if watched.recording.trained:
-        if folder_of_tickets is not None:
-            from auditkit.live.tickets import Numbering, file_tickets
+        if tickets is not None:
+            from auditkit.live.tickets import file_tickets
+            from auditkit.tickets.filing import FilingOptions
+            from auditkit.tickets.store import TicketFolder
 
-            numbering = Numbering(config.batch if config.batch is not None else 1, config.agent, config.agents)
-            watched = file_tickets(watched, folder_of_tickets, request.command, numbering)
-        write_files(watched, files)
+            options = FilingOptions(config.batch if config.batch is not None else 1, config.agent, config.agents)
+            watched = file_tickets(watched, TicketFolder(tickets), command, options)
+        for name, path in files.items():
+            write_file(path, document(watched, name))
     for line in report(watched):
         complain_fitted(line)
     if as_json:
@@ -108,31 +102,9 @@ def run(
     code = 0 if watched.ended.limit else watched.ended.code
     if not code and not watched.recording.trained:
         code = int(ExitCode.NOTHING_MEASURED)
-    if (
-        not code
-        and lowest is not None
-        and any(each.severity and each.severity.at_least(lowest) for each in watched.findings)
-    ):
+    if not code and lowest and any(each.severity and each.severity.at_least(lowest) for each in watched.findings):
         code = int(ExitCode.FINDINGS)
     raise typer.Exit(code)
-
-
-def _configuration() -> Config:
-    """The auditkit.yaml of this folder, or an empty one."""
-    from auditkit.probing.run.configuration import read_configuration
-
-    return read_configuration(None, ".")
-
-
-def _tickets(folder: Path | None) -> TicketFolder | None:
-    """The folder for tickets. Raises StoreConflictError, before the program starts, if it cannot be written."""
-    if folder is None:
-        return None
-    from auditkit.files import ensure_writable
-    from auditkit.tickets.store import TicketFolder
-
-    ensure_writable(folder)
-    return TicketFolder(folder)
 
 
 def _share(text: str | None) -> float | None:

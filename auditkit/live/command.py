@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -26,124 +25,81 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, sig
 
 @dataclass(frozen=True)
 class Ended:
-    """How the program ended: its exit code, how long it ran, and the limit by which auditkit ended it, if it did."""
+    """How the program ended: its exit code, and the limit by which auditkit ended it, if it did."""
 
     code: int
-    seconds: float
     limit: str = ""
-
-
-def check_command(command: Sequence[str]) -> None:
-    """Raise BadInputError unless the command can be started."""
-    if not command:
-        raise BadInputError("no command is named", "auditkit run -- python train.py")
-    name = command[0]
-    if shutil.which(name) is not None:
-        return
-    if Path(name).is_file():
-        hint = f"auditkit run -- python {name}" if name.endswith(".py") else f"chmod +x {name}"
-        raise BadInputError(f"{name} cannot be executed", hint)
-    raise BadInputError(f"command not found: {name}", "check the spelling, or name the file with its path")
 
 
 def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
     """Write what the watchers read when they begin. Raises StoreConflictError for a folder that cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for old in (
-            *folder.glob("process-*.json*"),
-            *folder.glob("stop-*"),
-            *folder.glob("failed-*.txt"),
-            *folder.glob("candidates.*"),
-        ):
-            old.unlink()
+        for pattern in ("process-*.json*", "stop-*", "failed-*.txt", "candidates.*"):
+            for old in folder.glob(pattern):
+                old.unlink()
         (folder / "watch.json").write_text(json.dumps(dict(settings)), encoding="utf-8")
     except OSError as error:
         raise StoreConflictError(f"{folder} cannot be written: {error.strerror}", "name another --folder") from error
 
 
-def run_command(
-    command: Sequence[str], folder: Path, time_limit_s: float | None, look: Callable[[], None] = lambda: None
-) -> Ended:
-    """Run the program to its end, or to the limit of steps (the watchers tell) or of time; call `look` meanwhile.
+def run_command(command: Sequence[str], folder: Path, look: Callable[[], None] = lambda: None) -> Ended:
+    """Run the program to its end, or to the limit of steps, which the watchers tell; call `look` meanwhile.
 
     The program keeps auditkit's terminal, input and output. A code above 128 is that of a signal, as in a shell.
     """
     inherited = os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join([str(_CARRIER), inherited] if inherited else [str(_CARRIER)])
     environment = {**os.environ, "PYTHONPATH": path, VARIABLE: str(folder)}
-    began = time.monotonic()
     try:
         process = subprocess.Popen(command, env=environment)
     except OSError as error:
-        raise BadInputError(f"{command[0]} cannot be started: {error.strerror}") from error
+        hint = f"auditkit run -- python {command[0]}" if command[0].endswith(".py") else "check the spelling"
+        raise BadInputError(f"{command[0]} cannot be started: {error.strerror}", hint) from error
     limit = ""
     with _signals_of(process):
         while process.poll() is None:
-            limit = _limit_reached(folder, began, time_limit_s)
-            if limit:
-                _end(process)
+            if _has_steps(folder):
+                limit = "steps"
+                _end(process, folder)
                 break
             look()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_S)
     code = process.wait()
-    return Ended(128 - code if code < 0 else code, time.monotonic() - began, limit)
+    return Ended(128 - code if code < 0 else code, limit)
 
 
-def _limit_reached(folder: Path, began: float, time_limit_s: float | None) -> str:
-    """`steps` once every training process made them (or the first one did, 5 s ago), `time` after the limit."""
+def _has_steps(folder: Path) -> bool:
+    """Whether every process with a watcher made the steps, or the first one did, 5 s ago."""
     stopped = [path.stat().st_mtime for path in folder.glob("stop-*")]
-    if stopped:
-        training = [path for path in folder.glob("process-*.json") if _trains(path)]
-        if len(stopped) >= len(training) or time.time() - min(stopped) > _OTHERS_S:
-            return "steps"
-    return "time" if time_limit_s is not None and time.monotonic() - began > time_limit_s else ""
+    is_late = bool(stopped) and time.time() - min(stopped) > _OTHERS_S
+    return is_late or 0 < len(stopped) >= len([*folder.glob("process-*.json")])
 
 
-def _trains(path: Path) -> bool:
-    try:
-        return bool(json.loads(path.read_text("utf-8")).get("steps"))
-    except (OSError, ValueError):
-        return False
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
     """Send SIGTERM to the program and all that it started; kill what is left after ten seconds."""
-    family = [process.pid, *_descendants(process.pid)]
+    deadline = time.monotonic() + _GRACE_S
+    _send(signal.SIGTERM, _family(process, folder))
+    while time.monotonic() < deadline and _family(process, folder):
+        time.sleep(_POLL_S)
+    _send(signal.SIGKILL, _family(process, folder))
+
+
+def _send(number: signal.Signals, family: set[int]) -> None:
     for pid in family:
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + _GRACE_S
-    while time.monotonic() < deadline and (process.poll() is None or any(map(_is_alive, family[1:]))):
-        time.sleep(_POLL_S)
-    for pid in [pid for pid in {*family, *_descendants(process.pid)} if pid == process.pid or _is_alive(pid)]:
-        if pid != process.pid or process.poll() is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
-def _descendants(top: int) -> list[int]:
-    """All living processes that `top` started, directly or not."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            parent = int(stat.read_text("utf-8", "replace").rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    found, waiting = [], [top]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found += below
-        waiting += below
+def _family(process: subprocess.Popen[bytes], folder: Path) -> set[int]:
+    """The program, and all living processes that inherited its environment from it."""
+    found = {process.pid} if process.poll() is None else set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"{VARIABLE}={folder}\0".encode() in path.read_bytes():
+                found.add(int(path.parent.name))
     return found
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state not in "ZX"
 
 
 @contextmanager

@@ -1,33 +1,39 @@
-"""The HTML page of a watched run: its curves by step, with the findings on them. No script, no other file."""
+"""The files of a watched run: JSON and SARIF as of an audit, and an HTML page with the curves and findings by step."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from html import escape
 
+from auditkit import __version__
 from auditkit.live.report import first_step, report
-from auditkit.live.watch import Watched
+from auditkit.live.watch import Watched, catalog
+from auditkit.reports.export import json_text
+from auditkit.reports.sarif import run_sarif
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 150, 70, 22
+_WIDTH, _HEIGHT = 860, 120
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:0 1em;"
     "color:#1c1c1e;background:#fff}"
     "pre{background:#f4f4f6;padding:1em;overflow:auto;white-space:pre-wrap}"
-    "table{border-collapse:collapse;width:100%}"
-    "td,th{text-align:left;vertical-align:top;padding:.3em .6em;border-bottom:1px solid #ddd}"
-    "svg{width:100%;height:auto}.P0,.P1{color:#b00020;font-weight:600}"
+    "svg{width:100%;height:auto}"
     "@media(prefers-color-scheme:dark){body{color:#e6e6e8;background:#1c1c1e}"
-    "pre{background:#2a2a2d}td,th{border-color:#444}}"
+    "pre{background:#2a2a2d}}"
 )
 _Points = list[tuple[int, float]]
 
 
+def document(watched: Watched, form: str) -> bytes:
+    """The run in one of the forms `save`, `sarif` and `html`."""
+    if form == "html":
+        return page(watched).encode()
+    return json_text(watched.run.to_json() if form == "save" else run_sarif(watched.run, catalog(), __version__))
+
+
 def page(watched: Watched) -> str:
     """The whole page."""
-    body = [f"<pre>{escape(chr(10).join(report(watched)))}</pre>", *_findings(watched)]
-    for title, unit, points in curves(watched):
-        body.append(f"<h2>{escape(title)}</h2>{_drawing(title, unit, points, watched)}")
+    body = [f"<pre>{escape(chr(10).join(report(watched, 10_000)))}</pre>"]
+    body += [_drawing(title, points, watched) for title, points in curves(watched)]
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>auditkit run {escape(watched.run.id)}</title><style>{_STYLE}</style>"
@@ -35,75 +41,43 @@ def page(watched: Watched) -> str:
     )
 
 
-def curves(watched: Watched) -> list[tuple[str, str, _Points]]:
+def curves(watched: Watched) -> list[tuple[str, _Points]]:
     """Loss, norm, clip factor, reads and memory by inspected step, of the first rank; those with two points."""
     turns = watched.recording.main.turns
     first = [turn for turn in turns if turn["optimizer"] == turns[0]["optimizer"]] if turns else []
-    clips = [
-        (turn["step"], min(1.0, clip["limit"] / clip["before"]))
-        for turn in first
-        for clip in turn["clips"][-1:]
-        if clip["before"] and math.isfinite(clip["before"])
-    ]
-    found = [
-        ("Loss", "", [(turn["step"], turn["loss"]) for turn in first if turn["loss"] is not None]),
-        ("Gradient norm at the step", "", [(turn["step"], turn["norm"]) for turn in first]),
-        ("Clip factor", "", clips),
-        (
-            "Reads from tensors per step",
-            "",
-            [(turn["step"], float(sum(r[3] for r in turn["reads"]))) for turn in first],
-        ),
-        ("Memory", "bytes", [(turn["step"], float(turn["memory"][0])) for turn in first if turn["memory"]]),
-    ]
-    return [(title, unit, finite) for title, unit, points in found if len(finite := _finite(points)) > 1]
+    found: dict[str, _Points] = {
+        "Loss": [(turn["step"], turn["loss"]) for turn in first if turn["loss"] is not None],
+        "Gradient norm at the step": [(turn["step"], turn["norm"]) for turn in first],
+        "Clip factor": [
+            (turn["step"], min(1.0, clip["limit"] / clip["before"]))
+            for turn in first
+            for clip in turn["clips"][-1:]
+            if clip["before"]
+        ],
+        "Reads from tensors": [(turn["step"], float(sum(read[3] for read in turn["reads"]))) for turn in first],
+        "Bytes of memory": [(turn["step"], float(turn["memory"][0])) for turn in first if turn["memory"]],
+    }
+    finite = {title: [point for point in points if math.isfinite(point[1])] for title, points in found.items()}
+    return [(title, points) for title, points in finite.items() if len(points) > 1]
 
 
-def _finite(points: _Points) -> _Points:
-    return [(step, value) for step, value in points if math.isfinite(value)]
-
-
-def _findings(watched: Watched) -> Iterator[str]:
-    if not watched.findings:
-        return
-    yield "<table><tr><th>severity</th><th>law</th><th>where</th><th>what</th></tr>"
-    for each in watched.findings:
-        place = f"{each.location.file}:{each.location.line}" if each.location else ""
-        cells = (str(each.severity), each.probe, place, f"{', '.join(each.notes)}: {each.message}")
-        row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        yield f'<tr class="{each.severity}">{row}</tr>'
-    yield "</table>"
-
-
-def _drawing(title: str, unit: str, points: _Points, watched: Watched) -> str:
+def _drawing(title: str, points: _Points, watched: Watched) -> str:
     """A line through the points, and a vertical mark at the first step of each finding in the range."""
     steps, values = [step for step, _ in points], [value for _, value in points]
     low, high = min(values), max(values)
-    span, width = (high - low) or 1.0, (max(steps) - min(steps)) or 1
 
-    def x(step: float) -> float:
-        return _LEFT + (step - min(steps)) / width * (_WIDTH - _LEFT - 10)
+    def x(step: float) -> str:
+        return f"{(step - steps[0]) / ((steps[-1] - steps[0]) or 1) * _WIDTH:.1f}"
 
-    def y(value: float) -> float:
-        return 10 + (high - value) / span * (_HEIGHT - _BOTTOM - 10)
-
-    line = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in points)
+    line = " ".join(f"{x(step)},{5 + (high - value) / ((high - low) or 1.0) * _HEIGHT:.1f}" for step, value in points)
     marks = "".join(
-        f'<line x1="{x(step):.1f}" x2="{x(step):.1f}" y1="5" y2="{_HEIGHT - _BOTTOM}" stroke="#b00020" '
-        f'stroke-dasharray="4 3"><title>{escape(each.probe)}</title></line>'
+        f'<line x1="{x(step)}" x2="{x(step)}" y1="0" y2="{_HEIGHT + 10}" stroke="#b00020" stroke-dasharray="4 3">'
+        f"<title>{escape(each.probe)}</title></line>"
         for each in watched.findings
-        if min(steps) <= (step := first_step(each)) <= max(steps)
+        if steps[0] <= (step := first_step(each)) <= steps[-1]
     )
-    labels = "".join(_text(_LEFT - 6, y(value) + 4, "end", f"{value:.4g}") for value in {low, high})
-    labels += _text(x(min(steps)), _HEIGHT - 6, "start", f"step {min(steps)}")
-    labels += _text(x(max(steps)), _HEIGHT - 6, "end", f"step {max(steps)}")
-    described = escape(f"{title}{f' in {unit}' if unit else ''} by step")
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{described}">{marks}'
-        f'<polyline points="{line}" fill="none" stroke="#2563eb" stroke-width="1.5"/>{labels}</svg>'
+        f"<h2>{escape(title)} by step</h2><p>{low:.4g} to {high:.4g}, steps {steps[0]} to {steps[-1]}</p>"
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 10}" role="img" aria-label="{escape(title)} by step">{marks}'
+        f'<polyline points="{line}" fill="none" stroke="#2563eb" stroke-width="1.5"/></svg>'
     )
-
-
-def _text(x: float, y: float, anchor: str, text: str) -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text {place} font-size="11" fill="currentColor">{escape(text)}</text>'

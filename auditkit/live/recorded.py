@@ -86,8 +86,6 @@ def _call(raw: Mapping[str, Any], place: Mapping[str, Any], steps: int) -> Recor
         devices=devices,
         layouts=layouts,
         arguments=raw.get("record") or {},
-        returns=raw.get("returns"),
-        not_recorded=f"its structure has {raw['too_large']:,} characters" if raw.get("too_large") else "",
     )
 
 

@@ -42,19 +42,6 @@ class Process:
         return int(self.data.get("steps", 0))
 
     @property
-    def turns(self) -> list[dict[str, Any]]:
-        """The inspected steps, in the order in which they happened."""
-        return list(self.data.get("turns", ()))
-
-    @property
-    def parameters(self) -> list[dict[str, Any]]:
-        return list(self.data.get("parameters", ()))
-
-    @property
-    def optimizers(self) -> list[dict[str, Any]]:
-        return list(self.data.get("optimizers", ()))
-
-    @property
     def stepping(self) -> list[dict[str, Any]]:
         """The optimizers that made an inspected step."""
         return [each for each in self.optimizers if each["inspected"]]

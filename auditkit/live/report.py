@@ -17,64 +17,44 @@ _MOST_MESSAGE = 400
 _REMEDIES = {law.id: law.remedy for law in LAWS}
 
 
-def report(watched: Watched) -> list[str]:
+def report(watched: Watched, most_lines: int = MOST_LINES) -> list[str]:
     """At most 40 lines."""
-    recording = watched.recording
+    recording, ended = watched.recording, watched.ended
+    end = f"The program ended with exit code {ended.code}." if ended.code else ""
+    end = f"auditkit ended the program: the limit of {ended.limit} was reached." if ended.limit else end
     if not recording.trained:
-        limit = watched.ended.limit
-        ended = [f"auditkit ended the program: the limit of {limit} was reached."] if limit else []
-        ended += [f"The program ended with exit code {watched.ended.code}."] if watched.ended.code and not limit else []
-        return [*nothing_watched(recording), *ended]
+        return [f"NOT WATCHED: {_why_nothing(recording)}", *([end] if end else [])]
     head = [headline(watched), _about(watched), _held(watched)]
-    tail = list(_tail(watched))
-    findings = watched.findings
+    tail = [*_tail(watched), *([end] if end else [])]
     lines: list[str] = []
-    shown = 0
-    for result in findings:
-        block = list(_finding_lines(result))
-        if len(head) + len(lines) + len(block) + len(tail) + 1 > MOST_LINES:
+    for number, result in enumerate(watched.findings):
+        if len(head) + len(lines) + len(tail) + 3 > most_lines:
+            more = len(watched.findings) - number
+            lines.append(f"and {more} more findings: --save FILE or --html FILE shows all")
             break
-        lines += block
-        shown += 1
-    if shown < len(findings):
-        lines.append(f"and {len(findings) - shown} more findings: --save FILE or --html FILE shows all")
-    return [
-        inert_line(line) if not line.startswith(" ") else "   " + inert_line(line.strip())
-        for line in [*head, *lines, *tail]
-    ]
+        lines += _finding_lines(result)
+    return [*map(inert_line, head), *lines, *map(inert_line, tail)]
 
 
-def nothing_watched(recording: Recording) -> list[str]:
+def _why_nothing(recording: Recording) -> str:
     """Why there is nothing to judge, and what to do."""
     if recording.reasons:
-        return [f"NOT WATCHED: {recording.reasons[0]}"]
+        return recording.reasons[0]
     if not recording.loaded:
-        return [
-            "NOT WATCHED: no process of the command loaded the watcher.",
-            "The command never imported torch, or its interpreter ignores PYTHONPATH (-I, -E, a container, a launcher "
-            "that resets the environment). Install auditkit into that environment, or pass PYTHONPATH and "
-            "AUDITKIT_WATCH on.",
-        ]
-    for process in recording.loaded:
-        for what, file, line, _ in process.data.get("compiles", ()):
-            if what == "training step":
-                return [
-                    f"NOT WATCHED: the program compiles its whole training step ({Path(file).name}:{line}), and "
-                    "auditkit puts no wrapper into compiled code. Watch a run without torch.compile."
-                ]
-        failed = process.data.get("errors", {}).get("step")
-        if failed:
-            return [f"NOT WATCHED: auditkit failed in the program's optimizer steps: {failed['reason']}"]
-    compiled = any(each["compiled"] for process in recording.loaded for each in process.optimizers)
+        return (
+            "no process of the command loaded the watcher: it never imported torch, or its interpreter ignores "
+            "PYTHONPATH (-I, -E, a container, a launcher that resets the environment). Install auditkit into that "
+            "environment, or pass PYTHONPATH and AUDITKIT_WATCH on."
+        )
+    failed = [each.errors["step"]["reason"] for each in recording.loaded if "step" in each.data.get("errors", {})]
+    if failed:
+        return f"auditkit failed in the program's optimizer steps: {failed[0]}"
+    compiled = {each[0] for process in recording.loaded for each in process.data.get("compiles", ())}
+    for what in ("training step", "optimizer"):
+        if what in compiled:
+            return f"the program compiles its {what}, and auditkit puts no wrapper into compiled code."
     backwards = sum(process.data.get("backwards", 0) for process in recording.loaded)
-    if compiled:
-        return ["NOT WATCHED: the program compiles its optimizer step, and auditkit puts no hook into compiled code."]
-    if backwards:
-        return [
-            f"NOT WATCHED: {backwards} backwards and no step of a torch.optim.Optimizer: the program updates its "
-            "parameters itself, or compiles its whole training step."
-        ]
-    return ["NOT WATCHED: the command imported torch and made no backward and no optimizer step."]
+    return f"{backwards} backwards and no step of a torch.optim.Optimizer that auditkit can see."
 
 
 def headline(watched: Watched) -> str:
@@ -104,11 +84,8 @@ def first_step(result: ProbeResult) -> int:
 
 def _about(watched: Watched) -> str:
     recording, environment = watched.recording, watched.run.environment
-    commit = (
-        f"commit {environment.revision[:7]}{' (changed)' if environment.dirty else ''}"
-        if environment.revision
-        else "no commit"
-    )
+    changed = " (changed)" if environment.dirty else ""
+    commit = f"commit {environment.revision[:7]}{changed}" if environment.revision else "no commit"
     ranks = len({process.rank for process in recording.trained})
     kinds = sorted(
         {each["dtype"] for process in recording.trained for each in process.parameters if each["optimizers"]}
@@ -118,28 +95,13 @@ def _about(watched: Watched) -> str:
     what = f"{recording.world} ranks: {''.join(f'{size}, ' for size in sizes)}" if recording.world > 1 else ""
     if recording.world == 1 and len(recording.trained) > 1:
         what = f"{len(recording.trained)} processes trained; the first: "
-    what += f"{_count_parameters(recording)} parameters in {', '.join(kinds) or 'no dtype'} on {environment.device}"
+    count = sum(each["numel"] for each in recording.main.parameters if each["optimizers"])
+    what += f"{count:,} parameters in {', '.join(kinds) or 'no dtype'} on {environment.device}"
     parts = [what, commit, f"watched {recording.watched:,} of {recording.steps:,} steps"]
     if recording.world > 1 or ranks > 1:
         parts.append(f"{ranks} of {max(recording.world, ranks)} ranks reported")
-    device = 100 * max(each.device_cost_s / max(each.run_s, 1e-9) for each in recording.trained)
-    parts.append(f"cost {cost_percent(recording):.1f} %{f' ({device:.1f} % of the GPU)' if device else ''}")
-    return " · ".join(parts)
-
-
-def _count_parameters(recording: Recording) -> str:
-    held = [each for each in recording.main.parameters if each["optimizers"]]
-    count = sum(each["numel"] for each in held)
-    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if count >= size:
-            return f"{count / size:.3g}{letter}"
-    return str(count)
-
-
-def cost_percent(recording: Recording) -> float:
-    """The watcher's own time, in percent of the time from the first step to the last."""
-    costs = [process.cost_s / max(process.run_s, 1e-9) for process in recording.trained if process.run_s]
-    return 100 * max(costs, default=0.0)
+    cost = max(process.cost_s / max(process.run_s, 1e-9) for process in recording.trained)
+    return " · ".join([*parts, f"cost {100 * cost:.1f} %"])
 
 
 def _held(watched: Watched) -> str:
@@ -147,23 +109,12 @@ def _held(watched: Watched) -> str:
     parts = [f"Passed {summary['not_reproduced']}", f"not applicable {summary['not_applicable']}"]
     if summary["error"]:
         parts.append(f"ERROR {summary['error']}")
-    compiled = [each for process in watched.recording.trained for each in process.optimizers if each["compiled"]]
+    compiled = {place[0] for process in watched.recording.trained for place in process.compiles}
     if compiled:
-        parts.append(f"NOT WATCHED {len(compiled)} (compiled optimizer)")
-    functions = {place[0] for process in watched.recording.trained for place in process.compiles} - {"optimizer"}
-    if "training step" in functions:
-        functions.remove("training step")
-        parts.append("NOT WATCHED from then on (compiled training step)")
-    if functions:
-        parts.append(f"reads and module calls NOT WATCHED (compiled {' and '.join(sorted(functions))})")
+        parts.append(f"NOT WATCHED: compiled {', '.join(sorted(compiled))}")
     if watched.accepted:
         parts.append(f"accepted {len(watched.accepted)}")
-    saves = [
-        save
-        for process in watched.recording.trained
-        for save in process.checkpoints["saves"]
-        if save["path"] and save["tensors"]
-    ]
+    saves = [save for process in watched.recording.trained for save in process.checkpoints["saves"] if save["path"]]
     broken = [first_step(each) for each in watched.findings if each.severity in (Severity.P0, Severity.P1)]
     good = [save for save in saves if not save["bad"] and (not broken or save["step"] <= min(broken))]
     if good:
@@ -177,14 +128,12 @@ def _held(watched: Watched) -> str:
 def _finding_lines(result: ProbeResult) -> Iterator[str]:
     place = f"{result.location.file}:{result.location.line}" if result.location else "unknown line"
     simulated = " (simulated)" if result.evidence and result.evidence.value == "simulated" else ""
-    yield f"{result.severity} {result.probe}{simulated}  {place}  {', '.join(result.notes)}"
+    yield inert_line(f"{result.severity} {result.probe}{simulated}  {place}  {', '.join(result.notes)}")
     ticket = f" [ticket {result.ticket}: {result.ticket_action}]" if result.ticket else ""
-    yield f"   {shortened(result.message, _MOST_MESSAGE)}{ticket}"
+    yield f"   {inert_line(shortened(result.message, _MOST_MESSAGE))}{ticket}"
 
 
 def _tail(watched: Watched) -> Iterator[str]:
-    for result, reason in watched.accepted[:3]:
-        yield f"accepted: {result.probe}: {reason}"
     for note in watched.run.notes[:3]:
         yield f"note: {shortened(note, 200)}"
     errors = [result for result in watched.run.results if result.outcome is Outcome.ERROR]
@@ -195,7 +144,3 @@ def _tail(watched: Watched) -> Iterator[str]:
         first = findings[0]
         place = f" at {first.location.file}:{first.location.line}" if first.location else ""
         yield f"What to do first: {_REMEDIES[first.probe]}{place}."
-    if watched.ended.code and not watched.ended.limit:
-        yield f"The program ended with exit code {watched.ended.code}."
-    if watched.ended.limit:
-        yield f"auditkit ended the program: the limit of {watched.ended.limit} was reached."

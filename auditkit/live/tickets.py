@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from auditkit.live.watch import Watched, catalog, identity
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import Finding, ProbeResult
-from auditkit.model.ticket import AGENT_NAMES
 from auditkit.probing.source.excerpts import cut_excerpt
 from auditkit.probing.source.statements import Sources
 from auditkit.tickets.filing import FilingOptions, file_findings
@@ -19,16 +18,7 @@ from auditkit.tickets.store import TicketFolder
 _NO_FIX = "auditkit watched the program and changed nothing"
 
 
-@dataclass(frozen=True)
-class Numbering:
-    """How new tickets are numbered: the batch, the agent (None: that of the law) and the agents' names by code."""
-
-    batch: int = 1
-    agent: str | None = None
-    agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
-
-
-def file_tickets(watched: Watched, folder: TicketFolder, command: tuple[str, ...], numbering: Numbering) -> Watched:
+def file_tickets(watched: Watched, folder: TicketFolder, command: Sequence[str], options: FilingOptions) -> Watched:
     """Return the run with its findings' tickets. Raises StoreConflictError if the folder cannot be written.
 
     Each finding has a ticket of its own: two laws that name one line, such as a backward, have different causes.
@@ -48,7 +38,7 @@ def file_tickets(watched: Watched, folder: TicketFolder, command: tuple[str, ...
         )
         for result in watched.findings
     ]
-    options = FilingOptions(numbering.batch, numbering.agent, numbering.agents, source=lambda file: _text(root, file))
+    options = replace(options, source=lambda file: _text(root, file))
     done, notes = file_findings(folder, groups, _absent(watched, folder), options, run.environment)
     results = tuple(
         replace(result, ticket=filed.id, ticket_action=filed.action.value)
@@ -73,7 +63,7 @@ def _with_code(result: ProbeResult, root: Path, sources: Sources) -> ProbeResult
     )
 
 
-def _from_root(command: tuple[str, ...], root: Path) -> str:
+def _from_root(command: Sequence[str], root: Path) -> str:
     """The command without paths of this machine: those below the project's root from there, a program by its name."""
     words = []
     for number, word in enumerate(command):

@@ -9,15 +9,16 @@ import shutil
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit import __version__
-from auditkit.errors import BadInputError
+from auditkit.errors import BadInputError, nearest_names
 from auditkit.git_process import run_git
-from auditkit.live.command import Ended, check_command, prepare, run_command
+from auditkit.live.command import Ended, prepare, run_command
 from auditkit.live.laws import LAWS, Broken, Law, NotShown, merged, named_ranks, replicas_drift, statistic
 from auditkit.live.recorded import find_candidates, recorded_run, write_recorded
 from auditkit.live.recording import Place, Recording, read_recording
@@ -43,26 +44,9 @@ class Accepted:
     reason: str
 
     def covers(self, result: ProbeResult) -> bool:
-        if result.probe != self.law or result.location is None:
-            return False
-        file, _, line = self.place.rpartition(":")
-        if not line.isdigit():
-            file, line = self.place, ""
-        named = result.location.file == file or result.location.file.endswith("/" + file)
-        return named and (not line or result.location.line == int(line))
-
-
-@dataclass(frozen=True)
-class WatchRequest:
-    """What to run, for how long, and how closely: every `every`-th step is inspected, or as `budget` allows."""
-
-    command: tuple[str, ...]
-    steps: int | None = None
-    time_s: float | None = None
-    every: int = 50
-    budget: float | None = None
-    folder: Path | None = None
-    accepted: tuple[Accepted, ...] = ()
+        at = result.location
+        files = (f"/{at.file}", f"/{at.file}:{at.line}") if at is not None else ()
+        return result.probe == self.law and any(file.endswith(f"/{self.place}") for file in files)
 
 
 @dataclass(frozen=True)
@@ -88,26 +72,34 @@ def read_accepted(text: str, origin: str = "--accept") -> Accepted:
     if not separator or not colon or not reason.strip() or not place:
         raise BadInputError(f"{origin} {text}: not of the form LAW:PLACE=REASON", "replicas_drift:train.py:88=a test")
     if law not in {each.id for each in LAWS}:
-        from auditkit.errors import nearest_names
-
         near = nearest_names(law, [each.id for each in LAWS])
         raise BadInputError(f"{origin} {text}: no law is called {law}", f"did you mean {near[0]}?" if near else None)
     return Accepted(law, place, reason.strip())
 
 
-def watch(request: WatchRequest) -> Watched:
-    """Run the program and judge what it did. Raises BadInputError for a command that cannot be started."""
-    check_command(request.command)
-    folder = request.folder or Path(tempfile.mkdtemp(prefix="auditkit-run-"))
+def watch(
+    command: Sequence[str],
+    settings: Mapping[str, object],
+    shared: Path | None = None,
+    accepted: Sequence[Accepted] = (),
+) -> Watched:
+    """Run the program and judge what it did. Raises BadInputError for a command that cannot be started.
+
+    The watchers read the settings: `steps` ends the program, and each `every`-th step is inspected, or as many as the
+    `budget` allows, a share of the time. They write into the `shared` folder, or a temporary one.
+    """
+    folder = shared or Path(tempfile.mkdtemp(prefix="auditkit-run-"))
     try:
-        prepare(folder, {"every": request.every, "steps": request.steps, "budget": request.budget})
+        prepare(folder, settings)
         root = project_root(Path.cwd())
         finding = threading.Thread(target=_find, args=(folder, root), daemon=True)
         finding.start()
         finding.join(_MOST_READING_S)  # a longer reading goes on while the program imports torch
         drifts = Drifts(folder, root)
-        ended = run_command(request.command, folder, request.time_s, drifts.look)
-        recording = _at_revision(read_recording(folder, root))
+        ended = run_command(command, folder, drifts.look)
+        revision = _git(root, "rev-parse", "--verify", "HEAD")
+        dirty = bool(revision and _git(root, "status", "--porcelain", "-uno"))
+        recording = replace(read_recording(folder, root), revision=revision, dirty=dirty)
         calls = recorded_run(recording, folder, recorded_in(root)[0])
         if calls is not None:
             path = write_recorded(calls, root)
@@ -117,9 +109,9 @@ def watch(request: WatchRequest) -> Watched:
             text += "from which auditkit audit builds inputs"
             recording = replace(recording, reasons=(*recording.reasons, text))
     finally:
-        if request.folder is None:
+        if shared is None:
             shutil.rmtree(folder, ignore_errors=True)
-    return judge(recording, ended, request.accepted, drifts)
+    return judge(recording, ended, accepted, drifts)
 
 
 def _find(folder: Path, root: Path) -> None:
@@ -175,66 +167,43 @@ def judge(
 
 
 def results_of(law: Law, recording: Recording, drifts: Drifts | None = None) -> list[ProbeResult]:
-    """The result of one law: its findings, or why there is none. An error of an instrument is never a pass."""
-    outcome, message, reason = Outcome.NOT_REPRODUCED, "passed in every inspected step", None
+    """The result of one law: its findings, or why there is none. An error of an instrument is never a pass.
+
+    A finding's fingerprint has the law, the file and the function, and an ordinal by line if there are more; never a
+    line or a step, so that the next run of the same program, and of one whose lines moved, has the same.
+    """
+    device = recording.main.device[0]
+    outcome, message = Outcome.NOT_REPRODUCED, "passed in every inspected step"
     found: list[Broken] = []
     try:
-        found = merged(law.check(recording))
-        found = drifts.first(found) if drifts is not None and law.check is replicas_drift else found
+        found = law.broken(recording)
+        found = drifts.first(found) if drifts is not None and law.of_run is replicas_drift else found
     except NotShown as why:
         outcome, message = Outcome.NOT_APPLICABLE, str(why)
     except Exception as error:
-        outcome, message, reason = Outcome.ERROR, f"{type(error).__name__}: {error}", Reason.EXCEPTION
-    failed = [
-        (name, kept) for each in recording.trained for name, kept in each.errors.items() if name in law.instruments
-    ]
-    if failed and not found:
-        outcome, message, reason = (
-            Outcome.ERROR,
-            f"the {failed[0][0]} instrument failed: {failed[0][1]['reason']}",
-            Reason.EXCEPTION,
-        )
-    device = recording.main.device[0]
+        outcome, message = Outcome.ERROR, f"{type(error).__name__}: {error}"
     if not found:
-        return [
-            ProbeResult(
-                law.id, _VERSION, TARGET, outcome, message, fingerprint(law.id, TARGET), reason=reason, device=device
-            )
-        ]
-    places = {id(each): location(each.place, recording.root) for each in found}
-    names = fingerprints(law.id, found, places)
-    return [
-        ProbeResult(
-            law.id,
-            _VERSION,
-            TARGET,
-            Outcome.REPRODUCED,
-            each.message,
-            names[id(each)],
-            severity=each.severity,
-            evidence=each.evidence,
-            device=device,
-            location=places[id(each)],
-            measurements=_measurements(each),
-            notes=_since(each, recording),
-        )
-        for each in found
-    ]
-
-
-def fingerprints(law: str, found: Sequence[Broken], places: Mapping[int, Location | None]) -> dict[int, str]:
-    """The fingerprint of each violation: the law, the file and the function, and an ordinal by line if there are more.
-
-    Never a line or a step: the next run of the same program, and of one whose lines moved, has the same.
-    """
-    names: dict[int, str] = {}
-    counts: dict[str, int] = {}
-    for each in sorted(found, key=lambda each: (each.place, each.about)):
-        place = places[id(each)]
+        for each in recording.trained:
+            for name in {*law.instruments} & {*each.errors}:
+                outcome, message = Outcome.ERROR, f"the {name} instrument failed: {each.errors[name]['reason']}"
+        reason, name = Reason.EXCEPTION if outcome is Outcome.ERROR else None, fingerprint(law.id, TARGET)
+        return [ProbeResult(law.id, _VERSION, TARGET, outcome, message, name, reason=reason, device=device)]
+    results, counts = [], Counter[str]()
+    for broken in sorted(found, key=lambda each: (each.place, each.about)):
+        place = location(broken.place, recording.root)
         target = f"{TARGET}:{identity(place)}" if place is not None else TARGET
-        names[id(each)] = fingerprint(law, target, counts.get(target, 0))
-        counts[target] = counts.get(target, 0) + 1
-    return names
+        case = {"since_step": broken.since}
+        measured = [Measurement(name, value, unit, case, broken.evidence) for name, value, unit in broken.measured]
+        measured.append(Measurement("first_step", broken.since, "count", {}, Evidence.MEASURED))
+        notes = (f"since step {broken.since}", *([named_ranks(broken.ranks)] if recording.world > 1 else []))
+        result = ProbeResult(
+            law.id, _VERSION, TARGET, Outcome.REPRODUCED, broken.message,
+            fingerprint(law.id, target, counts[target]), severity=broken.severity, evidence=broken.evidence,
+            device=device, location=place, measurements=tuple(measured), notes=notes,
+        )  # fmt: skip
+        results.append(result)
+        counts[target] += 1
+    return results
 
 
 def identity(place: Location) -> str:
@@ -242,17 +211,6 @@ def identity(place: Location) -> str:
     _, _, installed = place.file.rpartition("-packages/")
     function = (place.function or "").replace("<locals>.", "")
     return f"{installed}:{function}" if function else installed
-
-
-def _measurements(broken: Broken) -> tuple[Measurement, ...]:
-    case = {"since_step": broken.since}
-    measured = [Measurement(name, value, unit, case, broken.evidence) for name, value, unit in broken.measured]
-    return (*measured, Measurement("first_step", broken.since, "count", {}, Evidence.MEASURED))
-
-
-def _since(broken: Broken, recording: Recording) -> tuple[str, ...]:
-    ranks = named_ranks(broken.ranks) if recording.world > 1 and broken.ranks else ""
-    return tuple(part for part in (f"since step {broken.since}", ranks) if part)
 
 
 def location(place: Place, root: Path) -> Location | None:
@@ -265,35 +223,27 @@ def location(place: Place, root: Path) -> Location | None:
     return Location(shown, line, function)
 
 
-def _at_revision(recording: Recording) -> Recording:
-    """The recording with the commit of its project; none outside of git."""
+def _git(folder: Path, *words: str) -> str:
+    """What git prints; nothing outside of a repository."""
     try:
-        revision = run_git(recording.root, "rev-parse", "--verify", "HEAD").stdout.strip()
-        dirty = bool(revision) and bool(run_git(recording.root, "status", "--porcelain", "-uno").stdout.strip())
+        return run_git(folder, *words).stdout.strip()
     except (BadInputError, OSError):
-        return recording
-    return replace(recording, revision=revision, dirty=dirty)
+        return ""
 
 
 def project_root(folder: Path) -> Path:
     """The top of the git repository that holds `folder`; the folder itself outside of one."""
-    try:
-        found = run_git(folder, "rev-parse", "--show-toplevel").stdout.strip()
-    except (BadInputError, OSError):
-        found = ""
-    return Path(found) if found else folder
+    return Path(_git(folder, "rev-parse", "--show-toplevel") or folder)
 
 
 def _environment(recording: Recording) -> Environment:
-    revision, dirty = recording.revision, recording.dirty
-    process = recording.trained[0] if recording.trained else recording.loaded[0] if recording.loaded else None
-    if process is None:
+    checkout = str(recording.root), recording.revision, recording.dirty
+    if not recording.loaded:
         python = platform.python_version()
-        return Environment(str(recording.root), revision, dirty, python, "", "", "", "", "", __version__)
-    kind, name = process.device
+        return Environment(*checkout, python, "", "", "", "", "", __version__)
+    process = (*recording.trained, *recording.loaded)[0]
     return Environment(
-        str(recording.root), revision, dirty, process.python, process.torch, kind, name,
-        process.executable, process.platform, __version__,
+        *checkout, process.python, process.torch, *process.device, process.executable, process.platform, __version__,
     )  # fmt: skip
 
 

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from auditkit.assets import bundled_dir
-from auditkit.errors import BadInputError, nearest_names
+from auditkit.errors import BadInputError
 from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.engine.catalog import load_catalog, probe_named, read_probe, select
-from auditkit.testing import growth as laws
-from auditkit.testing.failures import (
-    GuardFailed,
-    GuardUnavailable,
-    Unused,
-    failure,
-    in_words,
-    number_above_zero,
-    whole_number,
-)
-from auditkit.testing.subject import Answer, Subject
+from auditkit.testing.failures import GuardFailed, GuardUnavailable, Unused, failure, in_words
+from auditkit.testing.subject import Answer, Subject, member
 
 __tracebackhide__ = True  # pytest shows the test's own line
 
-_OVERFLOW, _SYNCS, _LAUNCHES = (
-    "norm_overflows_on_finite_grads", "syncs_grow_with_tensors", "launches_grow_with_tensors",
-)  # fmt: skip
-_DTYPES = ("float32", "bfloat16", "float16", "mixed", "float64")
-"""Those for which the first of these probes looks for the norm that breaks a target."""
 _PEAK = "_peak_by_tensors.py"
 _TENSOR_BYTES = 256 << 10
 # The norm of each tensor is a scalar, for which an allocator gives up to 512 bytes.
@@ -78,70 +65,53 @@ class Check:
 
         They are those of norm_overflows_on_finite_grads: float32, bfloat16, float16, mixed and float64.
         """
-        self._unused.use()
-        number_above_zero("norm", norm)
-        dtypes = [dtypes] if isinstance(dtypes, str) else list(dtypes)
-        unknown = [dtype for dtype in dtypes if dtype not in _DTYPES]
-        if unknown or not dtypes:
-            near = unknown and nearest_names(str(unknown[0]), _DTYPES)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(_DTYPES)}"
-            raise BadInputError(f"no dtype is called {unknown[0]!r}" if unknown else "dtypes names no dtype", hint)
-        answer, probe = self._answered(_OVERFLOW)
-        rows = [m for m in answer.measurements if m.name == "breaking_norm"]
-        missing = [dtype for dtype in dtypes if dtype not in {m.case["dtype"] for m in rows}]
-        if missing:
-            known = ", ".join(dict.fromkeys(str(m.case["dtype"]) for m in rows))
-            raise GuardUnavailable(f"{self._call}: not judged in {', '.join(missing)}; judged: {known}")
-        broken = [m for m in rows if m.case["dtype"] in dtypes and m.value is not None and m.value <= norm]
-        if broken:
-            worst = min(broken, key=lambda m: float(m.value))
-            limits = {str(m.case["dtype"]): m.value for m in sorted(broken, key=lambda m: -m.value)}
-            head = f"the norm breaks at {worst.value:.3g} in {worst.case['dtype']}, and is to be right up to {norm:g}"
+        answer, probe = self._answered("norm_overflows_on_finite_grads")
+        rows = {str(m.case["dtype"]): m for m in answer.measurements if m.name == "breaking_norm"}
+        missing = [dtype for dtype in dtypes if dtype not in rows]
+        if missing or not dtypes:
+            raise GuardUnavailable(f"{self._call}: not judged in {', '.join(missing)}; judged: {', '.join(rows)}")
+        limits = {dtype: rows[dtype].value for dtype in dtypes if rows[dtype].value is not None}
+        worst = min(limits, key=lambda dtype: limits[dtype], default="")
+        if limits and limits[worst] <= norm:
+            head = f"the norm breaks at {limits[worst]:.3g} in {worst}, and is to be right up to {norm:g}"
             law = "; ".join(f"right below {value:.3g} in {dtype}" for dtype, value in limits.items())
             raise self._failed(head, law, answer, probe)
         return self
 
-    def syncs(self, at_most: int | None = None, growth: str | None = None) -> Check:
-        """It waits for the device at most so often in one call, or so that the count grows by that law.
+    def syncs(self, at_most: int | None = None) -> Check:
+        """It waits for the device at most so often in one call; without a bound as often for any number of tensors."""
+        return self._count("syncs_grow_with_tensors", "sync_count", "synchronizations", at_most, 0.0)
 
-        Without a word: `growth="constant"` in the number of tensors.
-        """
-        return self._count(_SYNCS, "sync_count", "synchronizations", at_most, growth, 0.0)
-
-    def launches(self, at_most: int | None = None, growth: str | None = None) -> Check:
-        """It launches at most so many kernels in one call, or so that their number grows by that law."""
+    def launches(self, at_most: int | None = None) -> Check:
+        """It launches at most so many kernels in one call; without a bound as many for any number of tensors."""
         # foreach packs some dozens of tensors into one launch.
-        return self._count(_LAUNCHES, "launch_count", "launches", at_most, growth, 0.1)
+        return self._count("launches_grow_with_tensors", "launch_count", "launches", at_most, 0.1)
 
-    def peak(self, at_most: float | None = None, growth: str | None = None) -> Check:
-        """Its memory's peak is at most so many times the gradients' bytes, or grows by that law in their number.
+    def peak(self, at_most: float | None = None) -> Check:
+        """Its memory's peak is at most so many times the gradients' bytes; without a bound it does not grow with them.
 
         Tensors have 65,536 elements of float32 each; what is below a hundredth of the gradients' bytes is no growth.
         """
-        self._unused.use()
-        if at_most is not None:
-            number_above_zero("at_most", at_most)
-        wanted = laws.known(growth or (laws.CONSTANT if at_most is None else None))
         answer, probe = self._answered(_PEAK)
         for name, where in (("peak_extra_bytes", ""), ("python_peak_bytes", " in NumPy and Python memory")):
             peaks = answer.figures(name)
             most = max(peaks)
             share = peaks[most] / (most * _TENSOR_BYTES)
             head = f"{share:.3g}x the gradients' bytes at the peak{where}, {most} tensors of 256 KiB"
-            law = f"bytes for n tensors: {laws.listed(peaks)}"
+            law = f"bytes for n tensors: {_listed(peaks)}"
             if at_most is not None and share > at_most:
                 raise self._failed(f"{head}; at most {at_most:g}x is allowed", law, answer, probe)
-            if wanted and not laws.keeps(peaks, wanted, _SCALARS_SHARE * _TENSOR_BYTES):
-                raise self._failed(f"{head}; its growth is to be {laws.in_words(wanted)}", law, answer, probe)
+            if at_most is None and _grows(peaks, _SCALARS_SHARE * _TENSOR_BYTES):
+                raise self._failed(f"{head}; it is to be the same at every size", law, answer, probe)
         return self
 
     def passes(self, *probes: str, fail_on: str = "P4") -> Check:
         """None of these probes reproduces a finding as bad as `fail_on`; without names no stable one that fits it."""
         self._unused.use()
-        bound = _severity(fail_on)
+        bound = member(Severity, "severity", fail_on)
         catalog = load_catalog()
         contract = self._subject.contract()
-        chosen = [_probe(catalog, name) for name in probes] or [
+        chosen = [probe_named(catalog, name) for name in probes] or [
             probe for probe in select(catalog, (), style=False) if contract in probe.contracts
         ]
         if not chosen:
@@ -170,8 +140,9 @@ class Check:
 
     def _answered(self, asked: str) -> tuple[Answer, ProbeInfo]:
         """Return the probe's result. Raises GuardUnavailable if there is none, GuardFailed if the target raised."""
+        self._unused.use()
         is_ours = asked == _PEAK  # it is in no list of probes
-        probe = read_probe(bundled_dir("probes") / _PEAK) if is_ours else _probe(load_catalog(), asked)
+        probe = read_probe(bundled_dir("probes") / _PEAK) if is_ours else probe_named(load_catalog(), asked)
         self._subject.contract()
         (answer,) = self._subject.ask([probe])
         result = answer.result
@@ -181,22 +152,17 @@ class Check:
             raise failure(self._headline(result.message), ("line", answer.line), ("asked", probe.title))
         return answer, probe
 
-    def _count(
-        self, probe_id: str, name: str, things: str, at_most: int | None, growth: str | None, tolerance: float
-    ) -> Check:
-        self._unused.use()
-        whole_number("at_most", at_most)
-        wanted = laws.known(growth or (laws.CONSTANT if at_most is None else None))
+    def _count(self, probe_id: str, name: str, things: str, at_most: int | None, tolerance: float) -> Check:
         answer, probe = self._answered(probe_id)
         counts = answer.figures(name)
         most = max(counts)
         head = f"{counts[most]:,} {things} at {most:,} tensors"
         text = next(m for m in answer.measurements if m.name == f"{name}_law").case["law"]
-        law = f"{text} {things} for n tensors: {laws.listed(counts)}"
+        law = f"{text} {things} for n tensors: {_listed(counts)}"
         if at_most is not None and max(counts.values()) > at_most:
             raise self._failed(f"{head}; at most {at_most:,} allowed", law, answer, probe)
-        if wanted and not laws.keeps(counts, wanted, tolerance):
-            raise self._failed(f"{head}; their growth is to be {laws.in_words(wanted)}", law, answer, probe)
+        if at_most is None and _grows(counts, tolerance):
+            raise self._failed(f"{head}; their number is to be the same at every size", law, answer, probe)
         return self
 
     def _failed(self, head: str, law: str, answer: Answer, probe: ProbeInfo) -> GuardFailed:
@@ -207,18 +173,15 @@ class Check:
         return failure(self._headline(head), *facts)
 
 
-def _probe(catalog: Mapping[str, ProbeInfo], name: str) -> ProbeInfo:
-    try:
-        return probe_named(catalog, name)
-    except BadInputError as error:  # raised again here, so that no line of the catalog is shown
-        raise BadInputError(error.message, error.hint) from None
+def _grows(figures: Mapping[int, float], tolerance: float) -> bool:
+    """Whether the figures by size grow by more than `tolerance` for each unit of size."""
+    points = sorted(figures.items())
+    return any(high - low > tolerance * (larger - smaller) for (smaller, low), (larger, high) in pairwise(points))
 
 
-def _severity(word: str) -> Severity:
-    try:
-        return Severity(word)
-    except ValueError:
-        raise BadInputError(f"no severity is called {word!r}", "P0 to P4") from None
+def _listed(figures: Mapping[int, float]) -> str:
+    """`4 at 4, 16 at 16`."""
+    return ", ".join(f"{figure:,} at {size:,}" for size, figure in sorted(figures.items()))
 
 
 def _is_finding(result: ProbeResult, bound: Severity) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import linecache
-import math
 import os
 import re
 import unittest
@@ -12,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from auditkit.errors import BadInputError
 from auditkit.model.enums import Evidence
 
 __tracebackhide__ = True  # pytest shows the test's own line
@@ -29,17 +26,15 @@ class Unused:
     The pytest plugin fails a test that makes a guard and does not use it.
     """
 
-    made: ClassVar[dict[int, str]] = {}
-    """What to say of each unused guard, by the order in which they were made."""
-    _numbers = itertools.count()
+    made: ClassVar[dict[Unused, str]] = {}
+    """What to say of each unused guard."""
 
     def __init__(self, what: str) -> None:
-        self._number = next(self._numbers)
-        self.made[self._number] = what
+        self.made[self] = what
 
     def use(self) -> None:
         """Note that the guard checks something."""
-        self.made.pop(self._number, None)
+        self.made.pop(self, None)
 
 
 class GuardFailed(AssertionError):
@@ -91,15 +86,3 @@ def lines_of(site: Any, root: Path, count: str = "") -> list[str]:
     function = _INNER.sub("", site.function)
     where = f" in {function}" if function else ""
     return [f"{site.file}:{site.line}{where}{count}", *([f"  {code}"] if code else [])]
-
-
-def whole_number(name: str, value: int | None) -> None:
-    """Raise BadInputError for a bound that is not a count."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise BadInputError(f"{name} is a whole number from 0 on, not {value!r}")
-
-
-def number_above_zero(name: str, value: float) -> None:
-    """Raise BadInputError for a bound that every figure keeps, or none: NaN, infinity, zero and less."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        raise BadInputError(f"{name} is a finite number above 0, not {value!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import platform
@@ -137,15 +136,3 @@ def undisturbed(roots: Any) -> Iterator[None]:
         random.setstate(numbers)
         if nvml is None:
             os.environ.pop(_NVML, None)
-
-
-@functools.cache
-def reads_its_toy(instrument: str, device: str) -> None:
-    """Raise GuardUnavailable if an instrument misreads its toy in this process."""
-    from auditkit.worker.base.frames import SourceRoots
-    from auditkit.worker.measure.selfcheck import SelfCheckError, check
-
-    try:
-        check(instrument, device, SourceRoots(os.sep))
-    except SelfCheckError as error:
-        raise GuardUnavailable(str(error)) from None

@@ -5,28 +5,26 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from auditkit.errors import BadInputError
-from auditkit.model.enums import Contract, DeviceChoice, Takes
+from auditkit.model.enums import Contract, DeviceChoice, Outcome, Takes
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.run import ProbeResult, fingerprint
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.runner import run_target
 from auditkit.probing.engine.sandbox import Setting
-from auditkit.probing.engine.session import Job, Session
-from auditkit.testing.failures import GuardUnavailable, lines_of
+from auditkit.probing.engine.session import Job
+from auditkit.testing.failures import lines_of
 from auditkit.testing.here import Here, has_cuda
 
 __tracebackhide__ = True  # pytest shows the test's own line
 
-# They fork real ranks, or trace with a compiler whose caches are the whole process's.
+# They fork real ranks, or trace with a compiler whose caches are the whole process's: not in the test's process.
 _APART = ("ranks", "graphs", "graph_capture")
 
 
@@ -57,40 +55,37 @@ class Subject:
             kind = "a class: name one of its methods" if inspect.isclass(function) else "no function"
             raise BadInputError(f"{target!r} is {kind}", "pass the function itself, or its module:name")
         self.root, self._function, self._finish = root, function, words["finish"]
-        contracts = _member(Contract, "contract", words["contract"]), _member(Takes, "way to be fed", words["takes"])
+        contracts = member(Contract, "contract", words["contract"]), member(Takes, "way to be fed", words["takes"])
         ends = ":".join(_place(self._finish)) if self._finish is not None else None
         given = dict(words["arguments"] or {}), dict(words["returns"] or {})
         self.target = Target(":".join(_place(function)), "", *contracts, ends, None, *given)
-        self._device = _member(DeviceChoice, "device", words["device"]) or DeviceChoice.AUTO
+        self._device = member(DeviceChoice, "device", words["device"]) or DeviceChoice.AUTO
         self._here: type[Here] | None = None
 
     def ask(self, probes: Sequence[ProbeInfo]) -> list[Answer]:
-        """Return the result of each probe, measured in this process if its instrument allows that, else in a worker."""
+        """Return the result of each probe, measured in this process."""
         here = self._session()
-        apart = [probe for probe in probes if probe.instrument in _APART]
-        found = self._results([probe for probe in probes if probe not in apart], here)
-        found |= self._results(apart, Session) if self._can_travel() else _without_worker(apart, self.target.call)
+        found = self._results([probe for probe in probes if probe.instrument not in _APART])
+        for probe in probes:
+            if probe.id not in found:
+                why = "forks ranks or compiles, which no test's process should: run it with auditkit probe run"
+                name = fingerprint(probe.id, self.target.call)
+                found[probe.id] = ProbeResult(probe.id, probe.version, self.target.call, Outcome.UNAVAILABLE, why, name)
         return [self._answer(found[probe.id], here.asked.get(probe.id)) for probe in probes]
 
     def contract(self) -> Contract:
         """Return the contract of the target. Raises BadInputError if nothing feeds it."""
-        self._results((), self._session())
+        self._results(())
         planned = self._session().plan
         if planned is None or planned.plan is None:
             why = planned.failure.message if planned is not None and planned.failure is not None else "no plan"
-            needs = "give what it needs as arguments={...}, or set contract= or takes="
-            own = inspect.ismethod(self._function) and not inspect.isclass(self._function.__self__)
-            unbound = f"; of {_place(self._function)[1]} itself an object is made for each call"
-            raise BadInputError(why, needs + (unbound if own else ""))
+            raise BadInputError(why, "give what it needs as arguments={...}, or set contract= or takes=")
         return Contract(planned.plan["contract"])
 
-    def _results(self, probes: Sequence[ProbeInfo], session: type[Session]) -> dict[str, ProbeResult]:
-        module = sys.modules.get(self.target.call.partition(":")[0])
-        folders = [_import_root(module)] if module is not None else []
-        setting = Setting(self.root, sys.executable, tuple(folders), self._device)
-        if not probes and session is Session:
-            return {}
-        return {result.probe: result for result in run_target(self.target, probes, setting, session=session).results}
+    def _results(self, probes: Sequence[ProbeInfo]) -> dict[str, ProbeResult]:
+        setting = Setting(self.root, sys.executable, (), self._device)
+        ended = run_target(self.target, probes, setting, session=self._session())
+        return {result.probe: result for result in ended.results}
 
     def _session(self) -> type[Here]:
         """Return the session of this target, which remembers how to feed it."""
@@ -114,13 +109,6 @@ class Subject:
         place = result.location or (job.location if job is not None else None)
         return Answer(result, lines_of(place, self.root) if place is not None else ())
 
-    def _can_travel(self) -> bool:
-        """Whether another process finds the same functions by their names, and gets the same arguments."""
-        with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
-            same_arguments = json.loads(json.dumps(self.target.arguments)) == self.target.arguments
-            return same_arguments and all(map(_is_importable, filter(None, (self._function, self._finish))))
-        return False
-
 
 def _named(call: str) -> Any:
     module, colon, name = call.partition(":")
@@ -143,11 +131,6 @@ def _place(function: Any) -> tuple[str, str]:
     return str(named.__module__), str(named.__qualname__)
 
 
-def _is_importable(function: Any) -> bool:
-    module, name = _place(function)
-    return module != "__main__" and _attribute(sys.modules[module], name) is function
-
-
 def _owner(function: Any) -> tuple[type | None, str]:
     """Return the class of a method that was taken from it, and the method's name; a bound method needs no class."""
     module, name = _place(function)
@@ -160,26 +143,11 @@ def _owner(function: Any) -> tuple[type | None, str]:
     return None, ""
 
 
-def _import_root(module: ModuleType) -> Path:
-    """Return the folder that a module is imported from by its name."""
-    path = Path(module.__file__ or "")
-    depth = module.__name__.count(".") + (path.name == "__init__.py")
-    return path.parents[depth]
-
-
-def _member(kind: Any, what: str, word: str | None) -> Any:
+def member(kind: Any, what: str, word: str | None) -> Any:
+    """Return the member of an enumeration that a word names. Raises BadInputError."""
     if word is None:
         return None
     try:
         return kind(word)
     except ValueError:
         raise BadInputError(f"no {what} is called {word!r}", f"known: {', '.join(kind)}") from None
-
-
-def _without_worker(probes: Sequence[ProbeInfo], call: str) -> dict[str, ProbeResult]:
-    if not probes:
-        return {}
-    names = " and ".join(probe.id for probe in probes)
-    raise GuardUnavailable(
-        f"{names}: checked in separate processes, which import {call} by its name and get its arguments as JSON"
-    )

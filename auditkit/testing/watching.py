@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -64,7 +63,7 @@ class watch:
         self._process.patches.remove()
         process = Process(self._process.document(True))
         trained = (process,) if process.steps else ()
-        self.watched = judge(Recording(trained, (process,), root=self._root), Ended(0, 0.0))
+        self.watched = judge(Recording(trained, (process,), root=self._root), Ended(0))
         if error is not None or self._fail_on is None:
             return
         if not trained:
@@ -72,11 +71,8 @@ class watch:
         found = [each for each in self.findings if each.severity and str(each.severity) <= self._fail_on]
         broken = [f"{each.probe}: {each.message}" for each in self.watched.run.results if each.outcome.value == "error"]
         if found or broken:
-            lines = [f"{each.severity} {each.probe} {_place(each)}: {each.message}" for each in found]
+            places = [f"{at.file}:{at.line}" if (at := each.location) else "" for each in found]
+            lines = [
+                f"{each.severity} {each.probe} {at}: {each.message}" for each, at in zip(found, places, strict=True)
+            ]
             raise failure(f"{len(found)} laws are broken in the block", ("law", lines), ("error", broken))
-
-
-def _place(result: ProbeResult) -> str:
-    with contextlib.suppress(AttributeError):
-        return f"{result.location.file}:{result.location.line}"  # type: ignore[union-attr]
-    return ""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import torch
 
-from auditkit.live.tickets import Numbering, file_tickets
+from auditkit.live.tickets import file_tickets
 from auditkit.live.watch import Watched
 from auditkit.testing import watch
+from auditkit.tickets.filing import FilingOptions
 from auditkit.tickets.lint import lint
 from auditkit.tickets.store import TicketFolder
 
@@ -53,7 +54,7 @@ def test_a_finding_keeps_its_ticket(tmp_path: Path) -> None:
     command = ("python", str(tmp_path / "train.py"))
 
     def filed(seen: Watched) -> dict[str, tuple[str | None, str]]:
-        run = file_tickets(seen, folder, command, Numbering(batch=7)).run
+        run = file_tickets(seen, folder, command, FilingOptions(batch=7)).run
         return {each.probe: (each.ticket, each.ticket_action) for each in run.results if each.ticket}
 
     laws = ("gradients_lost_or_stale", "clip_misses_the_step")

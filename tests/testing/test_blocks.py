@@ -14,7 +14,6 @@ from auditkit.testing import GuardFailed, no_allocation, no_sync
 
 HERE = Path(__file__).parent
 WIDTH = 8
-SIZES = (10_000, 20_000, 40_000)
 
 
 def parts() -> tuple[Any, ...]:
@@ -89,9 +88,7 @@ def test_what_is_the_hosts_own_is_not_counted() -> None:
     "read",
     [
         lambda loss, _: loss.item(),
-        lambda loss, _: loss.to("cpu"),
         lambda loss, _: bool(loss > 0),
-        lambda loss, _: torch.tensor([loss]),
         lambda _, batch: batch.max().item(),
         lambda _, batch: batch.nonzero(),
     ],
@@ -108,39 +105,11 @@ def test_all_is_put_back_and_the_blocks_own_exception_passes() -> None:
         torch.ones(3).sum().item()
         raise KeyError("mine")
 
-    def fail_at(memory: no_allocation) -> None:
-        with memory.at(1):
-            fail()
-
-    for block in (no_sync(root=HERE), no_allocation(root=HERE), no_allocation("constant", root=HERE)):
+    for block in (no_sync(root=HERE), no_allocation(root=HERE)):
         with pytest.raises(KeyError, match="mine"), block:
-            fail_at(block) if isinstance(block, no_allocation) and block.law else fail()
+            fail()
         assert torch.overrides._get_current_function_mode_stack() == []
         assert _get_current_dispatch_mode_stack() == []
     assert functions == (torch.cuda.synchronize, torch.nn.Module.cuda, torch.amp.GradScaler.__init__)
-    assert refused(no_allocation(root=HERE), lambda: torch.ones(1000)) != []  # the profiler is free again
-
-
-def by_law(growth: str, body: Any) -> dict[int, int]:
-    with no_allocation(growth, root=HERE) as memory:
-        for size in SIZES:
-            values = torch.ones(size)  # what lies between the sizes does not count
-            with memory.at(size):
-                body(values)
-    return memory.peaks
-
-
-def test_a_peak_keeps_to_its_law() -> None:
-    assert max(by_law("constant", torch.sum).values()) < 1024
-    assert by_law("linear", torch.clone) == {size: 4 * size for size in SIZES}
-    with pytest.raises(GuardFailed) as failed:
-        by_law("constant", torch.clone)
-    first, law, *_ = str(failed.value).splitlines()
-    assert first == "160,000 bytes at the peak at size 40,000; its growth is to be constant: the same at every size"
-    assert law == "  law       bytes by size: 40,000 at 10,000, 80,000 at 20,000, 160,000 at 40,000"
-    with pytest.raises(GuardFailed, match="linear: no faster than the size"):
-        by_law("linear", square)
-
-
-def square(values):
-    return torch.ones(len(values) // 100, len(values) // 100)
+    said = refused(no_allocation(root=HERE), lambda: torch.ones(1000))  # the profiler is free again
+    assert said[0] == "4,000 bytes at the peak of the block; none allowed"

@@ -88,7 +88,7 @@ def test_marked_nothing():
 def test_block(auditkit):
     import torch
 
-    with auditkit.no_sync(), auditkit.no_allocation(growth=None):
+    with auditkit.no_sync(), auditkit.no_allocation():
         assert torch.overrides._get_current_function_mode_stack()
 
 
@@ -105,8 +105,7 @@ def pytest_unconfigure():
 
 
 UNUSED = """
-import unittest
-from auditkit.testing import check, no_allocation, no_sync
+from auditkit.testing import check, no_sync
 from trainer import sound
 
 
@@ -114,17 +113,8 @@ def test_no_law(auditkit):
     auditkit.check(sound)
 
 
-class Tests(unittest.TestCase):
-    def test_no_law(self):
-        check(sound)
-
-
 def test_no_block():
     no_sync()
-
-
-def test_no_block_of_memory():
-    no_allocation()
 
 
 def test_of_its_own():
@@ -132,45 +122,8 @@ def test_of_its_own():
     raise RuntimeError("of its own")
 
 
-def test_law():
-    check(sound).syncs(at_most=0)
-
-
 def test_nothing():
     pass
-"""
-FIRST_IMPORT = """
-import sys
-
-import pytest
-import torch
-from auditkit.testing import no_sync
-
-
-@pytest.mark.parametrize("kind", ["optimizer", "lbfgs", "checkpoint"])
-def test_step(kind):
-    from torch.utils.checkpoint import checkpoint
-
-    if kind == "optimizer":
-        assert "torch._dynamo" not in sys.modules
-    model = torch.nn.Linear(2, 2)
-    with no_sync(at_most=1000):
-        make = torch.optim.LBFGS if kind == "lbfgs" else torch.optim.SGD
-        optimizer = make(model.parameters(), lr=0.1)
-
-        def loss():
-            batch = torch.zeros(1, 2, requires_grad=True)
-            found = checkpoint(model, batch, use_reentrant=False) if kind == "checkpoint" else model(batch)
-            found.sum().backward()
-            return found.sum()
-
-        optimizer.step(loss)
-
-
-def test_the_compiler_still_works():
-    import torch._dynamo
-
-    assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item() == 2
 """
 
 
@@ -205,33 +158,24 @@ def test_the_recipes_of_the_page_run_and_its_failure_is_what_pytest_shows(tmp_pa
     failing = f"from trainer import layer_norms\n\n\ndef test_failure(auditkit):\n    {call}\n"
     (tmp_path / "test_failure.py").write_text(failing, encoding="utf-8")
     ended = pytest_in(tmp_path, "-o", "pythonpath=.")
-    assert ended.stdout.splitlines()[-1].startswith("1 failed, 10 passed"), ended.stdout
+    assert ended.stdout.splitlines()[-1].startswith("1 failed, 9 passed"), ended.stdout
     (shown,) = re.findall(r"^<!-- output -->\n```text\n(.*?)\n```$", page, re.DOTALL | re.MULTILINE)
     said = "\n".join(line[8:] for line in ended.stdout.splitlines() if line.startswith("E"))
     assert f"GuardFailed: {shown.splitlines()[0]}" in ended.stdout
     assert said.endswith("\n".join(shown.splitlines()[1:]))
 
 
-@pytest.mark.parametrize(
-    "processes", [(), pytest.param(("-p", "xdist.plugin", "-n", "2"), marks=pytest.mark.acceptance)], ids=["one", "two"]
-)
-def test_each_outcome_is_pytests_own(project: Path, processes: tuple[str, ...]) -> None:
+def test_each_outcome_is_pytests_own(project: Path) -> None:
     """Passed, failed and skipped with a reason; failures show the test's line and none of ours.
 
     A guard that checks nothing fails its test.
     """
     (project / "test_unused.py").write_text(UNUSED, encoding="utf-8")
-    ended = pytest_in(project, *processes, "-rA")
+    ended = pytest_in(project, "-rA")
     outcomes = dict(re.findall(r"^(?:PASSED|FAILED) test_trainer\.py::(\S+)( - .*)?$", ended.stdout, re.MULTILINE))
     passed = {"test_sound", "test_marked_sound", "test_block", "test_of_others"}
     passed |= {"test_marked_below[sound]", "test_marked_below[waiting]"}
-    failed = {
-        "test_waiting",
-        "test_marked_waiting",
-        "test_marked_wrongly",
-        "test_marked_unknown",
-        "test_marked_nothing",
-    }
+    failed = {"test_waiting", *(f"test_marked_{name}" for name in ("waiting", "wrongly", "unknown", "nothing"))}
     assert {name for name, why in outcomes.items() if not why} == passed, ended.stdout
     assert {name for name, why in outcomes.items() if why} == failed
     for said in (
@@ -248,24 +192,14 @@ def test_each_outcome_is_pytests_own(project: Path, processes: tuple[str, ...]) 
     assert len(skipped) == 2
     assert {why.partition(":")[0] for _, why in skipped} == {"clip_destroys_gradients"}
     assert "testing/" not in ended.stdout, "no file of ours is shown"
-    assert len(re.findall(r"^FAILED test_unused\.py", ended.stdout, re.MULTILINE)) == 5, ended.stdout
-    assert len(re.findall(r"^PASSED test_unused\.py", ended.stdout, re.MULTILINE)) == 2
+    assert len(re.findall(r"^FAILED test_unused\.py", ended.stdout, re.MULTILINE)) == 3, ended.stdout
+    assert len(re.findall(r"^PASSED test_unused\.py", ended.stdout, re.MULTILINE)) == 1
     law = "a guard checks nothing: check(trainer:sound) names no law: add .syncs(at_most=0)"
-    for said in (law, "no_sync() is not a block", "no_allocation() is not a block", "RuntimeError: of its own"):
+    for said in (law, "no_sync() is not a block", "RuntimeError: of its own"):
         assert said in ended.stdout, ended.stdout
-    if not processes:  # the control of the test below
-        assert ended.stdout.splitlines()[-1] == "loaded: torch numpy auditkit.testing"
+    assert ended.stdout.splitlines()[-1] == "loaded: torch numpy auditkit.testing"  # the control of the test below
 
 
 def test_collecting_imports_no_torch(project: Path) -> None:
     ended = pytest_in(project, "--collect-only")
     assert (ended.code, ended.stdout.splitlines()[-1]) == (0, "loaded:")
-
-
-@pytest.mark.acceptance
-def test_a_block_may_be_the_first_that_imports_the_compiler(project: Path) -> None:
-    """The import failed within `no_sync`, and with it every later one of the process."""
-    (project / "test_trainer.py").write_text(FIRST_IMPORT, encoding="utf-8")
-    # torch's own deprecated calls, where it compiles, are none of ours.
-    ended = pytest_in(project, "-W", "default")
-    assert "4 passed" in ended.stdout, ended.stdout[-3000:]

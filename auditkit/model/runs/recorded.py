@@ -38,7 +38,6 @@ class RecordedCall(msgspec.Struct, omit_defaults=True, frozen=True):
     devices: _Few = ()
     layouts: _Few = ()
     arguments: dict[_Text, Any] = {}
-    returns: Any = None
     not_recorded: _Text = ""
     when: _Text = ""
 
@@ -113,7 +112,7 @@ def written(run: RecordedRun) -> bytes:
         sizes = {call: len(msgspec.json.encode(each.arguments)) for call, each in run.calls.items()}
         largest = max(sizes, key=lambda call: sizes[call])
         why = f"its structure has {sizes[largest]:,} bytes"
-        left = msgspec.structs.replace(run.calls[largest], arguments={}, returns=None, not_recorded=why)
+        left = msgspec.structs.replace(run.calls[largest], arguments={}, not_recorded=why)
         run = msgspec.structs.replace(run, calls={**run.calls, largest: left})
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 
 VARIABLE = "AUDITKIT_WATCH"
 _PACKAGE = "_auditkit_watch"
@@ -25,13 +26,5 @@ def load() -> None:
         spec.loader.exec_module(package)
         import_module(_PACKAGE + ".process").start(folder)
     except Exception as error:
-        _note(folder, "%s: %s" % (type(error).__name__, error))
-
-
-def _note(folder: str, reason: str) -> None:
-    """Write the reason to a file for the host, if the folder is writable."""
-    try:
-        with open(os.path.join(folder, "failed-%d.txt" % os.getpid()), "w") as file:
-            file.write(reason[:1000])
-    except OSError:
-        pass
+        with suppress(OSError), open(os.path.join(folder, "failed-%d.txt" % os.getpid()), "w") as file:
+            file.write(("%s: %s" % (type(error).__name__, error))[:1000])

@@ -1,4 +1,4 @@
-"""Checkpoints: digests of what a program saves, and whether what it loads reaches its model and optimizer."""
+"""Checkpoints: whether what a program saves is finite, and whether what it loads reaches its model and optimizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from .places import where
 from .program import Program, number, stripped
-from .readings import quietly, read_all, sampled
+from .readings import quietly, read_all
 
 _DEEPEST = 4
 _MOST = 50
@@ -27,12 +27,12 @@ class Checkpoints:
         self.restored: list = []
 
     def saved(self, content: Any, file: Any, step: int) -> None:
-        """Record a digest of what a file contains, for comparison with a later load."""
-        found = _contents(content)
-        if found["weights"] or found["optimizers"]:
+        """Record whether the weights in a file are finite."""
+        tensors = [tensor for state in _contents(content)["weights"] for tensor in state.values()]
+        if tensors:
             with quietly():
-                entry = {"path": _path(file), "step": step, "at": list(where()), **_digests(found)}
-            self.saves.append(entry)
+                bad = any(reading is not None and not reading.is_finite for reading in read_all(tensors))
+            self.saves.append({"path": _path(file), "step": step, "bad": bad})
             del self.saves[:-_MOST]
 
     def loaded(self, content: Any, file: Any) -> None:
@@ -41,15 +41,12 @@ class Checkpoints:
         if not any(found.values()):
             return
         with quietly():
-            entry = {"path": _path(file), "at": list(where()), **_digests(found)}
-            entry["weights_now"] = [
-                {stripped(key): reading for key, reading in zip(state, read_all(list(state.values())))}
-                for state in found["weights"]
-            ]
-            entry["optimizers_now"] = [_optimizer_readings(state) for state in found["optimizers"]]
-            entry["schedulers"] = [int(state["last_epoch"]) for state in found["schedulers"]]
-            entry["random"] = found["random"]
-        self.waiting.append(entry)
+            self.waiting.append({
+                "path": _path(file), "at": list(where()), "holds_optimizer": bool(found["optimizers"]),
+                "weights": [_kept({stripped(key): state[key] for key in state}) for state in found["weights"]],
+                "optimizers": [_optimizer_readings(state) for state in found["optimizers"]],
+                "schedulers": [int(state["last_epoch"]) for state in found["schedulers"]], "random": found["random"],
+            })  # fmt: skip
         del self.waiting[:-4]
 
     def random_state_set(self, state: Any) -> None:
@@ -62,15 +59,13 @@ class Checkpoints:
         waiting, self.waiting = self.waiting, []
         for entry in waiting:
             with quietly():
-                weights = [self._weights(state) for state in entry.pop("weights_now")]
-                optimizers = [_optimizer(state, known) for state in entry.pop("optimizers_now")]
+                weights = [self._weights(state) for state in entry["weights"]]
+                optimizers = [_optimizer(state, known) for state in entry["optimizers"]]
             entry.update(weights=weights, optimizers=optimizers, step=known.steps)
             mine = [each for each in self.program.schedulers if each.optimizer == known.index]
             entry["fresh_schedulers"] = [each.name for each in mine if each.epoch() == 0]
             restored = {kind for kind, digest in entry["random"] if digest in self.restored}
             entry["random"] = sorted({kind for kind, _ in entry["random"]} - restored)
-            saved = [save for save in self.saves if save["path"] == entry["path"]]
-            entry["saved_digest"] = saved[-1]["digest"] if saved else ""
             self.loads.append(entry)
             del self.loads[:-_MOST]
 
@@ -86,12 +81,12 @@ class Checkpoints:
                     ends.setdefault(end, []).append(tensor)
         equal, different, absent, renamed = 0, [], 0, 0
         exact = any(key in living for key in state)
-        for key, reading in state.items():
+        for key, (shape, kept) in state.items():
             candidates = living.get(key, []) if exact else next((ends[e] for e in _ends(key) if e in ends), [])
-            candidates = [each for each in candidates if exact or sampled(each).shape == reading.sample.shape]
-            if not candidates or reading is None:
+            candidates = [each for each in candidates if exact or each.shape == shape]
+            if not candidates or kept is None:
                 absent += 1
-            elif any(now is not None and now.same(reading) for now in read_all(candidates)):
+            elif any(now is not None and now.kept() == kept for now in read_all(candidates)):
                 equal += 1
             elif exact:
                 different.append(key)
@@ -106,7 +101,7 @@ class Checkpoints:
         }
 
     def to_json(self) -> dict:
-        return {"saves": self.saves[-_MOST:], "loads": self.loads, "unused": [entry["path"] for entry in self.waiting]}
+        return {"saves": self.saves, "loads": self.loads}
 
 
 def _path(file: Any) -> str:
@@ -165,24 +160,14 @@ def _digest_of(state: Any) -> str:
     return blake2b(repr(numbers).encode(), digest_size=8).hexdigest()
 
 
-def _digests(found: dict) -> dict:
-    # safetensors returns them in another order.
-    tensors = [state[key] for state in found["weights"] for key in sorted(state)]
-    readings = read_all(tensors)
-    digest = blake2b(digest_size=8)
-    for reading in readings:
-        digest.update(reading.digest().encode() if reading is not None else b"-")
-    bad = sum(reading is not None and not reading.is_finite for reading in readings)
-    return {
-        "digest": digest.hexdigest(),
-        "tensors": len(tensors),
-        "bad": bad,
-        "holds_optimizer": bool(found["optimizers"]),
-    }
+def _kept(tensors: dict) -> dict:
+    """Return the shape of each tensor, and what is kept of its reading."""
+    readings = zip(tensors.items(), read_all(list(tensors.values())))
+    return {key: (tensor.shape, now and now.kept()) for (key, tensor), now in readings}
 
 
 def _optimizer_readings(state: dict) -> dict:
-    """Return readings of an optimizer's saved tensors, by parameter and name; and its learning rates."""
+    """Return readings of an optimizer's saved tensors, by parameter and name; and whether a schedule is on its way."""
     tensors = {
         (index, name): value
         for index, entry in state["state"].items()
@@ -190,12 +175,10 @@ def _optimizer_readings(state: dict) -> dict:
         for name, value in entry.items()
         if isinstance(value, torch.Tensor) and value.numel() > 1
     }
-    rates = [number(group["lr"]) for group in state["param_groups"] if "lr" in group]
-    sizes = [len(group.get("params", ())) for group in state["param_groups"]]
-    readings = dict(zip(tensors, read_all(list(tensors.values()))))
-    scheduled = [number(group["initial_lr"]) for group in state["param_groups"] if "initial_lr" in group]
-    is_scheduled = bool(scheduled) and scheduled != rates
-    return {"readings": readings, "rates": rates, "sizes": sizes, "is_scheduled": is_scheduled}
+    groups = state["param_groups"]
+    is_scheduled = any(number(each["initial_lr"]) != number(each["lr"]) for each in groups if "initial_lr" in each)
+    sizes = [len(each.get("params", ())) for each in groups]
+    return {"readings": _kept(tensors), "sizes": sizes, "is_scheduled": is_scheduled}
 
 
 def _optimizer(state: dict, known: Any) -> dict:
@@ -206,22 +189,10 @@ def _optimizer(state: dict, known: Any) -> dict:
         return {"matches": False}
     tensors = [tensor for group in groups for tensor in group["params"]]
     equal = different = 0
-    for (index, name), reading in state["readings"].items():
-        if not isinstance(index, int) or index >= len(tensors) or reading is None:
-            continue
-        now = optimizer.state.get(tensors[index], {}).get(name)
-        if isinstance(now, torch.Tensor):
-            found = read_all([now])[0]
-            equal, different = (
-                (equal + 1, different) if found is not None and found.same(reading) else (equal, different + 1)
-            )
-        else:
-            different += 1
-    return {
-        "matches": True,
-        "equal": equal,
-        "different": different,
-        "rates": state["rates"],
-        "is_scheduled": state["is_scheduled"],
-        "rates_now": known.rates(),
-    }
+    for (index, name), (_, kept) in state["readings"].items():
+        if isinstance(index, int) and index < len(tensors) and kept is not None:
+            now = optimizer.state.get(tensors[index], {}).get(name)
+            found = read_all([now])[0] if isinstance(now, torch.Tensor) else None
+            is_equal = found is not None and found.kept() == kept
+            equal, different = equal + is_equal, different + (not is_equal)
+    return {"matches": True, "equal": equal, "different": different, "is_scheduled": state["is_scheduled"]}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dis
 import functools
-import importlib.util
+import inspect
 import random
 import sys
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, Callable
 
 import torch
@@ -33,32 +35,35 @@ class Patches:
         _run_as_it_is(self._before)
         _run_as_it_is(self._after)
         _run_as_it_is(self._event, True)
-        _run_as_it_is(self._aside, True)
         watcher = self.watcher
         optim, clips, scaler = torch.optim, torch.nn.utils.clip_grad, torch.amp.grad_scaler.GradScaler
         self._wrap(torch.autograd, "backward", self._backward)
         for name in ("clip_grad_norm_", "clip_grad_value_"):
-            wrapped = self._wrap(clips, name, self._clip)
-            self._put(torch.nn.utils, name, wrapped)
-        self._wrap(optim.Optimizer, "zero_grad", self._zero_grad)
-        self._wrap(torch.nn.Module, "zero_grad", self._zero_grad)
+            self._put(torch.nn.utils, name, self._wrap(clips, name, self._clip))
+        for owner in (optim.Optimizer, torch.nn.Module):
+            self._wrap(owner, "zero_grad", self._recorded("zero_grad"))
+        self._wrap(scaler, "unscale_", self._recorded("unscale"))
+        self._wrap(scaler, "step", self._scaler_step)
         for name in ("__init__", "__setstate__"):
             self._wrap(torch.nn.Module, name, self._made)
         self._wrap(optim.Optimizer, "__init__", self._placed("optimizer"))
         self._wrap(optim.lr_scheduler.LRScheduler, "__init__", self._placed("scheduler"))
-        self._wrap(scaler, "unscale_", self._unscale)
-        self._wrap(scaler, "step", self._scaler_step)
-        self._wrap(torch.nn.functional, "cross_entropy", self._cross_entropy)
-        self._wrap(torch, "save", self._saves("obj", "f"))
-        self._wrap(torch, "load", self._loads("f"))
+        self._wrap(torch.nn.functional, "cross_entropy", self._then(self._weigh, in_turns=True))
+        save, load, set_state = (self._then(each) for each in (self._saved, self._loaded, self._random_state_set))
+        self._wrap(torch, "save", save)
+        self._wrap(torch, "load", load)
         for owner, module in ((torch, torch.random), (torch.cuda, torch.cuda.random)):
-            self._put(owner, "set_rng_state", self._wrap(module, "set_rng_state", self._set_random_state))
-        self._wrap(random, "setstate", self._set_random_state)
-        self._when_imported("numpy.random", lambda numpy: self._wrap(numpy, "set_state", self._set_random_state))
-        self._when_imported("safetensors.torch", self._wrap_safetensors)
+            self._put(owner, "set_rng_state", self._wrap(module, "set_rng_state", set_state))
+        self._wrap(random, "setstate", set_state)
+        with suppress(ImportError):
+            self._wrap(import_module("numpy.random"), "set_state", set_state)
+        with suppress(ImportError):
+            safetensors = import_module("safetensors.torch")
+            self._wrap(safetensors, "save_file", save)
+            self._wrap(safetensors, "load_file", load)
         self._wrap(torch, "compile", self._compile)
-        self._wrap(torch.nn.Module, "eval", self._then_watch_next)
-        self._wrap(torch.utils.data.DataLoader, "__iter__", self._then_watch_next)
+        self._wrap(torch.nn.Module, "eval", self._then(lambda *_: watcher.watch_next()))
+        self._wrap(torch.utils.data.DataLoader, "__iter__", self._then(self._iterates))
         hooks = [register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)]
         self.undone.extend(hook.remove for hook in hooks)
         watcher.switch = self._switch
@@ -72,30 +77,13 @@ class Patches:
 
     def take_imported(self) -> None:
         """Replace originals that modules imported by name before the watcher started (in a test or a notebook)."""
-        pairs: list = [
-            (torch.nn.utils.clip_grad_norm_, "clip_grad_norm_"),
-            (torch.nn.utils.clip_grad_value_, "clip_grad_value_"),
-            (torch.nn.functional.cross_entropy, "cross_entropy"),
-        ]
+        functions = ((torch.nn.utils, "clip_grad_norm_"), (torch.nn.utils, "clip_grad_value_"))
         for module in list(sys.modules.values()):
-            space = getattr(module, "__dict__", {})
-            if getattr(module, "__name__", "torch").partition(".")[0] in ("torch", "_auditkit_watch"):
-                continue
-            for wrapped, name in pairs:
-                if space.get(name) is wrapped.__wrapped__:
-                    self._put(module, name, wrapped)
-
-    def _wrap_safetensors(self, module: Any) -> None:
-        self._wrap(module, "save_file", self._saves("tensors", "filename"))
-        self._wrap(module, "load_file", self._loads("filename"))
-
-    def _when_imported(self, name: str, work: Callable[[Any], Any]) -> None:
-        if name in sys.modules:
-            work(sys.modules[name])
-            return
-        finder = _AfterImport(name, lambda module: self.watcher.guarded("events", lambda: work(module)))
-        sys.meta_path.insert(0, finder)
-        self.undone.append(finder.remove)
+            if getattr(module, "__name__", "torch").partition(".")[0] not in ("torch", "_auditkit_watch"):
+                for owner, name in (*functions, (torch.nn.functional, "cross_entropy")):
+                    wrapped = getattr(owner, name)
+                    if getattr(module, "__dict__", {}).get(name) is wrapped.__wrapped__:
+                        self._put(module, name, wrapped)
 
     def _wrap(self, owner: Any, name: str, make: Callable) -> Any:
         original = getattr(owner, name)
@@ -120,22 +108,18 @@ class Patches:
 
     # Only in inspected turns, and never in a program that compiles: a compiled function must not contain them.
 
-    def _open(self) -> None:
-        if self.turn_patches or self.watcher.compiles:
-            return
-        count = len(self.undone)
-        self._wrap(torch.nn.Module, "__call__", self._call)
-        for name in _READS:
-            self._wrap(torch.Tensor, name, self._read)
-        self.turn_patches, self.undone = self.undone[count:], self.undone[:count]
-
     def _switch(self, recording: bool) -> None:
-        if recording:
-            self._open()
-            self.watcher.syncs.open()
-        else:
+        if not recording:
             self._close()
             self.watcher.syncs.close()
+            return
+        self.watcher.syncs.open()
+        if not self.turn_patches and not self.watcher.compiles:
+            count = len(self.undone)
+            self._wrap(torch.nn.Module, "__call__", self._call)
+            for name in _READS:
+                self._wrap(torch.Tensor, name, self._read)
+            self.turn_patches, self.undone = self.undone[count:], self.undone[:count]
 
     def _close(self) -> None:
         for undo in reversed(self.turn_patches):
@@ -166,95 +150,110 @@ class Patches:
             watcher.in_read = True
             try:
                 watcher.guarded("reads", lambda: watcher.read(tensor))
-                self._look(sys._getframe(1))
+                self._look()
                 return original(tensor, *args, **kwargs)
             finally:
                 watcher.in_read = False
 
         return read
 
-    def _event(self, work: Callable[[], Any]) -> Any:
-        """Run an instrument without counting its own reads."""
+    def _event(self, work: Callable[[], Any], instrument: str = "events") -> Any:
+        """Run an instrument without counting its own reads; torch.compile skips all frames inside."""
         watcher = self.watcher
         watcher.reading += 1
         try:
-            return watcher.guarded("events", lambda: watcher._timed(work))
+            # Most steps are not inspected, and have no time to measure.
+            return watcher.guarded(instrument, work if instrument == "step" else lambda: watcher._timed(work))
         finally:
             watcher.reading -= 1
 
-    def _aside(self, work: Callable[[], Any]) -> Any:
-        """Run an instrument; torch.compile skips all frames inside."""
-        return work()
-
     def _backward(self, original: Callable) -> Callable:
         watcher = self.watcher
+
+        def details(loss: Any, *_: Any, **__: Any) -> dict:
+            if watcher.recorder is not None:
+                watcher.guarded("recorded calls", watcher.recorder.find)
+                self._look()
+            return {"loss": watcher.backward_begins(loss)}
+
+        recorded = self._recorded("backward", details)(original)
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if _compiles():
                 return original(tensors, *args, **kwargs)
             watcher.backwards += 1
             watcher.guarded("loss", lambda: watcher.look_at_loss(tensors))
-            begun = self._event(lambda: watcher.backward_begins(tensors)) if watcher.recording else None
-            if begun is not None and watcher.recorder is not None:
-                watcher.guarded("recorded calls", watcher.recorder.find)
-                self._look(sys._getframe(1))
-            result = original(tensors, *args, **kwargs)
-            if begun is not None:
-                place = where()
-                self._event(lambda: watcher.backward_ended(begun, place))
-            return result
+            return recorded(tensors, *args, **kwargs)
 
+        _run_as_it_is(recorded)
         return backward
 
-    def _look(self, frame: Any, is_step: bool = False) -> None:
+    def _look(self, is_step: bool = False) -> None:
         """Record the candidates of an audit that are on the stack."""
-        recorder = self.watcher.recorder
+        recorder, frame = self.watcher.recorder, sys._getframe(2)
         if recorder is not None and not recorder.is_inside:
             self.watcher.guarded("recorded calls", lambda: recorder.look(frame, is_step))
 
+    def _recorded(self, kind: str, details: Callable[..., dict] = lambda *_, **__: {}) -> Callable:
+        """Return a wrapper that records an event with the gradients before and after a call."""
+        watcher = self.watcher
+
+        def make(original: Callable) -> Callable:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                if _compiles() or not watcher.recording:
+                    return original(*args, **kwargs)
+                place = where()
+                begun = self._event(lambda: {**details(*args, **kwargs), "before": watcher.gradients()})
+                result = original(*args, **kwargs)
+                if begun is not None:
+                    self._event(lambda: watcher.happened(kind, place, returned=result, **begun))
+                return result
+
+            return call
+
+        return make
+
+    def _then(self, work: Callable[[Any, tuple, dict], Any], in_turns: bool = False) -> Callable:
+        """Return a wrapper that calls an instrument after a call, always or only in inspected turns."""
+        watcher = self.watcher
+
+        def make(original: Callable) -> Callable:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                result = original(*args, **kwargs)
+                if not _compiles() and (watcher.recording or not in_turns):
+                    self._event(lambda: work(result, args, kwargs))
+                return result
+
+            return call
+
+        return make
+
     def _clip(self, original: Callable) -> Callable:
-        watcher = self.watcher
+        signature = inspect.signature(original)
 
-        def clip(parameters: Any, limit: Any, *args: Any, **kwargs: Any) -> Any:
-            if _compiles() or not watcher.recording:
-                return original(parameters, limit, *args, **kwargs)
-            if not isinstance(parameters, (torch.Tensor, list, tuple)):
-                parameters = list(parameters)
-            self._look(sys._getframe(1))
-            begun = self._event(lambda: self._clip_begins(parameters, limit, original, args, kwargs))
-            result = original(parameters, limit, *args, **kwargs)
-            if begun is not None:
-                self._event(lambda: watcher.happened("clip", returned=result, **begun))
-            return result
+        def details(parameters: Any, norm_type: Any = 2.0, **given: Any) -> dict:
+            self._look()
+            tensors = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            tensors = [tensor for tensor in tensors if tensor.grad is not None] or tensors
+            with quietly():
+                found = norms([tensor.grad for tensor in tensors if tensor.grad is not None])
+            ids = [self.watcher.program.parameter(tensor).index for tensor in tensors]
+            is_norm = "max_norm" in given
+            limit, kind = (given["max_norm"], float(norm_type)) if is_norm else (given["clip_value"], "value")
+            return {"norms": found, "limit": float(limit), "norm_type": kind, "ids": ids}
 
+        recorded = self._recorded("clip", details)(original)
+
+        def clip(*args: Any, **kwargs: Any) -> Any:
+            if not self.watcher.recording or _compiles():
+                return original(*args, **kwargs)
+            given = dict(signature.bind(*args, **kwargs).arguments)
+            if not isinstance(given["parameters"], (torch.Tensor, list, tuple)):
+                given["parameters"] = list(given["parameters"])
+            return recorded(**given)
+
+        _run_as_it_is(recorded)
         return clip
-
-    def _clip_begins(self, parameters: Any, limit: Any, original: Callable, args: tuple, kwargs: dict) -> dict:
-        tensors = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-        tensors = [tensor for tensor in tensors if tensor.grad is not None] or tensors
-        gradients = [tensor.grad for tensor in tensors if tensor.grad is not None]
-        norm_type = kwargs.get("norm_type", args[0] if args else 2.0)
-        with quietly():
-            found = norms(gradients)
-        return {
-            "place": where(), "before": self.watcher.gradients(), "norms": found, "limit": float(limit),
-            "norm_type": float(norm_type) if original.__name__ == "clip_grad_norm_" else "value",
-            "ids": [self.watcher.program.parameter(tensor).index for tensor in tensors], "scale": self.watcher.scale,
-        }  # fmt: skip
-
-    def _zero_grad(self, original: Callable) -> Callable:
-        watcher = self.watcher
-
-        def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            if _compiles() or not watcher.recording:
-                return original(owner, *args, **kwargs)
-            before, place = self._event(watcher.gradients), where()
-            result = original(owner, *args, **kwargs)
-            if before is not None:
-                self._event(lambda: watcher.happened("zero_grad", place, before))
-            return result
-
-        return zero_grad
 
     def _made(self, original: Callable) -> Callable:
         program = self.watcher.program
@@ -283,20 +282,6 @@ class Patches:
 
         return make
 
-    def _unscale(self, original: Callable) -> Callable:
-        watcher = self.watcher
-
-        def unscale_(scaler: Any, optimizer: Any) -> Any:
-            if not watcher.recording or not scaler.is_enabled():
-                return original(scaler, optimizer)
-            before, place = self._event(watcher.gradients), where()
-            result = original(scaler, optimizer)
-            if before is not None:
-                self._event(lambda: watcher.happened("unscale", place, before))
-            return result
-
-        return unscale_
-
     def _scaler_step(self, original: Callable) -> Callable:
         watcher = self.watcher
 
@@ -305,14 +290,10 @@ class Patches:
                 return original(scaler, optimizer, *args, **kwargs)
             known = watcher.guarded("scaler", lambda: watcher.program.optimizer(optimizer))
             steps = known.steps if known is not None else 0
-            watcher.scale = (
-                scaler.get_scale() if watcher.recording and getattr(scaler, "_device", "") == "cpu" else watcher.scale
-            )
             result = original(scaler, optimizer, *args, **kwargs)
             if known is not None:
                 known.attempts += 1
                 if known.steps == steps:
-                    watcher.skipped_by_scaler += 1
                     self._event(watcher.watch_next)
                     if watcher.recording:
                         self._event(lambda: watcher.happened("skipped", where(), watcher.gradients()))
@@ -320,90 +301,34 @@ class Patches:
 
         return step
 
-    def _cross_entropy(self, original: Callable) -> Callable:
-        watcher = self.watcher
-
-        def cross_entropy(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-            loss = original(input, target, *args, **kwargs)
-            if _compiles() or not watcher.recording:
-                return loss
-            self._event(lambda: self._weigh(loss, target, args, kwargs))
-            return loss
-
-        return cross_entropy
-
-    def _weigh(self, loss: Any, target: Any, args: tuple, kwargs: dict) -> None:
-        if (
-            not isinstance(loss, torch.Tensor)
-            or loss.grad_fn is None
-            or loss.numel() != 1
-            or target.is_floating_point()
-        ):
-            return
-        ignored = kwargs.get("ignore_index", args[2] if len(args) > 2 else -100)
-        reduction = kwargs.get("reduction", args[4] if len(args) > 4 else "mean")
-        weight = kwargs.get("weight", args[0] if args else None)
-        if weight is not None or reduction not in ("mean", "sum"):
+    def _weigh(self, loss: Any, args: tuple, kwargs: dict) -> None:
+        """Watch the mean loss of a `cross_entropy` without weights."""
+        given = {**dict(zip(("input", "target", "weight", "", "ignore_index", "", "reduction"), args)), **kwargs}
+        target, reduction = given["target"], given.get("reduction", "mean")
+        if given.get("weight") is not None or reduction != "mean" or target.is_floating_point() or loss.grad_fn is None:
             return
         with quietly():
-            valid = int((target != ignored).sum())
-        loss.grad_fn.register_prehook(self.watcher.weighs(where(), valid, target.numel(), reduction == "mean"))
+            valid = int((target != given.get("ignore_index", -100)).sum())
+        self.watcher.weighs(loss, valid, target.numel())
 
-    def _saves(self, content: str, file: str) -> Callable:
-        """Return a wrapper of a function whose first parameters have these names."""
-        watcher = self.watcher
+    def _saved(self, _: Any, args: tuple, kwargs: dict) -> None:
+        content, file = [*args, *kwargs.values()][:2]
+        self.watcher.checkpoints.saved(content, file, self.watcher.count)
+        self.watcher.watch_next()
 
-        def make(original: Callable) -> Callable:
-            def save(*args: Any, **kwargs: Any) -> Any:
-                result = original(*args, **kwargs)
-                given = {**dict(zip((content, file), args)), **kwargs}
-                self._event(lambda: watcher.checkpoints.saved(given[content], given[file], watcher.count))
-                self._event(watcher.watch_next)
-                return result
+    def _loaded(self, content: Any, args: tuple, kwargs: dict) -> None:
+        self.watcher.checkpoints.loaded(content, [*args, *kwargs.values()][0])
+        self.watcher.watch_next()
 
-            return save
+    def _random_state_set(self, _: Any, args: tuple, kwargs: dict) -> None:
+        if self.watcher.checkpoints.waiting:
+            self.watcher.checkpoints.random_state_set([*args, *kwargs.values()][0])
 
-        return make
-
-    def _loads(self, file: str) -> Callable:
-        watcher = self.watcher
-
-        def make(original: Callable) -> Callable:
-            def load(*args: Any, **kwargs: Any) -> Any:
-                result = original(*args, **kwargs)
-                path = args[0] if args else kwargs[file]
-                self._event(lambda: watcher.checkpoints.loaded(result, path))
-                self._event(watcher.watch_next)
-                return result
-
-            return load
-
-        return make
-
-    def _set_random_state(self, original: Callable) -> Callable:
-        watcher = self.watcher
-
-        def set_state(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
-            if watcher.checkpoints.waiting and not _compiles():
-                self._event(lambda: watcher.checkpoints.random_state_set([*args, *kwargs.values()][0]))
-            return result
-
-        return set_state
-
-    def _then_watch_next(self, original: Callable) -> Callable:
-        """Inspect the step after an evaluation or the start of an epoch."""
-        watcher = self.watcher
-
-        def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            if watcher.count and not _compiles():
-                self._event(watcher.watch_next)
-            result = original(owner, *args, **kwargs)
-            if watcher.recorder is not None and not _compiles():
-                watcher.guarded("recorded calls", lambda: watcher.recorder.iterates(owner, result))
-            return result
-
-        return call
+    def _iterates(self, iterator: Any, args: tuple, _: dict) -> None:
+        """Inspect the first step of an epoch, and record its first batch."""
+        self.watcher.watch_next()
+        if self.watcher.recorder is not None:
+            self.watcher.guarded("recorded calls", lambda: self.watcher.recorder.iterates(args[0], iterator))
 
     def _compile(self, original: Callable) -> Callable:
         watcher = self.watcher
@@ -413,8 +338,6 @@ class Patches:
             owner = getattr(target, "__self__", None)
             if isinstance(owner, torch.optim.Optimizer):
                 what = "optimizer"
-                known = watcher.program.optimizer(owner)
-                known.compiled = True
             elif watcher.guarded("events", lambda: _trains(target), False):
                 what = "training step"
             else:
@@ -436,50 +359,12 @@ class Patches:
             return None
         watcher = self.watcher
         if watcher.recording:
-            self._look(sys._getframe(1), is_step=True)
-        watcher.reading += 1
-        try:
-            return self._aside(lambda: watcher.guarded("step", lambda: watcher.step_begins(optimizer, args, kwargs)))
-        finally:
-            watcher.reading -= 1
+            self._look(is_step=True)
+        return self._event(lambda: watcher.step_begins(optimizer, args, kwargs), "step")
 
     def _after(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
-        if _compiles():
-            return
-        watcher = self.watcher
-        watcher.reading += 1
-        try:
-            self._aside(lambda: watcher.guarded("step", lambda: watcher.step_ended(optimizer)))
-        finally:
-            watcher.reading -= 1
-
-
-class _AfterImport:
-    """A finder that lets the ordinary loader import a module and then calls `work` with it."""
-
-    def __init__(self, name: str, work: Callable[[Any], Any]) -> None:
-        self.name, self.work = name, work
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != self.name:
-            return None
-        self.remove()
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            loader: Any = spec.loader
-            run = loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                del loader.exec_module
-                run(module)
-                self.work(module)
-
-            loader.exec_module = exec_module
-        return spec
-
-    def remove(self) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        if not _compiles():
+            self._event(lambda: self.watcher.step_ended(optimizer), "step")
 
 
 def _trains(target: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 
@@ -48,9 +48,9 @@ def where() -> Place:
     while frame is not None:
         kind = _kind(frame.f_code.co_filename)
         if kind == _USERS:
-            return _place(frame)
+            return place_of(frame)
         if kind == _LIBRARY and fallback is NOWHERE and "importlib" not in frame.f_code.co_filename:
-            fallback = _place(frame)
+            fallback = place_of(frame)
         frame = frame.f_back
     return fallback
 
@@ -65,22 +65,16 @@ def called_from(*parts: str) -> bool:
     return False
 
 
-def _place(frame: Any) -> Place:
+def place_of(frame: Any) -> Place:
     code = frame.f_code
     name = getattr(code, "co_qualname", code.co_name)
     return (os.path.abspath(code.co_filename), frame.f_lineno, "" if name == "<module>" else name)
 
 
-def holder(target: int) -> tuple:
-    """Return the variable of a user's frame, or its attribute, that is the object with id `target`."""
+def user_frames() -> Iterator[Any]:
+    """Yield the user's frames on the stack, the innermost first."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         if _kind(frame.f_code.co_filename) == _USERS:
-            for name, value in list(frame.f_locals.items()):
-                if id(value) == target:
-                    return (*_place(frame), name)
-                for inner, part in list(getattr(value, "__dict__", {}).items()) if hasattr(value, "__dict__") else ():
-                    if id(part) == target:
-                        return (*_place(frame), "%s.%s" % (name, inner))
+            yield frame
         frame = frame.f_back
-    return (*NOWHERE, "")

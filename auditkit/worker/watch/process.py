@@ -14,7 +14,6 @@ from typing import Any, Optional
 import torch
 
 VERSION = 1
-_OLDEST = (2, 9)
 _INTERVAL_S, _SHARE = 3.0, 0.003
 
 _current: Optional[Process] = None
@@ -27,11 +26,6 @@ def start(folder: str) -> None:
         config = json.load(file)
     _current = Process(folder, config)
     _current.begin()
-
-
-def version_of(text: str) -> tuple:
-    numbers = text.split("+")[0].split(".")[:2]
-    return tuple(int(part) for part in numbers if part.isdigit())
 
 
 class Process:
@@ -55,7 +49,7 @@ class Process:
 
     def watch(self) -> bool:
         """Install the wrappers if torch is new enough."""
-        if version_of(torch.__version__) < _OLDEST:
+        if not hasattr(torch, "hash_tensor"):
             self.reason = "torch %s is too old: auditkit run needs torch 2.9 or later" % torch.__version__
             return False
         from .patches import Patches
@@ -128,9 +122,8 @@ class Process:
             with open(path + ".new", "w", encoding="utf-8") as file:
                 file.write(data)
             os.replace(path + ".new", path)
-        except Exception as error:
-            if self.watcher is not None:
-                self.watcher.errors.setdefault("file", {"count": 1, "reason": "%s: %s" % (type(error).__name__, error)})
+        except Exception:
+            pass
         self.wrote_at = time.monotonic()
         self.wrote_s = self.wrote_at - began
         if self.watcher is not None:
@@ -144,10 +137,9 @@ class Process:
         if recorded and self.watcher.recorder is not None:
             recorded["recorded"] = self.watcher.recorder.to_json()
         return {
-            "version": VERSION, "pid": os.getpid(), "ppid": os.getppid(), "host": socket.gethostname(),
-            "began": self.began, "ended": ended, "reason": self.reason, "argv": sys.argv[:50],
+            "version": VERSION, "began": self.began, "ended": ended, "reason": self.reason, "argv": sys.argv[:50],
             "executable": sys.executable, "python": platform.python_version(), "torch": str(torch.__version__),
-            "cwd": os.getcwd(), "is_fork": self.is_fork, "platform": "-".join(os.uname()[:1] + os.uname()[2:5:2]),
+            "platform": "-".join(os.uname()[:1] + os.uname()[2:5:2]),
             "identity": identity() | self.group, "device": _device() if recorded else ["cpu", ""],
             **recorded,
         }  # fmt: skip

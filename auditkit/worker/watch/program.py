@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import math
+import types
 import weakref
 from itertools import compress
 from typing import Any, Optional
 
 import torch
 
-from .places import NOWHERE
+from .places import NOWHERE, place_of, user_frames
 from .readings import local
 
 _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
@@ -30,45 +31,38 @@ def _shared(value: Any) -> Any:
     return _values.setdefault(value, value)
 
 
-class Parameter:
-    """One parameter, and counts of what the inspections saw, which the host reads."""
+_FACTS = {
+    "name": "", "root": "", "part": "", "shape": (), "dtype": "", "numel": 0, "requires_grad": False, "optimizers": (),
+    "seen": 0, "with_gradient": 0, "ran": 0, "ran_without_grad": 0, "owner_eval": 0, "changed": 0, "stayed": 0,
+    "moved": False, "frozen_moved": None, "bad_value": None, "vanished": (), "replicas": "", "shards": "",
+}  # fmt: skip
+"""What the host reads of a parameter, most of it counted by inspections."""
 
-    __slots__ = (
-        "after", "bad_gradient", "bad_value", "changed", "dtype", "frozen_moved", "index",
-        "kept", "moved", "name", "numel", "optimizers", "owner", "owner_eval", "part",
-        "ran", "ran_without_grad", "ref", "replicas", "requires_grad", "root", "seen", "shape", "shards", "stayed",
-        "suspect", "vanished", "with_gradient",
-    )  # fmt: skip
+
+class Parameter:
+    """One parameter: its facts, its owner, and its last reading with the turn of it."""
+
+    __slots__ = ("after", "index", "kept", "owner", "ref", *_FACTS)
 
     def __init__(self, index: int, tensor: Any) -> None:
-        self.ref = weakref.ref(tensor)
-        self.index = index
-        self.name, self.root, self.part = "", "", ""
-        self.owner: Any = None
+        for name, value in _FACTS.items():
+            setattr(self, name, value)
+        self.ref, self.index = weakref.ref(tensor), index
+        self.after = self.kept = self.owner = None
         self.shape = _shared(tuple(tensor.shape))
         self.dtype = _shared(str(tensor.dtype).replace("torch.", ""))
-        self.numel = tensor.numel()
-        self.requires_grad = tensor.requires_grad
-        self.optimizers: tuple = ()
-        self.seen = self.with_gradient = self.ran = self.ran_without_grad = self.owner_eval = 0
-        self.changed = self.stayed = 0
-        self.frozen_moved: Optional[int] = None
-        self.bad_gradient: Optional[int] = None
-        self.bad_value: Optional[int] = None
-        self.vanished: tuple = ()
-        self.after: Any = None
-        self.kept: Any = None
-        self.suspect = False
-        self.moved = False
-        self.replicas = self.shards = ""
+        self.numel, self.requires_grad = tensor.numel(), tensor.requires_grad
+
+    def read(self, now: Any, step: int) -> None:
+        """Take a reading after a step: whether the value changed since the last one, and is finite."""
+        kept = now.kept()
+        self.moved = self.moved or (self.after is not None and self.after != kept)
+        self.after = kept
+        if not now.is_finite and self.bad_value is None:
+            self.bad_value = step
 
     def to_json(self) -> dict:
-        names = (
-            "name root shape dtype numel requires_grad optimizers seen with_gradient ran "
-            "ran_without_grad owner_eval changed stayed frozen_moved bad_gradient bad_value vanished "
-            "replicas shards moved part"
-        )
-        return {name: getattr(self, name) for name in names.split()}
+        return {name: getattr(self, name) for name in _FACTS}
 
 
 class Optimizer:
@@ -84,10 +78,9 @@ class Optimizer:
         self.consumed: Optional[list] = None
         self.clipped: Optional[list] = None  # the consumed gradients after a clip that follows the step
         self.begins: Optional[int] = None
-        self.compiled = self.has_closure = False
+        self.has_closure = False
         self.first_turn = self.last_turn = 0
         self.last_inspected = -1
-        self.largest_rate = 0.0
         self.always_zero_rate = True
         self.first_line: tuple = NOWHERE
 
@@ -96,10 +89,7 @@ class Optimizer:
         return [number(group.get("lr", 0.0)) for group in optimizer.param_groups] if optimizer is not None else []
 
     def to_json(self) -> dict:
-        names = (
-            "index name place steps attempts inspected compiled largest_rate always_zero_rate first_line first_turn "
-            "last_turn"
-        )
+        names = "index name place steps attempts inspected always_zero_rate first_line first_turn last_turn"
         return {name: getattr(self, name) for name in names.split()} | {
             "parameters": [each.index for each in self.parameters]
         }
@@ -247,7 +237,7 @@ class Program:
                     known.requires_grad = tensor.requires_grad
                     full = stripped("%s.%s" % (path, name) if path else name)
                     if not known.name or known.owner is None or known.owner() is None:
-                        known.name, known.root = full, _shared(type(_unwrapped(root)).__name__)
+                        known.name, known.root = full, _shared(type(root).__name__)
                         known.owner = weakref.ref(module)
                         known.part = _shared(known.name.split(".")[0])
                     if getattr(tensor, "device_mesh", None) is not None:
@@ -256,7 +246,7 @@ class Program:
                         plain.append(known)
             if id(root) in meshes:
                 for known in plain:
-                    self._replicate(known, "mesh", meshes[id(root)].mesh.flatten().tolist())
+                    self.group(known, "replicas", "mesh", meshes[id(root)].mesh.flatten().tolist())
             self._place_data_parallel(root)
 
     def _place_data_parallel(self, root: Any) -> None:
@@ -266,19 +256,14 @@ class Program:
                 ranks = torch.distributed.get_process_group_ranks(module.process_group)
                 whole = kind[0] == "D" or module.sharding_strategy.name == "NO_SHARD"
                 for tensor in module.parameters():
-                    (self._replicate if whole else self._shard)(self.parameter(tensor), "dp", ranks)
+                    self.group(self.parameter(tensor), "replicas" if whole else "shards", "dp", ranks)
 
-    def _replicate(self, known: Parameter, kind: str, ranks: Any) -> None:
-        """Record that these ranks have the same values of a parameter; all its parameters share one group name."""
-        if len(ranks) > 1 and not known.replicas:
-            known.replicas = _shared("%s %s" % (kind, named_ranks(ranks)))
-            self.groups.setdefault(known.replicas, [int(rank) for rank in ranks])
-
-    def _shard(self, known: Parameter, kind: str, ranks: Any) -> None:
-        """Record that these ranks have the parts of a parameter."""
-        if len(ranks) > 1 and not known.shards:
-            known.shards = _shared("%s %s" % (kind, named_ranks(ranks)))
-            self.groups.setdefault(known.shards, [int(rank) for rank in ranks])
+    def group(self, known: Parameter, role: str, kind: str, ranks: Any) -> None:
+        """Record that these ranks have the same values of a parameter (`replicas`) or its parts (`shards`)."""
+        if len(ranks) > 1 and not getattr(known, role):
+            name = _shared("%s %s" % (kind, named_ranks(ranks)))
+            setattr(known, role, name)
+            self.groups.setdefault(name, [int(rank) for rank in ranks])
 
     def _place_ranks(self, known: Parameter, tensor: Any) -> None:
         """Record the ranks with the same shard of a DTensor: equal coordinates except in replicated dimensions."""
@@ -289,11 +274,11 @@ class Program:
         if coordinate is None:
             return
         names = mesh.mesh_dim_names or ["dim%d" % dim for dim in range(mesh.ndim)]
-        for record, replicated in ((self._replicate, True), (self._shard, False)):
+        for role, replicated in (("replicas", True), ("shards", False)):
             along = [placement.is_replicate() is replicated for placement in placements]
             chosen = tuple(slice(None) if is_along else coordinate[dim] for dim, is_along in enumerate(along))
             kept = " ".join(name for name, is_along in zip(names, along) if is_along)
-            record(known, kept, mesh.mesh[chosen].flatten().tolist())
+            self.group(known, role, kept, mesh.mesh[chosen].flatten().tolist())
 
     def unowned(self) -> list:
         """Return trainable parameters of modules that belong to no optimizer."""
@@ -304,26 +289,12 @@ class Program:
         return [(id(module), module.training) for ref in self.droppers if (module := ref()) is not None]
 
 
-def _unwrapped(module: Any) -> Any:
-    for name in ("module", "_orig_mod"):
-        inner = module._modules.get(name)
-        if inner is not None and len(module._modules) == 1:
-            return _unwrapped(inner)
-    return module
-
-
 def named_ranks(ranks: Any) -> str:
-    """Return `[0, 1]`; for more than eight ranks the first, the last, the number, and the distance or a hash."""
+    """Return `[0, 1]`; for more than eight ranks the first, the last, a hash and the number."""
     ranks = [int(rank) for rank in ranks]
     if len(ranks) <= 8:
         return str(ranks)
-    step = ranks[1] - ranks[0]
-    by = (
-        "by %d" % step
-        if ranks == list(range(ranks[0], ranks[-1] + 1, step or 1))
-        else "#%x" % (hash(tuple(ranks)) & 0xFFFF)
-    )
-    return "%d to %d %s (%d ranks)" % (ranks[0], ranks[-1], by, len(ranks))
+    return "%d to %d #%x (%d ranks)" % (ranks[0], ranks[-1], hash(tuple(ranks)) & 0xFFFF, len(ranks))
 
 
 def stripped(name: str) -> str:
@@ -374,3 +345,31 @@ def graph_nodes(heads: list, most: int = 20000) -> int:
         seen.add(node)
         waiting.extend(following for following, _ in node.next_functions)
     return len(seen)
+
+
+def growing(before: dict) -> dict:
+    """Return by place and name the variables of users' frames that hold many tensors or graph nodes.
+
+    Each has its count, and whether that was larger than `before`. Variables are those of a frame and of its objects.
+    """
+    found: dict = {}
+    for frame in user_frames():
+        variables = dict(frame.f_locals)
+        for name, value in list(variables.items()):
+            inner = {} if isinstance(value, (torch.Tensor, types.ModuleType)) else getattr(value, "__dict__", {})
+            variables.update(("%s.%s" % (name, part), each) for part, each in list(inner.items()))
+        for name, value in variables.items():
+            count = _tensors_in(value)
+            if count > 7:
+                key = (*place_of(frame), name)
+                was, grew = before.get(key, (count, False))
+                found[key] = (count, grew or count > was)
+    return found
+
+
+def _tensors_in(value: Any) -> int:
+    """Return how many tensors a list or dict has, or nodes the graph of a tensor."""
+    if isinstance(value, torch.Tensor):
+        return graph_nodes([value.grad_fn], 5000)
+    values = value if type(value) is list else list(value.values()) if type(value) is dict else ()
+    return len(values) if values and isinstance(values[-1], torch.Tensor) else 0

@@ -68,45 +68,14 @@ class Reading:
     def is_finite(self) -> bool:
         return math.isfinite(self.norm) or math.isfinite(self.total)
 
-    def same(self, other: Reading) -> bool:
-        """Return whether the tensor is the same, as far as a reading shows."""
-        return (
-            self.hash == other.hash
-            and _close(self.norm, other.norm)
-            and _close(self.total, other.total)
-            and equal(self.sample, other.sample)
-        )
-
-    def kept(self) -> Kept:
-        """Return the reading without its sample, which is small enough to keep for the whole run."""
-        return Kept(self.hash, self.norm, self.total, self.digest())
+    def kept(self) -> tuple:
+        """Return a digest, norm and sum, which are small enough to keep for the whole run."""
+        return self.digest(), struct.pack("2f", self.norm, self.total)
 
     def digest(self) -> str:
         """Return twelve hexadecimal digits of the bits, without sums, whose order differs between machines."""
         packed = struct.pack("<Q%df" % self.sample.numel(), self.hash % 2**64, *self.sample.tolist())
         return blake2b(packed, digest_size=6).hexdigest()
-
-
-class Kept:
-    """The part of a reading that is kept until the next one: 1,000 of them take 0.2 MB."""
-
-    __slots__ = ("digest", "hash", "norm", "total")
-
-    def __init__(self, hash_: int, norm: float, total: float, digest: str) -> None:
-        self.hash, self.norm, self.total, self.digest = hash_, norm, total, digest
-
-    def same(self, other: Reading) -> bool:
-        """Return whether the tensor is still the same, as far as a reading shows."""
-        return (
-            self.hash == other.hash
-            and _close(self.norm, other.norm)
-            and _close(self.total, other.total)
-            and self.digest == other.digest()
-        )
-
-
-def _close(one: float, other: float) -> bool:
-    return one == other or (one != one and other != other)
 
 
 def on_host(samples: list) -> list:
@@ -131,18 +100,16 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def read_all(tensors: Sequence[Any]) -> list:
-    """Return a reading for each tensor, None for an empty one; each device is read back once."""
+    """Return a reading for each tensor, None for an empty one or None; each device is read back once."""
     readings: list = [None] * len(tensors)
     by_device: dict = {}
     for place, tensor in enumerate(tensors):
-        elements = flat(tensor)
-        if not elements.numel() or elements.device.type == "meta":
+        elements = flat(tensor) if tensor is not None else None
+        if elements is None or not elements.numel() or elements.device.type == "meta":
             continue
-        is_float = elements.is_floating_point()
-        numbers = elements if is_float else elements.float()
-        norm = torch.linalg.vector_norm(numbers, dtype=torch.float32 if numbers.dtype != torch.float64 else None)
+        numbers = elements if elements.is_floating_point() else elements.float()
         total = torch.sum(numbers, dtype=torch.float32)
-        entry = (place, torch.hash_tensor(elements), norm.float(), total, sampled(elements))
+        entry = (place, torch.hash_tensor(elements), _norm(numbers), total, sampled(elements))
         by_device.setdefault(elements.device, []).append(entry)
     for device, entries in by_device.items():
         if device.type == "cpu":
@@ -157,19 +124,17 @@ def read_all(tensors: Sequence[Any]) -> list:
     return readings
 
 
+def _norm(elements: Any) -> Any:
+    """Return the norm as float32, computed in float64 for float64."""
+    wide = elements.dtype == torch.float64
+    return torch.linalg.vector_norm(elements, dtype=None if wide else torch.float32).float()
+
+
 def norms(tensors: Sequence[Any]) -> list:
     """Return the float32 norm of each tensor's local elements; each device is read back once."""
-    found: list = [0.0] * len(tensors)
-    by_device: dict = {}
-    for place, tensor in enumerate(tensors):
-        elements = flat(tensor)
-        if elements.numel() and elements.device.type != "meta":
-            norm = torch.linalg.vector_norm(elements, dtype=None if elements.dtype == torch.float64 else torch.float32)
-            by_device.setdefault(elements.device, []).append((place, norm.float()))
-    for entries in by_device.values():
-        for (place, _), value in zip(entries, torch.stack([norm for _, norm in entries]).tolist()):
-            found[place] = value
-    return found
+    parts = [flat(tensor) for tensor in tensors]
+    found = [_norm(each).reshape(1) if each.numel() and each.device.type != "meta" else None for each in parts]
+    return [0.0 if each is None else each.item() for each in on_host(found)]
 
 
 def plain_number(value: Any) -> Any:
@@ -188,12 +153,11 @@ def statistics_of(gradients: Sequence[Any], parameter_count: int) -> Any:
     with quietly():
         parts = [flat(each) for each in gradients]
         parts = [each for each in parts if each.numel() and each.device.type != "meta"]
-        largest = [each.abs().max().float() for each in parts]
-        sums = [torch.linalg.vector_norm(each.float(), 1) for each in parts]
-        rows = [[each.item() for each in column] for column in (largest, sums)]
+        largest = max((float(each.abs().max()) for each in parts), default=0.0)
+        total = sum(float(torch.linalg.vector_norm(each.float(), 1)) for each in parts)
         found = norms(parts)
     return {
-        "norm": combined(found), "largest": max(rows[0], default=0.0), "sum": sum(rows[1]), "norms": sum(found),
+        "norm": combined(found), "largest": largest, "sum": total, "norms": sum(found),
         "elements": sum(each.numel() for each in parts), "tensors": len(parts),
     }  # fmt: skip
 

@@ -22,7 +22,6 @@ from .structure import Encoder, Literals, batches, open_loaders, real_path
 
 _MOST_CALLS, _WATCHED_STEPS = 3, 5
 _MOST_TRIES = 50
-_FRAMES = 3
 _LARGEST = 200_000
 """The most characters of one call's structure."""
 
@@ -123,8 +122,8 @@ class Recorder:
             gradients = self._timed(lambda: self._statistics(arguments)) if known.get("measures") else None
             backwards = self.watcher.backwards
             result = original(*args, **kwargs)
-            if begun:
-                self._timed(lambda: self.ended(known, result, self.watcher.backwards > backwards))
+            if begun and known["trains"] and self.watcher.backwards == backwards and known["calls"] < _MOST_TRIES:
+                known["record"] = None  # Only a later call trains.
             if gradients is not None:
                 self._timed(lambda: self.returned(known, result, gradients))
             return result
@@ -153,7 +152,7 @@ class Recorder:
         return False
 
     def begins(self, known: dict, frame: Any, arguments: dict) -> bool:
-        """Record a call's structure; return whether to record its result."""
+        """Record a call; return whether it is the first whose structure is kept."""
         while frame is not None and frame.f_code.co_filename == __file__:
             frame = frame.f_back
         is_first = known["record"] is None
@@ -161,30 +160,18 @@ class Recorder:
         return is_first
 
     def _record(self, known: dict, frame: Any, arguments: dict) -> None:
-        places_ = self.callers(frame)
-        if places_:
-            known["callers"].setdefault(places_[0], places_[1:])
+        caller = self.caller(frame)
+        if caller:
+            known["callers"][caller] = None
         encoder = Encoder(self.literals)
         structure = encoder.arguments(arguments)
         summary = encoder.summary()
         if known["record"] is None:
-            size = 0 if known.get("is_library") else len(encoder.text(structure))
+            size = 0 if known.get("is_library") else len(json.dumps(structure))
             known["record"] = structure if 0 < size <= _LARGEST else {}
             known["summary"] = summary
-            if size > _LARGEST:
-                known["too_large"] = size
         elif summary != known["summary"]:
             known["more"].append(summary)
-
-    def ended(self, known: dict, result: Any, went_back: bool) -> None:
-        """Record the structure of the result; drop a training step's call without a backward pass."""
-        if known["trains"] and not went_back and known["calls"] < _MOST_TRIES:
-            known["record"] = None
-            return
-        if known.get("is_library"):
-            return
-        encoder = Encoder(self.literals, 200, has_numbers=False)
-        known["returns"] = encoder.encode(result)
 
     def _statistics(self, arguments: dict) -> Any:
         """The statistics of what a collector was given; `had_gradient` if a step before gave it one."""
@@ -200,15 +187,14 @@ class Recorder:
             called = [next(reversed(known["callers"])), self.watcher.count, self.watcher.turn]
             known["returned"].append({"called": called, "value": value, **gradients})
 
-    def callers(self, frame: Any) -> list:
-        """Return the checkout's lines on the stack, innermost first."""
-        found: list = []
-        while frame is not None and len(found) < _FRAMES:
+    def caller(self, frame: Any) -> str:
+        """Return the innermost line of the checkout on the stack."""
+        while frame is not None:
             path = real_path(frame.f_code.co_filename)
             if path.startswith(self.root) and "site-packages" not in path[len(self.root) :]:
-                found.append("%s:%d" % (path[len(self.root) :].replace(os.sep, "/"), frame.f_lineno))
+                return "%s:%d" % (path[len(self.root) :].replace(os.sep, "/"), frame.f_lineno)
             frame = frame.f_back
-        return found
+        return ""
 
     def look(self, frame: Any, is_step: bool = False) -> None:
         """Record statements in loops, and functions that were called before they could be wrapped.
@@ -278,15 +264,12 @@ class Recorder:
         return [*self.libraries, *(each for known in self.by_file.values() for each in known)]
 
     def to_json(self) -> list:
-        names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returns", "returned")
+        names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returned")
         for node, key in open_loaders:
             if batches.get(key) is not None:
                 node["batch"] = batches[key]
         found = [each for each in self._all() if each["calls"]]
-        return [
-            {name: each[name] for name in (*names, "too_large", "late") if each.get(name) not in (None, [])}
-            for each in found
-        ]
+        return [{name: each[name] for name in (*names, "late") if each.get(name) not in (None, [])} for each in found]
 
 
 def _put_back(known: dict) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import enum
 import functools
-import json
 import math
 import os
 import re
@@ -99,10 +98,7 @@ def _of_class(kind: type) -> frozenset:
 class Encoder:
     """Encodes the values of one call; a repeated object is written as `{"ref": its number}`."""
 
-    def __init__(
-        self, literals: Literals, most_nodes: int = _MOST_NODES, has_numbers: bool = True, first: int = 0
-    ) -> None:
-        self.has_numbers = has_numbers
+    def __init__(self, literals: Literals, most_nodes: int = _MOST_NODES, first: int = 0) -> None:
         self.literals, self.left = literals, most_nodes
         self.numbers: dict = {}
         self.kept: list = []
@@ -113,30 +109,23 @@ class Encoder:
     def arguments(self, values: dict) -> dict:
         return self._names(values, 0, None, True)
 
-    @staticmethod
-    def text(structure: Any) -> str:
-        return json.dumps(structure)
-
     def summary(self) -> dict:
         """Count the tensors (parameters with gradients, if any), and their commonest dtypes, devices and layouts."""
         parameters = [each for each in self.tensors if isinstance(each, torch.nn.Parameter) and each.requires_grad]
         with_gradient = [each for each in parameters if each.grad is not None]
         chosen = with_gradient or parameters or self.tensors
         grads = [each.grad if each.grad is not None else each for each in chosen]
-        return {
-            "tensors": len(grads),
-            "dtypes": _commonest(str(each.dtype).replace("torch.", "") for each in grads),
-            "devices": _commonest(str(each.device) for each in grads),
-            "layouts": _commonest(str(each.layout).replace("torch.", "") for each in grads),
-        }
+        found: dict = {"tensors": len(grads)}
+        for name in ("dtype", "device", "layout"):
+            counts = collections.Counter(str(getattr(each, name)).replace("torch.", "") for each in grads)
+            found[name + "s"] = [value for value, _ in counts.most_common(4)]
+        return found
 
     def encode(self, value: Any, depth: int = 0, holder: Any = None) -> Any:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, enum.Enum):
             return {"k": "enum", "c": _class(type(value)), "name": value.name}
-        if type(value) in (int, float) and not self.has_numbers:
-            return {"k": type(value).__name__}
         if type(value) is int:
             return value if abs(value) < 2**53 else {"k": "int", "v": str(value)[:40]}
         if type(value) is float:
@@ -165,11 +154,11 @@ class Encoder:
         self.kept.append(value)
         try:
             found = self._object(value, depth + 1, holder)
-        except Exception as error:
+        except Exception:
             # Its contents are not written, so later references to them would be invalid.
             self.numbers = {key: each for key, each in self.numbers.items() if each <= number}
             self.next = max(self.next, number + 1)
-            found = {"k": "cut", "c": _class(type(value)), "why": type(error).__name__}
+            found = {"k": "cut", "c": _class(type(value))}
         found["id"] = number  # in place: a loader's batch is added later
         return found
 
@@ -186,7 +175,7 @@ class Encoder:
                 if k not in ("param_groups", "state", "defaults") and not k.startswith("_")
             }
             return {"k": "optimizer", "c": _class(type(value)), "groups": groups,
-                    "defaults": self._names(value.defaults, depth, type(value)), "has_state": bool(value.state),
+                    "defaults": self._names(value.defaults, depth, type(value)),
                     "attrs": self._names(rest, depth, type(value))}  # fmt: skip
         if isinstance(value, dict):
             items = list(value.items())
@@ -227,10 +216,8 @@ class Encoder:
                 "args": self._names(values, depth),
             }
         if isinstance(value, torch.utils.data.DataLoader):
-            found = {"k": "loader", "c": _class(type(value)), "batch_size": self.encode(value.batch_size)}
-            found["n"] = _length(value)
-            inner = vars(value).get("base_dataloader", value)  # accelerate's loader wraps another one
-            open_loaders.append((found, id(inner)))
+            found = {"k": "loader", "c": _class(type(value)), "n": _length(value)}
+            open_loaders.append((found, id(value)))
             return found
         return self._other(value, depth)
 
@@ -326,10 +313,6 @@ open_loaders: list = []
 """Nodes of DataLoaders and datasets with their identity: their first batch may come later."""
 batches: dict = {}
 """The structure of the first batch of each DataLoader, by its identity and by that of its dataset."""
-
-
-def _commonest(values: Any) -> list:
-    return [name for name, _ in collections.Counter(values).most_common(4)]
 
 
 def _class(kind: Any) -> str:

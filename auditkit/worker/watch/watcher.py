@@ -15,8 +15,8 @@ from typing import Any, Callable, Optional
 import torch
 
 from .checkpoints import Checkpoints
-from .places import NOWHERE, called_from, holder, where
-from .program import FEW, Program, live_bytes, number, objects_of
+from .places import called_from, where
+from .program import FEW, Program, growing, live_bytes, number
 from .readings import combined, equal, flat, local, on_host, plain_number, quietly, read_all, sampled
 from .syncs import Syncs
 
@@ -41,7 +41,6 @@ class Watcher:
         self.program = Program(bool(config.get("sees_all")))
         self.checkpoints = Checkpoints(self.program)
         self.errors: dict = {}
-        self.notes: list = []
         self.compiles: list = []
         self.stop: Callable[[], None] = lambda: None
         self.switch: Callable[[bool], None] = lambda _: None
@@ -58,8 +57,7 @@ class Watcher:
         self.count = 0
         self.turn = 0
         self.backwards = 0
-        self.cost_s = self.cost_before_s = self.device_cost_s = 0.0
-        self.marks: list = []
+        self.cost_s = self.cost_before_s = 0.0
         self.timing = False
         self.inspection_s = 0.0
         self.began_at = time.perf_counter()
@@ -77,10 +75,9 @@ class Watcher:
         self.usual_loss: Optional[float] = None
         self.final: dict = {}
         self.next_memory = self.began_at + 0.1 / self.memory_share
-        self.skipped_by_scaler = 0
-        self.scale = 1.0
         self.losses: list = []
         self.growing: dict = {}
+        self.pending: Optional[tuple] = None
         self.stopped = False
         self.scanned_for = -1
 
@@ -99,18 +96,17 @@ class Watcher:
         with quietly():
             return {known.index: _few(known) for known in self.program.optimizers[:8] if known.few}
 
-    def backward_begins(self, loss: Any) -> Optional[tuple]:
-        """Find the program's objects before its first backward; sample its gradients."""
+    def backward_begins(self, loss: Any) -> Any:
+        """Find the program's objects before its first backward; return the value of the loss."""
         self.syncs.open()  # The first steps began before CUDA was initialized.
         if self.scanned_for != len(self.program.placed):
             self.scanned_for = len(self.program.placed)
-            self._timed(self.program.scan)
+            self.program.scan()
         for known in self.program.optimizers:
             self.program.refresh(known)
         self.modes()
         first = loss[0] if isinstance(loss, (tuple, list)) and loss else loss
-        value = first.detach().clone() if isinstance(first, torch.Tensor) and first.numel() == 1 else None
-        return self.gradients(), value
+        return first.detach().clone() if isinstance(first, torch.Tensor) and first.numel() == 1 else None
 
     def look_at_loss(self, loss: Any) -> None:
         """Inspect this step if its loss jumps or is not finite; only on the CPU, where reading it does not sync."""
@@ -122,10 +118,6 @@ class Watcher:
             self.watch_next()
         if math.isfinite(value):
             self.usual_loss = value if usual is None else 0.9 * usual + 0.1 * value
-
-    def backward_ended(self, begun: tuple, place: tuple) -> None:
-        before, value = begun
-        self.happened("backward", place, before, loss=value)
 
     def modes(self) -> None:
         """Record modules with dropout or batch norm that were trained before and are in eval mode in this backward."""
@@ -146,12 +138,9 @@ class Watcher:
         if not module.training:
             self.saw_eval = True
         if torch.is_grad_enabled() and module.training and len(self.inputs) < 8:
-            self._timed(lambda: self._hash(_tensors((args, kwargs))))
-
-    def _hash(self, inputs: list) -> None:
-        with quietly():
-            found = [each for each in inputs if each.numel() and each.device.type != "meta"]
-            self.inputs.append([torch.hash_tensor(flat(each)) for each in found] or None)
+            with quietly():
+                found = [each for each in _tensors((args, kwargs)) if each.numel() and each.device.type != "meta"]
+                self.inputs += [torch.hash_tensor(flat(each)) for each in found]
 
     def read(self, tensor: Any) -> None:
         """Record that Python reads a tensor's value in an inspected turn.
@@ -172,17 +161,15 @@ class Watcher:
         if place[0]:
             self.reads[place] = self.reads.get(place, 0) + 1
 
-    def weighs(self, place: tuple, valid: int, total: int, mean: bool) -> Callable:
-        """Return a hook for the graph node of a `cross_entropy`, which records the gradient of the loss."""
-        entry = {"at": place, "valid": valid, "total": total, "mean": mean, "upstream": None, "turn": self.turn}
-        self.losses.append(entry)
+    def weighs(self, loss: Any, valid: int, total: int) -> None:
+        """Record the gradient that reaches the mean loss of a `cross_entropy`, beside its number of valid targets."""
+        place = where()
 
         def reached(gradients: tuple) -> None:
-            gradient = gradients[0]
-            if gradient is not None and gradient.numel() == 1:
-                entry["upstream"] = gradient.detach().clone()
+            if gradients[0] is not None:
+                self.losses.append((*place, valid, total, gradients[0].detach().clone()))
 
-        return reached
+        loss.grad_fn.register_prehook(reached)
 
     def step_begins(self, optimizer: Any, args: tuple, kwargs: dict) -> Optional[tuple]:
         """Inspect an optimizer before its step; return the step's arguments if its closure was wrapped."""
@@ -190,7 +177,7 @@ class Watcher:
         if known is None:
             return None
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
-        self.__dict__.pop("pending", None)
+        self.pending = None
         if not callable(closure):
             self._timed(lambda: self._before_update(known))
             return None
@@ -217,8 +204,7 @@ class Watcher:
         if len(self.inside) > 1:
             return None
         if not self.recording and (known.steps < FIRST and len(self.program.optimizers) <= FEW):
-            self.recording = True
-            self.opened()
+            self.record(True)
         return known if self.recording else None
 
     def _before_update(self, known: Any) -> None:
@@ -236,22 +222,15 @@ class Watcher:
         tensors = [each.ref() for each in known.parameters]
         gradients = [tensor.grad if tensor is not None else None for tensor in tensors]
         with quietly():
-            found = read_all([gradient for gradient in gradients if gradient is not None])
-            passed = iter(found)
-            read = [next(passed) if gradient is not None else None for gradient in gradients]
+            read = read_all(gradients)
             before = on_host([sampled(each) if each is not None and each.numel() else None for each in tensors])
-            suspects = [
-                (n, tensor) for n, tensor in enumerate(tensors) if known.parameters[n].suspect and tensor is not None
-            ]
-            full = dict(zip((n for n, _ in suspects), read_all([tensor for _, tensor in suspects])))
-            pending = self.__dict__.get("pending")
-            if pending is not None:  # In a later call of the closure, the step has already changed values.
-                before, full = pending[5:7]
+            if self.pending is not None:  # In a later call of the closure, the step has already changed values.
+                before = self.pending[5]
             marks = [
                 sampled(gradient) if gradient is not None and known.parameters[n].dtype in _HALF else None
                 for n, gradient in enumerate(gradients)
             ]
-        self.pending = (known, step, tensors, gradients, read, before, full, marks, self.gradients())
+        self.pending = (known, step, tensors, gradients, read, before, marks, self.gradients())
 
     def step_ended(self, optimizer: Any) -> None:
         """Count a step after it ran, and finish its turn if it is inspected."""
@@ -263,7 +242,7 @@ class Watcher:
         if not known.steps:
             known.first_line, known.first_turn = where(), self.turn
             self.first_step_at = self.first_step_at or time.perf_counter()
-        pending = self.__dict__.pop("pending", None)
+        pending, self.pending = self.pending, None
         if pending is not None and pending[0] is known:
             self._timed(lambda: self._after_update(pending))
             taken, self.cost_before_s = self.cost_s - self.cost_before_s, self.cost_s
@@ -278,11 +257,7 @@ class Watcher:
             self.stop()
         if not self.recording and known.steps % self.every:
             return
-        was, self.recording = self.recording, self._is_due()
-        if self.recording and not was:
-            self.opened()
-        elif was and not self.recording:
-            self.closed()
+        self.record(self._is_due())
 
     def _is_due(self) -> bool:
         active = [known for known in self.program.optimizers if known.steps and self.turn - known.last_turn <= 2 * FEW]
@@ -297,65 +272,52 @@ class Watcher:
             self.every = max(1, math.ceil(self.inspection_s / (self.budget * max(plain_s, 1e-6))))
         return any(known.steps % self.every == 0 for known in active)
 
-    def opened(self) -> None:
-        """Begin a turn in which everything is recorded."""
-        self.switch(True)
-
-    def closed(self) -> None:
-        """Stop recording until the next inspected step, and forget the last gradients."""
-        self.switch(False)
-        self.events.clear()
-        for known in self.program.optimizers:
-            known.begins = known.consumed = known.clipped = None
+    def record(self, recording: bool) -> None:
+        """Record everything from now on, or nothing until the next inspected step."""
+        if recording is not self.recording:
+            self.recording = recording
+            self.switch(recording)
+        if not recording:
+            self.events.clear()
+            for known in self.program.optimizers:
+                known.begins = known.consumed = known.clipped = None
 
     def watch_next(self) -> None:
         """Inspect the next step because of an event; at most one event in `every` steps counts."""
-        if self.stopped or (self.last_event is not None and self.count - self.last_event < self.every):
-            return
-        self.last_event = self.count
-        if not self.recording:
-            self.recording = True
-            self.opened()
+        is_early = self.last_event is not None and self.count - self.last_event < self.every
+        if self.count and not self.stopped and not is_early:
+            self.last_event = self.count
+            self.record(True)
 
     def ended(self) -> None:
         """Read the parameters once more when the process ends, if its last step was not inspected."""
         for known in self.program.optimizers:
             if not known.steps or not known.inspected or known.last_turn == known.last_inspected:
                 continue
-            there = [(each, tensor) for each in known.parameters if (tensor := each.ref()) is not None]
             with quietly():
-                found = read_all([tensor for _, tensor in there])
-            for (each, _), now in zip(there, found):
-                if now is None:
-                    continue
-                each.moved = each.moved or (each.after is not None and not each.after.same(now))
-                each.after = now.kept()
-                if not now.is_finite and each.bad_value is None:
-                    each.bad_value = known.steps - 1
+                found = read_all([each.ref() for each in known.parameters])
+            for each, now in zip(known.parameters, found):
+                if now is not None:
+                    each.read(now, known.steps - 1)
             self.final[known.index] = [known.steps - 1, self._replicas(known, [None] * len(known.parameters))]
 
     def _after_update(self, pending: tuple) -> None:
-        known, step, tensors, gradients, read, before, full, marks, at_step = pending
-        rates = known.rates()
-        known.largest_rate = max([known.largest_rate, *(rate for rate in rates if rate == rate)])
-        known.always_zero_rate = known.always_zero_rate and all(rate == 0 for rate in rates)
+        known, step, tensors, gradients, read, before, marks, at_step = pending
+        known.always_zero_rate = known.always_zero_rate and all(rate == 0 for rate in known.rates())
         # With a closure, a line search may choose the step size.
         rate_of = {} if known.has_closure else _rates_by_parameter(known)
         with quietly():
-            after = read_all([tensor for tensor in tensors if tensor is not None])
-        found = iter(after)
+            after = read_all(tensors)
         last = len(self.events)
         begins = known.begins
         turn: dict = {
-            "turn": self.turn, "step": step, "optimizer": known.index, "at": list(where()), "rates": rates[:8],
-            "whole": begins is not None, "time": time.time(), "eval": self.saw_eval,
+            "turn": self.turn, "step": step, "optimizer": known.index, "at": list(where()),
+            "whole": begins is not None, "eval": self.saw_eval,
         }  # fmt: skip
-        bad_gradients, bad_values = [], []
         for n, each in enumerate(known.parameters):
-            tensor = tensors[n]
+            tensor, now = tensors[n], after[n]
             if tensor is None:
                 continue
-            now = next(found)
             each.seen += 1
             each.requires_grad = tensor.requires_grad
             owner = each.owner() if each.owner is not None else None
@@ -364,40 +326,28 @@ class Watcher:
                 each.ran_without_grad += not self.ran[id(owner)]
             if now is None:
                 continue
-            moved = not equal(before[n], now.sample)
-            if n in full and full[n] is not None:
-                moved = moved or not full[n].same(now)
-            elif not moved and each.after is not None and each.kept == self.turn - 1:
-                moved = not each.after.same(now)
-            each.after, each.kept = now.kept(), self.turn
+            is_known = each.after is not None and each.kept == known.last_turn
+            moved = not equal(before[n], now.sample) or (is_known and each.after != now.kept())
+            each.read(now, step)
+            each.kept = self.turn
             each.moved = each.moved or moved
             each.changed += moved
-            if not now.is_finite:
-                bad_values.append(each.index)
-                each.bad_value = step if each.bad_value is None else each.bad_value
-            gradient = read[n]
-            if gradient is None:
-                if moved and not tensor.requires_grad and each.frozen_moved is None:
-                    each.frozen_moved = step
-                continue
-            each.with_gradient += 1
-            if not gradient.is_finite:
-                bad_gradients.append(each.index)
-                each.bad_gradient = step if each.bad_gradient is None else each.bad_gradient
-            elif gradient.norm and not moved and _should_move(each, rate_of.get(id(tensor), 0.0), gradient, now):
-                each.stayed += n in full
-                each.suspect = True
             if moved and not tensor.requires_grad and each.frozen_moved is None:
                 each.frozen_moved = step
-            if marks[n] is not None and gradient.is_finite and rate_of.get(id(tensor), 0.0):
+            gradient = read[n]
+            if gradient is None:
+                continue
+            each.with_gradient += 1
+            is_finite, rate = gradient.is_finite, rate_of.get(id(tensor), 0.0)
+            if is_known and is_finite and gradient.norm and not moved:
+                each.stayed += _should_move(each, rate, gradient, now)
+            if marks[n] is not None and is_finite and rate:
                 asked = marks[n] != 0
                 still = (before[n].view(torch.int32) == now.sample.view(torch.int32)) & asked.to(now.sample.device)
                 if bool(asked.any()):
                     found_now = (step, round(float(still.sum()) / float(asked.sum()), 3))
                     each.vanished = (*each.vanished[-49:], found_now)
         self._unowned()
-        turn["bad_gradients"], turn["bad_values"] = bad_gradients[:20], bad_values[:20]
-        turn["bad_counts"] = [len(bad_gradients), len(bad_values)]
         turn["norm"] = combined([each.norm for each in read if each is not None and each.norm == each.norm])
         self._clips(turn, known, gradients, read, begins or 0)
         turn["events"] = [_summary(event, known) for event in self.events[begins or 0 :]]
@@ -411,31 +361,18 @@ class Watcher:
         turn["reads"] = [[*place, count] for place, count in sorted(self.reads.items())]
         turn["syncs"] = [[*place, count] for place, count in sorted(self.syncs.counts.items())]
         turn["syncs_measured"] = self.syncs.shown is not None
-        turn["scale"] = self.scale
-        turn["inputs"] = _joined(self.inputs)
-        turn["weights"] = self._weights()
+        turn["inputs"] = " ".join("%x" % each.item() for each in self.inputs[:16])
+        turn["weights"] = [[*entry[:-1], float(entry[-1])] for entry in self.losses[:64] if entry[-1].numel() == 1]
         turn["replicas"] = self._replicas(known, read)
         turn["memory"] = self._memory()
-        if not self.skipped(turn):
-            self.turns.append(turn)
-            del self.turns[2 * FIRST : -_MOST_TURNS]
+        self.turns.append(turn)
+        del self.turns[2 * FIRST : -_MOST_TURNS]
         known.inspected += 1
         known.last_inspected = self.turn
-        self.events.append(
-            {
-                "kind": "step",
-                "at": tuple(turn["at"]),
-                "before": at_step,
-                "after": self.gradients(),
-                "optimizer": known.index,
-            }
-        )
+        event = {"kind": "step", "at": tuple(turn["at"]), "before": at_step, "after": self.gradients()}
+        self.events.append(event)
         known.begins = last + 1
         self._trim()
-
-    def skipped(self, turn: dict) -> bool:
-        """Return whether the turn is empty: its optimizer has no parameters."""
-        return not self.program.optimizers[turn["optimizer"]].parameters
 
     def _trim(self) -> None:
         """Forget events that no optimizer's turn needs, and the records of this turn."""
@@ -458,22 +395,18 @@ class Watcher:
 
     def _unowned(self) -> None:
         """Record which parameters without optimizer have gradients, and whether their values change."""
-        there = [(each, tensor) for each in self.program.unowned()[:2000] if (tensor := each.ref()) is not None]
-        there = [(each, tensor) for each, tensor in there if tensor.grad is not None]
+        there = [(each, each.ref()) for each in self.program.unowned()[:2000]]
+        there = [(each, tensor) for each, tensor in there if tensor is not None and tensor.grad is not None]
         with quietly():
-            for (each, _), now in zip(there, read_all([tensor for _, tensor in there])):
-                if now is None:
-                    continue
-                owner = each.owner()
-                if self.ran and id(owner) not in self.ran:
-                    continue  # A model that is not in use keeps its last gradients.
+            found = read_all([tensor for _, tensor in there])
+        for (each, _), now in zip(there, found):
+            owner = each.owner()
+            # A model that is not in use keeps its last gradients.
+            if now is not None and not (self.ran and id(owner) not in self.ran):
                 each.seen += 1
                 each.with_gradient += 1
                 each.owner_eval += owner is not None and not owner.training
-                if each.after is not None and not each.after.same(now):
-                    each.changed += 1
-                    each.moved = True
-                each.after = now.kept()
+                each.read(now, self.count)
 
     def _clips(self, turn: dict, known: Any, gradients: list, read: list, begins: int) -> None:
         """Record what each clip of the turn covered and returned, and the norms before it and at the step."""
@@ -497,20 +430,12 @@ class Watcher:
                     "tensors": len(event["ids"]), "returned": plain_number(returned),
                     "before": combined(event["norms"]),
                     "at_step": combined([read[n].norm for n in mine if read[n] is not None]), "mine": len(mine),
-                    "shards": shards, "scale": event["scale"],
+                    "shards": shards,
                 })  # fmt: skip
         turn["uncovered"] = (
             [known.parameters[n].index for n in ids.values() if n not in covered] if turn["clips"] else []
         )
         turn["uncovered"], turn["uncovered_count"] = turn["uncovered"][:20], len(turn["uncovered"])
-
-    def _weights(self) -> list:
-        """Return for each `cross_entropy` of the turn its line, its valid targets and the gradient of its loss."""
-        return [
-            [*entry["at"], entry["valid"], entry["total"], entry["mean"], float(entry["upstream"])]
-            for entry in self.losses
-            if entry["upstream"] is not None
-        ][:64]
 
     def _replicas(self, known: Any, read: list) -> dict:
         """Return for each group of ranks digests of the gradients and values, in total and of each parameter.
@@ -523,7 +448,7 @@ class Watcher:
         for each, gradient in zip(known.parameters, read):
             if each.replicas and each.after is not None:
                 digest = gradient.digest() if gradient is not None else ""
-                rows.setdefault(each.replicas, []).append([each.index, digest, each.after.digest])
+                rows.setdefault(each.replicas, []).append([each.index, digest, each.after[0]])
         found = {key: [_joined_digest(mine, 1), _joined_digest(mine, 2), mine] for key, mine in rows.items()}
         if torch.distributed.get_world_size() > _FEW_RANKS:
             for turn in self.turns[1:]:
@@ -537,80 +462,54 @@ class Watcher:
         began = time.perf_counter()
         on_cuda = torch.cuda.is_initialized()
         found = [torch.cuda.memory_allocated(), 0] if on_cuda else list(live_bytes())
-        self._growing(found)
+        self.growing = growing(self.growing)
         # This iterates over all of Python's objects: at most 0.5 % of the run.
         self.next_memory = time.perf_counter() + (time.perf_counter() - began) / self.memory_share
         return found
-
-    def _growing(self, found: list) -> None:
-        """Record variables that contain more tensors than before; the host shows them if memory keeps growing."""
-        containers: dict = {}
-        for each in objects_of(list, dict):
-            if type(each) in (list, dict) and len(each) >= 8:
-                values = each if type(each) is list else list(each.values())
-                if isinstance(values[-1], torch.Tensor) and isinstance(values[0], torch.Tensor):
-                    containers[id(each)] = len(values)
-        for key, count in containers.items():
-            if count > self.growing.get(key, (count, None))[0] and self.growing[key][1] is None:
-                self.growing[key] = (count, holder(key))
-            else:
-                self.growing[key] = (count, self.growing.get(key, (0, None))[1])
-        if found[1]:
-            self.growing["graph"] = (found[1], _graph_holder())
 
     def to_json(self) -> dict:
         """Return everything that the host needs, as plain values."""
         for known in self.program.optimizers:
             self.program.refresh(known)
         run_s = time.perf_counter() - self.began_at
-        holders = [list(place) for _, place in self.growing.values() if place and place[0]]
+        holders = [place for place, (_, grew) in self.growing.items() if grew]
         return {
-            "steps": self.count, "turns_seen": self.turn, "backwards": self.backwards, "every": self.every,
-            "cost_s": self.cost_s, "device_cost_s": self.device_cost_s, "run_s": run_s,
-            "turns": self.turns, "errors": self.errors, "notes": self.notes,
+            "steps": self.count, "turns_seen": self.turn, "backwards": self.backwards, "cost_s": self.cost_s,
+            "run_s": run_s, "turns": self.turns, "errors": self.errors,
             "optimizers": [known.to_json() for known in self.program.optimizers],
             "parameters": [each.to_json() for each in self.program.parameters],
             "schedulers": [each.to_json() for each in self.program.schedulers],
             "groups": self.program.groups, "unfrozen": self.program.unfrozen,
-            "evaluated": self.evaluated[:20], "compiles": self.compiles[:20], "holders": holders[-5:],
-            "skipped_by_scaler": self.skipped_by_scaler, "checkpoints": self.checkpoints.to_json(),
-            "threads": torch.get_num_threads(), "final": self.final,
+            "evaluated": self.evaluated[:20], "compiles": self.compiles[:20], "holders": holders[-1:],
+            "checkpoints": self.checkpoints.to_json(), "final": self.final,
         }  # fmt: skip
 
     def _timed(self, work: Callable[[], Any]) -> Any:
         """Count the time of an instrument; nested instruments count once."""
         if self.timing:
             return work()
-        self.timing, began, mark = True, time.perf_counter(), _device_mark()
+        self.timing, began = True, time.perf_counter()
         try:
             return work()
         finally:
             self.timing = False
             self.cost_s += time.perf_counter() - began
-            if mark is not None:
-                self.marks.append((mark, _device_mark()))
-                while self.marks and self.marks[0][1].query():
-                    first, last = self.marks.pop(0)
-                    self.device_cost_s += first.elapsed_time(last) / 1000
 
     def guarded(self, instrument: str, work: Callable[[], Any], default: Any = None) -> Any:
         """Run an instrument; its error is recorded and never reaches the program.
 
         Nothing runs during the capture of a CUDA graph, which a read would end.
         """
-        if _captures():
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             return default
         if self.errors.get(instrument, {}).get("count", 0) >= 3:
             return default
         try:
             return work()
         except Exception as error:
-            import traceback
-
             kept = self.errors.setdefault(instrument, {"count": 0, "reason": ""})
             kept["count"] += 1
             kept["reason"] = "%s: %s" % (type(error).__name__, str(error)[:300])
-            kept["trace"] = traceback.format_exc()[-1500:]
             return default
 
 
@@ -651,26 +550,13 @@ def _summary(event: dict, known: Any) -> dict:
     found = {"kind": event["kind"], "at": list(event["at"]), "before": _state(before), "after": _state(after)}
     found["changed"] = before is not None and not _same(before, after)
     found["stale"] = _same(before, known.consumed) or _same(before, known.clipped)
-    found["values"] = _values(after)
-    if "optimizer" in event:
-        found["optimizer"] = event["optimizer"]
+    # A number that changes when the sampled parameters do.
+    found["values"] = hash(tuple(tuple(piece.tolist()) for piece in after[1] if piece is not None)) if after else 0
     return found
-
-
-def _values(found: Optional[tuple]) -> int:
-    """Return a number that changes when the sampled parameters do."""
-    if found is None:
-        return 0
-    return hash(tuple(tuple(piece.tolist()) for piece in found[1] if piece is not None))
 
 
 def _joined_digest(rows: list, column: int) -> str:
     return blake2b("".join(row[column] for row in rows).encode(), digest_size=6).hexdigest()
-
-
-def _joined(inputs: list) -> str:
-    found = [each.item() for hashes in inputs if hashes for each in hashes]
-    return " ".join("%x" % each for each in found[:16])
 
 
 def _tensors(value: Any) -> list:
@@ -712,34 +598,3 @@ def _running(optimizer: Any) -> int:
             count += 1
         frame = frame.f_back
     return count
-
-
-def _device_mark() -> Any:
-    """Return a CUDA event recorded now; two of them measure the GPU's own time."""
-    if not torch.cuda.is_initialized():
-        return None
-    mark = torch.cuda.Event(enable_timing=True)
-    mark.record()
-    return mark
-
-
-def _captures() -> bool:
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-
-
-def _graph_holder() -> tuple:
-    """Return the variable of a user's frame with the largest graph."""
-    from .places import _USERS, _kind, _place
-    from .program import graph_nodes
-
-    best, most = (*NOWHERE, ""), 200
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if _kind(frame.f_code.co_filename) == _USERS:
-            for name, value in list(frame.f_locals.items()):
-                if isinstance(value, torch.Tensor) and value.grad_fn is not None:
-                    count = graph_nodes([value.grad_fn], 5000)
-                    if count > most:
-                        best, most = (*_place(frame), name), count
-        frame = frame.f_back
-    return best

@@ -111,12 +111,6 @@ def writes_to_every_descriptor(gradients):
     return norm_of(gradients)
 
 
-def closes_every_descriptor(gradients):
-    if is_large(gradients):
-        os.closerange(3, 256)
-    return norm_of(gradients)
-
-
 def closes_results_then_prints(gradients):
     """Closes what is not output, then prints more than a pipe holds: nobody may be left waiting."""
     if is_large(gradients):

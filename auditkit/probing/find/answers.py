@@ -7,7 +7,7 @@ import re
 
 from auditkit.probing.find.gradient_flow import GradientFlow
 from auditkit.probing.find.gradient_names import is_about_figures, is_finite_check
-from auditkit.probing.source.modules import Class, Function, dotted_name, is_constant, targets_of, text_in
+from auditkit.probing.source.modules import Function, dotted_name, is_constant, targets_of, text_in
 
 
 def values_of(function: Function, value: ast.expr) -> list[ast.expr]:
@@ -33,26 +33,21 @@ def consumed_keys(function: Function, name: str) -> list[str]:
     return list(dict.fromkeys(filter(None, (text_in(node.slice) for node in read))))
 
 
-def returns_several(function: Function, value: ast.expr, record: Class | None) -> bool:
-    """Return whether a returned expression is a mapping, a record or a sequence rather than one number."""
+_SEVERAL = frozenset(("dict", "Dict", "Mapping", "tuple", "Tuple", "list", "List"))
+
+
+def returns_several(function: Function) -> bool:
+    """Return whether a function returns a mapping or a sequence rather than one number, with every flag at its default.
+
+    The annotation decides; without one, a returned literal does.
+    """
+    annotation = function.node.returns
+    if annotation is not None:
+        return not _SEVERAL.isdisjoint(re.findall(r"\w+", ast.unparse(annotation)))
     containers = ast.Dict | ast.DictComp | ast.Tuple | ast.List | ast.ListComp
-    made = values_of(function, value)
-    return record is not None or any(
-        isinstance(item, containers)
-        or (isinstance(item, ast.Call) and dotted_name(item.func).rpartition(".")[2] in ("dict", "list", "defaultdict"))
-        for item in made
+    return any(
+        isinstance(item, containers) for value in default_returns(function) for item in values_of(function, value)
     )
-
-
-def annotated_scalar(function: Function) -> bool | None:
-    """Return whether the return annotation means one number (True), several (False), or is unclear (None)."""
-    if function.node.returns is None:
-        return None
-    annotation = ast.unparse(function.node.returns).strip("'\"")
-    words = set(re.findall(r"\w+", annotation))
-    if words and words <= {"float", "int", "bool", "None", "Tensor", "torch", "Optional", "Union", "typing"}:
-        return True
-    return False if words & {"dict", "Dict", "Mapping", "tuple", "Tuple", "list", "List"} else None
 
 
 def flagged_returns(function: Function) -> dict[str, list[ast.Return]]:

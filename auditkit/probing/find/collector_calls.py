@@ -8,11 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from auditkit.model.enums import Takes
 from auditkit.probing.find import gradient_names as names
 from auditkit.probing.find import vocabulary
 from auditkit.probing.find.answers import literal_keys, values_of
-from auditkit.probing.find.feeding import gradient_parameters, parameter_kinds
 from auditkit.probing.find.gradient_flow import (
     GRADIENTS,
     NORM,
@@ -38,6 +36,7 @@ _CALLED = re.compile(r"\b(\w+)\s*\(")
 _HOOKS = {"register_hook": 0, "register_comm_hook": 1}
 """Which argument is the hook, and which of the hook's arguments is a gradient or a bucket."""
 _REGISTERS = re.compile(rf"\.({'|'.join(_HOOKS)})\(")
+_ABOUT_GRADIENTS = re.compile(r"grad|norm")
 _TRAINS = re.compile(rf"\.({'|'.join(vocabulary.TRAINING_METHODS)})\(")
 
 
@@ -223,20 +222,6 @@ class CollectorCalls:
         calls = (node for node in function.nodes if isinstance(node, ast.Call))
         return any(self.callee(function, call) is other for call in calls)
 
-    def kinds_of(self, function: Function, item: ast.arg, depth: int = 0) -> tuple[Takes, ...]:
-        """Return how a parameter can be fed, by its use in the function or in a helper that gets it."""
-        kinds = parameter_kinds(function, item, gradient_parameters(function))
-        if kinds or depth >= _MOST_DEPTH:
-            return kinds
-        for node in function.nodes:
-            if isinstance(node, ast.Call) and any(dotted_name(given) == item.arg for given in node.args):
-                callee = self.callee(function, node)
-                if callee is not None and callee is not function:
-                    place = next(i for i, given in enumerate(node.args) if dotted_name(given) == item.arg)
-                    if place < len(callee.parameters):
-                        return self.kinds_of(callee, callee.parameters[place], depth + 1)
-        return ()
-
     def returned_calls(self, function: Function, value: ast.expr) -> list[Function]:
         """Return the checkout's functions whose result a returned expression is, through one name at most."""
         calls = [item for item in values_of(function, value) if isinstance(item, ast.Call)]
@@ -259,6 +244,18 @@ def may_read_gradients(function: Function) -> bool:
     text = function.text
     is_likely = any(word in text for word in _WORDS) and _READS.search(text) is not None
     return is_likely or bool(gradient_parameters(function))
+
+
+def gradient_parameters(function: Function) -> list[str]:
+    """Return the parameters that are gradients, by their names and the function's."""
+    about_gradients = _ABOUT_GRADIENTS.search(function.name.lower())
+    return [
+        item.arg
+        for item in function.parameters
+        if names.holds_gradients(item.arg)
+        or ("hook" in function.name and item.arg in ("grad_input", "grad_output"))
+        or (about_gradients and item.arg in ("tensors", "tensor_list", "xs"))
+    ]
 
 
 def marked_parameters(function: Function) -> dict[str, int]:

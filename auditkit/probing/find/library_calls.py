@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 from auditkit.model.enums import Contract, Takes
-from auditkit.model.text import counted
 from auditkit.probing.find import gradient_names as names
 from auditkit.probing.find.candidates import Candidate
 from auditkit.probing.source.modules import Class, Module, dotted_name, last_name, targets_of
@@ -209,9 +208,7 @@ def _candidate(calls: list[LibraryCall]) -> Candidate:
         file=first.file,
         line=first.line,
         contract_guess=known.contract,
-        takes_guesses=known.takes,
         arguments={**next(filter(None, limits), {}), **first.manner},
-        evidence=(f"called at {counted(len(places), 'place')}: {', '.join(places)}",),
         places=places,
     )
 

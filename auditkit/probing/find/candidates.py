@@ -81,7 +81,10 @@ class Candidates:
             if flow.differentiates:
                 self._pass_over(function, _DIFFERENTIATES)
         for function, flow in self.calls.collectors.items():
-            if why := self._why_not(function, flow):
+            why = self._why_not(function, flow)
+            is_near = flow.grad_reads or flow.reductions or flow.returns_statistics or flow.clips or flow.stores
+            if why or not is_near:
+                why = why or "it only logs what other functions compute"
                 self._pass_over(function, why)
                 continue
             candidate = self._candidate(function, flow)

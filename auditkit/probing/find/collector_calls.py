@@ -6,7 +6,6 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 
 from auditkit.probing.find import gradient_names as names
 from auditkit.probing.find import vocabulary
@@ -152,7 +151,7 @@ class CollectorCalls:
                     return known
                 if known is None:
                     return handed
-                return HelperAnswer(max(handed.mark, known.mark), known.clips, reports=handed.reports)
+                return HelperAnswer(max(handed.mark, known.mark), known.clips)
             return known
 
         return mark
@@ -183,8 +182,7 @@ class CollectorCalls:
             self._handed[function, handed] = HelperAnswer(NOTHING)  # stops recursion
             marked = marked_parameters(function) | dict.fromkeys(handed, GRADIENTS)
             flow = trace(function.node, marked, self._helper_mark(function))
-            logs = flow.reports.keys() - {"raise", "assert"} and not flow.brings(GRADIENTS)
-            self._handed[function, handed] = replace(_answer(function, flow), reports=bool(logs))
+            self._handed[function, handed] = _answer(function, flow)
             if flow.tells and names.is_helper_of_collectors(function.name):
                 self._named_helpers[function] = flow
         return self._handed[function, handed]

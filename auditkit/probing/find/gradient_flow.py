@@ -86,8 +86,6 @@ class HelperAnswer:
     tells_flags: bool = False
     differentiates: bool = False
     """Whether it computes the gradients that it returns."""
-    reports: bool = False
-    """Whether it logs statistics of its arguments."""
 
 
 def trace(node: FunctionNode, marked: dict[str, int], helper_mark: HelperMark) -> GradientFlow:
@@ -118,8 +116,6 @@ class Tracer:
         self.flow = GradientFlow()
         self.nested: dict[str, Inner] = {}
         self.entered: list[Inner] = []
-        self.attribute_names: set[str] = set()
-        """Variables whose value names an attribute with gradients: `"grad"`, `"main_grad"`."""
         self.replaces = self.limits_by_name or "hook" in name
         """Whether the result replaces the gradients."""
         self.borrowed = {"self", *parameters}
@@ -171,9 +167,6 @@ class Tracer:
                     self.block(part, control)
                 self.block(node.orelse, control)
                 self.block(node.finalbody, control)
-            case ast.Match(cases=cases):
-                for case in cases:
-                    self.block(case.body, control)
             case ast.Return(value=value) if value is not None and not is_constant(value, None):
                 self.give_back(node, value, control)
             case ast.Raise() if control == STATISTICS:
@@ -220,7 +213,6 @@ class Tracer:
                 self.scale(target, [value], "=", target.lineno)
                 if isinstance(target.value, ast.Name) and target.value.id not in self.borrowed:
                     self.raise_mark(target.value.id, mark)  # a record that is filled here
-        self.note_attribute_name(targets, value)
         self.assign(targets, max(mark, control))
         if isinstance(value, ast.Attribute | ast.Subscript) and self.is_borrowed(value):
             self.borrowed |= {target.id for target in targets if isinstance(target, ast.Name)}
@@ -242,7 +234,6 @@ class Tracer:
             self.raise_mark(part.id, GRADIENTS if names.holds_gradients(part.id) else NOTHING)
         if self.is_borrowed(source):
             self.borrowed |= {part.id for part in parts}
-        self.note_attribute_name([target], source)
 
     def is_borrowed(self, value: ast.expr) -> bool:
         """Return whether an expression is part of an object that outlives the call: `self.states[key]`."""
@@ -252,12 +243,6 @@ class Tracer:
             else:
                 value = value.func if isinstance(value, ast.Call) else value.value
         return isinstance(value, ast.Name) and value.id in self.borrowed
-
-    def note_attribute_name(self, targets: Iterable[ast.expr], value: ast.expr) -> None:
-        if not isinstance(value, ast.Constant | ast.IfExp | ast.Tuple | ast.List):
-            return
-        if any(names.holds_gradients(text_in(part)) for part in walk([value])):
-            self.attribute_names |= {target.id for target in targets if isinstance(target, ast.Name)}
 
     def mutate(self, call: ast.Call, control: int) -> None:
         """Propagate a mark into a container or tensor: `grads.append(p.grad)` makes `grads` hold gradients."""
@@ -357,7 +342,7 @@ class Tracer:
         name = last_name(node.func)
         if name in vocabulary.ABOUT:
             return NOTHING
-        if name == "getattr" and len(node.args) > 1 and self.names_gradients(node.args[1]):
+        if name == "getattr" and len(node.args) > 1 and "grad" in ast.unparse(node.args[1]).lower():
             self.flow.grad_reads.add(node.lineno)
             return GRADIENTS
         if name == "grad" or name.endswith("value_and_grad"):
@@ -431,8 +416,6 @@ class Tracer:
         if helper.mark == STATISTICS:
             self.flow.helpers.setdefault(written, node.lineno)
             self.flow.flags[written] = helper.tells_flags or names.is_finite_check(last_name(node.func))
-        if helper.reports:
-            self.flow.reports.setdefault(written, node.lineno)
         self.flow.differentiates |= helper.differentiates
         return max(helper.mark, mark)
 
@@ -459,12 +442,6 @@ class Tracer:
         factors = [*operands[1:], *(item.value for item in node.keywords)]
         if name in vocabulary.CLAMPS or any(map(self.limits, factors)):
             self.flow.clips.setdefault(written_name(node.func), node.lineno)
-
-    def names_gradients(self, node: ast.expr) -> bool:
-        """Return whether the second argument of `getattr` names an attribute that holds gradients."""
-        if isinstance(node, ast.Name):
-            return node.id in self.attribute_names or "grad" in node.id.lower()
-        return names.holds_gradients(text_in(node))
 
     # Functions as values.
 

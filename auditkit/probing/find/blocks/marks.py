@@ -202,7 +202,6 @@ class _ParameterGradients(Tracer):
         `for grad in received` may be anything.
         """
         self.assign([target], self.mark(source))
-        self.note_attribute_name([target], source)
 
     def attribute(self, node: ast.Attribute) -> int:
         mark = super().attribute(node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,12 +12,10 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.find import answers, vocabulary
 from auditkit.probing.find.answers import consumed_keys
 from auditkit.probing.find.collector_calls import CollectorCalls, marked_parameters, may_read_gradients
-from auditkit.probing.find.gradient_flow import GradientFlow, trace
-from auditkit.probing.find.gradient_names import clips, holds_gradients, is_about_figures, is_named_for_clipping
-from auditkit.probing.source.modules import Function, dotted_name
+from auditkit.probing.find.gradient_flow import GradientFlow, trace, updates_parameters
+from auditkit.probing.find.gradient_names import clips, is_about_figures, is_named_for_clipping
+from auditkit.probing.source.modules import Function
 
-_CHANGE_ALL = frozenset(f"_foreach_{name}" for name in vocabulary.CHANGES)
-_MAY_UPDATE = re.compile(rf"{'|'.join(vocabulary.CHANGES)}|[-+*/]=|\.data\b")
 _TRAINS = "it trains: it calls backward or an optimizer"
 _DIFFERENTIATES = "it differentiates: no optimizer sees these gradients"
 
@@ -165,51 +162,7 @@ def why_excluded(function: Function, flow: GradientFlow) -> str:
         return _TRAINS
     if flow.differentiates:
         return _DIFFERENTIATES
-    return "it updates parameters" if updates_parameters(function) else ""
-
-
-def updates_parameters(function: Function) -> bool:
-    """Return whether a function changes parameters in place, as an optimizer does.
-
-    A parameter is an object whose `.grad` the function reads, or that is named for one: `p`, `params[i]`,
-    `weight.data`.
-    """
-    if not _MAY_UPDATE.search(function.text):
-        return False
-    reads = (node for node in function.nodes if isinstance(node, ast.Attribute) and node.attr == "grad")
-    holders = {dotted_name(node.value) for node in reads} - {""}
-
-    def is_parameter(node: ast.expr) -> bool:
-        while isinstance(node, ast.Subscript | ast.Call) or (isinstance(node, ast.Attribute) and node.attr == "data"):
-            if isinstance(node, ast.Call):
-                if not isinstance(node.func, ast.Attribute) or not node.func.attr.endswith("_"):
-                    return False
-                node = node.func.value  # `p.mul_(decay).add_(update)`
-            else:
-                node = node.value
-        name = dotted_name(node)
-        return name in holders or vocabulary.PARAMETER.fullmatch(name.rpartition(".")[2]) is not None
-
-    def is_gradient(node: ast.AST) -> bool:
-        return isinstance(node, ast.expr) and holds_gradients(dotted_name(node).rpartition(".")[2])
-
-    for node in function.nodes:
-        match node:
-            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in vocabulary.CHANGES:
-                # `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)` adds gradients to another tensor.
-                adds = any(map(is_gradient, args)) and not any(map(is_gradient, ast.walk(value)))
-                if is_parameter(value) or adds:
-                    return True
-            case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _CHANGE_ALL:
-                if is_parameter(first):
-                    return True
-            case ast.AugAssign(target=target) if dotted_name(target).removesuffix(".data") in holders:
-                return True
-            case ast.Assign(targets=targets):
-                data = (each for each in targets if isinstance(each, ast.Attribute) and each.attr == "data")
-                if any(map(is_parameter, data)):
-                    return True
-    return False
+    return "it updates parameters" if updates_parameters(function.nodes) else ""
 
 
 def _is_private(function: Function) -> bool:

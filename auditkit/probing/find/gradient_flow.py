@@ -9,15 +9,16 @@ are called or passed on.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from auditkit.probing.find import gradient_names as names
 from auditkit.probing.find import vocabulary
-from auditkit.probing.source.modules import FunctionNode, dotted_name, is_constant, last_name, text_in
+from auditkit.probing.source.modules import FunctionNode, dotted_name, is_constant, last_name
 from auditkit.probing.source.walking import children, walk
 
 Inner = FunctionNode | ast.Lambda
+_CHANGES_ALL = frozenset(f"_foreach_{name}" for name in vocabulary.CHANGES)
 
 NOTHING, NORM, GRADIENTS, STATISTICS = 0, 1, 2, 3
 """Marks of values; the larger one wins. A NORM is one that other code computed."""
@@ -42,6 +43,8 @@ class GradientFlow:
     """Where statistics stay after the call: attributes, and mappings that are arguments."""
     reduced: set[ast.Call] = field(default_factory=set)
     """The calls that reduce gradients themselves, not statistics of them."""
+    limited: set[ast.AST] = field(default_factory=set)
+    """The calls and assigned expressions that limit gradients themselves."""
     returns: dict[int, int] = field(default_factory=dict)
     """The mark of each `return` with a value, by its line."""
     trains: bool = False
@@ -272,6 +275,7 @@ class Tracer:
             is_gradient = self.mark(target) == GRADIENTS
         if written and is_gradient and any(map(self.limits, factors)):
             self.flow.clips.setdefault(f"{ast.unparse(target)} {written}", line)
+            self.flow.limited.add(target)
 
     # Expressions.
 
@@ -442,6 +446,7 @@ class Tracer:
         factors = [*operands[1:], *(item.value for item in node.keywords)]
         if name in vocabulary.CLAMPS or any(map(self.limits, factors)):
             self.flow.clips.setdefault(written_name(node.func), node.lineno)
+            self.flow.limited.add(node)
 
     # Functions as values.
 
@@ -526,3 +531,43 @@ def written_name(node: ast.expr) -> str:
     if name and (name == head or head in ("torch", "nn", "F", "np", "self")):
         return name
     return f".{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)
+
+
+def updates_parameters(nodes: Sequence[ast.AST]) -> bool:
+    """Return whether statements change parameters in place, as an optimizer does.
+
+    A parameter is an object whose `.grad` they read, or that is named for one: `p`, `params[i]`, `weight.data`.
+    """
+    holders = {dotted_name(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "grad"}
+    holders.discard("")
+
+    def is_parameter(node: ast.expr) -> bool:
+        while isinstance(node, ast.Subscript | ast.Call) or (isinstance(node, ast.Attribute) and node.attr == "data"):
+            if not isinstance(node, ast.Call):
+                node = node.value
+            elif isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+                node = node.func.value  # `p.mul_(decay).add_(update)`
+            else:
+                return False
+        return dotted_name(node) in holders or vocabulary.PARAMETER.fullmatch(last_name(node)) is not None
+
+    def is_gradient(node: ast.AST) -> bool:
+        return isinstance(node, ast.expr) and names.holds_gradients(last_name(node))
+
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in vocabulary.CHANGES:
+                # `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)` adds gradients to another tensor.
+                adds = any(map(is_gradient, args)) and not any(map(is_gradient, ast.walk(value)))
+                if is_parameter(value) or adds:
+                    return True
+            case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _CHANGES_ALL:
+                if is_parameter(first):
+                    return True
+            case ast.AugAssign(target=target) if dotted_name(target).removesuffix(".data") in holders:
+                return True
+            case ast.Assign(targets=targets):
+                data = (each for each in targets if isinstance(each, ast.Attribute) and each.attr == "data")
+                if any(map(is_parameter, data)):
+                    return True
+    return False

@@ -113,7 +113,6 @@ FINISH_NAME = re.compile(r"(materiali[sz]e|finali[sz]e|finish|resolve|reali[sz]e
 COLLECT_WORDS = re.compile(r"^(collect|compute|get|gather|measure)_|_async$")
 
 
-MODULE_NAME = re.compile(r"(.*_)?(module|model|net|network|backbone|encoder|decoder|policy|layer)")
 
 
 TRAINING_METHODS = frozenset(("backward", "step", "zero_grad"))

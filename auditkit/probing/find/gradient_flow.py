@@ -213,7 +213,8 @@ class Tracer:
             if (mark == STATISTICS or is_flag) and self.outlives(target):
                 self.flow.stores.setdefault(ast.unparse(target), target.lineno)
             elif mark in (GRADIENTS, STATISTICS) and isinstance(target, ast.Attribute):
-                self.scale(target, [value], "=", target.lineno)
+                is_shift = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub)
+                self.scale(target, [value], "" if is_shift else "=", target.lineno)
                 if isinstance(target.value, ast.Name) and target.value.id not in self.borrowed:
                     self.raise_mark(target.value.id, mark)  # a record that is filled here
         self.assign(targets, max(mark, control))

@@ -113,8 +113,6 @@ FINISH_NAME = re.compile(r"(materiali[sz]e|finali[sz]e|finish|resolve|reali[sz]e
 COLLECT_WORDS = re.compile(r"^(collect|compute|get|gather|measure)_|_async$")
 
 
-
-
 TRAINING_METHODS = frozenset(("backward", "step", "zero_grad"))
 PARTS_OF_TRAINING = TRAINING_METHODS | {"forward", "closure", "training_step", "main"}
 """Functions that may return a statistic by the way: not collectors, and their names do not identify callers."""

@@ -112,12 +112,6 @@ for step in range(3):
             ["model"],
             "recorded_norms_",
         ),
-        (
-            "writer.log({'grad/norm': torch.stack([p.grad.norm() for p in model.parameters()]).norm()})",
-            "grad_norm",
-            ["model"],
-            "recorded_grad_norm_",
-        ),
         ("print(f'{next(model.parameters()).grad.norm():.3f}')", "norm", ["model"], "recorded_norm_"),
         (
             "history = writer.history\nhistory['grad_norm'] = max(p.grad.abs().max() for p in model.parameters())",
@@ -177,7 +171,6 @@ def test_a_flag_that_a_loop_sets_under_a_condition_keeps_its_start(between: str)
     "body",
     [
         "for p in model.parameters():\n    p.data.add_(p.grad / p.grad.norm(), alpha=-0.1)",
-        "for p in model.parameters():\n    state = optimizer.state[p]\n    state['norm'] = p.grad.norm()",
         "for p in model.parameters():\n    p.grad /= args.world_size",
         "for p in model.parameters():\n    p.grad = p.grad - p.grad.mean()",
         "for p in model.parameters():\n    dist.all_reduce(p.grad)",

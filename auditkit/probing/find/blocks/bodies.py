@@ -122,8 +122,7 @@ class Body:
     def _silent(self, statement: ast.stmt) -> list[ast.stmt]:
         """Return the statement; reduce a report to the statistics that it reports."""
         if self._scope.tells(statement) or self._is_foreign(statement):
-            told = [each for each in _told(statement) if self._scope.is_statistic(each)]
-            return [ast.copy_location(ast.Expr(each), each) for each in told]
+            return []
         if not suites_of(statement):
             return [statement]
         kept = with_suites(statement, self._silent)
@@ -140,16 +139,10 @@ class Body:
         if not self._holds_kernel(statement):
             return self._silent(statement)
         # Keep `if p.grad is not None:`, which tests the loop's items; drop `if step % 100 == 0:`, which times the log.
-        is_when = isinstance(statement, ast.If) and not statement.orelse and not self._reads_own(statement.test)
-        if isinstance(statement, ast.If) and in_loop and is_when:
+        if in_loop and isinstance(statement, ast.If) and not (statement.orelse or self._reads_own(statement.test)):
             return [kept for each in statement.body for kept in self._with_records(each, in_loop)]
         inside = in_loop or isinstance(statement, ast.For)
-        needed = set(names_of([each for each in own_nodes([statement]) if each in self._run.kernels]).loads)
-
-        def kept(each: ast.stmt) -> list[ast.stmt]:
-            return self._with_records(each, inside)
-
-        return [with_suites(statement, kept, lambda suite: self._needed_of(suite, needed))]
+        return [with_suites(statement, lambda each: self._with_records(each, inside))]
 
     def _holds_kernel(self, statement: ast.stmt) -> bool:
         return any(node in self._run.kernels for node in own_nodes([statement]))
@@ -157,16 +150,6 @@ class Body:
     def _reads_own(self, test: ast.expr) -> bool:
         """Return whether a condition reads a name that the run sets: a loop variable, `grad` after `grad = p.grad`."""
         return not names_of(test).loads.isdisjoint(names_of(self._run.statements).stores)
-
-    def _needed_of(self, suite: Sequence[ast.stmt], needed: set[str]) -> list[ast.stmt]:
-        """Return the statements of a loop that its records need, or that skip an iteration."""
-        kept: list[ast.stmt] = []
-        for statement in reversed(suite):
-            skips = any(isinstance(node, ast.Continue | ast.Break) for node in own_nodes([statement]))
-            if self._holds_kernel(statement) or skips or names_of(statement).stores & needed:
-                kept.append(statement)
-                needed |= names_of(statement).loads
-        return kept[::-1]
 
     def _record(self, kernel: ast.stmt, in_loop: bool) -> list[ast.stmt]:
         if isinstance(kernel, ast.If | ast.Assert):
@@ -254,21 +237,15 @@ def _parts(value: ast.AST) -> list[ast.expr]:
     return [value] if isinstance(value, ast.expr) else []
 
 
-def with_suites(
-    statement: ast.stmt,
-    change: Callable[[ast.stmt], list[ast.stmt]],
-    chosen: Callable[[Sequence[ast.stmt]], Sequence[ast.stmt]] = lambda suite: suite,
-) -> ast.stmt:
-    """Copy a compound statement with the `chosen` statements in it changed; expressions are shared."""
+def with_suites(statement: ast.stmt, change: Callable[[ast.stmt], list[ast.stmt]]) -> ast.stmt:
+    """Copy a compound statement with the statements in it changed; expressions are shared."""
 
     def changed(holder: ast.AST) -> ast.AST:
         made = copy.copy(holder)
         for name in ("body", "orelse", "finalbody"):
             suite = getattr(holder, name, None)
             if isinstance(suite, list) and suite:
-                setattr(
-                    made, name, [kept for each in chosen(suite) for kept in change(each)] or [_at(suite[0], "pass")]
-                )
+                setattr(made, name, [kept for each in suite for kept in change(each)] or [_at(suite[0], "pass")])
         for name in ("handlers", "cases"):
             if getattr(holder, name, None):
                 setattr(made, name, [changed(each) for each in getattr(holder, name)])
@@ -382,7 +359,7 @@ class _Known:
                 elif start not in prelude:
                     prelude.append(start)
                     waiting += [each for each in reads_of([start]) if each not in waiting]
-            elif not all(isinstance(each, _DEFINITIONS) or _is_made_of_constants(each) for each in setters):
+            elif not all(isinstance(each, _DEFINITIONS) or is_start(each) for each in setters):
                 inputs.append(name)  # A model, an optimizer: the module creates it while it runs.
             elif not hasattr(builtins, name):
                 others.append(name)
@@ -405,15 +382,3 @@ class _Known:
         if isinstance(statement, ast.Assign) and _LISTS.search(ast.unparse(statement.value)):
             return is_calm(self._scope, statement.value)
         return is_start(statement) or isinstance(statement, ast.Import | ast.ImportFrom)
-
-
-def _is_made_of_constants(statement: ast.stmt) -> bool:
-    """Return whether a value needs no input:
-
-    `EPS = 1e-6 * 2`, `logger = getLogger(__name__)`, `DTYPE = torch.float32`.
-    """
-    value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    if is_start(statement) or not isinstance(value, ast.expr):
-        return is_start(statement)
-    calls = [last_name(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)]
-    return all(name in ("getLogger", "get_logger", "float", "int", "dtype", "TypeVar", "compile") for name in calls)

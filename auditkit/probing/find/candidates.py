@@ -86,7 +86,7 @@ class Candidates:
                 continue
             candidate = self._candidate(function, flow)
             yield candidate
-            for flag in answers.flagged_returns(function):
+            for flag in answers.flags_of(function):
                 yield replace(candidate, arguments={flag: True})
 
     def _pass_over(self, function: Function, why: str) -> None:
@@ -138,7 +138,7 @@ def _contract(function: Function, flow: GradientFlow) -> Contract:
         return Contract.MONITOR
     # `get_clip_coef` returns a factor, not a norm.
     is_other = answers.tells_flags(function, flow) or is_about_figures(function.name) or is_limit
-    is_norm = bool(flow.returns) or answers.stores_norm(flow)
+    is_norm = bool(flow.returns or flow.stores) and not (flow.reports and not flow.returns)
     return Contract.GRAD_NORM if is_norm and not (several or is_other) else Contract.GRAD_STATS
 
 

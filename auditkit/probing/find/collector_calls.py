@@ -220,20 +220,16 @@ class CollectorCalls:
         calls = (node for node in function.nodes if isinstance(node, ast.Call))
         return any(self.callee(function, call) is other for call in calls)
 
-    def returned_calls(self, function: Function, value: ast.expr) -> list[Function]:
-        """Return the checkout's functions whose result a returned expression is, through one name at most."""
-        calls = [item for item in values_of(function, value) if isinstance(item, ast.Call)]
-        return [found for call in calls if (found := self.callee(function, call)) and found is not function]
-
     def produced_keys(self, function: Function, depth: int = 0) -> list[str]:
         """Return the text keys of the mapping that a function returns, including its helpers' keys."""
         keys: list[str] = []
         for node in function.nodes:
             if isinstance(node, ast.Return) and node.value is not None:
                 keys += literal_keys(function, node.value)
-                if depth < _MOST_DEPTH:
-                    for helper in self.returned_calls(function, node.value):
-                        keys += self.produced_keys(helper, depth + 1)
+                made = [each for each in values_of(function, node.value) if isinstance(each, ast.Call)]
+                helpers = [found for call in made if (found := self.callee(function, call)) and found is not function]
+                for helper in helpers if depth < _MOST_DEPTH else ():
+                    keys += self.produced_keys(helper, depth + 1)
         return list(dict.fromkeys(keys))
 
 

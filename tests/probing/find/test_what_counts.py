@@ -49,14 +49,6 @@ FOUND = {
         """,
         "grad_norm",
     ),
-    "getattr by a name": (
-        """
-        def f(params, decoupled=False):
-            attr = "decoupled_grad" if decoupled else "grad"
-            return sum(getattr(p, attr).norm() for p in params)
-        """,
-        "grad_norm",
-    ),
     "grad_sample": ("def f(params):\n    return [p.grad_sample.norm() for p in params]\n", "grad_stats"),
     "a closure that is called": (
         """
@@ -119,16 +111,6 @@ FOUND = {
                 return torch.distributed.all_reduce(bucket.buffer(), async_op=True).get_future()
         """,
         "grad_norm",
-    ),
-    "a helper logs": (
-        """
-        def record(writer, name, x):
-            writer.add_scalar(name, x.std())
-        def f(model, writer):
-            for name, p in model.named_parameters():
-                record(writer, name, p.grad)
-        """,
-        "grad_stats",
     ),
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -123,7 +124,7 @@ def find_targets(
     notes += left_out.sentences([each.file for each in known])
     notes += _needed(trials, setting.interpreter)
     if not best and not configured and (candidates or only is None):
-        failure = _failure(found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
+        failure = _failure(opened.label, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
         likeliest = (_likeliest(trials).target,) if trials else ()
         return FoundTargets((), trials, (), failure, likeliest, len(likeliest), listed, found.files)
     asked = list(dict.fromkeys([*own.calls, *(trial.target.call for trial in best.values())]))
@@ -234,12 +235,14 @@ def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
     return [f"this checkout needs: {', '.join(names)} ({interpreter} -m pip install {' '.join(distributions(names))})"]
 
 
-def _failure(found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:
+def _failure(checkout: str, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:
     """Return the error that says why there is no target, and what to do next."""
     if not trials and not found.untried_loops:
         text = f"no gradient collector was found in {counted(found.file_count, 'Python file')}"
-        named = "name a collector that auditkit does not find with --target package.module:function"
-        return NothingMeasuredError("\n  ".join([text, *notes]), named)
+        source = f"source probes need no collector: auditkit probe run sync_in_loop --checkout {shlex.quote(checkout)}"
+        step = source if found.file_count else "see the findings of the bundled specimen: auditkit audit"
+        hint = f"{step}; name a collector that auditkit does not find with --target package.module:function"
+        return NothingMeasuredError("\n  ".join([text, *notes]), hint)
     reasons = {trial.reason for trial in trials}
     if trials and reasons <= {Reason.NO_TORCH, Reason.NO_INTERPRETER}:
         return TargetNotLoadedError(trials[0].message)

@@ -32,9 +32,6 @@ _READS = re.compile(
 )
 _WORDS = ("grad", "backprops", "clip", "global_norm")  # a hundredth of the pattern's cost; most functions have none
 _CALLED = re.compile(r"\b(\w+)\s*\(")
-_HOOKS = {"register_hook": 0, "register_comm_hook": 1}
-"""Which argument is the hook, and which of the hook's arguments is a gradient or a bucket."""
-_REGISTERS = re.compile(rf"\.({'|'.join(_HOOKS)})\(")
 _ABOUT_GRADIENTS = re.compile(r"grad|norm")
 _TRAINS = re.compile(rf"\.({'|'.join(vocabulary.TRAINING_METHODS)})\(")
 
@@ -58,8 +55,6 @@ class CollectorCalls:
         self._handed: dict[tuple[Function, frozenset[str]], HelperAnswer] = {}
         self._named_helpers: dict[Function, GradientFlow] = {}
         self._trains: dict[Function, bool] = {}
-        self._hooks: dict[Function, dict[str, int]] = {}
-        """Functions registered as hooks of gradients, with the parameter that is one."""
 
     def find(self) -> None:
         """Update `collectors` with newly parsed files: first functions that read gradients, then their callers."""
@@ -74,8 +69,7 @@ class CollectorCalls:
             for name, origin in module.origins.items():
                 self._aliases[origin.rpartition(":")[2]].add(name)
         known = set(self._callers_of((*self.collectors, *self.joiners)))
-        self._note_hooks(new)
-        may_read = (each for each in new if each in known or each in self._hooks or may_read_gradients(each))
+        may_read = (each for each in new if each in known or may_read_gradients(each))
         changed = self._keep(may_read)
         for _ in range(_MOST_ROUNDS):
             changed = self._keep(self._callers_of(changed))
@@ -83,22 +77,6 @@ class CollectorCalls:
                 break
         for helper, flow in self._named_helpers.items():
             self.collectors.setdefault(helper, flow)
-
-    def _note_hooks(self, functions: Iterable[Function]) -> None:
-        """Note hooks: `ddp.register_comm_hook(state, self.on_bucket)`, `p.register_hook(partial(watch, name))`."""
-        for function in functions:
-            nodes = function.nodes if _REGISTERS.search(function.text) else ()
-            for call in (node for node in nodes if isinstance(node, ast.Call)):
-                first = _HOOKS.get(last_name(call.func))
-                if first is None or len(call.args) <= first:
-                    continue
-                hook = call.args[first]
-                if isinstance(hook, ast.Call) and last_name(hook.func) == "partial" and hook.args:
-                    first += len(hook.args) - 1
-                    hook = hook.args[0]
-                found = self.callee(function, ast.Call(hook, [], []))
-                if found is not None and first < len(found.parameters):
-                    self._hooks[found] = {found.parameters[first].arg: GRADIENTS}
 
     def names(self) -> set[str]:
         """Return the names of collectors, and of joiners named for gradients, also as modules import them."""
@@ -117,15 +95,8 @@ class CollectorCalls:
         """Follow functions, keep those that collect or return gradients, and return the new ones."""
         found: dict[Function, None] = {}
         for function in functions:
-            marked = marked_parameters(function) | self._hooks.get(function, {})
-            flow = trace(function.node, marked, self._helper_mark(function))
-            tells = flow.tells
-            if function in self._hooks:
-                # A hook returns gradients, compressed or scaled, so only what it stores or reports counts.
-                tells = bool(flow.stores or flow.reports) or bool(
-                    flow.clips and names.is_named_for_clipping(function.name)
-                )
-            if tells and not flow.differentiates:
+            flow = trace(function.node, marked_parameters(function), self._helper_mark(function))
+            if flow.tells and not flow.differentiates:
                 if function not in self.collectors:
                     found[function] = None
                 self.collectors[function] = flow

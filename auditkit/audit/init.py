@@ -144,7 +144,6 @@ def _draft(trial: Trial, target: Target) -> DraftTarget:
     roles = ", ".join(f"{role}: {entry['path'] or 'the result'}" for role, entry in trial.plan["roles"].items())
     learnt = (
         f"{trial.candidate.file}:{trial.candidate.line}",
-        *trial.candidate.evidence,
         f"returns {trial.plan['answer_kind']}; {roles or 'no field that a probe can judge'}",
     )
     return DraftTarget(target, learnt)

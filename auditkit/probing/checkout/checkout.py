@@ -94,12 +94,10 @@ def _no_directory(text: str) -> tuple[str, str]:
         return f"{text} is a file, not a directory", f"name the folder that holds it: {path.parent}"
     if text.startswith("@"):
         return f"no directory before the @ of {text!r}", f"name it: .{text}"
-    named = Path(text.partition("@")[0] if not path.parent.is_dir() else text)
-    siblings = [entry.name for entry in named.parent.iterdir()] if named.parent.is_dir() else []
-    nearest = nearest_names(named.name.partition("@")[0], siblings)
-    if nearest:
-        return f"no such directory: {text}", f"did you mean {' or '.join(nearest)}?"
-    return f"no such directory: {text}", "a checkout is a directory, or DIR@REVISION of a git repository"
+    siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    nearest = nearest_names(path.name.partition("@")[0], siblings)
+    hint = f"did you mean {' or '.join(nearest)}?" if nearest else "name a directory, or DIR@REVISION of a repository"
+    return f"no such directory: {text}", hint
 
 
 @contextlib.contextmanager
@@ -173,8 +171,7 @@ def choose_interpreter(directory: Path, python: str | Path | None = None) -> tup
     """Return the interpreter for a checkout, and notes on the choice.
 
     It is `python` (a path, or a command found on PATH) if given; otherwise that of `.venv` or `venv` in `directory`;
-    otherwise the one that an installed package belongs to; otherwise the running one. Raises BadInputError if `python`
-    is missing or cannot be executed.
+    otherwise the running one. Raises BadInputError if `python` is missing or cannot be executed.
     """
     if python is not None:
         return _named_interpreter(str(python)), ()
@@ -185,32 +182,14 @@ def choose_interpreter(directory: Path, python: str | Path | None = None) -> tup
             return candidate, tuple(notes)
         if os.path.lexists(candidate):
             notes.append(f"{candidate} cannot be executed, so it was passed over")
-    owner = _installed_for(directory)
-    if owner is not None:
-        asked = f"{directory} is installed for {owner}, which ran"
-        return owner, (*notes, asked) if owner.parent != Path(sys.executable).parent else tuple(notes)
     return Path(sys.executable), tuple(notes)
 
 
-def _installed_for(directory: Path) -> Path | None:
-    """Return the interpreter of the folder's site-packages: `PREFIX/lib/python3.12/site-packages/package`."""
-    for place in (directory, *directory.parents):
-        python = place.parent.parent.parent / "bin" / "python"
-        if place.name in ("site-packages", "dist-packages") and _is_executable(python):
-            return python
-    return None
-
-
 def _named_interpreter(python: str) -> Path:
-    if os.sep not in python and not python.startswith("~"):
-        found = shutil.which(python)
-        if found:
-            return _absolute(Path(found))
-    path = _absolute(Path(python).expanduser())
+    is_command = os.sep not in python and not python.startswith("~")
+    path = _absolute(Path((shutil.which(python) if is_command else None) or python).expanduser())
     if _is_executable(path):
         return path
-    if (path / "bin" / "python").exists():
-        raise BadInputError(f"{python} is a directory", f"name the interpreter in it: {path}/bin/python")
     if path.is_file():
         raise BadInputError(f"{python} cannot be executed", f"chmod +x {path}, or name another interpreter")
     raise BadInputError(f"no such Python interpreter: {python}", "give the path of a python executable")
@@ -233,7 +212,10 @@ def import_roots(path: Path, configured: Sequence[str | Path] = ()) -> tuple[Pat
     `__init__.py`), the directory above the outermost package. Raises BadInputError if a configured one does not exist.
     """
     if configured:
-        return tuple(_configured_root(path, Path(root)) for root in configured)
+        roots = tuple(_absolute(path / root) for root in configured)
+        if missing := [root for root, found in zip(configured, roots, strict=True) if not found.is_dir()]:
+            raise BadInputError(f"{path} has no import root {missing[0]}", "import roots are folders of the checkout")
+        return roots
     top = path
     while (top / "__init__.py").is_file() and top.parent != top:
         top = top.parent
@@ -241,16 +223,6 @@ def import_roots(path: Path, configured: Sequence[str | Path] = ()) -> tuple[Pat
         return (top,)
     folders = (path / name for name in _SOURCE_FOLDERS)
     return (path, *(folder for folder in folders if _holds_python(folder)))
-
-
-def _configured_root(path: Path, root: Path) -> Path:
-    absolute = _absolute(path / root)
-    if absolute.is_dir():
-        return absolute
-    folders = [entry.name for entry in path.iterdir() if entry.is_dir()]
-    nearest = nearest_names(str(root), folders)
-    hint = f"did you mean {' or '.join(nearest)}?" if nearest else "import roots are folders of the checkout"
-    raise BadInputError(f"{path} has no import root {root}", hint)
 
 
 def _holds_python(folder: Path) -> bool:

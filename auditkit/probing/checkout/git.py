@@ -107,10 +107,7 @@ def _unknown_revision_hint(repository: Repository, revision: str) -> str:
     nearest = nearest_names(revision, listed.stdout.split())
     if nearest:
         return f"did you mean {' or '.join(nearest)}?"
-    shallow = run_git(repository.directory, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
-    if shallow:
-        return "this is a shallow clone, which holds only part of the history: git fetch --unshallow"
-    return "git log --oneline --all lists the commits that are here; git fetch brings newer ones"
+    return "git log --oneline --all lists the commits that are here; git fetch brings newer ones (--unshallow all)"
 
 
 def first_known(repository: Repository, revisions: Iterable[str]) -> str:
@@ -189,14 +186,6 @@ def _add_worktree(
         return made
     alternates = private / "objects" / "info" / "alternates"
     alternates.parent.mkdir(exist_ok=True)
-    alternates.write_bytes(_quote_alternate(os.fsencode(repository.objects)))
+    alternates.write_bytes(os.fsencode(repository.objects) + b"\n")
     add = ("worktree", "add", "--quiet", "--detach", *options, str(tree), commit)
     return run_git(private.parent, f"--git-dir={private}", *add)
-
-
-def _quote_alternate(path: bytes) -> bytes:
-    """Return one line of `objects/info/alternates`, quoted as in C if the path has a line break or a quote."""
-    if b"\n" not in path and b'"' not in path:
-        return path + b"\n"
-    escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
-    return b'"' + escaped + b'"\n'

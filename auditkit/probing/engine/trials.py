@@ -108,11 +108,10 @@ class _Trials:
         if not asked:
             return []
         jobs: list[protocol.Job] = []
-        for position, (index, target) in enumerate(asked):
-            order = [takes.value for takes in self._candidates[index].takes_guesses]
+        for position, (_, target) in enumerate(asked):
             # A collector's contract is found from its result; other contracts must be named.
             contract = target.contract.value if target.contract in ASKED_FOR else None
-            request = {**vars(target), "contract": contract, "takes_order": order}
+            request = {**vars(target), "contract": contract}
             jobs.append({"id": str(position), "kind": "plan", "target": request, "imports": self._imports})
 
         def started(position: str) -> None:

@@ -6,8 +6,8 @@ import ast
 import re
 
 from auditkit.probing.find.gradient_flow import GradientFlow
-from auditkit.probing.find.gradient_names import is_about_figures, is_finite_check
-from auditkit.probing.source.modules import Class, Function, dotted_name, is_constant, targets_of, text_in
+from auditkit.probing.find.gradient_names import is_finite_check
+from auditkit.probing.source.modules import Function, dotted_name, is_constant, targets_of, text_in
 
 
 def values_of(function: Function, value: ast.expr) -> list[ast.expr]:
@@ -33,56 +33,30 @@ def consumed_keys(function: Function, name: str) -> list[str]:
     return list(dict.fromkeys(filter(None, (text_in(node.slice) for node in read))))
 
 
-def returns_several(function: Function, value: ast.expr, record: Class | None) -> bool:
-    """Return whether a returned expression is a mapping, a record or a sequence rather than one number."""
+_SEVERAL = frozenset(("dict", "Dict", "Mapping", "tuple", "Tuple", "list", "List"))
+
+
+def returns_several(function: Function) -> bool:
+    """Return whether a function returns a mapping or a sequence: by its annotation, else by a returned literal."""
+    annotation = function.node.returns
+    if annotation is not None:
+        return not _SEVERAL.isdisjoint(re.findall(r"\w+", ast.unparse(annotation)))
     containers = ast.Dict | ast.DictComp | ast.Tuple | ast.List | ast.ListComp
-    made = values_of(function, value)
-    return record is not None or any(
-        isinstance(item, containers)
-        or (isinstance(item, ast.Call) and dotted_name(item.func).rpartition(".")[2] in ("dict", "list", "defaultdict"))
-        for item in made
-    )
+    returned = [node.value for node in function.nodes if isinstance(node, ast.Return) and node.value is not None]
+    return any(isinstance(item, containers) for value in returned for item in values_of(function, value))
 
 
-def annotated_scalar(function: Function) -> bool | None:
-    """Return whether the return annotation means one number (True), several (False), or is unclear (None)."""
-    if function.node.returns is None:
-        return None
-    annotation = ast.unparse(function.node.returns).strip("'\"")
-    words = set(re.findall(r"\w+", annotation))
-    if words and words <= {"float", "int", "bool", "None", "Tensor", "torch", "Optional", "Union", "typing"}:
-        return True
-    return False if words & {"dict", "Dict", "Mapping", "tuple", "Tuple", "list", "List"} else None
+def flags_of(function: Function) -> list[str]:
+    """Return the parameters with default False under which the function returns something else."""
 
+    def returns(node: ast.AST, flag: str) -> bool:
+        return isinstance(node, ast.If) and dotted_name(node.test) == flag and isinstance(node.body[-1], ast.Return)
 
-def flagged_returns(function: Function) -> dict[str, list[ast.Return]]:
-    """Return the returns under each boolean parameter with default False, if there are any."""
-    found: dict[str, list[ast.Return]] = {}
-    for flag in (name for name, default in function.defaults.items() if is_constant(default, False)):
-        branches = [node for node in function.nodes if isinstance(node, ast.If) and dotted_name(node.test) == flag]
-        returns = [item for node in branches for item in node.body if isinstance(item, ast.Return) and item.value]
-        found |= {flag: returns} if returns else {}
-    return found
-
-
-def default_returns(function: Function) -> list[ast.expr]:
-    """Return the returned expressions except those under a flag: the result with every flag at its default."""
-    flagged = [item for returns in flagged_returns(function).values() for item in returns]
-    returns = (node for node in function.nodes if isinstance(node, ast.Return) and node not in flagged)
-    return [node.value for node in returns if node.value is not None]
+    flags = [name for name, default in function.defaults.items() if is_constant(default, False)]
+    return [flag for flag in flags if any(returns(node, flag) for node in function.nodes)]
 
 
 def tells_flags(function: Function, flow: GradientFlow) -> bool:
-    """Return whether the result is a flag or a count of NaN, infinity or zeros, not a norm.
-
-    Either every reduction is such a check, or the function is named for one: `check_overflow`, by a norm.
-    """
+    """Return whether the result is a flag or a count of NaN, infinity or zeros, not a norm."""
     kept = [re.sub(r"\W", "_", name).strip("_") for name in flow.stores]
     return is_finite_check(function.name) or flow.tells_flags or (bool(kept) and all(map(is_finite_check, kept)))
-
-
-def stores_norm(flow: GradientFlow) -> bool:
-    """Return whether the function stores norms, and no other statistic of gradients."""
-    others = (is_finite_check(name) or is_about_figures(name.replace(".", "_")) for name in flow.reductions)
-    is_norm = any("norm" in name for name in flow.reductions)
-    return bool(flow.stores) and not flow.reports and not (is_norm and any(others))

@@ -2,58 +2,41 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from auditkit.model.enums import Contract, Takes
+from auditkit.model.enums import Contract
 from auditkit.model.runs.target import Target
 from auditkit.probing.find import answers, vocabulary
 from auditkit.probing.find.answers import consumed_keys
 from auditkit.probing.find.collector_calls import CollectorCalls, marked_parameters, may_read_gradients
-from auditkit.probing.find.feeding import Feeding, feeding, required_by_constructor, setup_method
-from auditkit.probing.find.gradient_flow import GradientFlow, trace
-from auditkit.probing.find.gradient_names import (
-    clips,
-    holds_gradients,
-    is_about_figures,
-    is_named_for_clipping,
-)
-from auditkit.probing.source.files import is_in_side_folder
-from auditkit.probing.source.modules import Class, Function, dotted_name
+from auditkit.probing.find.gradient_flow import GradientFlow, trace, updates_parameters
+from auditkit.probing.find.gradient_names import clips, is_about_figures, is_named_for_clipping
+from auditkit.probing.source.modules import Function
 
-_CHANGE_ALL = frozenset(f"_foreach_{name}" for name in vocabulary.CHANGES)
-_MAY_UPDATE = re.compile(rf"{'|'.join(vocabulary.CHANGES)}|[-+*/]=|\.data\b")
 _TRAINS = "it trains: it calls backward or an optimizer"
 _DIFFERENTIATES = "it differentiates: no optimizer sees these gradients"
-_NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A function that looks like a collector, and hints on how to call it.
+    """A function that looks like a collector; the worker finds out how to feed it.
 
-    `call` is `module:qualified.name`. `takes_guesses` and `finish_candidates` are in order of likelihood; `setup_guess`
-    names the method that gets the modules. `arguments` are extra keyword arguments, `evidence` is what auditkit saw,
-    with lines, and `obstacles` say why the function probably cannot be fed. `covered_by` are the public candidates that
-    call this private one: auditkit audits it through them. `places` call a library's function; only a block has a
-    `last_line`.
+    `call` is `module:qualified.name`. `finish_candidates` are in order of likelihood. `arguments` are extra keyword
+    arguments, and `obstacles` say why auditkit does not try it. `covered_by` are the public candidates that call this
+    private one: auditkit audits it through them. `places` call a library's function; only a block has a `last_line`.
     """
 
     call: str
     file: str
     line: int
     contract_guess: Contract
-    takes_guesses: tuple[Takes, ...] = ()
     finish_candidates: tuple[str, ...] = ()
-    setup_guess: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    evidence: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
     covered_by: tuple[str, ...] = ()
-    score: int = 0
     places: tuple[str, ...] = ()
     last_line: int | None = None
 
@@ -62,9 +45,7 @@ class Candidate:
         return Target(
             call=self.call,
             contract=self.contract_guess,
-            takes=self.takes_guesses[0] if self.takes_guesses else None,
-            finish=self.finish_candidates[0] if self.finish_candidates else None,
-            setup=self.setup_guess,
+            finish=next(iter(self.finish_candidates), None),
             arguments=self.arguments,
             places=self.places,
         )
@@ -98,16 +79,15 @@ class Candidates:
                 self._pass_over(function, _DIFFERENTIATES)
         for function, flow in self.calls.collectors.items():
             why = self._why_not(function, flow)
-            candidate = self._candidate(function, flow) if not why else None
-            if candidate is not None and candidate.obstacles:
-                is_near = flow.grad_reads or flow.reductions or flow.returns_statistics or flow.clips or flow.stores
-                why = "" if is_near else "it only logs what other functions compute"
-            if candidate is None or why:
+            is_near = flow.grad_reads or flow.reductions or flow.returns_statistics or flow.clips or flow.stores
+            if why or not is_near:
+                why = why or "it only logs what other functions compute"
                 self._pass_over(function, why)
                 continue
+            candidate = self._candidate(function, flow)
             yield candidate
-            for flag, returns in answers.flagged_returns(function).items():
-                yield self._variant(candidate, function, flag, returns[0].value)
+            for flag in answers.flags_of(function):
+                yield replace(candidate, arguments={flag: True})
 
     def _pass_over(self, function: Function, why: str) -> None:
         self.passed_over.append(PassedOver(function.call, function.module.file, function.node.lineno, why))
@@ -138,124 +118,28 @@ class Candidates:
                         yield caller.call
 
     def _candidate(self, function: Function, flow: GradientFlow) -> Candidate:
-        kinds_of, owner = self.calls.kinds_of, function.owner if function.is_bound else None
-        fed = feeding(function, {item.arg: kinds_of(function, item) for item in function.parameters})
-        constructor = self.calls.files.method(owner, "__init__") if owner is not None else None
-        given = {item.arg: kinds_of(constructor, item) for item in constructor.required} if constructor else {}
-        needs = required_by_constructor(owner, constructor) if owner is not None else ()
-        setup = setup_method(function, kinds_of) if owner is not None and not fed.groups else None
-        # An object created from modules alone watches them, and reports later.
-        watches = (
-            bool(given) and not _is_private(function) and all(kind[:1] == (Takes.MODULE,) for kind in given.values())
-        )
-        takes = fed.takes
-        if owner is not None and not fed.groups:
-            giver = setup or constructor
-            takes = kinds_of(giver, giver.required[0]) if giver and giver.required else ()
-        evidence = list(self._evidence(function, flow))
-        if setup is not None:
-            names = ", ".join(item.arg for item in setup.required)
-            evidence.append(f"{setup.name}({names}) at line {setup.node.lineno} sets it up")
-        if needs:
-            evidence.append(f"making its object needs {', '.join(needs)}")
-        obstacles = []
-        if isinstance(function.node, ast.AsyncFunctionDef):
-            obstacles.append("it is a coroutine, which only an event loop can run")
-        if fed.missing:
-            obstacles.append(f"nothing is known to fit its arguments {', '.join(fed.missing)}")
-        unfit = [name for name in needs if not given.get(name)]
-        if unfit and owner is not None:
-            obstacles.append(f"making a {owner.qualified_name} needs {', '.join(unfit)}")
-        if not (fed.groups or fed.missing or setup or needs):
-            obstacles.append("no argument and no public method gives it a module, parameters or gradients")
-        candidate = Candidate(
+        return Candidate(
             call=function.call,
             file=function.module.file,
             line=function.node.lineno,
-            contract_guess=self._contract(function, flow, fed, setup is not None or watches),
-            takes_guesses=takes,
+            contract_guess=_contract(function, flow),
             finish_candidates=tuple(item.call for item in pair(function, self.finishers, self.calls)),
-            setup_guess=setup.name if setup else None,
-            evidence=tuple(evidence),
-            obstacles=tuple(obstacles),
             covered_by=tuple(self._callers(function)),
         )
-        return replace(candidate, score=self._score(function, flow, candidate))
 
-    def _variant(self, plain: Candidate, function: Function, flag: str, value: ast.expr | None) -> Candidate:
-        """Return the same candidate with a flag that changes its result."""
-        several = value is not None and answers.returns_several(function, value, self._record(function, value))
-        contract = plain.contract_guess
-        if contract in (Contract.GRAD_NORM, Contract.GRAD_STATS):
-            contract = Contract.GRAD_STATS if several else Contract.GRAD_NORM
-        evidence = (*plain.evidence, f"returns something else with {flag}=True")
-        return replace(plain, arguments={**plain.arguments, flag: True}, contract_guess=contract, evidence=evidence)
 
-    def _contract(self, function: Function, flow: GradientFlow, fed: Feeding, holds_modules: bool) -> Contract:
-        if flow.clips:
-            return Contract.GRAD_STATS if self._returns_several(function, None) else Contract.GRAD_NORM
-        if fed.groups >= 2 and set(fed.takes) - {Takes.OPTIMIZER}:
-            return Contract.DUAL_STATS
-        if answers.tells_flags(function, flow) or is_about_figures(function.name):
-            return Contract.GRAD_STATS
-        if is_named_for_clipping(function.name) and not clips(function.name):
-            return Contract.GRAD_STATS  # `get_clip_coef` returns a factor, not a norm.
-        if holds_modules and not fed.groups:
-            return Contract.MONITOR
-        if "hook" in function.name and flow.stores and function.owner is not None:
-            return Contract.MONITOR
-        if not flow.returns:
-            return Contract.GRAD_NORM if answers.stores_norm(flow) else Contract.GRAD_STATS
-        return Contract.GRAD_STATS if self._returns_several(function, flow) else Contract.GRAD_NORM
-
-    def _returns_several(self, function: Function, flow: GradientFlow | None, depth: int = 0) -> bool:
-        """Return whether the result has several values, with every flag at its default."""
-        only_flags = flow is not None and answers.tells_flags(function, flow)
-        scalar = answers.annotated_scalar(function)
-        if scalar is not None:
-            return not scalar or only_flags
-        for value in answers.default_returns(function):
-            if answers.returns_several(function, value, self._record(function, value)):
-                return True
-            for helper in self.calls.returned_calls(function, value):
-                known = self.calls.collectors.get(helper)
-                if depth < 3 and self._returns_several(helper, known, depth + 1):
-                    return True
-        return only_flags
-
-    def _record(self, function: Function, value: ast.expr) -> Class | None:
-        """Return the checkout's class whose instance a returned expression is."""
-        if not isinstance(value, ast.Call):
-            return None
-        made = self.calls.files.resolve(function.module, dotted_name(value.func))
-        return made if isinstance(made, Class) else None
-
-    def _evidence(self, function: Function, flow: GradientFlow) -> Iterator[str]:
-        yield from (f"reads .grad at line {line}" for line in sorted(flow.grad_reads)[:3])
-        for told, places in (
-            ("calls {} on gradients", flow.reductions),
-            ("calls {}, which returns statistics of gradients,", flow.helpers),
-            ("limits gradients by {}", flow.clips),
-            ("keeps statistics of gradients in {}", flow.stores),
-            ("reports them by {}", flow.reports),
-        ):
-            yield from (f"{told.format(name)} at line {line}" for name, line in list(places.items())[:2])
-        keys = self.calls.produced_keys(function)
-        if keys:
-            yield f"returns the keys {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}"
-
-    def _score(self, function: Function, flow: GradientFlow, candidate: Candidate) -> int:
-        """Score how likely a candidate can be measured; only the order matters."""
-        score = 4 if candidate.takes_guesses and not candidate.obstacles else 0
-        score += 3 if flow.grad_reads else 0
-        score += 2 if flow.reductions or flow.helpers or flow.clips else 0
-        score += min(3, len(set(_NAME_WORDS.findall(function.qualified_name.lower()))))
-        score += 1 if candidate.finish_candidates or candidate.setup_guess else 0
-        score -= 4 if _is_private(function) else 0
-        score -= 6 if candidate.obstacles else 0
-        score -= 2 if is_in_side_folder(function.module.file) else 0
-        score -= 2 if answers.tells_flags(function, flow) else 0
-        return score
+def _contract(function: Function, flow: GradientFlow) -> Contract:
+    """Guess what a function returns, from its source; a trial that calls it corrects the guess."""
+    several = answers.returns_several(function)
+    is_limit = is_named_for_clipping(function.name) and not clips(function.name)
+    if flow.clips:
+        return Contract.GRAD_STATS if several else Contract.GRAD_NORM
+    if "hook" in function.name and flow.stores and function.owner is not None:
+        return Contract.MONITOR
+    # `get_clip_coef` returns a factor, not a norm.
+    is_other = answers.tells_flags(function, flow) or is_about_figures(function.name) or is_limit
+    is_norm = bool(flow.returns or flow.stores) and not (flow.reports and not flow.returns)
+    return Contract.GRAD_NORM if is_norm and not (several or is_other) else Contract.GRAD_STATS
 
 
 def collects_by_itself(function: Function) -> bool:
@@ -278,51 +162,7 @@ def why_excluded(function: Function, flow: GradientFlow) -> str:
         return _TRAINS
     if flow.differentiates:
         return _DIFFERENTIATES
-    return "it updates parameters" if updates_parameters(function) else ""
-
-
-def updates_parameters(function: Function) -> bool:
-    """Return whether a function changes parameters in place, as an optimizer does.
-
-    A parameter is an object whose `.grad` the function reads, or that is named for one: `p`, `params[i]`,
-    `weight.data`.
-    """
-    if not _MAY_UPDATE.search(function.text):
-        return False
-    reads = (node for node in function.nodes if isinstance(node, ast.Attribute) and node.attr == "grad")
-    holders = {dotted_name(node.value) for node in reads} - {""}
-
-    def is_parameter(node: ast.expr) -> bool:
-        while isinstance(node, ast.Subscript | ast.Call) or (isinstance(node, ast.Attribute) and node.attr == "data"):
-            if isinstance(node, ast.Call):
-                if not isinstance(node.func, ast.Attribute) or not node.func.attr.endswith("_"):
-                    return False
-                node = node.func.value  # `p.mul_(decay).add_(update)`
-            else:
-                node = node.value
-        name = dotted_name(node)
-        return name in holders or vocabulary.PARAMETER.fullmatch(name.rpartition(".")[2]) is not None
-
-    def is_gradient(node: ast.AST) -> bool:
-        return isinstance(node, ast.expr) and holds_gradients(dotted_name(node).rpartition(".")[2])
-
-    for node in function.nodes:
-        match node:
-            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in vocabulary.CHANGES:
-                # `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)` adds gradients to another tensor.
-                adds = any(map(is_gradient, args)) and not any(map(is_gradient, ast.walk(value)))
-                if is_parameter(value) or adds:
-                    return True
-            case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _CHANGE_ALL:
-                if is_parameter(first):
-                    return True
-            case ast.AugAssign(target=target) if dotted_name(target).removesuffix(".data") in holders:
-                return True
-            case ast.Assign(targets=targets):
-                data = (each for each in targets if isinstance(each, ast.Attribute) and each.attr == "data")
-                if any(map(is_parameter, data)):
-                    return True
-    return False
+    return "it updates parameters" if updates_parameters(function.nodes) else ""
 
 
 def _is_private(function: Function) -> bool:

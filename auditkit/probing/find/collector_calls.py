@@ -6,13 +6,10 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 
-from auditkit.model.enums import Takes
 from auditkit.probing.find import gradient_names as names
 from auditkit.probing.find import vocabulary
 from auditkit.probing.find.answers import literal_keys, values_of
-from auditkit.probing.find.feeding import gradient_parameters, parameter_kinds
 from auditkit.probing.find.gradient_flow import (
     GRADIENTS,
     NORM,
@@ -35,9 +32,7 @@ _READS = re.compile(
 )
 _WORDS = ("grad", "backprops", "clip", "global_norm")  # a hundredth of the pattern's cost; most functions have none
 _CALLED = re.compile(r"\b(\w+)\s*\(")
-_HOOKS = {"register_hook": 0, "register_comm_hook": 1}
-"""Which argument is the hook, and which of the hook's arguments is a gradient or a bucket."""
-_REGISTERS = re.compile(rf"\.({'|'.join(_HOOKS)})\(")
+_ABOUT_GRADIENTS = re.compile(r"grad|norm")
 _TRAINS = re.compile(rf"\.({'|'.join(vocabulary.TRAINING_METHODS)})\(")
 
 
@@ -60,8 +55,6 @@ class CollectorCalls:
         self._handed: dict[tuple[Function, frozenset[str]], HelperAnswer] = {}
         self._named_helpers: dict[Function, GradientFlow] = {}
         self._trains: dict[Function, bool] = {}
-        self._hooks: dict[Function, dict[str, int]] = {}
-        """Functions registered as hooks of gradients, with the parameter that is one."""
 
     def find(self) -> None:
         """Update `collectors` with newly parsed files: first functions that read gradients, then their callers."""
@@ -76,8 +69,7 @@ class CollectorCalls:
             for name, origin in module.origins.items():
                 self._aliases[origin.rpartition(":")[2]].add(name)
         known = set(self._callers_of((*self.collectors, *self.joiners)))
-        self._note_hooks(new)
-        may_read = (each for each in new if each in known or each in self._hooks or may_read_gradients(each))
+        may_read = (each for each in new if each in known or may_read_gradients(each))
         changed = self._keep(may_read)
         for _ in range(_MOST_ROUNDS):
             changed = self._keep(self._callers_of(changed))
@@ -85,22 +77,6 @@ class CollectorCalls:
                 break
         for helper, flow in self._named_helpers.items():
             self.collectors.setdefault(helper, flow)
-
-    def _note_hooks(self, functions: Iterable[Function]) -> None:
-        """Note hooks: `ddp.register_comm_hook(state, self.on_bucket)`, `p.register_hook(partial(watch, name))`."""
-        for function in functions:
-            nodes = function.nodes if _REGISTERS.search(function.text) else ()
-            for call in (node for node in nodes if isinstance(node, ast.Call)):
-                first = _HOOKS.get(last_name(call.func))
-                if first is None or len(call.args) <= first:
-                    continue
-                hook = call.args[first]
-                if isinstance(hook, ast.Call) and last_name(hook.func) == "partial" and hook.args:
-                    first += len(hook.args) - 1
-                    hook = hook.args[0]
-                found = self.callee(function, ast.Call(hook, [], []))
-                if found is not None and first < len(found.parameters):
-                    self._hooks[found] = {found.parameters[first].arg: GRADIENTS}
 
     def names(self) -> set[str]:
         """Return the names of collectors, and of joiners named for gradients, also as modules import them."""
@@ -119,15 +95,8 @@ class CollectorCalls:
         """Follow functions, keep those that collect or return gradients, and return the new ones."""
         found: dict[Function, None] = {}
         for function in functions:
-            marked = marked_parameters(function) | self._hooks.get(function, {})
-            flow = trace(function.node, marked, self._helper_mark(function))
-            tells = flow.tells
-            if function in self._hooks:
-                # A hook returns gradients, compressed or scaled, so only what it stores or reports counts.
-                tells = bool(flow.stores or flow.reports) or bool(
-                    flow.clips and names.is_named_for_clipping(function.name)
-                )
-            if tells and not flow.differentiates:
+            flow = trace(function.node, marked_parameters(function), self._helper_mark(function))
+            if flow.tells and not flow.differentiates:
                 if function not in self.collectors:
                     found[function] = None
                 self.collectors[function] = flow
@@ -153,7 +122,7 @@ class CollectorCalls:
                     return known
                 if known is None:
                     return handed
-                return HelperAnswer(max(handed.mark, known.mark), known.clips, reports=handed.reports)
+                return HelperAnswer(max(handed.mark, known.mark), known.clips)
             return known
 
         return mark
@@ -184,8 +153,7 @@ class CollectorCalls:
             self._handed[function, handed] = HelperAnswer(NOTHING)  # stops recursion
             marked = marked_parameters(function) | dict.fromkeys(handed, GRADIENTS)
             flow = trace(function.node, marked, self._helper_mark(function))
-            logs = flow.reports.keys() - {"raise", "assert"} and not flow.brings(GRADIENTS)
-            self._handed[function, handed] = replace(_answer(function, flow), reports=bool(logs))
+            self._handed[function, handed] = _answer(function, flow)
             if flow.tells and names.is_helper_of_collectors(function.name):
                 self._named_helpers[function] = flow
         return self._handed[function, handed]
@@ -223,34 +191,16 @@ class CollectorCalls:
         calls = (node for node in function.nodes if isinstance(node, ast.Call))
         return any(self.callee(function, call) is other for call in calls)
 
-    def kinds_of(self, function: Function, item: ast.arg, depth: int = 0) -> tuple[Takes, ...]:
-        """Return how a parameter can be fed, by its use in the function or in a helper that gets it."""
-        kinds = parameter_kinds(function, item, gradient_parameters(function))
-        if kinds or depth >= _MOST_DEPTH:
-            return kinds
-        for node in function.nodes:
-            if isinstance(node, ast.Call) and any(dotted_name(given) == item.arg for given in node.args):
-                callee = self.callee(function, node)
-                if callee is not None and callee is not function:
-                    place = next(i for i, given in enumerate(node.args) if dotted_name(given) == item.arg)
-                    if place < len(callee.parameters):
-                        return self.kinds_of(callee, callee.parameters[place], depth + 1)
-        return ()
-
-    def returned_calls(self, function: Function, value: ast.expr) -> list[Function]:
-        """Return the checkout's functions whose result a returned expression is, through one name at most."""
-        calls = [item for item in values_of(function, value) if isinstance(item, ast.Call)]
-        return [found for call in calls if (found := self.callee(function, call)) and found is not function]
-
     def produced_keys(self, function: Function, depth: int = 0) -> list[str]:
         """Return the text keys of the mapping that a function returns, including its helpers' keys."""
         keys: list[str] = []
         for node in function.nodes:
             if isinstance(node, ast.Return) and node.value is not None:
                 keys += literal_keys(function, node.value)
-                if depth < _MOST_DEPTH:
-                    for helper in self.returned_calls(function, node.value):
-                        keys += self.produced_keys(helper, depth + 1)
+                made = [each for each in values_of(function, node.value) if isinstance(each, ast.Call)]
+                helpers = [found for call in made if (found := self.callee(function, call)) and found is not function]
+                for helper in helpers if depth < _MOST_DEPTH else ():
+                    keys += self.produced_keys(helper, depth + 1)
         return list(dict.fromkeys(keys))
 
 
@@ -259,6 +209,18 @@ def may_read_gradients(function: Function) -> bool:
     text = function.text
     is_likely = any(word in text for word in _WORDS) and _READS.search(text) is not None
     return is_likely or bool(gradient_parameters(function))
+
+
+def gradient_parameters(function: Function) -> list[str]:
+    """Return the parameters that are gradients, by their names and the function's."""
+    about_gradients = _ABOUT_GRADIENTS.search(function.name.lower())
+    return [
+        item.arg
+        for item in function.parameters
+        if names.holds_gradients(item.arg)
+        or ("hook" in function.name and item.arg in ("grad_input", "grad_output"))
+        or (about_gradients and item.arg in ("tensors", "tensor_list", "xs"))
+    ]
 
 
 def marked_parameters(function: Function) -> dict[str, int]:

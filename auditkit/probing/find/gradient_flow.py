@@ -9,15 +9,16 @@ are called or passed on.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from auditkit.probing.find import gradient_names as names
 from auditkit.probing.find import vocabulary
-from auditkit.probing.source.modules import FunctionNode, dotted_name, is_constant, last_name, text_in
+from auditkit.probing.source.modules import FunctionNode, dotted_name, is_constant, last_name
 from auditkit.probing.source.walking import children, walk
 
 Inner = FunctionNode | ast.Lambda
+_CHANGES_ALL = frozenset(f"_foreach_{name}" for name in vocabulary.CHANGES)
 
 NOTHING, NORM, GRADIENTS, STATISTICS = 0, 1, 2, 3
 """Marks of values; the larger one wins. A NORM is one that other code computed."""
@@ -42,6 +43,8 @@ class GradientFlow:
     """Where statistics stay after the call: attributes, and mappings that are arguments."""
     reduced: set[ast.Call] = field(default_factory=set)
     """The calls that reduce gradients themselves, not statistics of them."""
+    limited: set[ast.AST] = field(default_factory=set)
+    """The calls and assigned expressions that limit gradients themselves."""
     returns: dict[int, int] = field(default_factory=dict)
     """The mark of each `return` with a value, by its line."""
     trains: bool = False
@@ -86,8 +89,6 @@ class HelperAnswer:
     tells_flags: bool = False
     differentiates: bool = False
     """Whether it computes the gradients that it returns."""
-    reports: bool = False
-    """Whether it logs statistics of its arguments."""
 
 
 def trace(node: FunctionNode, marked: dict[str, int], helper_mark: HelperMark) -> GradientFlow:
@@ -118,8 +119,6 @@ class Tracer:
         self.flow = GradientFlow()
         self.nested: dict[str, Inner] = {}
         self.entered: list[Inner] = []
-        self.attribute_names: set[str] = set()
-        """Variables whose value names an attribute with gradients: `"grad"`, `"main_grad"`."""
         self.replaces = self.limits_by_name or "hook" in name
         """Whether the result replaces the gradients."""
         self.borrowed = {"self", *parameters}
@@ -171,9 +170,6 @@ class Tracer:
                     self.block(part, control)
                 self.block(node.orelse, control)
                 self.block(node.finalbody, control)
-            case ast.Match(cases=cases):
-                for case in cases:
-                    self.block(case.body, control)
             case ast.Return(value=value) if value is not None and not is_constant(value, None):
                 self.give_back(node, value, control)
             case ast.Raise() if control == STATISTICS:
@@ -217,10 +213,10 @@ class Tracer:
             if (mark == STATISTICS or is_flag) and self.outlives(target):
                 self.flow.stores.setdefault(ast.unparse(target), target.lineno)
             elif mark in (GRADIENTS, STATISTICS) and isinstance(target, ast.Attribute):
-                self.scale(target, [value], "=", target.lineno)
+                is_shift = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub)
+                self.scale(target, [value], "" if is_shift else "=", target.lineno)
                 if isinstance(target.value, ast.Name) and target.value.id not in self.borrowed:
                     self.raise_mark(target.value.id, mark)  # a record that is filled here
-        self.note_attribute_name(targets, value)
         self.assign(targets, max(mark, control))
         if isinstance(value, ast.Attribute | ast.Subscript) and self.is_borrowed(value):
             self.borrowed |= {target.id for target in targets if isinstance(target, ast.Name)}
@@ -242,7 +238,6 @@ class Tracer:
             self.raise_mark(part.id, GRADIENTS if names.holds_gradients(part.id) else NOTHING)
         if self.is_borrowed(source):
             self.borrowed |= {part.id for part in parts}
-        self.note_attribute_name([target], source)
 
     def is_borrowed(self, value: ast.expr) -> bool:
         """Return whether an expression is part of an object that outlives the call: `self.states[key]`."""
@@ -252,12 +247,6 @@ class Tracer:
             else:
                 value = value.func if isinstance(value, ast.Call) else value.value
         return isinstance(value, ast.Name) and value.id in self.borrowed
-
-    def note_attribute_name(self, targets: Iterable[ast.expr], value: ast.expr) -> None:
-        if not isinstance(value, ast.Constant | ast.IfExp | ast.Tuple | ast.List):
-            return
-        if any(names.holds_gradients(text_in(part)) for part in walk([value])):
-            self.attribute_names |= {target.id for target in targets if isinstance(target, ast.Name)}
 
     def mutate(self, call: ast.Call, control: int) -> None:
         """Propagate a mark into a container or tensor: `grads.append(p.grad)` makes `grads` hold gradients."""
@@ -287,6 +276,7 @@ class Tracer:
             is_gradient = self.mark(target) == GRADIENTS
         if written and is_gradient and any(map(self.limits, factors)):
             self.flow.clips.setdefault(f"{ast.unparse(target)} {written}", line)
+            self.flow.limited.add(target)
 
     # Expressions.
 
@@ -357,7 +347,7 @@ class Tracer:
         name = last_name(node.func)
         if name in vocabulary.ABOUT:
             return NOTHING
-        if name == "getattr" and len(node.args) > 1 and self.names_gradients(node.args[1]):
+        if name == "getattr" and len(node.args) > 1 and "grad" in ast.unparse(node.args[1]).lower():
             self.flow.grad_reads.add(node.lineno)
             return GRADIENTS
         if name == "grad" or name.endswith("value_and_grad"):
@@ -431,8 +421,6 @@ class Tracer:
         if helper.mark == STATISTICS:
             self.flow.helpers.setdefault(written, node.lineno)
             self.flow.flags[written] = helper.tells_flags or names.is_finite_check(last_name(node.func))
-        if helper.reports:
-            self.flow.reports.setdefault(written, node.lineno)
         self.flow.differentiates |= helper.differentiates
         return max(helper.mark, mark)
 
@@ -459,12 +447,7 @@ class Tracer:
         factors = [*operands[1:], *(item.value for item in node.keywords)]
         if name in vocabulary.CLAMPS or any(map(self.limits, factors)):
             self.flow.clips.setdefault(written_name(node.func), node.lineno)
-
-    def names_gradients(self, node: ast.expr) -> bool:
-        """Return whether the second argument of `getattr` names an attribute that holds gradients."""
-        if isinstance(node, ast.Name):
-            return node.id in self.attribute_names or "grad" in node.id.lower()
-        return names.holds_gradients(text_in(node))
+            self.flow.limited.add(node)
 
     # Functions as values.
 
@@ -549,3 +532,43 @@ def written_name(node: ast.expr) -> str:
     if name and (name == head or head in ("torch", "nn", "F", "np", "self")):
         return name
     return f".{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)
+
+
+def updates_parameters(nodes: Sequence[ast.AST]) -> bool:
+    """Return whether statements change parameters in place, as an optimizer does.
+
+    A parameter is an object whose `.grad` they read, or that is named for one: `p`, `params[i]`, `weight.data`.
+    """
+    holders = {dotted_name(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "grad"}
+    holders.discard("")
+
+    def is_parameter(node: ast.expr) -> bool:
+        while isinstance(node, ast.Subscript | ast.Call) or (isinstance(node, ast.Attribute) and node.attr == "data"):
+            if not isinstance(node, ast.Call):
+                node = node.value
+            elif isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+                node = node.func.value  # `p.mul_(decay).add_(update)`
+            else:
+                return False
+        return dotted_name(node) in holders or vocabulary.PARAMETER.fullmatch(last_name(node)) is not None
+
+    def is_gradient(node: ast.AST) -> bool:
+        return isinstance(node, ast.expr) and names.holds_gradients(last_name(node))
+
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in vocabulary.CHANGES:
+                # `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)` adds gradients to another tensor.
+                adds = any(map(is_gradient, args)) and not any(map(is_gradient, ast.walk(value)))
+                if is_parameter(value) or adds:
+                    return True
+            case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _CHANGES_ALL:
+                if is_parameter(first):
+                    return True
+            case ast.AugAssign(target=target) if dotted_name(target).removesuffix(".data") in holders:
+                return True
+            case ast.Assign(targets=targets):
+                data = (each for each in targets if isinstance(each, ast.Attribute) and each.attr == "data")
+                if any(map(is_parameter, data)):
+                    return True
+    return False

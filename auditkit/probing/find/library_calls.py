@@ -9,36 +9,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from auditkit.model.enums import Contract, Takes
-from auditkit.model.text import counted
+from auditkit.model.enums import Contract
 from auditkit.probing.find import gradient_names as names
 from auditkit.probing.find.candidates import Candidate
 from auditkit.probing.source.modules import Class, Module, dotted_name, last_name, targets_of
 from auditkit.probing.source.python_files import PythonFiles
 from auditkit.probing.source.walking import children, walk
 
-
-@dataclass(frozen=True)
-class Method:
-    """A known method of a library: its contract, its arguments, and the only class that has it."""
-
-    contract: Contract
-    takes: tuple[Takes, ...] = ()
-    only_of: str = ""
-
-
-METHODS = {
-    "clip_grad_norm_": Method(Contract.GRAD_NORM, (Takes.PARAMETERS,)),
-    "clip_grad_value_": Method(Contract.GRAD_NORM, (Takes.PARAMETERS,)),
-    "clip_gradients": Method(Contract.GRAD_NORM, (Takes.MODULE, Takes.OPTIMIZER)),
-    "get_global_grad_norm": Method(Contract.GRAD_NORM, (), "deepspeed.runtime.engine:DeepSpeedEngine"),
-    "_check_inf_per_device": Method(Contract.GRAD_STATS, (Takes.OPTIMIZER,), "torch.amp.grad_scaler:GradScaler"),
-    "_unscale_grads_": Method(Contract.GRAD_STATS, (Takes.OPTIMIZER,)),
-    "watch": Method(Contract.MONITOR, (Takes.MODULE,)),
+_ONLY_OF = {
+    "get_global_grad_norm": "deepspeed.runtime.engine:DeepSpeedEngine",
+    "_check_inf_per_device": "torch.amp.grad_scaler:GradScaler",
 }
-FUNCTION = Method(Contract.GRAD_NORM, (Takes.PARAMETERS, Takes.MODULE))
-"""For a function of an imported package whose name says that it clips or returns a norm of gradients."""
-_MOST_BASES = 8
+"""Methods that one class alone has."""
+_CONTRACTS = {
+    "_check_inf_per_device": Contract.GRAD_STATS,
+    "_unscale_grads_": Contract.GRAD_STATS,
+    "watch": Contract.MONITOR,
+}
+"""What functions return that return no norm."""
+METHODS = frozenset(("clip_grad_norm_", "clip_grad_value_", "clip_gradients", *_ONLY_OF, *_CONTRACTS))
 _SHARDED = "FullyShardedDataParallel"
 
 
@@ -59,12 +48,10 @@ class LibraryMethods:
             is_wandb = "wandb" in module.origins.values() and not self._is_own(module, "wandb")
             return "wandb:watch" if receiver != "self" and call.args and is_wandb else ""
         is_super = isinstance(call.func.value, ast.Call) and dotted_name(call.func.value.func) == "super"
-        owner = module.named(inside.rpartition(".")[0]) if is_super or receiver == "self" else None
-        if isinstance(owner, Class):
-            is_own = receiver == "self" and self._files.method(owner, name) is not None
-            holder = "" if is_own else self._base(owner)
-        else:
-            holder = self._holder(module, receiver, name)
+        owner = module.named(inside.rpartition(".")[0]) if is_super else None
+        bases = owner.node.bases if isinstance(owner, Class) else ()
+        of_bases = filter(None, (self._foreign(module, dotted_name(base)) for base in bases))
+        holder = next(of_bases, "") if is_super else self._holder(module, receiver, name)
         return f"{holder}.{name}" if holder else self._function(module, dotted_name(call.func))
 
     def _function(self, module: Module, written: str) -> str:
@@ -88,7 +75,7 @@ class LibraryMethods:
         known = self._holders[module].get(receiver)
         if known or not receiver:
             return known or ""
-        only_of = METHODS[method].only_of
+        only_of = _ONLY_OF.get(method)
         if only_of:
             return "" if self._is_defined_here(only_of, method) else only_of
         if module.origins.get(receiver.partition(".")[0]):
@@ -118,15 +105,6 @@ class LibraryMethods:
                 made = self._foreign(module, dotted_name(value.func))
                 yield from ((dotted_name(target), made) for target in targets_of(node))
 
-    def _base(self, owner: Class, depth: int = 0) -> str:
-        """Return the first library base of a class, also through its bases in the checkout."""
-        for base in map(dotted_name, owner.node.bases):
-            own = self._files.resolve(owner.module, base) if depth < _MOST_BASES else None
-            found = self._base(own, depth + 1) if isinstance(own, Class) else self._foreign(owner.module, base)
-            if found:
-                return found
-        return ""
-
     def _foreign(self, module: Module, written: str) -> str:
         """Return `package:Class` for a class imported from outside the checkout; "" for others and torch's Module."""
         head, _, rest = written.partition(".")
@@ -138,13 +116,13 @@ class LibraryMethods:
 
 
 _MODULE = "torch.nn.utils"
-_NAMED = re.compile(rb"clip_\w*grad|grad_norm\(|get_total_norm|\.(" + "|".join(METHODS).encode() + rb")\(")
+_NAMED = re.compile(rb"clip_\w*grad|grad_norm\(|get_total_norm|\.(" + "|".join(sorted(METHODS)).encode() + rb")\(")
 _HOW = ("norm_type", "error_if_nonfinite", "foreach")
-_FUNCTIONS: dict[str, tuple[Takes, tuple[str, ...]]] = {
-    "clip_grad_norm_": (Takes.PARAMETERS, ("parameters", "max_norm", *_HOW)),
-    "clip_grad_value_": (Takes.PARAMETERS, ("parameters", "clip_value", "foreach")),
-    "get_total_norm": (Takes.GRADIENTS, ("tensors", *_HOW)),
-    "clip_grads_with_norm_": (Takes.PARAMETERS, ("parameters", "max_norm", "total_norm", "foreach")),
+_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "clip_grad_norm_": ("parameters", "max_norm", *_HOW),
+    "clip_grad_value_": ("parameters", "clip_value", "foreach"),
+    "get_total_norm": ("tensors", *_HOW),
+    "clip_grads_with_norm_": ("parameters", "max_norm", "total_norm", "foreach"),
 }
 _DEPRECATED = {"clip_grad_norm": "clip_grad_norm_"}
 _DEFAULTS = {"norm_type": 2.0, "error_if_nonfinite": False, "foreach": None}
@@ -201,17 +179,12 @@ def _candidate(calls: list[LibraryCall]) -> Candidate:
     first = calls[0]
     limits = ({name: call.arguments[name] for name in _LIMITS if name in call.arguments} for call in calls)
     places = tuple(call.place for call in calls)
-    package, _, name = first.function.partition(":")
-    torchs = Method(Contract.GRAD_NORM, (_FUNCTIONS[name][0],)) if package == _MODULE else None
-    known = torchs or METHODS.get(name.rpartition(".")[2], FUNCTION)
     return Candidate(
         call=first.function,
         file=first.file,
         line=first.line,
-        contract_guess=known.contract,
-        takes_guesses=known.takes,
+        contract_guess=_CONTRACTS.get(re.split("[:.]", first.function)[-1], Contract.GRAD_NORM),
         arguments={**next(filter(None, limits), {}), **first.manner},
-        evidence=(f"called at {counted(len(places), 'place')}: {', '.join(places)}",),
         places=places,
     )
 
@@ -248,7 +221,7 @@ def _torch_function(files: PythonFiles, module: Module, written: str, hops: int 
 
 
 def _literals(module: Module, function: str, call: ast.Call) -> dict[str, Any]:
-    names = _FUNCTIONS[function][1]
+    names = _FUNCTIONS[function]
     given = [*zip(names, call.args, strict=False), *((each.arg or "", each.value) for each in call.keywords)]
     found = {name: _literal(module, node) for name, node in given if name in (*_LIMITS, *_HOW)}
     return {name: value for name, value in found.items() if isinstance(value, bool | int | float)}
@@ -258,7 +231,5 @@ def _literal(module: Module, node: ast.expr) -> Any:
     """Return a literal number or flag, with every spelling of infinity; None for a computed value."""
     if isinstance(node, ast.Constant):
         return float("inf") if node.value == "inf" else node.value
-    if isinstance(node, ast.Call) and dotted_name(node.func) == "float" and len(node.args) == 1:
-        return float("inf") if _literal(module, node.args[0]) == float("inf") else None
     is_infinity = isinstance(node, ast.Attribute | ast.Name) and module.full_name(dotted_name(node)) in _INFINITIES
     return float("inf") if is_infinity else None

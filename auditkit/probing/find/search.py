@@ -17,7 +17,6 @@ from auditkit.probing.find.answers import returns_several
 from auditkit.probing.find.blocks.blocks import Block, blocks_of_gradients
 from auditkit.probing.find.candidates import Candidate, Candidates, PassedOver
 from auditkit.probing.find.collector_calls import CollectorCalls
-from auditkit.probing.find.feeding import feeding, parameter_kinds
 from auditkit.probing.find.gradient_names import is_finite_check
 from auditkit.probing.find.library_calls import LibraryCall, library_calls
 from auditkit.probing.find.training_steps import TOUCHES_STEPS, step_candidates
@@ -26,12 +25,8 @@ from auditkit.probing.source.modules import Function, SourceProblem, dotted_name
 from auditkit.probing.source.python_files import PythonFiles, garbage_collection_paused
 from auditkit.worker.gradients import slot_names
 
-_NAME_WORDS = re.compile(r"grad|norm|nan|finite|clip|stat")
-
-
 TOUCHES_SPECTRA = re.compile(rb"svds?\b|def \w*echo|def \w*(shard|partition|assign|owner)\w*\(")
 _SHARD_NAME = re.compile(r"shard|partition|assign|owner|owned", re.IGNORECASE)
-_SPECTRAL_SCORE = 5
 
 # Parsing costs a hundred times more than a text search, and few files of a checkout touch gradients.
 TOUCHES_GRADIENTS = re.compile(
@@ -107,7 +102,7 @@ def _discover(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Discove
     candidates += [each for each in tried if each not in further]
     untried = [each for each in steps if each.obstacles]
     untried += [replace(each, obstacles=(_FURTHER_EXAMPLE,)) for each in further]
-    ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
+    ordered = sorted(candidates, key=lambda each: (is_in_side_folder(each.file), each.file, each.line))
     # Functions checked as a training step, or in part as a block, are not passed over.
     checked = {_place(each) for each in candidates}
     passed = [each for each in reader.passed_over if _place(each) not in checked]
@@ -139,28 +134,13 @@ def block_candidates(files: PythonFiles, functions: Iterable[Candidate]) -> Iter
 
 
 def _block_candidate(block: Block) -> Candidate:
-    fed = feeding(block, {item.arg: parameter_kinds(block, item, []) for item in block.parameters})
-    first, last = block.statements[0].lineno, block.statements[-1].end_lineno
-    what = f"lines {first} to {last}" if last != first else f"line {first}"
-    missing = f"nothing is known to fit what it reads: {', '.join(fed.missing)}"
-    score = (4 if fed.groups and not fed.missing else 0) + min(3, len(set(_NAME_WORDS.findall(block.name)))) + 3
-    score -= (6 if fed.missing else 0) + (2 if is_in_side_folder(block.module.file) else 0)
-    returned = block.node.body[-1]
-    value = returned.value if isinstance(returned, ast.Return) else None
-    is_several = value is not None and (returns_several(block, value, None) or is_finite_check(block.name))
-    # `next(model.parameters()).grad.norm()` reads only one gradient.
-    calls = {dotted_name(node.func) for node in block.nodes if isinstance(node, ast.Call)}
-    is_of_one = "next" in calls and not any(isinstance(node, ast.For | ast.comprehension) for node in block.nodes)
+    is_several = returns_several(block) or is_finite_check(block.name)
     return Candidate(
         call=block.call,
         file=block.module.file,
-        line=first,
-        contract_guess=Contract.GRAD_STATS if is_several or is_of_one else Contract.GRAD_NORM,
-        takes_guesses=fed.takes,
-        evidence=(f"{what} of {block.place or 'the script'}, which is no function that can be called",),
-        obstacles=(missing,) if fed.missing else (),
-        score=score,
-        last_line=last,
+        line=block.statements[0].lineno,
+        contract_guess=Contract.GRAD_STATS if is_several else Contract.GRAD_NORM,
+        last_line=block.statements[-1].end_lineno,
     )
 
 
@@ -174,15 +154,7 @@ def spectral_candidates(files: PythonFiles) -> Iterator[Candidate]:
         if function.owner is None and not function.name.startswith("_"):
             contract = _spectral_contract(function)
             if contract is not None:
-                slots = ", ".join(item.arg for item in function.required)
-                yield Candidate(
-                    call=function.call,
-                    file=function.module.file,
-                    line=function.node.lineno,
-                    contract_guess=contract,
-                    evidence=(f"its name and its arguments {slots} are those of {contract.value}",),
-                    score=_SPECTRAL_SCORE,
-                )
+                yield Candidate(function.call, function.module.file, function.node.lineno, contract)
 
 
 def _spectral_contract(function: Function) -> Contract | None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.probing.find.blocks.blocks import Block, function_or_block
 from auditkit.probing.fix.local_names import names_of
-from auditkit.probing.source.modules import Function, FunctionNode, Module
+from auditkit.probing.source.modules import Function
 from auditkit.probing.source.python_files import PythonFiles
 from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
@@ -19,7 +18,6 @@ MODULE_NAME = "auditkit_step"
 _LIMIT = re.compile(r"\bmax_norm\b")
 _ADAPTER = re.compile(r"^def (step(?:_\d+)?)\(", re.MULTILINE)
 _MOST_STEPS = 3
-_LONGEST_COMMENT = 90
 _HEAD = '''"""Training steps that auditkit found and could not call by itself: replace each `...`, then: auditkit audit
 
 auditkit calls each function with a small model (an embedding and a linear layer), an SGD optimizer over its parameters,
@@ -56,28 +54,17 @@ _TEXTS = {
 _OF_A_BATCH = {roles.BATCH: "batch", roles.INPUTS: "inputs", roles.TARGETS: "targets"}
 
 
-@dataclass(frozen=True)
-class _Value:
-    """The text of a value, and a comment that says where the program makes it; the text is `...` if unknown."""
-
-    text: str
-    comment: str = ""
-
-
 def step_stub(files: PythonFiles, steps: Sequence[FoundCandidate]) -> str:
     """Return the text of an `auditkit_step.py` with a function for each of the first three steps; "" without a step.
 
     What the source decides is filled in; every other value is `...` with the file and line of what the program does.
     """
-    parts: list[str] = []
-    for found in steps:
-        function = function_or_block(files, found.call)
-        if function is not None and len(parts) < _MOST_STEPS:
-            name = "step" if not parts else f"step_{len(parts) + 1}"
-            parts.append("\n".join(_adapter(files, function, found, name)))
-    body = "".join(f"\n\n{part}\n" for part in parts)
-    imports = ("import types\n\n" if "types.Simple" in body else "") + "import torch\n"
-    return _HEAD + imports + body if parts else ""
+    known = [(found, function) for found in steps if (function := function_or_block(files, found.call)) is not None]
+    parts = [
+        "\n".join(_adapter(files, function, found, f"step_{number}" if number > 1 else "step"))
+        for number, (found, function) in enumerate(known[:_MOST_STEPS], start=1)
+    ]
+    return _HEAD + "import torch\n" + "".join(f"\n\n{part}\n" for part in parts) if parts else ""
 
 
 def adapters_in(text: str) -> list[str]:
@@ -87,9 +74,9 @@ def adapters_in(text: str) -> list[str]:
 
 def _adapter(files: PythonFiles, function: Function, found: FoundCandidate, name: str) -> Iterator[str]:
     body = [*(_of_block(function) if isinstance(function, Block) else _of_function(files, function))]
-    limit = ", max_norm" if any(_LIMIT.search(line) for line in body) else ""
+    limit = ", max_norm" if any(map(_LIMIT.search, body)) else ""
     yield f"def {name}(model, optimizer, batches{limit}):"
-    yield f'    """{_one_line(f"{found.file}:{found.line}: {found.call}")}"""'
+    yield f'    """{found.file}:{found.line}: {found.call}"""'
     for part in found.why_not.removeprefix(f"{roles.NO_WAY}: ").split("; "):
         yield f"    # Obstacle: {' '.join(part.split())}"
     yield from (f"    {line}" if line else "" for line in body)
@@ -97,41 +84,40 @@ def _adapter(files: PythonFiles, function: Function, found: FoundCandidate, name
 
 def _of_function(files: PythonFiles, function: Function) -> Iterator[str]:
     """Yield the call of a function or of a method of a new object."""
-    head = function.qualified_name.partition(".")[0]
-    yield f"from {function.module.name} import {head}"
+    yield f"from {function.module.name} import {function.qualified_name.partition('.')[0]}"
     yield ""
     called = function.qualified_name
     if function.is_bound and function.owner is not None:
-        constructor = files.method(function.owner, "__init__")
-        yield from _call(f"made = {function.owner.qualified_name}", constructor)
+        yield from _call(f"made = {function.owner.qualified_name}", files.method(function.owner, "__init__"))
         called = f"made.{function.name}"
     yield from _call(called, function)
 
 
 def _call(called: str, function: Function | None) -> Iterator[str]:
-    if function is None or not function.required:
-        yield f"{called}()"
-        return
     yield f"{called}("
-    for item in function.required:
-        value = _value(item.arg, function, function.node, item.lineno)
-        yield f"    {item.arg}={value.text},{value.comment}"
+    for item in function.required if function is not None else ():
+        yield f"    {item.arg}={_value(item.arg, function.text) or '...'},"
     yield ")"
 
 
 def _of_block(block: Block) -> Iterator[str]:
     """Yield the statements of a block behind assignments of what they read."""
-    around = block.holder.node if block.holder is not None else block.module.tree
     for name in block.names:
-        yield from _import(name, block)
+        found = next((each for each in block.module.imports if each.local == name), None)
+        if found is None:  # importing a script would run it
+            yield f"{name} = ..." if block.holder is None else f"from {block.module.name} import {name}"
+        elif found.name:
+            yield f"from {found.module} import {found.name} as {name}"
+        elif found.module != "torch":
+            yield f"import {found.module}" + (f" as {name}" if name != found.module.partition(".")[0] else "")
     yield ""
     known = {item.arg: roles.known(item.arg, "", block.text) for item in block.parameters}
     words = {name: role.value for name, role in known.items() if role is not None and isinstance(role.value, str)}
     drawn = {_OF_A_BATCH[word]: name for name, word in words.items() if word in _OF_A_BATCH}
     for name in known:
-        value = _value(name, block, around, block.lines[0])
-        if name not in drawn.values() and value.text != name:
-            yield f"{name} = {value.text}{value.comment}"
+        value = _value(name, block.text)
+        if name not in drawn.values() and value != name:
+            yield f"{name} = {value or f'...{_place(name, block)}'}"
     body = "\n".join(map(ast.unparse, block.node.body)).splitlines()
     if not {roles.BATCHES, roles.GIVES_BATCH}.isdisjoint(words.values()):
         yield from body
@@ -141,80 +127,19 @@ def _of_block(block: Block) -> Iterator[str]:
     yield from (f"    {line}" for line in body)
 
 
-def _import(name: str, block: Block) -> Iterator[str]:
-    """Yield the import of a name that the block's file defines or imports itself."""
-    module = block.module
-    found = next((each for each in module.imports if each.local == name), None)
-    if found is not None and found.module == "torch" and not found.name:
-        return
-    if found is None:
-        place = _made(name, module.tree, module, len(module.lines) + 1)
-        is_script = block.holder is None  # importing it would run it
-        yield f"{name} = ...{place}" if is_script else f"from {module.name} import {name}"
-    elif not found.name:
-        yield f"import {found.module}" + (f" as {name}" if name != found.module.partition(".")[0] else "")
-    else:
-        yield f"from {found.module} import {found.name}" + (f" as {name}" if name != found.name else "")
-
-
-def _value(name: str, function: Function, around: ast.AST, line: int) -> _Value:
-    """Return the value of a name by its role; an object of which only attributes are read gets these; else `...`."""
-    text = _text_of(name, roles.known(name, "", function.text), f"{name}(" in function.text)
-    if text is not None:
-        return _Value(text)
-    read = _attributes(name, function.node)
-    made = _made(name, around, function.module, line)
-    if read:
-        values = {each: _text_of(each, roles.of_settings(each)) or "..." for each in read}
-        listed = ", ".join(f"{each}={value}" for each, value in values.items())
-        return _Value(f"types.SimpleNamespace({listed})", made if "..." in values.values() else "")
-    return _Value("...", made)
-
-
-def _text_of(name: str, role: guesses.Guess | None, is_called: bool = False) -> str | None:
-    if role is None or (role.value == roles.CRITERION and name.endswith("loss") and not is_called):
-        return None  # `scaled_loss` is a number, `ce_loss(x, y)` a criterion
+def _value(name: str, text: str) -> str:
+    """Return the value of a name by its role, or ""."""
+    role = roles.known(name, "", text)
+    if role is None or (role.value == roles.CRITERION and name.endswith("loss") and f"{name}(" not in text):
+        return ""  # `scaled_loss` is a number, `ce_loss(x, y)` a criterion
     if isinstance(role.value, str):
-        return _TEXTS.get(role.value)
-    return repr(role.value) if isinstance(role.value, bool | int | float) else None
+        return _TEXTS.get(role.value, "")
+    return repr(role.value) if isinstance(role.value, bool | int | float) else ""
 
 
-def _attributes(name: str, node: ast.AST) -> list[str]:
-    """Return the attributes of an object that is used for nothing else; none if it is called or passed on."""
-    parents = {id(child): parent for parent in ast.walk(node) for child in ast.iter_child_nodes(parent)}
-    found: dict[str, None] = {}
-    for use in ast.walk(node):
-        if isinstance(use, ast.Name) and use.id == name and isinstance(use.ctx, ast.Load):
-            read = parents[id(use)]
-            above = parents.get(id(read))
-            if not isinstance(read, ast.Attribute) or (isinstance(above, ast.Call) and above.func is read):
-                return []
-            found[read.attr] = None
-    return list(found)
-
-
-def _made(name: str, around: ast.AST, module: Module, line: int) -> str:
-    """Return a comment with the place where the program sets a name last before a line."""
-    places = [
-        node
-        for node in ast.walk(around)
-        if isinstance(node, ast.stmt)
-        and node.lineno < line
-        and (name == node.name if isinstance(node, FunctionNode | ast.ClassDef) else name in _stored(node))
-    ]
-    if places:
-        last = max(places, key=lambda node: node.lineno)
-        return f"  # {module.file}:{last.lineno}: {_one_line(module.lines[last.lineno - 1])}"
-    if isinstance(around, FunctionNode):
-        return f"  # {module.file}:{around.lineno}: an argument of {around.name}"
-    return f"  # {module.file}: set nowhere before line {line}"
-
-
-def _stored(node: ast.stmt) -> frozenset[str]:
-    is_whole = isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
-    return names_of(node).stores if is_whole else frozenset()
-
-
-def _one_line(text: str) -> str:
-    plain = " ".join(text.replace('"""', "'''").replace("\\", "/").split())
-    return plain if len(plain) <= _LONGEST_COMMENT else f"{plain[: _LONGEST_COMMENT - 3]}..."
+def _place(name: str, block: Block) -> str:
+    """Return a comment with the last line before the block that sets a name."""
+    around = block.holder.node if block.holder is not None else block.module.tree
+    setting = (node for node in ast.walk(around) if isinstance(node, ast.Assign) and name in names_of(node).stores)
+    lines = [node.lineno for node in setting if node.lineno < block.lines[0]]
+    return f"  # {block.module.file}:{max(lines)}: {block.module.lines[max(lines) - 1].strip()}" if lines else ""

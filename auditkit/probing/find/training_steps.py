@@ -11,13 +11,11 @@ from auditkit.model.enums import Contract
 from auditkit.probing.find.blocks.blocks import Block, blocks_that_train
 from auditkit.probing.find.blocks.training_calls import TrainingCalls, is_handed_loss
 from auditkit.probing.find.candidates import Candidate
-from auditkit.probing.source.files import is_in_side_folder
 from auditkit.probing.source.modules import Function
 from auditkit.probing.source.python_files import PythonFiles
 from auditkit.worker.steps import roles
 
 TOUCHES_STEPS = re.compile(rb"\.backward\(")
-_SCORE = 4
 
 
 def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Iterator[Candidate]:
@@ -33,7 +31,7 @@ def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> I
         driven = [each for each in driven if id(each) not in parts]
         whole = {(module.file, each.node.lineno) for each in driven}
         for function in driven:
-            yield _candidate(function, calls, _SCORE - (0 if _is_given_all(function) else 2))
+            yield _candidate(function)
         for loop in blocks_that_train(module):
             names = tuple(item.arg for item in loop.parameters)
             is_whole = not whole.isdisjoint((module.file, node.lineno) for node in loop.around)
@@ -42,7 +40,7 @@ def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> I
             is_part = loop.holder is not None and is_handed_loss(loop.holder)
             if not is_whole and (is_fed or not is_part):
                 obstacle = f"no name that it reads shows the model and its batches ({', '.join(names)})"
-                yield replace(_candidate(loop, calls, _SCORE), obstacles=() if is_fed else (obstacle,))
+                yield replace(_candidate(loop), obstacles=() if is_fed else (obstacle,))
 
 
 def is_step(files: PythonFiles, call: str) -> bool:
@@ -72,17 +70,11 @@ def _parts(function: Function, calls: TrainingCalls) -> Iterator[Function]:
             yield helper
 
 
-def _candidate(function: Function, calls: TrainingCalls, score: int) -> Candidate:
-    within = calls.inside(function.owner)
-    made = [node for node in function.nodes if isinstance(node, ast.Call)]
-    parts = (within.is_backward, within.is_step)
-    backward, step = (min((node.lineno for node in made if is_part(node)), default=0) for is_part in parts)
+def _candidate(function: Function) -> Candidate:
     return Candidate(
         call=function.call,
         file=function.module.file,
         line=function.node.lineno,
         contract_guess=Contract.TRAIN_STEP,
-        evidence=(f"calls backward at line {backward}", f"makes an optimizer's step at line {step}"),
-        score=score - (2 if is_in_side_folder(function.module.file) else 0),
         last_line=function.node.end_lineno if isinstance(function, Block) else None,
     )

@@ -87,9 +87,6 @@ COLLECTIVES = frozenset(("gather", "all_gather", "all_gather_into_tensor", "redu
 
 # torch's own functions are separate targets.
 LIBRARY = frozenset(("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "get_total_norm"))
-SCALING = frozenset(("mul_", "div_"))
-LIMITING_METHODS = CLAMPS | SCALING | {"nan_to_num_", "renorm_"}
-LIMITING_CALLS = frozenset(("clamp", "clip", "clamp_min", "clamp_max", "nan_to_num", "where"))
 # A factor such as 1 / world_size averages or unscales; these words, or a statistic, make it a limit.
 LIMIT_WORDS = re.compile(r"clip|coef|max_norm|max_grad|clamp")
 TELLS = re.compile(r"print|log|writer|info|debug|warn|add_scalar|report|record|wandb|pbar|progress|meter")
@@ -114,15 +111,6 @@ CHANGES = frozenset(("add_", "sub_", "mul_", "div_", "addcmul_", "addcdiv_", "le
 PARAMETER = re.compile(r"(\w+_)?(p|params?|parameters?|weights?)")
 FINISH_NAME = re.compile(r"(materiali[sz]e|finali[sz]e|finish|resolve|reali[sz]e|to_python|to_host|to_cpu|sync)(_.*)?")
 COLLECT_WORDS = re.compile(r"^(collect|compute|get|gather|measure)_|_async$")
-
-
-PARAMETERS_NAME = re.compile(r"(.*_)?(params|parameters)(_list)?|param_list|parameter_list")
-NAMED_PARAMETERS_NAME = re.compile(r"(.*_)?named_(params|parameters)")
-MODULE_NAME = re.compile(r"(.*_)?(module|model|net|network|backbone|encoder|decoder|policy|layer)")
-MODULES_NAME = re.compile(r"(.*_)?(modules|models|model_chunks|model_parts|model_list|networks)")
-OPTIMIZER_NAME = re.compile(r"(.*_)?(optimizer|optim|opt)")
-TENSORS_NAME = re.compile(r"tensors|tensor_list|xs")
-SETUP_NAME = re.compile(r"register(_modules)?|attach|watch|track|bind|setup|set_up|set_modules|monitor|observe")
 
 
 TRAINING_METHODS = frozenset(("backward", "step", "zero_grad"))

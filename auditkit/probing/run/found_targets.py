@@ -15,7 +15,6 @@ from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import counted
 from auditkit.probing.checkout.checkout import OpenCheckout, parse_checkout
-from auditkit.probing.checkout.git import find_repository
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.engine.trials import Trial, try_candidates
 from auditkit.probing.find.blocks.blocks import function_or_block
@@ -125,7 +124,7 @@ def find_targets(
     notes += left_out.sentences([each.file for each in known])
     notes += _needed(trials, setting.interpreter)
     if not best and not configured and (candidates or only is None):
-        failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
+        failure = _failure(opened.label, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
         likeliest = (_likeliest(trials).target,) if trials else ()
         return FoundTargets((), trials, (), failure, likeliest, len(likeliest), listed, found.files)
     asked = list(dict.fromkeys([*own.calls, *(trial.target.call for trial in best.values())]))
@@ -236,11 +235,14 @@ def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
     return [f"this checkout needs: {', '.join(names)} ({interpreter} -m pip install {' '.join(distributions(names))})"]
 
 
-def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:
+def _failure(checkout: str, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:
     """Return the error that says why there is no target, and what to do next."""
     if not trials and not found.untried_loops:
         text = f"no gradient collector was found in {counted(found.file_count, 'Python file')}"
-        return NothingMeasuredError("\n  ".join([text, *notes]), _next_step(opened, found))
+        source = f"source probes need no collector: auditkit probe run sync_in_loop --checkout {shlex.quote(checkout)}"
+        step = source if found.file_count else "see the findings of the bundled specimen: auditkit audit"
+        hint = f"{step}; name a collector that auditkit does not find with --target package.module:function"
+        return NothingMeasuredError("\n  ".join([text, *notes]), hint)
     reasons = {trial.reason for trial in trials}
     if trials and reasons <= {Reason.NO_TORCH, Reason.NO_INTERPRETER}:
         return TargetNotLoadedError(trials[0].message)
@@ -263,18 +265,6 @@ def _likeliest(trials: Sequence[Trial]) -> Trial:
 
 def _lacks_modules(trial: Trial) -> bool:
     return bool(trial.missing) or (trial.reason is not None and trial.reason.is_not_loaded)
-
-
-def _next_step(opened: OpenCheckout, found: Discovery) -> str:
-    """Return a command that works here: on the whole repository, on the specimen, or on the source alone."""
-    named = "name a collector that auditkit does not find with --target package.module:function"
-    repository = find_repository(opened.source)
-    if repository is not None and repository.prefix and discover(repository.top).candidates:
-        return f"the whole repository has some: auditkit audit {shlex.quote(str(repository.top))}; {named}"
-    if not found.file_count:
-        return f"see the findings of the bundled specimen: auditkit audit; {named}"
-    checkout = shlex.quote(opened.label)
-    return f"source probes need no collector: auditkit probe run sync_in_loop --checkout {checkout}; {named}"
 
 
 def calls_like(name: str, checkout: str, roots: Sequence[str] = ()) -> list[str]:

@@ -56,7 +56,7 @@ def _feeds_of(caller: Caller, request: Dict[str, Any], way: _Way) -> Iterator[Fe
         return
     annotation = annotation_text(caller.annotation(way.setup, slot) or inspect.Parameter.empty)
     is_of_norms = guesses.holds_group_norms(slot)
-    order = ["gradients"] if is_of_norms else [*request.get("takes_order", ()), *_takes(slot, annotation)]
+    order = ["gradients"] if is_of_norms else _takes(slot, annotation)
     for kind in [request["takes"]] if request.get("takes") else dict.fromkeys(order):
         containers = ["list", "iterator"] if kind in ("parameters", "named_parameters", "gradients") else ["list"]
         if is_of_norms:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.errors import BadInputError
 from auditkit.probing.checkout import copies
 from auditkit.probing.checkout.checkout import parse_checkout
 from auditkit.probing.checkout.copies import open_copy, written_since
@@ -118,17 +117,3 @@ def test_pipes_and_files_with_holes_are_left_out(tmp_path: Path) -> None:
     with open_copy(parse_checkout(tmp_path), sys.executable) as opened:
         assert files(opened.path) == {"norms.py"}
         assert opened.notes[0].startswith("left out of the copy: holes.bin, holes.py: too large to copy")
-
-
-def test_a_file_that_cannot_be_copied_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path, "norms.py", "")
-
-    def refuse(source: str, copy: str) -> None:
-        raise OSError(28, "No space left on device", copy)
-
-    monkeypatch.setattr(copies, "_copy_file", refuse)
-    with (
-        pytest.raises(BadInputError, match=r"norms\.py cannot be copied: No space left on device"),
-        open_copy(parse_checkout(tmp_path), sys.executable),
-    ):
-        pass

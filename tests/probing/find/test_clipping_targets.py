@@ -34,17 +34,6 @@ def clipped_by_replacement(model: nn.Module, clip_norm: float) -> None:
         parameter.grad = parameter.grad * min(1.0, clip_norm / float(norm))
 
 
-def clipped_list(grads: Any, clip: float) -> None:
-    norm = float(torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads])))
-    for index, grad in enumerate(grads):
-        grads[index] = grad * min(1.0, clip / norm)
-
-
-def clipped_by_value(parameters: Any, clip_value: float) -> None:
-    for parameter in parameters:
-        parameter.grad.clamp_(-clip_value, clip_value)
-
-
 def normalized(grads: Any) -> bool:
     """Says only that it is done."""
     norm = torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads]))
@@ -59,8 +48,6 @@ def normalized(grads: Any) -> bool:
         (nn.utils.clip_grad_norm_, "parameters", [""]),
         (clipped_in_place, "parameters", []),
         (clipped_by_replacement, "module", []),
-        (clipped_list, "gradients", []),
-        (clipped_by_value, "parameters", []),
         (normalized, "gradients", []),
         (nn.utils.clip_grads_with_norm_, "parameters", []),
     ],
@@ -86,13 +73,9 @@ def unload(grads: Any, inverse: float = 2.0**-10) -> float:
     return clip_norm_of(grads)
 
 
-def unscale_(grads: Any, inverse: float = 2.0**-10) -> float:
-    return unload(grads, inverse)
-
-
 @pytest.mark.parametrize(
     ("function", "writes"),
-    [(clip_norm_of, ""), (nn.utils.get_total_norm, ""), (unload, SCALES), (unscale_, SCALES)],
+    [(clip_norm_of, ""), (nn.utils.get_total_norm, ""), (unload, SCALES)],
 )
 def test_the_name_decides_nothing(function: Callable, writes: str) -> None:
     plan = plan_of(function)

@@ -78,17 +78,3 @@ def test_the_name_of_a_step_leads_to_no_caller(tmp_path: Path) -> None:
     found = discover(tmp_path)
     assert (len(found.files.modules), found.file_count) == (3, 4)
     assert calls(found) == ["calls:tell", "norm:norm", "own.py:O.step#clip_grad"]
-
-
-# Public code bases
-
-
-def test_torchs_own_clipping_is_found() -> None:
-    torch = pytest.importorskip("torch")
-    found = discover(Path(torch.__file__).parent / "nn" / "utils")
-    by_call = {item.call: item for item in found.candidates}
-    clip = by_call["torch.nn.utils.clip_grad:clip_grad_norm_"]
-    assert (clip.takes_guesses[0], clip.obstacles) == ("parameters", ())
-    assert by_call["torch.nn.utils.clip_grad:_get_total_norm"].takes_guesses == ("gradients",)
-    clipping = {call for call, item in by_call.items() if item.contract_guess == "grad_norm"}
-    assert {"torch.nn.utils.clip_grad:clip_grad_value_", "torch.nn.utils.clip_grad:_clip_grads_with_norm_"} <= clipping

@@ -9,7 +9,6 @@ import pytest
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.engine.trials import try_candidates
 from auditkit.probing.find.search import discover
-from tests.probes.specimens import folder_of
 
 pytestmark = pytest.mark.process
 
@@ -61,19 +60,6 @@ def test_names_and_arguments_tell_what_a_function_promises(tmp_path: Path) -> No
         "spectral_echo": "spectral_echo",
         "shard_param_keys": "shard_plan",
     }
-
-
-def test_they_change_nothing_about_collectors_of_gradients() -> None:
-    """The specimen of gradients has none of them; that of spectra has both kinds."""
-    contracts = {
-        each.contract_guess.value for each in discover(folder_of("specan").parent / "gradient_monitoring").candidates
-    }
-    assert contracts <= {"grad_norm", "grad_stats", "dual_stats", "monitor"}
-    found = {each.call: each.contract_guess.value for each in discover(folder_of("specan")).candidates}
-    assert found["specan.sound_ranks:sharded_norm"] == "grad_norm"
-    assert found["specan.sound:aligned_svds"] == "aligned_svd"
-    assert found["specan.sound:spectral_echoes"] == "spectral_echo"
-    assert found["specan.sound:shard_keys"] == "shard_plan"
 
 
 def test_a_trial_asks_for_what_the_candidate_promises(tmp_path: Path) -> None:

@@ -14,11 +14,9 @@ from tests.source_helpers import write
 CLIP, VALUE, TOTAL = (f"torch.nn.utils:{name}" for name in ("clip_grad_norm_", "clip_grad_value_", "get_total_norm"))
 SPELLINGS = [
     "import torch\ntorch.nn.utils.clip_grad_norm_(p, 1.0)",
-    "import torch.nn as nn\nnn.utils.clip_grad_norm_(p, max_norm=1.0)",
     "from torch.nn.utils import clip_grad_norm_ as cut\ncut(p, 1.0)",
     "from torch.nn.utils.clip_grad import clip_grad_norm\nclip_grad_norm(p, 1.0)",
     "import torch.nn.utils as U\nU.clip_grad.clip_grad_norm_(p, 1.0)",
-    "from helpers import clip_grad_norm_\nclip_grad_norm_(p, 1.0)",
     "import helpers\nhelpers.clip_grad_norm_(p, 1.0)",
 ]
 OTHERS = [

@@ -21,8 +21,6 @@ def functions(found: Discovery) -> list[str]:
 
 UPDATES = {
     "p.data.add_(p.grad / norm, alpha=-self.rate)": "it updates parameters",
-    "p.data = p.data - self.rate * p.grad / norm": "it updates parameters",
-    "p -= self.rate * p.grad / norm": "it updates parameters",
     "self.average[p].lerp_(p.grad, 0.1)": "it updates parameters",
     "self.inner.step()": "it trains: it calls backward or an optimizer",
 }

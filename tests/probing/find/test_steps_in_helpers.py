@@ -9,7 +9,7 @@ import pytest
 from auditkit.model.enums import Contract, Outcome
 from auditkit.model.runs.target import Target
 from auditkit.probing.find.search import discover
-from tests.probing_helpers import ACCUMULATION, LOST, TARGETS, run_probes
+from tests.probing_helpers import LOST, TARGETS, run_probes
 
 METHODS = """
 class Trainer:
@@ -80,34 +80,3 @@ def test_the_loop_of_a_script_that_steps_in_a_helper_is_found_and_run(tmp_path: 
     (result,) = run_probes(tmp_path, Target("train.py:#training_step", contract=Contract.TRAIN_STEP), [LOST]).results
     assert result.outcome is Outcome.REPRODUCED
     assert result.message.endswith("none of 3 steps gets any")
-
-
-ONE_PASS = """
-import torch
-from data import batches
-from net import EMA, Net
-
-
-def main(args):
-    model = Net()
-    ema = EMA(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for index, (x, y) in enumerate(batches(args.steps * args.accumulate)):
-        loss = model(x, y) / {divisor}
-        loss.backward()
-        if (index + 1) % args.accumulate == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-            ema.update(model)
-"""
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(("divisor", "outcome"), [("args.accumulate", "not_reproduced"), ("1", "reproduced")])
-def test_batches_of_a_function_of_the_checkout_are_ours(divisor: str, outcome: str, tmp_path: Path) -> None:
-    """The model returns the loss; `ema` is used untested; without epochs no group is incomplete."""
-    (tmp_path / "train.py").write_text(ONE_PASS.format(divisor=divisor), encoding="utf-8")
-    (tmp_path / "data.py").write_text("def batches(count):\n    raise OSError('no data')\n", encoding="utf-8")
-    target = Target("train.py:main#training_step", contract=Contract.TRAIN_STEP)
-    found = {each.probe: each.outcome.value for each in run_probes(tmp_path, target, [ACCUMULATION, LOST]).results}
-    assert found == {ACCUMULATION: outcome, LOST: "not_reproduced"}

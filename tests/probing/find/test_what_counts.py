@@ -49,14 +49,6 @@ FOUND = {
         """,
         "grad_norm",
     ),
-    "getattr by a name": (
-        """
-        def f(params, decoupled=False):
-            attr = "decoupled_grad" if decoupled else "grad"
-            return sum(getattr(p, attr).norm() for p in params)
-        """,
-        "grad_norm",
-    ),
     "grad_sample": ("def f(params):\n    return [p.grad_sample.norm() for p in params]\n", "grad_stats"),
     "a closure that is called": (
         """
@@ -108,28 +100,6 @@ FOUND = {
         "def f(grads, buf):\n    norm, _ = multi_tensor_applier(l2norm_impl, buf, [grads], False)\n    return norm\n",
         "grad_norm",
     ),
-    "a communication hook": (
-        """
-        class Watch:
-            def __init__(self, ddp):
-                ddp.register_comm_hook(self, self.f)
-            @staticmethod
-            def f(self, bucket):
-                self.norms.append(bucket.buffer().norm())
-                return torch.distributed.all_reduce(bucket.buffer(), async_op=True).get_future()
-        """,
-        "grad_norm",
-    ),
-    "a helper logs": (
-        """
-        def record(writer, name, x):
-            writer.add_scalar(name, x.std())
-        def f(model, writer):
-            for name, p in model.named_parameters():
-                record(writer, name, p.grad)
-        """,
-        "grad_stats",
-    ),
 }  # fmt: skip
 
 
@@ -162,10 +132,6 @@ NOT_FOUND = {
     ),
     "training": "def f(model, opt, loss):\n    loss.backward()\n    print(model.w.grad.norm())\n    opt.step()\n",
     "an autograd function": "def scale_backward(ctx, grad):\n    return grad.sum()\n",
-    "a communication hook that compresses": (
-        "def f(state, bucket):\n    x = bucket.buffer()\n    return x.div_(x.abs().max())\n"
-        "def add(ddp):\n    ddp.register_comm_hook(None, f)\n"
-    ),
     "a helper that looks at a gradient and hands another back": (
         "def root(x):\n    if x.isnan().any():\n        print('skipped')\n    return torch.linalg.svd(x)[0]\n"
         "def f(self, grad):\n    self.base = root(grad)\n"

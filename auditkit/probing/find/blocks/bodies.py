@@ -18,6 +18,7 @@ from auditkit.probing.source.modules import (
     text_in,
 )
 from auditkit.probing.source.statements import head_of
+from auditkit.probing.source.walking import children
 from auditkit.worker.steps import roles
 
 CLIP = "clip_grad"
@@ -121,8 +122,7 @@ class Body:
     def _silent(self, statement: ast.stmt) -> list[ast.stmt]:
         """Return the statement; reduce a report to the statistics that it reports."""
         if self._scope.tells(statement) or self._is_foreign(statement):
-            told = [each for each in _told(statement) if self._scope.is_statistic(each)]
-            return [ast.copy_location(ast.Expr(each), each) for each in told]
+            return []
         if not suites_of(statement):
             return [statement]
         kept = with_suites(statement, self._silent)
@@ -139,16 +139,10 @@ class Body:
         if not self._holds_kernel(statement):
             return self._silent(statement)
         # Keep `if p.grad is not None:`, which tests the loop's items; drop `if step % 100 == 0:`, which times the log.
-        is_when = isinstance(statement, ast.If) and not statement.orelse and not self._reads_own(statement.test)
-        if isinstance(statement, ast.If) and in_loop and is_when:
+        if in_loop and isinstance(statement, ast.If) and not (statement.orelse or self._reads_own(statement.test)):
             return [kept for each in statement.body for kept in self._with_records(each, in_loop)]
         inside = in_loop or isinstance(statement, ast.For)
-        needed = set(names_of([each for each in own_nodes([statement]) if each in self._run.kernels]).loads)
-
-        def kept(each: ast.stmt) -> list[ast.stmt]:
-            return self._with_records(each, inside)
-
-        return [with_suites(statement, kept, lambda suite: self._needed_of(suite, needed))]
+        return [with_suites(statement, lambda each: self._with_records(each, inside))]
 
     def _holds_kernel(self, statement: ast.stmt) -> bool:
         return any(node in self._run.kernels for node in own_nodes([statement]))
@@ -157,47 +151,22 @@ class Body:
         """Return whether a condition reads a name that the run sets: a loop variable, `grad` after `grad = p.grad`."""
         return not names_of(test).loads.isdisjoint(names_of(self._run.statements).stores)
 
-    def _needed_of(self, suite: Sequence[ast.stmt], needed: set[str]) -> list[ast.stmt]:
-        """Return the statements of a loop that its records need, or that skip an iteration."""
-        kept: list[ast.stmt] = []
-        for statement in reversed(suite):
-            skips = any(isinstance(node, ast.Continue | ast.Break) for node in own_nodes([statement]))
-            if self._holds_kernel(statement) or skips or names_of(statement).stores & needed:
-                kept.append(statement)
-                needed |= names_of(statement).loads
-        return kept[::-1]
-
     def _record(self, kernel: ast.stmt, in_loop: bool) -> list[ast.stmt]:
         if isinstance(kernel, ast.If | ast.Assert):
-            name = self._note(self._name_of(kernel), in_loop)
             test = ast.IfExp(self._about_statistics(kernel.test), ast.Constant(True), ast.Constant(False))
-            kept = [self._set(name, test, kernel, in_loop)]
-            raises = [each for each in getattr(kernel, "body", ()) if isinstance(each, ast.Raise)]
-            last = ast.parse(f"{name}[-1]" if in_loop else name, mode="eval").body
-            if isinstance(kernel, ast.Assert):
-                kept.append(_located(ast.Assert(last, kernel.msg), kernel))
-            elif raises:
-                kept.append(_located(ast.If(last, list(raises), []), kernel))
-            return kept
-        if plain_stores(kernel):
-            stored = sorted(plain_stores(kernel))
-            return [
-                kernel,
-                *(self._set(self._note(name, in_loop), ast.Name(name, ast.Load()), kernel, in_loop) for name in stored),
-            ]
+            return [self._set(self._note(self._name_of(kernel), in_loop), test, kernel, in_loop)]
+        stored = sorted(plain_stores(kernel))
+        if stored:
+            values = [(name, ast.Name(name, ast.Load())) for name in stored]
+            return [kernel, *(self._set(self._note(name, in_loop), value, kernel, in_loop) for name, value in values)]
         told = [each for each in _told(kernel) if self._scope.is_statistic(each)]
         return [self._set(self._note(self._name_of(kernel, each), in_loop), each, kernel, in_loop) for each in told]
 
     def _about_statistics(self, test: ast.expr) -> ast.expr:
-        """Keep `p.grad is not None and isnan(p.grad).any()` whole; drop the flag of `args.debug and isnan(norm)`."""
+        """Drop the flag of `args.debug and isnan(norm)`; keep `p.grad is not None and isnan(p.grad).any()` whole."""
         if not isinstance(test, ast.BoolOp):
             return test
-        checked = _read_attributes(each for each in test.values if self._scope.is_statistic(each))
-        kept = [
-            each
-            for each in test.values
-            if self._scope.is_statistic(each) or self._reads_own(each) or _read_attributes([each]) & checked
-        ]
+        kept = [each for each in test.values if self._scope.is_statistic(each) or self._reads_own(each)]
         return ast.BoolOp(test.op, kept) if len(kept) > 1 else next(iter(kept), test)
 
     def _note(self, name: str, in_loop: bool) -> str:
@@ -224,9 +193,6 @@ class Body:
             names = [each for each in sorted(names_of(statement.value).loads) if marks.get(each) == STATISTICS]
             if names:
                 return names[0]
-        named = [name for name, value in _named_values(statement) if value is told]
-        if named:
-            return named[0]
         calls = [node for node in ast.walk(told or statement) if node in self._scope.marks.flow.reduced]
         names = [last_name(node.func) for node in calls if isinstance(node, ast.Call)]
         return next((each for each in (*_CHECKS, *names) if each in names), "statistic").strip("_")
@@ -241,13 +207,6 @@ def handed_on_body(found: HandedOn, scope: Scope) -> list[ast.stmt]:
         name = f"{RECORDED}{found.name}_"
         body, answer = [*body, _at(there, f"{name} = {answer}")], name
     return [*body, _at(there, f"return {answer}", at_end=True)]
-
-
-def _read_attributes(expressions: Iterable[ast.expr]) -> frozenset[str]:
-    """Return the attributes that expressions read, without the functions that they call: `head.weight.grad`."""
-    nodes = [node for each in expressions for node in ast.walk(each)]
-    called = {node.func for node in nodes if isinstance(node, ast.Call)}
-    return frozenset(ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute) and node not in called)
 
 
 def _plain(name: str) -> str:
@@ -269,47 +228,24 @@ def _told(statement: ast.stmt) -> list[ast.expr]:
     return _parts(value) if isinstance(value, ast.expr) else []
 
 
-def _parts(value: ast.expr) -> list[ast.expr]:
-    inner: list[ast.expr]
-    match value:
-        case ast.JoinedStr(values=texts):
-            inner = [each.value for each in texts if isinstance(each, ast.FormattedValue)]
-        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="format"), args=args):
-            inner = args
-        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=right):
-            inner = [right]
-        case ast.Dict(values=inner) | ast.Tuple(elts=inner) | ast.List(elts=inner):
-            pass
-        case _:
-            return [value]
-    return [part for each in inner for part in _parts(each)]
+def _parts(value: ast.AST) -> list[ast.expr]:
+    """Return the values inside an f-string, a formatted text or a container."""
+    holders = ast.JoinedStr | ast.FormattedValue | ast.Dict | ast.Tuple | ast.List
+    is_format = isinstance(value, ast.Call) and isinstance(getattr(value.func, "value", None), ast.Constant)
+    if is_format or isinstance(value, holders) or (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod)):
+        return [part for each in children(value) for part in _parts(each)]
+    return [value] if isinstance(value, ast.expr) else []
 
 
-def _named_values(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the values that a statement reports under a keyword or a text key."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.keyword) and node.arg:
-            yield node.arg, node.value
-        elif isinstance(node, ast.Dict):
-            keys = (re.sub(r"\W+", "_", text_in(key)) for key in node.keys)
-            yield from ((key, value) for key, value in zip(keys, node.values, strict=True) if key.isidentifier())
-
-
-def with_suites(
-    statement: ast.stmt,
-    change: Callable[[ast.stmt], list[ast.stmt]],
-    chosen: Callable[[Sequence[ast.stmt]], Sequence[ast.stmt]] = lambda suite: suite,
-) -> ast.stmt:
-    """Copy a compound statement with the `chosen` statements in it changed; expressions are shared."""
+def with_suites(statement: ast.stmt, change: Callable[[ast.stmt], list[ast.stmt]]) -> ast.stmt:
+    """Copy a compound statement with the statements in it changed; expressions are shared."""
 
     def changed(holder: ast.AST) -> ast.AST:
         made = copy.copy(holder)
         for name in ("body", "orelse", "finalbody"):
             suite = getattr(holder, name, None)
             if isinstance(suite, list) and suite:
-                setattr(
-                    made, name, [kept for each in chosen(suite) for kept in change(each)] or [_at(suite[0], "pass")]
-                )
+                setattr(made, name, [kept for each in suite for kept in change(each)] or [_at(suite[0], "pass")])
         for name in ("handlers", "cases"):
             if getattr(holder, name, None):
                 setattr(made, name, [changed(each) for each in getattr(holder, name)])
@@ -423,7 +359,7 @@ class _Known:
                 elif start not in prelude:
                     prelude.append(start)
                     waiting += [each for each in reads_of([start]) if each not in waiting]
-            elif not all(isinstance(each, _DEFINITIONS) or _is_made_of_constants(each) for each in setters):
+            elif not all(isinstance(each, _DEFINITIONS) or is_start(each) for each in setters):
                 inputs.append(name)  # A model, an optimizer: the module creates it while it runs.
             elif not hasattr(builtins, name):
                 others.append(name)
@@ -446,15 +382,3 @@ class _Known:
         if isinstance(statement, ast.Assign) and _LISTS.search(ast.unparse(statement.value)):
             return is_calm(self._scope, statement.value)
         return is_start(statement) or isinstance(statement, ast.Import | ast.ImportFrom)
-
-
-def _is_made_of_constants(statement: ast.stmt) -> bool:
-    """Return whether a value needs no input:
-
-    `EPS = 1e-6 * 2`, `logger = getLogger(__name__)`, `DTYPE = torch.float32`.
-    """
-    value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    if is_start(statement) or not isinstance(value, ast.expr):
-        return is_start(statement)
-    calls = [last_name(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)]
-    return all(name in ("getLogger", "get_logger", "float", "int", "dtype", "TypeVar", "compile") for name in calls)

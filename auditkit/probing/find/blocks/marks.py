@@ -94,20 +94,8 @@ class Scope:
 
     def limits(self, statement: ast.stmt) -> bool:
         """Return whether the statement itself changes gradients in place, as clipping does."""
-        match statement:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=method)) as call):
-                if method not in vocabulary.LIMITING_METHODS or not self._is_gradient(owner):
-                    return False
-                return method not in vocabulary.SCALING or any(map(self.is_limit, call.args))
-            case ast.AugAssign(target=target, op=ast.Mult() | ast.Div(), value=factor):
-                return self._is_gradient(target) and self.is_limit(factor)
-            case ast.Assign(targets=[target], value=ast.Call(func=called, args=args)) if _writes_gradient(target):
-                return last_name(called) in vocabulary.LIMITING_CALLS and any(map(self._is_gradient, (called, *args)))
-            case ast.Assign(targets=[target], value=ast.BinOp(left=value, op=ast.Mult() | ast.Div(), right=factor)) if (
-                _writes_gradient(target)
-            ):
-                return self._is_gradient(value) and self.is_limit(factor)
-        return False
+        limited = self.marks.flow.limited
+        return bool(limited) and any(node in limited for node in walk(head_of(statement)))
 
     def tells(self, statement: ast.stmt) -> bool:
         """Return whether a statement only reports: `print(...)`, `writer.add_scalar(name, norm)`."""
@@ -124,16 +112,6 @@ class Scope:
         """Return whether the statement itself replaces gradients without limiting them."""
         targets = changed_by(statement)
         return any(map(_writes_gradient, targets)) and not self.limits(statement)
-
-    def _is_gradient(self, node: ast.expr) -> bool:
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            node = ast.Attribute(node.value, node.attr, ast.Load(), lineno=node.lineno, col_offset=node.col_offset)
-        return self.marks.mark(node) == GRADIENTS
-
-    def is_limit(self, factor: ast.expr) -> bool:
-        """Return whether a factor or a test depends on a statistic or is named for a limit."""
-        words = (ast.unparse(node) for node in ast.walk(factor) if isinstance(node, ast.Name | ast.Attribute))
-        return self.is_statistic(factor) or any(vocabulary.LIMIT_WORDS.search(word.lower()) for word in words)
 
 
 def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -202,7 +180,6 @@ class _ParameterGradients(Tracer):
         `for grad in received` may be anything.
         """
         self.assign([target], self.mark(source))
-        self.note_attribute_name([target], source)
 
     def attribute(self, node: ast.Attribute) -> int:
         mark = super().attribute(node)
@@ -220,6 +197,11 @@ class _ParameterGradients(Tracer):
         ):
             self.flow.reduced.discard(node)
         return mark
+
+    def limits(self, factor: ast.expr) -> bool:
+        """Return whether an expression depends on a statistic or is named for a limit."""
+        words = (ast.unparse(node) for node in ast.walk(factor) if isinstance(node, ast.Name | ast.Attribute))
+        return super().limits(factor) or any(vocabulary.LIMIT_WORDS.search(word.lower()) for word in words)
 
     def _is_one_of_many(self, owner: ast.expr) -> bool:
         while isinstance(owner, ast.Attribute | ast.Subscript):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +16,7 @@ from auditkit.probing.find.blocks.marks import (
     own_statements,
     suites_of,
 )
-from auditkit.probing.find.gradient_flow import trains
+from auditkit.probing.find.gradient_flow import trains, updates_parameters
 from auditkit.probing.fix.local_names import names_of
 from auditkit.probing.source.modules import changed_by, dotted_name, last_name, targets_of
 
@@ -78,10 +77,16 @@ def _with_loops(scope: Scope, kernel: ast.stmt) -> ast.stmt | None:
             break
         is_loop = isinstance(outer, ast.For) and bool(names_of(outer.target).stores & _needed(kernel, outer))
         # Include `if clip_coef < 1:` around a limit, if nothing else is in it.
-        is_test = isinstance(outer, ast.If) and outer.body == [top] and not outer.orelse and scope.is_limit(outer.test)
+        is_test = (
+            isinstance(outer, ast.If) and outer.body == [top] and not outer.orelse and scope.marks.limits(outer.test)
+        )
         if is_loop or (is_test and any(map(scope.limits, own_statements(top)))):
             top = outer
-    if _updates_parameters(top) or any(map(scope.rewrites, own_statements(top))) or not _may_stand_alone(top, kernel):
+    if (
+        updates_parameters(list(own_nodes([top])))
+        or any(map(scope.rewrites, own_statements(top)))
+        or not _may_stand_alone(top, kernel)
+    ):
         return None
     return top
 
@@ -208,35 +213,6 @@ def _may_stand_alone(top: ast.stmt, kernel: ast.stmt) -> bool:
         head = [node for node in ast.walk(top) if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await)]
         return not head
     return not any(isinstance(node, _LEAVING) for node in own_nodes([top]))
-
-
-def _updates_parameters(top: ast.stmt) -> bool:
-    """Return whether it updates parameters, not only their gradients, as an optimizer does."""
-    nodes = list(own_nodes([top]))
-    items = names_of(node.target for node in nodes if isinstance(node, ast.For)).stores
-    return any(_is_update(node, items) for node in nodes)
-
-
-def _is_update(node: ast.AST, items: frozenset[str]) -> bool:
-    """Return whether a node updates one of `items`:
-
-    `p.add_(...)`, `p.data = ...`, `update_(p, ...)`, `self.state[p]`.
-    """
-    if isinstance(node, ast.Subscript):
-        return dotted_name(node.value).endswith("state") and dotted_name(node.slice) in items
-    if isinstance(node, ast.Call):
-        name = dotted_name(node.func)
-        if re.search(r"_foreach_\w+_$", name):
-            return bool(node.args) and "grad" not in ast.unparse(node.args[0])
-        if not re.search(r"[^_]_$", name) or name.endswith("requires_grad_"):
-            return False
-        changed = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        changed += node.args[:1]
-    else:
-        changed = [each for each in targets_of(node) if isinstance(each, ast.Attribute)]
-        changed += [node.target] if isinstance(node, ast.AugAssign) else []
-    names = {dotted_name(each).removesuffix(".data") for each in changed}
-    return bool(names & items) and not (isinstance(node, ast.AugAssign) and dotted_name(node.target) in items)
 
 
 def plain_stores(statement: ast.stmt) -> frozenset[str]:

@@ -242,9 +242,10 @@ def _environment(recording: Recording) -> Environment:
         python = platform.python_version()
         return Environment(*checkout, python, "", "", "", "", "", __version__)
     process = (*recording.trained, *recording.loaded)[0]
+    device, name = process.device
     return Environment(
-        *checkout, process.python, process.torch, *process.device, process.executable, process.platform, __version__,
-    )  # fmt: skip
+        *checkout, process.python, process.torch, device, name, process.executable, process.platform, __version__
+    )
 
 
 def _notes(recording: Recording) -> Iterable[str]:

@@ -95,8 +95,9 @@ def _of_function(files: PythonFiles, function: Function) -> Iterator[str]:
 
 def _call(called: str, function: Function | None) -> Iterator[str]:
     yield f"{called}("
-    for item in function.required if function is not None else ():
-        yield f"    {item.arg}={_value(item.arg, function.text) or '...'},"
+    if function is not None:
+        for item in function.required:
+            yield f"    {item.arg}={_value(item.arg, function.text) or '...'},"
     yield ")"
 
 

@@ -52,8 +52,8 @@ class Patches:
         save, load, set_state = (self._then(each) for each in (self._saved, self._loaded, self._random_state_set))
         self._wrap(torch, "save", save)
         self._wrap(torch, "load", load)
-        for owner, module in ((torch, torch.random), (torch.cuda, torch.cuda.random)):
-            self._put(owner, "set_rng_state", self._wrap(module, "set_rng_state", set_state))
+        for package, module in ((torch, torch.random), (torch.cuda, torch.cuda.random)):
+            self._put(package, "set_rng_state", self._wrap(module, "set_rng_state", set_state))
         self._wrap(random, "setstate", set_state)
         with suppress(ImportError):
             self._wrap(import_module("numpy.random"), "set_state", set_state)

@@ -43,6 +43,12 @@ class Parameter:
     """One parameter: its facts, its owner, and its last reading with the turn of it."""
 
     __slots__ = ("after", "index", "kept", "owner", "ref", *_FACTS)
+    name: str
+    root: str
+    part: str
+    moved: bool
+    bad_value: Any
+    owner: Any
 
     def __init__(self, index: int, tensor: Any) -> None:
         for name, value in _FACTS.items():

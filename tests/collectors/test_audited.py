@@ -110,7 +110,7 @@ def _outcomes(target: Target, probes: Sequence[str], device: DeviceChoice) -> di
     return {result.probe: (result.outcome, result.message) for result in run.results}
 
 
-@pytest.mark.acceptance
+@pytest.mark.slow
 def test_our_own_tickets_folder_is_empty_because_the_audit_finds_nothing_above_p4(tmp_path: Path):
     """The audit of `auditkit/collectors` files no ticket; that of a copy with one defective collector files one."""
     command = ["audit", "--tickets", str(tmp_path / "tickets"), "--fix-time=0", "--fail-on", "P3", "--json"]

@@ -73,6 +73,7 @@ def document(checkout: Path, pythons: tuple[Path, Path]) -> dict[str, Any]:
     return loaded
 
 
+@pytest.mark.slow
 def test_one_table_shows_what_differs(for_people: Ended, pythons: tuple[Path, Path]) -> None:
     """The differences are named, and nothing is cut off by the pipe."""
     older, newer = (f"torch {arm}" for arm in _labels(for_people))

@@ -33,6 +33,7 @@ def test_a_framework_that_trains_for_the_user(framework: str, tmp_path: Path) ->
     assert found == [("optimizer_misses_parameters", "P0", "optimizer_of")]
 
 
+@pytest.mark.slow
 def test_compiled_code_is_left_alone(tmp_path: Path) -> None:
     """Graphs, graph breaks, losses and weights are those without auditkit; the report names what was not watched."""
     program = [sys.executable, str(PROGRAMS / "compiled.py")]

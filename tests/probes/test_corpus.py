@@ -13,6 +13,7 @@ from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog
 from tests.probing_helpers import ACCURACY, GROUPING, MEMORY, MESH, SHARDING, TARGETS, by_probe, run_probes
+from tests.sharing import one_of
 from tests.source_helpers import LOOP, findings, read
 
 pytestmark = pytest.mark.acceptance
@@ -74,7 +75,10 @@ def judged(name: str) -> Iterator[tuple[str, bool, str]]:
         yield f"{key} {expected}", met, " | ".join(spoken)
 
 
-@pytest.mark.parametrize("name", [name for name, verdict in VERDICTS["deceptive"].items() if set(verdict) - NO_PROBE])
+RUN = [name for name, verdict in VERDICTS["deceptive"].items() if set(verdict) - NO_PROBE]
+
+
+@pytest.mark.parametrize("name", one_of(2, RUN))
 def test_the_probes_are_not_fooled(name: str) -> None:
     assert [(expected, text) for expected, met, text in judged(name) if not met] == []
 
@@ -92,7 +96,7 @@ EXPENSIVE = {
 
 
 @pytest.mark.parametrize("is_slow", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", VERDICTS["sound"])
+@pytest.mark.parametrize("name", one_of(3, VERDICTS["sound"]))
 def test_nothing_is_said_of_sound_code(name: str, is_slow: bool) -> None:
     probes = [probe for probe in ASKED if is_slow == (EXPENSIVE.get(probe, name) != name)]
     alarms = {

@@ -115,7 +115,7 @@ def answers(case: Case, name: str, probes: list[str], folder: Path) -> dict[str,
 
 
 def probes_for(number: int) -> list[str]:
-    """Every fourth cheap probe, beginning with another one for each case, and the expensive ones for the first cases."""
+    """Return every fourth cheap probe, from another one on for each case; the expensive ones for the first cases."""
     turn = list(CHEAP[number % 4 :: 4])
     return turn + [probe for probe, share in SHARES.items() if number < share]
 

@@ -201,7 +201,7 @@ def test_a_summary_that_is_too_long_says_what_it_leaves_out() -> None:
     assert cut(b"short\n") == b"short\n"
 
 
-@pytest.mark.acceptance
+@pytest.mark.slow
 def test_ten_thousand_findings_take_seconds_and_megabytes() -> None:
     """GitHub takes 10 MB of packed SARIF; none of the formats needs more than what a machine writes in a second."""
     import gzip

@@ -31,7 +31,12 @@ def once(name: str, make: Callable[[], T]) -> T:
         return made
 
 
+def kept_of(share: int, names: Collection[str]) -> list[str]:
+    """Return one of `share` names, the same ones in every run."""
+    return [name for name in names if zlib.crc32(name.encode()) % share == 0]
+
+
 def one_of(share: int, names: Collection[str]) -> list[Any]:
-    """Mark all names as slow but one of `share`, the same ones in every run."""
-    kept = {name for name in names if zlib.crc32(name.encode()) % share == 0}
+    """Mark all names as slow but one of `share`."""
+    kept = set(kept_of(share, names))
     return [name if name in kept else pytest.param(name, marks=pytest.mark.slow) for name in names]

@@ -20,6 +20,7 @@ from tests.probes.in_process import ask_all
 from tests.probes.specimens import (
     DEAR,
     EXPECTED,
+    KEPT,
     MAIN,
     NEEDS_GPU,
     NO_RANKS,
@@ -69,10 +70,10 @@ MILLION = 1 << 20
 
 
 def _marked(calls: Any) -> list[Any]:
-    """Two training steps run by default, half of the others in the acceptance tests; ranks need gloo."""
+    """Two training steps run by default, others in the acceptance or in the slow tests; ranks need gloo."""
     marked = []
     for call in calls:
-        slow, (call,) = getattr(call, "marks", ()), getattr(call, "values", (call,))
+        slow = [] if call in KEPT else [pytest.mark.slow]
         with_ranks = bool((EXPECTED[call] | SOUND.get(call, set())) & set(OF_RANKS))
         skip = [pytest.mark.skipif(NO_RANKS is not None, reason=str(NO_RANKS))] if with_ranks else []
         steps = call.startswith("trainsteps") and call.partition(":")[2] in ("train_on_sums", "train_accumulating")
@@ -85,7 +86,7 @@ def test_every_probe_has_a_defective_and_a_sound_target() -> None:
     assert set().union(*REPRODUCED.values()) == set(CATALOG) - NEEDS_GPU
 
 
-@pytest.mark.parametrize("call", _marked(one_of(2, [call for call in EXPECTED if call not in MAIN])))
+@pytest.mark.parametrize("call", _marked([call for call in EXPECTED if call not in MAIN]))
 def test_a_specimen_reproduces_its_defects_and_no_others(call: str) -> None:
     answers = asked_here(call)
     assert {probe for probe, answer in answers.items() if answer.outcome == "reproduced"} == EXPECTED[call]
@@ -96,7 +97,7 @@ def test_a_specimen_reproduces_its_defects_and_no_others(call: str) -> None:
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize("call", one_of(2, MAIN))
+@pytest.mark.parametrize("call", _marked(MAIN))
 def test_a_main_target_reproduces_its_defects_and_no_others(call: str) -> None:
     """In real workers; every reproduced probe says where, how bad, and on what evidence."""
     results = audited(call)

@@ -48,7 +48,7 @@ def process(session: nox.Session) -> None:
 
 @nox.session
 def acceptance(session: nox.Session) -> None:
-    """The README, the wheel, the bundled audit, mypy and ruff."""
+    """The README's examples, the wheel, every probe on a share of the specimens."""
     install(session)
     session.run("pytest", "-m", "acceptance and not slow and not gpu", "-n", "3", *session.posargs)
 
@@ -104,7 +104,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def slow(session: nox.Session) -> None:
-    """The tests that take minutes or gigabytes."""
+    """The tests that take minutes or gigabytes: the bundled audit, every probe on every specimen."""
     install(session)
     session.run("pytest", "-m", "slow", *session.posargs)
 

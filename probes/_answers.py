@@ -3,7 +3,6 @@
 It claims no defect, so it is in no list of probes: a comparison runs it beside them.
 """
 
-import functools
 import math
 
 from forms import run_alone, verdict
@@ -103,7 +102,8 @@ def _cases(ctx):
     for dtype in _DTYPES:
         for pattern, tensors, elements, magnitude in _SHAPES:
             case = {"dtype": dtype, "pattern": pattern, "tensors": tensors, "elements": tensors * elements}
-            yield "dtypes and shapes", case, _known(ctx, pattern, tensors, elements, dtype, magnitude)
+            known = pattern, tensors, elements, dtype, magnitude
+            yield "dtypes and shapes", case, _alone(lambda known=known: ctx.known_norm(*known)[0])
     for magnitude in _MAGNITUDES:
         yield "magnitudes", {"dtype": "float32", "magnitude": magnitude}, _alone(ctx.benign, scale=magnitude)
     for planted in _PLANTED:
@@ -114,29 +114,17 @@ def _cases(ctx):
         yield "layouts", {"dtype": "float32", "layout": layout}, _alone(ctx.laid_out, layout)
     for form in ("coalesced", "uncoalesced") if ctx.device != "simulated" else ():
         yield "layouts", {"dtype": "float32", "layout": "sparse, " + form}, _alone(ctx.sparse, form)
-    yield "missing and empty", {"dtype": "float32", "gradients": "some missing"}, lambda: (_some_missing(ctx), None)
-    yield "missing and empty", {"dtype": "float32", "gradients": "all missing"}, lambda: ([None, None], None)
-    yield "missing and empty", {"dtype": "float32", "gradients": "none"}, lambda: ([], None)
+    missing = {"some missing": lambda: ctx.interleaved(ctx.benign()), "all missing": lambda: [None, None], "none": list}
+    for name, make in missing.items():
+        yield "missing and empty", {"dtype": "float32", "gradients": name}, _alone(make)
     if ctx.plan.groups > 1:
         for seed in (1, 2):
-            yield "two groups", {"dtype": "float32", "seed": seed}, _two_groups(ctx, seed)
+            case = {"dtype": "float32", "seed": seed}
+            yield "two groups", case, lambda seed=seed: (ctx.benign(), ctx.benign(seed=seed))
 
 
 def _alone(make, *args, **kwargs):
     return lambda: (make(*args, **kwargs), None)
-
-
-def _known(ctx, *args):
-    make = functools.partial(ctx.known_norm, *args)
-    return lambda: (make()[0], None)
-
-
-def _some_missing(ctx):
-    return ctx.interleaved(ctx.benign())
-
-
-def _two_groups(ctx, seed):
-    return lambda: (ctx.benign(), ctx.benign(seed=seed))
 
 
 def _allowed(case, grads, policy):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is the same threshold repeated as a default in several related signatures?"""
 
-from forms import joined, run_alone, verdict
+from forms import joined, nothing_found, run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -34,9 +34,8 @@ def judge(measurements, policy):
     """Reproduced if at least as many signatures repeat it as the policy states."""
     defaults = [m for m in measurements if m.name == "default"]
     if not defaults:
-        counts = {m.name: m.value for m in measurements}
-        message = "no number is repeated among {:,} signatures with literal defaults in {:,} files"
-        return verdict(False, message.format(counts["signatures_examined"], counts["files_examined"]))
+        message = "no number is repeated among {signatures_examined:,} signatures with literal defaults in "
+        return nothing_found(measurements, message + "{files_examined:,} files")
     listed = ["{} ({}:{})".format(m.case["signature"], m.case["file"].rpartition("/")[2], m.value) for m in defaults]
     message = "{} signatures repeat the same default: {}".format(len(defaults), joined(listed, 5))
     return verdict(len(defaults) >= policy["signatures"], message)

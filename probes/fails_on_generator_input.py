@@ -26,10 +26,8 @@ def measure(ctx):
     takes = ctx.plan.feed.takes
     if takes not in ("parameters", "named_parameters", "gradients"):
         raise ctx.NotApplicable("it takes {} {}, not an iterable".format("an" if takes[0] == "o" else "a", takes))
-    if ctx.plan.feed.container == "single":
-        raise ctx.NotApplicable("it takes one tensor, not an iterable")
-    if ctx.plan.feed.container == "iterator":
-        raise ctx.NotApplicable("it accepts only an iterator: there is no result for a list to compare with")
+    if ctx.plan.feed.container in ("single", "iterator"):
+        raise ctx.NotApplicable("it takes one tensor, or only an iterator: there is no result for a list")
     (expected, left), (again, _) = (_result(ctx) for _ in range(2))
     clocks = set(ctx.unequal_fields(expected, again))
     case = {"takes": takes, "declares_list": ctx.declares_sized}

@@ -4,7 +4,7 @@
 import functools
 import math
 
-from forms import by_need, run_alone, unless_refused, verdict
+from forms import by_need, run_alone, unless_refused, verdict, who_meets_error
 
 PROBE = {
     "title": "The norm depends on how the gradients are grouped",
@@ -142,12 +142,7 @@ def judge(measurements, policy):
     for m in broken:
         parts.setdefault(_KINDS[m.name][2], []).append("{:.2g} % in {}".format(100 * m.value, m.case["dtype"]))
     message = "; ".join("{} changes the norm by {}".format(words, ", ".join(found)) for words, found in parts.items())
-    # A clip factor that is 1 % off trains the same; 10 % is another learning rate.
-    return verdict(True, message, occurs=by_need(broken, lambda m: _who(m.value)))
-
-
-def _who(difference):
-    return "common" if difference > 0.1 else "rare" if difference > 0.01 else "extreme"
+    return verdict(True, message, occurs=by_need(broken, lambda m: who_meets_error(m.value)))
 
 
 if __name__ == "__main__":

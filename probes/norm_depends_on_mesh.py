@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is the norm of gradients on meshes of several kinds the norm of one process, on every rank?"""
 
-from forms import is_off, rank_figures, rank_place, rank_rows, run_alone, verdict
+from forms import is_off, rank_figures, rank_rows, run_alone, verdict
 
 PROBE = {
     "title": "The norm of gradients on several meshes is not that of one process",
@@ -47,7 +47,6 @@ def measure(ctx):
         raise ctx.NotApplicable("it reports no norm and clips nothing")
     if not ctx.deals_with_dtensors:
         raise ctx.NotApplicable("no code of its package deals with shards that can be told from copies")
-    asked_on = ctx.device
     for number in ctx.reported_by_one().numbers("one_process_"):
         yield ctx.measurement(*number)
     for stage in (0, 1):
@@ -56,7 +55,7 @@ def measure(ctx):
     sites = []
     for mesh, reports in ctx.reported_by_ranks(_RANKS, _OF_DTENSORS).items():
         sites += yield from rank_rows(ctx, reports, mesh in _MIXED, mesh=mesh)
-    yield from rank_place(ctx, sites, asked_on)
+    yield ctx.location(ctx.most_common(sites))
 
 
 def judge(measurements, policy):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is the norm of sharded gradients the norm of one process, on every rank?"""
 
-from forms import is_off, rank_figures, rank_place, rank_rows, run_alone, verdict
+from forms import is_off, rank_figures, rank_rows, run_alone, verdict
 
 PROBE = {
     "version": 4,
@@ -47,7 +47,6 @@ def measure(ctx):
         raise ctx.NotApplicable("no code of its package deals with sharded gradients")
     # Code that shards tensors over its own groups never gets a DTensor.
     placements = _PLACEMENTS if ctx.deals_with_dtensors else _PLAIN
-    asked_on = ctx.device
     for number in ctx.reported_by_one().numbers("one_process_"):
         yield ctx.measurement(*number)
     sites = []
@@ -55,7 +54,7 @@ def measure(ctx):
         for placement, reports in ctx.reported_by_ranks(ranks, placements).items():
             raised = yield from rank_rows(ctx, reports, placement=placement, ranks=ranks)
             sites += [] if placement in _PLAIN else raised
-    yield from rank_place(ctx, sites, asked_on)
+    yield ctx.location(ctx.most_common(sites))
 
 
 def judge(measurements, policy):

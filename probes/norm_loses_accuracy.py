@@ -4,7 +4,7 @@
 import functools
 import math
 
-from forms import by_need, run_alone, unless_refused, verdict
+from forms import by_need, run_alone, unless_refused, verdict, who_meets_error
 
 PROBE = {
     "version": 2,
@@ -183,12 +183,7 @@ def judge(measurements, policy):
     dtypes = ", ".join(sorted({m.case["dtype"] for _, m in broken}))
     how = _WORDS[worst.case["pattern"]]
     message = message.format(100 * worst.value, how, 100 * _allowed(worst.case, policy), dtypes, **worst.case)
-    # A clip factor that is 1 % off trains the same; 10 % is another learning rate.
-    return verdict(True, message, occurs=by_need([m for _, m in broken], lambda m: _who(abs(m.value))))
-
-
-def _who(error):
-    return "common" if error > 0.1 else "rare" if error > 0.01 else "extreme"
+    return verdict(True, message, occurs=by_need([m for _, m in broken], lambda m: who_meets_error(abs(m.value))))
 
 
 _WORDS = {

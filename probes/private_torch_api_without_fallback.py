@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does code depend on private names of torch, with nothing to fall back to where a release lacks them?"""
 
-from forms import joined, run_alone, verdict
+from forms import joined, nothing_found, run_alone, verdict
 
 PROBE = {
     "title": "Private torch functions are used without a fallback",
@@ -33,8 +33,8 @@ def judge(measurements, policy):
     """Reproduced if a private name is used unguarded and torch is not pinned to one minor release."""
     uses = [m for m in measurements if m.name == "private_use"]
     if not uses:
-        files = next(m.value for m in measurements if m.name == "files_examined")
-        return verdict(False, "no private name of torch is used without a guard in {:,} files".format(files))
+        message = "no private name of torch is used without a guard in {files_examined:,} files"
+        return nothing_found(measurements, message)
     pin = next(m.value for m in measurements if m.name == "pin")
     if pin != "none":
         return verdict(False, "the checkout requires {}".format(pin))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is there a public collector that no test names?"""
 
-from forms import joined, run_alone, verdict
+from forms import joined, nothing_found, run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -33,9 +33,8 @@ def judge(measurements, policy):
     """Reproduced if no test names something public."""
     untested = [m for m in measurements if m.name == "test_count"]
     if not untested:
-        counts = {m.name: m.value for m in measurements}
-        message = "tests name each of {:,} public collectors in {:,} files"
-        return verdict(False, message.format(counts["definitions_examined"], counts["files_examined"]))
+        message = "tests name each of {definitions_examined:,} public collectors in {files_examined:,} files"
+        return nothing_found(measurements, message)
     listed = ["{} (line {})".format(m.case["name"], m.case["line"]) for m in untested]
     return verdict(True, "no test names " + joined(listed, 6))
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is there a public function that nothing in the checkout refers to?"""
 
-from forms import joined, run_alone, verdict
+from forms import joined, nothing_found, run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -33,9 +33,8 @@ def judge(measurements, policy):
     """Reproduced if nothing names a function."""
     found = [m for m in measurements if m.name == "named_by"]
     if not found:
-        counts = {m.name: m.value for m in measurements}
-        message = "code, tests, exports, settings or prose name each of {:,} public functions in {:,} files"
-        return verdict(False, message.format(counts["functions_examined"], counts["files_examined"]))
+        message = "code, tests, exports, settings or prose name each of {functions_examined:,} public functions in "
+        return nothing_found(measurements, message + "{files_examined:,} files")
     listed = ["{} (line {})".format(m.case["function"], m.case["line"]) for m in found]
     counted = "1 public function is" if len(found) == 1 else "{} public functions are".format(len(found))
     return verdict(True, "{} referred to by nothing in the checkout: {}".format(counted, joined(listed, 5)))

@@ -3,7 +3,7 @@
 
 import math
 
-from forms import rank_place, run_alone, verdict
+from forms import run_alone, verdict
 
 PROBE = {
     "title": "What the ranks gather is not what one process has",
@@ -31,7 +31,7 @@ _PER_RANK, _ROWS, _COLUMNS = 4, 24, 6
 
 def measure(ctx):
     """Yield for every rank whether it returns a result, and how far its result is from that of one process."""
-    total, asked_on = 0, ctx.device
+    total = 0
     for ranks in _RANKS:
         expected, answers, collectives = ctx.gathered(ranks, _PER_RANK, _ROWS, _COLUMNS)
         total += collectives
@@ -43,7 +43,7 @@ def measure(ctx):
                 yield ctx.measurement("largest_difference", _difference(answer, expected), "ratio", **case)
     if not total:
         raise ctx.NotApplicable("it calls no collective: its result is about the replicas that it is given")
-    yield from rank_place(ctx, [], asked_on)
+    yield ctx.location(ctx.definition())
 
 
 def _difference(answer, expected):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a loop over tensors read each of them back, and wait for the device every time?"""
 
-from forms import run_alone, verdict
+from forms import nothing_found, run_alone, verdict
 
 PROBE = {
     "version": 4,
@@ -54,11 +54,8 @@ def judge(measurements, policy):
     """Reproduced if there is a read: every run meets its cost in a loop over gradients, few runs elsewhere."""
     reads = [m for m in measurements if m.name == "host_read"]
     if not reads:
-        counts = {m.name: m.value for m in measurements}
-        message = "no tensor is read back in a loop over tensors in {:,} functions of {:,} files".format(
-            counts["functions_examined"], counts["files_examined"]
-        )
-        return verdict(False, message)
+        message = "no tensor is read back in a loop over tensors in {functions_examined:,} functions of "
+        return nothing_found(measurements, message + "{files_examined:,} files")
     lines = sorted({m.value for m in reads})
     listed = "; ".join(_in_words(m) for m in reads[:_MOST_IN_MESSAGE])
     more = "; and {} more".format(len(reads) - _MOST_IN_MESSAGE) if len(reads) > _MOST_IN_MESSAGE else ""

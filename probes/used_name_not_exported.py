@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do others import names of a module that its package exports in part, and not those?"""
 
-from forms import joined, run_alone, verdict
+from forms import joined, nothing_found, run_alone, verdict
 
 PROBE = {
     "title": "Names in use are missing from the package's exports",
@@ -33,9 +33,8 @@ def judge(measurements, policy):
     """Reproduced if code outside imports a missing name, or several test files do."""
     importers = [m for m in measurements if m.name == "importer_count"]
     if not importers:
-        files = next(m.value for m in measurements if m.name == "files_examined")
-        message = "no module of {:,} has a package that exports it in part and lacks names in use"
-        return verdict(False, message.format(files))
+        message = "no module of {files_examined:,} has a package that exports it in part and lacks names in use"
+        return nothing_found(measurements, message)
     found, single = {}, set()
     for row in importers:
         name, kind = row.case["name"], "test file" if row.case["by"] == "tests" else "file"

@@ -79,11 +79,10 @@ MARKED = ("process", "acceptance", "slow", "gpu")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What has no mark is a unit test; the longest come first: a run would otherwise wait for the bundled audit."""
+    """Mark as a unit test what has no mark."""
     for item in items:
         if not any(item.get_closest_marker(mark) for mark in MARKED):
             item.add_marker("unit")
-    items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
 def pytest_collection_finish() -> None:

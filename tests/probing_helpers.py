@@ -65,12 +65,12 @@ def load_target(path: Path) -> ModuleType:
     return module
 
 
-def by_probe(run: TargetRun) -> dict[str, ProbeResult]:
-    return {result.probe: result for result in run.results}
+def by_probe(run: TargetRun | list[ProbeResult]) -> dict[str, ProbeResult]:
+    return {result.probe: result for result in (run if isinstance(run, list) else run.results)}
 
 
-def outcomes(run: TargetRun) -> dict[str, str]:
-    return {result.probe: result.outcome.value for result in run.results}
+def outcomes(run: TargetRun | list[ProbeResult]) -> dict[str, str]:
+    return {probe: result.outcome.value for probe, result in by_probe(run).items()}
 
 
 def values(result: ProbeResult, name: str, **case: Any) -> list[Any]:

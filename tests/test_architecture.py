@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.architecture import PAGE, packages, page
-from tests.layers import LAYERS
 
 
 def test_the_page_is_drawn_from_the_table_and_the_packages(request: pytest.FixtureRequest) -> None:
@@ -17,14 +15,6 @@ def test_the_page_is_drawn_from_the_table_and_the_packages(request: pytest.Fixtu
     if request.config.getoption("--update-golden", default=False):
         PAGE.write_text(page(text), encoding="utf-8")
     assert page(PAGE.read_text(encoding="utf-8")) == PAGE.read_text(encoding="utf-8")
-
-
-def test_another_import_changes_the_page() -> None:
-    """The control: a layer that may import one more."""
-    text = PAGE.read_text(encoding="utf-8")
-    other = {**LAYERS, "model": replace(LAYERS["model"], ours=LAYERS["model"].ours | {"collectors"})}
-    assert "| `model` | collectors |" in page(text, other)
-    assert page(text, other) != text
 
 
 def test_every_package_says_what_it_is(tmp_path: Path) -> None:

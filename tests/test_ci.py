@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -19,37 +17,10 @@ from tests.project_files import ROOT
 pytestmark = pytest.mark.process
 
 RUN = ROOT / ".ci" / "run"
-README = """\
-# A project
-
-```sh
-not this one
-```
-
-<!-- test-line -->
-```sh
-{lines}
-```
-
-And the rest:
-
-<!-- acceptance-line -->
-```sh
-echo rest
-```
-"""
 
 
 def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(script), *arguments], capture_output=True, text=True, check=False, timeout=60)
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A copy of .ci/run in a project of its own."""
-    (tmp_path / ".ci").mkdir()
-    shutil.copy(RUN, tmp_path / ".ci" / "run")
-    return tmp_path
 
 
 def test_ci_runs_the_readmes_line() -> None:
@@ -64,23 +35,6 @@ def test_ci_runs_the_readmes_line() -> None:
     assert "-c .ci/constraints.txt -e '.[dev]'" in line
     assert "-m pytest" in line
     assert '-m "acceptance ' in acceptance
-
-
-@pytest.mark.parametrize(("line", "code"), [("echo ran; pwd", 0), ("exit 7", 7), ("false && echo on", 1)])
-def test_the_line_runs_at_the_top_and_its_failure_is_ours(project: Path, line: str, code: int) -> None:
-    (project / "README.md").write_text(README.format(lines=line), encoding="utf-8")
-    done = run(project / ".ci" / "run")
-    assert done.returncode == code
-    assert done.stdout == f"{line}\n" + (f"ran\n{project}\necho rest\nrest\n" if code == 0 else "")
-
-
-@pytest.mark.parametrize("lines", ["", "one\ntwo"])
-def test_a_readme_without_exactly_one_line_is_refused(project: Path, lines: str) -> None:
-    """No line, or two, and nothing runs: the README promises one."""
-    (project / "README.md").write_text(README.format(lines=lines).replace("\n\n```", "\n```"), encoding="utf-8")
-    done = run(project / ".ci" / "run")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "exactly one line" in done.stderr
 
 
 def pins() -> dict[str, str]:
@@ -99,19 +53,6 @@ def test_every_direct_dependency_is_pinned_to_a_version_that_fits() -> None:
     for requirement in map(Requirement, others):
         pin = pins()[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(pin), f"{requirement} and {pin}"
-
-
-def test_the_hooks_before_a_commit_download_nothing() -> None:
-    """ruff's rules, ruff's format and our own lint, of the environment that one develops in."""
-    repositories = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"]
-    hooks = [hook for repository in repositories for hook in repository["hooks"]]
-    assert {repository["repo"] for repository in repositories} == {"local"}
-    assert {hook["language"] for hook in hooks} == {"system"}
-    assert [hook["entry"].split(" --")[0] for hook in hooks] == [
-        "ruff check",
-        "ruff format",
-        "auditkit ticket lint tickets",
-    ]
 
 
 def test_the_sessions_run_every_python_that_we_name() -> None:

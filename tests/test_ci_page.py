@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -104,10 +105,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return temp
 
 
-@pytest.fixture
-def origin(tmp_path: Path, home: Path) -> Path:
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Path:
     """A project whose one finding has a ticket, committed on main."""
-    folder = tmp_path / "origin"
+    folder = tmp_path_factory.mktemp("audited")
     put(folder, "train/norms.py", NAIVE)
     put(folder, "auditkit.yaml", "tickets: tickets\n")
     git(folder, "init", "-q", "-b", "main")
@@ -118,13 +119,23 @@ def origin(tmp_path: Path, home: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def origin(tmp_path: Path, audited: Path) -> Path:
+    """A copy of that project, for a test that changes it."""
+    return Path(shutil.copytree(audited, tmp_path / "origin"))
+
+
 CHANGES = {
     "adds": ({"train/more.py": OTHER}, 1, "1 known, 1 new, 0 gone"),
     "removes": ({"train/norms.py": RIGHT}, 0, "0 known, 0 new, 1 gone"),
     "hides": ({"train/more.py": OTHER, "auditkit.yaml": "exclude: [train]\n"}, 1, "1 known, 1 new, 0 gone"),
     "breaks": ({"auditkit.yaml": "exclude: [\n", "tickets/x.md": "\xff"}, 0, "1 known, 0 new, 0 gone"),
 }
+# A run each; on the second host the other two are slow tests.
 each_change = pytest.mark.parametrize("change", CHANGES)
+some_changes = pytest.mark.parametrize(
+    "change", ["adds", "breaks", *(pytest.param(name, marks=pytest.mark.slow) for name in ("removes", "hides"))]
+)
 
 
 def clone_of(origin: Path, change: str, tmp_path: Path) -> tuple[Path, str]:
@@ -166,7 +177,7 @@ def test_an_audit_that_cannot_run_has_a_summary_all_the_same(origin: Path, home:
     assert not (origin / "here").exists()
 
 
-@each_change
+@some_changes
 def test_the_gitlab_job_fails_for_what_a_change_adds(change: str, origin: Path, home: Path, tmp_path: Path) -> None:
     base = git(origin, "rev-parse", "HEAD").strip()
     clone, _ = clone_of(origin, change, tmp_path)

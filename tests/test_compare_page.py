@@ -9,7 +9,7 @@ import pytest
 from tests.console_pages import BLOCK, check_page, git
 from tests.filing_helpers import put
 
-pytestmark = pytest.mark.acceptance
+pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "compare.md"
 BEFORE = '''import torch

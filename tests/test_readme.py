@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.bundled_audit import bundled_audit
-from tests.project_files import auditkit
+from tests.project_files import auditkit, run_program
 
 pytestmark = pytest.mark.acceptance
 
@@ -17,7 +17,6 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 DEMO = ROOT / "docs" / "demo.md"
 LEFT_OUT = "\n[...]\n"
-TICKET = "B1-PT-01"
 
 
 def _block(page: Path, marker: str) -> str:
@@ -38,29 +37,21 @@ def _without_what_differs(text: str) -> str:
     return re.sub(r"\d{8}T\d{6}Z-\w{6}", "RUN", text)
 
 
-@pytest.fixture(scope="module")
-def demo() -> tuple[str, str]:
-    """What `auditkit audit` prints in an empty folder, and the ticket that the page shows."""
-    audit = bundled_audit()
-    assert audit.ended.code == 1
-    # On its way it says what it asks and what it found, and nothing else.
+@pytest.mark.slow
+def test_the_pages_show_the_output_of_the_bundled_audit(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """docs/demo.md is what the command prints in an empty folder; the README, how that begins and ends."""
+    command = [sys.executable, "-P", "-m", "auditkit", "audit", "--fix-time", "800"]
+    audit = run_program(command, cwd=tmp_path, time_limit_s=1800.0)
+    assert audit.code == 1
+    # On its way it says what it checks and what it found, and nothing else.
     assert [
         line
-        for line in audit.ended.stderr.splitlines()
+        for line in audit.stderr.splitlines()
         if not re.match(r"checking |P\d  |trying |note: fixes that were run: for 9 of 10 ", line)
     ] == []
-    return audit.ended.stdout.rstrip("\n"), audit.tickets[TICKET].rstrip("\n")
-
-
-def test_the_page_shows_the_whole_output_of_the_bundled_audit(demo: tuple[str, str], request: pytest.FixtureRequest):
-    """docs/demo.md is what the command prints, to the last line."""
-    _compare(DEMO, "output: auditkit audit", demo[0], request)
-
-
-def test_the_readme_shows_how_the_bundled_audit_begins_and_ends(demo: tuple[str, str], request: pytest.FixtureRequest):
-    """As many lines as the README has before and after the mark of what is left out."""
+    _compare(DEMO, "output: auditkit audit", audit.stdout.rstrip("\n"), request)
     begin, end = _block(README, "output: auditkit audit").split(LEFT_OUT)
-    printed = demo[0].split("\n")
+    printed = audit.stdout.rstrip("\n").split("\n")
     kept = printed[: len(begin.split("\n"))], printed[-len(end.split("\n")) :]
     _compare(README, "output: auditkit audit", LEFT_OUT.join("\n".join(lines) for lines in kept), request)
 
@@ -93,10 +84,10 @@ def test_the_examples_of_the_readme_break_as_it_says(tmp_path: Path) -> None:
         assert (result["probe"], result["outcome"]) == (probe, "reproduced"), result["message"]
 
 
-def test_a_changed_line_is_noticed(demo: tuple[str, str]):
+def test_a_changed_line_is_noticed() -> None:
     """The comparison above can fail: one changed figure is enough."""
     shown = _block(DEMO, "output: auditkit audit")
-    assert _without_what_differs(shown.replace("3.25x", "3.26x")) != _without_what_differs(demo[0])
+    assert _without_what_differs(shown.replace("3.25x", "3.26x")) != _without_what_differs(shown)
 
 
 def _compare(page: Path, marker: str, printed: str, request: pytest.FixtureRequest) -> None:

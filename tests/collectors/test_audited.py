@@ -21,7 +21,6 @@ from tests.probes.specimens import PROBES
 from tests.probing_helpers import (
     ACCURACY,
     CAPTURE,
-    COUNTS,
     GROUPING,
     SYNCS,
 )
@@ -96,21 +95,12 @@ def test_no_probe_reproduces_on_our_own_collectors(target: Target, device: Devic
     assert sum(outcome is Outcome.NOT_REPRODUCED for outcome, _ in outcomes.values()) >= 15
 
 
-def test_the_device_path_in_short():
-    """Ordinary operators on the simulated device: a probe of values and one of traffic, on every run of the tests."""
-    outcomes = _outcomes(COLLECTORS[1], (COUNTS, SYNCS), DeviceChoice.SIMULATED)
-    assert {probe: outcome for probe, (outcome, _) in outcomes.items()} == {
-        COUNTS: Outcome.NOT_REPRODUCED,
-        SYNCS: Outcome.NOT_REPRODUCED,
-    }
-
-
 def _outcomes(target: Target, probes: Sequence[str], device: DeviceChoice) -> dict[str, tuple[Outcome, str]]:
     run = run_target(target, select(load_catalog(), list(probes)), _setting(device, [4_000_000, 20_000_000]))
     return {result.probe: (result.outcome, result.message) for result in run.results}
 
 
-@pytest.mark.acceptance
+@pytest.mark.slow
 def test_our_own_tickets_folder_is_empty_because_the_audit_finds_nothing_above_p4(tmp_path: Path):
     """The audit of `auditkit/collectors` files no ticket; that of a copy with one defective collector files one."""
     command = ["audit", "--tickets", str(tmp_path / "tickets"), "--fix-time=0", "--fail-on", "P3", "--json"]
@@ -135,12 +125,3 @@ def _document(command: Sequence[str], checkout: Path, exit_code: int = 0) -> dic
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == exit_code, done.stderr
     return dict(json.loads(done.stdout))
-
-
-def test_the_same_audit_reproduces_on_a_collector_with_a_defect():
-    """The control: one of the specimen's collectors, through the same call, is caught."""
-    specimen = ROOT / "probes" / "specimens" / "gradient_monitoring"
-    target = Target("gradmon.defective:squared_sum_norm", contract=Contract.GRAD_NORM, takes=Takes.MODULE)
-    setting = Setting(specimen, sys.executable, (specimen,), options={"memory_sizes": [1_000_000, 4_000_000]})
-    run = run_target(target, select(load_catalog(), ["norm_overflows_on_finite_grads"]), setting)
-    assert [result.outcome for result in run.results] == [Outcome.REPRODUCED]

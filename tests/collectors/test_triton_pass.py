@@ -16,8 +16,9 @@ from tests.collectors.pretend_cuda import PretendCuda
 pytestmark = pytest.mark.acceptance
 
 ROOT = Path(__file__).resolve().parents[2]
-# The two left out take as long as all others together, and add scales and sizes to what those cover.
-SELECTION = "triton and not homogeneous and not many_pieces"
+# The kernels' own tests; the slow run adds what they share with the other passes, without the two whose scales and
+# sizes take as long as all the rest together.
+OWN, SHARED = "test_triton", "triton and not test_triton and not homogeneous and not many_pieces"
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 
 
@@ -28,11 +29,12 @@ def triton_version() -> tuple[int, ...]:
 
 
 @needs_triton
-def test_the_kernels_in_the_interpreter(tmp_path: Path) -> None:
+@pytest.mark.parametrize("selection", [OWN, pytest.param(SHARED, marks=pytest.mark.slow)])
+def test_the_kernels_in_the_interpreter(selection: str, tmp_path: Path) -> None:
     """Every promise of the passes, kept by the kernels; no test of the other file is skipped."""
     if triton_version() < (3, 7):
         pytest.skip("the interpreter of Triton below 3.7 cannot read numpy 2.4's arrays")
-    command = [sys.executable, "-m", "pytest", "-q", "-k", SELECTION, "-p", "no:cacheprovider", "--basetemp", tmp_path]
+    command = [sys.executable, "-m", "pytest", "-q", "-k", selection, "-p", "no:cacheprovider", "--basetemp", tmp_path]
     # The interpreter computes in numpy, which warns where a GPU overflows in silence.
     command += ["-W", "ignore::RuntimeWarning", "tests/collectors/interpreted_kernels.py"]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}

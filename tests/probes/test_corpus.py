@@ -12,7 +12,8 @@ from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Takes
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog
-from tests.probing_helpers import TARGETS, by_probe, run_probes
+from tests.probing_helpers import ACCURACY, GROUPING, MEMORY, MESH, SHARDING, TARGETS, by_probe, run_probes
+from tests.sharing import one_of
 from tests.source_helpers import LOOP, findings, read
 
 pytestmark = pytest.mark.acceptance
@@ -74,7 +75,10 @@ def judged(name: str) -> Iterator[tuple[str, bool, str]]:
         yield f"{key} {expected}", met, " | ".join(spoken)
 
 
-@pytest.mark.parametrize("name", [name for name, verdict in VERDICTS["deceptive"].items() if set(verdict) - NO_PROBE])
+RUN = [name for name, verdict in VERDICTS["deceptive"].items() if set(verdict) - NO_PROBE]
+
+
+@pytest.mark.parametrize("name", one_of(2, RUN))
 def test_the_probes_are_not_fooled(name: str) -> None:
     assert [(expected, text) for expected, met, text in judged(name) if not met] == []
 
@@ -84,13 +88,20 @@ MINOR = {
     "launches_grow_with_tensors", "graph_breaks_under_compile", "breaks_cuda_graph_capture", "fails_on_sparse_grads",
 }  # fmt: skip
 ASKED = [p.id for p in load_catalog().values() if "grad_norm" in p.contracts and p.id not in MINOR]
+# Probes of 1 to 10 s: by default they run on the target that each is about, on all others in the slow tests.
+EXPENSIVE = {
+    MEMORY: "sound_norms:total_norm", ACCURACY: "sound_norms:total_norm", GROUPING: "sound_norms:total_norm",
+    SHARDING: "sound_steps:whole_norm", MESH: "sound_steps:whole_norm",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", VERDICTS["sound"])
-def test_nothing_is_said_of_sound_code(name: str) -> None:
+@pytest.mark.parametrize("is_slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", one_of(3, VERDICTS["sound"]))
+def test_nothing_is_said_of_sound_code(name: str, is_slow: bool) -> None:
+    probes = [probe for probe in ASKED if is_slow == (EXPENSIVE.get(probe, name) != name)]
     alarms = {
         probe: f"{said(result)}: {result.message}"
-        for probe, result in run_on(name, ASKED).items()
+        for probe, result in run_on(name, probes).items()
         if not is_met("quiet", said(result))
     }
     assert alarms == {}

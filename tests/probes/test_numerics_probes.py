@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import nn
 
-from auditkit.worker.gradients.gradients import GradientHolder
 from tests.probes.in_process import Answer, ask
 from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, OVERFLOW, RETAINED
 
@@ -57,30 +56,8 @@ def sum_in_own_type(grads: Any) -> float:
     return sum(grad.square().sum() for grad in grads).sqrt().item()
 
 
-def rounded_total(grads: Any) -> float:
-    """Accurate, then rounded once to the gradients' type."""
-    return torch.tensor(exact(grads)).to(grads[0].dtype).item()
-
-
 def rounded_layers(grads: Any) -> float:
     return torch.linalg.vector_norm(_norms(grads, torch.float64).bfloat16().double()).item()
-
-
-def in_float32(grads: Any) -> float:
-    return exact([grad.float() for grad in grads])
-
-
-def mean_in_own_type(grads: Any) -> float:
-    total: Any = 0
-    for grad in grads:
-        total = total + grad.norm()
-    return (total / len(grads)).item()
-
-
-def only_float32(grads: Any) -> float:
-    if any(grad.dtype != torch.float32 for grad in grads):
-        raise TypeError("only float32")
-    return exact(grads)
 
 
 # Correct answers whose formula is not the total 2-norm, or is one in disguise.
@@ -92,10 +69,6 @@ def mean_of_float32(grads: Any) -> float:
     if grads[0].dtype == torch.float64:
         raise TypeError("no float64")
     return mean_norm(grads)
-
-
-def squared_norm(grads: Any) -> float:
-    return exact(grads) ** 2
 
 
 def per_layer_norms(grads: Any) -> list[float]:
@@ -147,23 +120,11 @@ def clip_only_by_finite_norms(grads: Any, max_norm: float) -> None:
             grad.mul_(max_norm / norm)
 
 
-def clip_or_remove(parameters: Any, max_norm: float) -> None:
-    norm = _norms([p.grad for p in parameters]).norm().item()
-    for parameter in parameters:
-        parameter.grad = parameter.grad.mul_(min(1.0, max_norm / norm)) if norm < math.inf else None
-
-
 def clip_by_squares(grads: Any, max_norm: float) -> None:
     """inf / inf where the squares overflow."""
     squares = sum(grad.float().square().sum() for grad in grads)
     for grad in grads:
         grad.div_(squares).mul_(squares.sqrt() * max_norm)
-
-
-def clip_twice_when_large(grads: Any, max_norm: float) -> None:
-    factor = _factor(grads, max_norm)
-    for grad in grads:
-        grad.mul_(factor if factor > 2.0**-30 else factor * 0.01)
 
 
 def scale_for_loss(grads: Any) -> None:
@@ -176,15 +137,12 @@ NO_CLIP = "it does not clip: it sets no limit to gradients"
 CASES: list[tuple[str, Callable, str, str]] = [
     # Neither another formula, nor float32 sums as torch makes them, nor norms in the gradients' own 16-bit type.
     *((ACCURACY, function, "not_reproduced", "") for function in (
-        exact, mean_norm, squared_norm, spread_of_layers, torch_norm, rounded_total, in_four_lanes, in_float32,
-        only_float32)),
+        exact, mean_norm, spread_of_layers, torch_norm, in_four_lanes)),
     (ACCURACY, one_accumulator, "reproduced P4", "broken for "),
     (ACCURACY, sum_in_own_type, "reproduced P2", "broken for bfloat16"),
-    (ACCURACY, mean_in_own_type, "reproduced P2", "broken for bfloat16, float16"),
     (ACCURACY, mean_of_float32, "not_applicable", "it takes no float64 gradients to compare with: TypeError: no floa"),
-    # A mean over tensors depends on the split, rightly; rounding an accurate total once gives one answer.
-    *((GROUPING, function, "not_reproduced", "") for function in (
-        exact, mean_norm, squared_norm, spread_of_layers, rounded_total, only_float32)),
+    # A mean over tensors depends on the split, rightly.
+    *((GROUPING, function, "not_reproduced", "") for function in (exact, mean_norm, spread_of_layers)),
     (GROUPING, per_layer_norms, "not_applicable", "its result has no norm; fields: 0, 1, 2"),
     # 258 ones have the norm 16.062, stored as 16 in bfloat16: 0.39 %; a second rounding brings 0.69 %.
     (GROUPING, torch_norm, "reproduced P4", "other tensors changes the norm by 0.69 % in bfloat16, 0.08 % in float16"),
@@ -198,13 +156,11 @@ CASES: list[tuple[str, Callable, str, str]] = [
      "zero after clipping; destroyed for bfloat16, float16, float32, mixed"),
     (CLIPPING, clip_exactly, "not_reproduced", "no finite gradients are destroyed up to the largest norm that float32"),
     (CLIPPING, clip_only_by_finite_norms, "not_reproduced", ""),
-    (CLIPPING, clip_or_remove, "not_reproduced", ""),
     (CLIPPING, functools.partial(nn.utils.clip_grad_norm_, error_if_nonfinite=True), "not_reproduced", ""),
     # Float16 gradients divided by their squares are zero at ordinary norms; where no float16 is cast, this is P4.
     (CLIPPING, clip_by_squares, "reproduced P2", "finite float32 gradients are NaN after clipping"),
     # torch's own norm of float16 gradients ends at 65,504.
     (CLIPPING, clip_in_one_step, "reproduced P4", "destroyed for float16"),
-    (CLIPPING, clip_twice_when_large, "reproduced P2", "gradients are next to nothing after clipping"),
     (CLIPPING, exact, "not_applicable", NO_CLIP),
     (CLIPPING, scale_for_loss, "not_applicable", NO_CLIP),
 ]  # fmt: skip
@@ -235,65 +191,14 @@ def test_a_defect_is_found_and_nothing_else(probe: str, function: Callable, said
         (ACCURACY, sum_in_own_type, "relative_error", {"dtype": "bfloat16", "pattern": "outlier_tensor"},
          [math.sqrt(0.5) - 1]),
         (GROUPING, torch_norm, "split_difference", {"dtype": "bfloat16"}, [0.0069]),
-        (GROUPING, torch_norm, "split_difference", {"dtype": "float64"}, [0.0]),
-        (GROUPING, torch_norm, "allowed_difference", {"of": "split_difference", "dtype": "float16"},
-         [2 * (10250 / 4 + 384 + 16) * 2.0**-25]),
         (GROUPING, rounded_layers, "split_difference", {}, [0.0062] * 4),
         (CLIPPING, nn.utils.clip_grad_norm_, "destroying_norm", {"dtype": "float32"}, [2.0**64, 2.0**64]),
-        (CLIPPING, nn.utils.clip_grad_norm_, "destroying_norm", {"dtype": "float16", "elements": MILLION}, [2.0**16]),
-        (CLIPPING, nn.utils.clip_grad_norm_, "norm_after", {"magnitude": 1e20}, [0.0]),
-        (CLIPPING, clip_exactly, "destroying_norm", {"dtype": "float32"}, [None, None]),
         (CLIPPING, clip_in_one_step, "destroying_norm", {"dtype": "float16", "elements": MILLION}, [2.0**25]),
-        (CLIPPING, clip_twice_when_large, "destroying_norm", {"dtype": "float32", "elements": 4096}, [2.0**30]),
     ],
 )  # fmt: skip
 def test_a_value_is_that_of_arithmetic(probe: str, function: Callable, name: str, case: dict, expected: list) -> None:
     read = answer_of(probe, function).values(name, **case)
     assert read == [each if each is None else pytest.approx(each, rel=0.01, abs=1e-6) for each in expected]
-
-
-@pytest.mark.acceptance
-def test_lines_are_those_that_lose() -> None:
-    """NumPy's operators are not seen: the definition stands for them."""
-    first = {function: answer_of(probe, function).line - function.__code__.co_firstlineno for probe, function in (
-        (ACCURACY, one_accumulator), (ACCURACY, sum_in_own_type), (GROUPING, torch_norm), (CLIPPING, clip_by_squares),
-    )}  # fmt: skip
-    assert first == {one_accumulator: 0, sum_in_own_type: 1, torch_norm: 2, clip_by_squares: 2}
-
-
-@pytest.mark.acceptance
-def test_notes_say_what_was_not_judged() -> None:
-    for probe in (ACCURACY, GROUPING):
-        assert "float16 gradients were not judged: TypeError: only float32" in answer_of(probe, only_float32).notes
-    compared = "its norm is not the total 2-norm: compared with its own result for the same values as float64"
-    assert answer_of(ACCURACY, mean_norm).notes == [compared]
-    by_split = "its formula depends on the split (82.9 % in float32): only the order was judged"
-    assert answer_of(GROUPING, mean_norm).notes == [by_split]
-
-
-@pytest.mark.acceptance
-def test_another_policy_judges_float64_or_accepts_16_bits() -> None:
-    assert ask(ACCURACY, in_float32, policy={"judge_float64": 1}).said == "reproduced P4"
-    assert ask(ACCURACY, exact, policy={"judge_float64": 1}).said == "not_reproduced"
-    assert ask(CLIPPING, clip_exactly, policy={"judge_float64": 1}).said == "reproduced P4"
-    assert ask(GROUPING, torch_norm, policy={"roundings": 3}).said == "not_reproduced"
-    assert ask(GROUPING, sum_in_own_type, policy={"roundings": 3}).outcome == "reproduced"
-
-
-@pytest.mark.parametrize("function", [nn.utils.clip_grad_norm_, clip_exactly])
-def test_gradients_below_a_large_limit_are_not_destroyed(function: Callable) -> None:
-    """A limit of a million: what is below it stays, and only the overflow counts."""
-    answer = ask(CLIPPING, function, {"max_norm": 1e6})
-    assert answer.values("expected_norm_after") == [pytest.approx(1e6, rel=1e-5)]
-    boundary = 2.0**64 if function is nn.utils.clip_grad_norm_ else None
-    assert answer.values("destroying_norm", dtype="float32", elements=4096) == [boundary]
-
-
-def test_weights_are_as_large_as_those_of_a_model_and_of_one_norm_in_any_grouping() -> None:
-    for shapes in ([(6, 2), (4,)], [(4, 4)], [(2, 2, 2), (8,)]):
-        holder = GradientHolder([torch.ones(shape) for shape in shapes])
-        squares = sum(float(p.detach().double().square().sum()) for p in holder.parameters())
-        assert squares**0.5 == pytest.approx(0.02 * 4)
 
 
 # --- retained memory -------------------------------------------------------------------------------
@@ -310,15 +215,6 @@ class History:
         return exact([grad.detach() for grad in grads])
 
 
-class NumpyHistory:
-    def __init__(self) -> None:
-        self.steps: list = []
-
-    def record(self, grads: Any) -> float:
-        self.steps.append([grad.detach().numpy().copy() for grad in grads])
-        return exact([grad.detach() for grad in grads])
-
-
 LATER = pytest.mark.acceptance
 
 
@@ -328,7 +224,6 @@ LATER = pytest.mark.acceptance
         (History, 0, "reproduced P1", "every call leaves 1x the gradients' bytes in tensors", 1),
         pytest.param(History, 3, "reproduced P3", "3x the gradients' bytes stay in tensors for good", 1, marks=LATER),
         pytest.param(History, 1, "not_reproduced", "", None, marks=LATER),
-        (NumpyHistory, 0, "reproduced P1", "every call leaves 1x the gradients' bytes in NumPy and Python", None),
     ],
 )  # fmt: skip
 def test_what_a_target_holds_is_a_law_in_the_number_of_calls(

@@ -7,16 +7,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from auditkit.audit.audit import AuditRequest, audit
 from auditkit.model.enums import Contract, Outcome
 from auditkit.model.runs.target import Target
-from auditkit.probing.engine.catalog import load_catalog, load_module
+from auditkit.probing.engine.catalog import load_catalog
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.worker.gradients import sharded
 from auditkit.worker.measure.ranks import RanksFailed, run_ranks
@@ -63,29 +61,6 @@ def test_a_target_without_collectives_gathers_nothing() -> None:
     assert (answer.outcome, answer.message) == ("not_applicable", told)
 
 
-def test_every_placement_holds_the_gradients_of_one_process() -> None:
-    """What gets to targets is right before they are asked; plain shards are put together by hand."""
-    placements = list(sharded._MAKERS)[1:8]
-
-    def gather(rank: int) -> Iterator[dict]:
-        for placement in placements:
-            grads = sharded.placed(placement, rank, 2)
-            yield {
-                "grads": [grad.tolist() for grad in sharded.whole(grads)],
-                "kinds": [type(g).__name__ for g in grads],
-            }
-
-    expected = sharded.one_process()
-    for placement, first, second in zip(placements, *run_ranks(2, gather, 60), strict=True):
-        if placement == "plain_shards":
-            halves = zip(first["grads"], second["grads"], expected, strict=True)
-            found = [torch.tensor([*one, *other]).view_as(grad) for one, other, grad in halves]
-        else:
-            found = [torch.tensor(grad) for grad in first["grads"]]
-            assert set(first["kinds"]) == {"DTensor"}
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-
-
 WRAPPED_ROOT = """
 import torch
 import torch.distributed as dist
@@ -118,35 +93,6 @@ def test_the_wrapping_that_fails_is_named_with_its_figure(tmp_path: Path) -> Non
     )
 
 
-def row(name: str, value: Any, **case: Any) -> SimpleNamespace:
-    return SimpleNamespace(name=name, value=value, case=case)
-
-
-def judged(*rows: SimpleNamespace) -> dict:
-    module = load_module(CATALOG[SHARDING])
-    return module.judge([row("one_process_norm", 4.0), *rows], CATALOG[SHARDING].policy)
-
-
-def test_plain_tensors_are_judged_by_the_better_of_their_two_meanings() -> None:
-    replicated = row("norm", 5.7, placement="replicated", ranks=2, rank=0)
-    shards = row("norm", 2.8, placement="plain_shards", ranks=2, rank=0)
-    assert judged(replicated)["outcome"] == "not_reproduced"
-    assert judged(shards)["outcome"] == "not_reproduced"
-    both = judged(replicated, shards)
-    assert (both["outcome"], both.get("breaks")) == ("reproduced", None)
-    assert both["message"] == "another number under plain_shards, replicated"
-
-
-def test_an_error_stops_training_and_a_refusal_is_none() -> None:
-    case = {"placement": "fsdp2_root", "ranks": 2, "rank": 0}
-    raised = judged(row("raised", True, how="RuntimeError: mixed", **case))
-    assert (raised["outcome"], raised["breaks"], raised["occurs"]) == ("reproduced", "stops", {"dtensor": "ordinary"})
-    refused = judged(row("refused", True, how="refuses: TypeError: no shards", **case))
-    assert refused["outcome"] == "not_reproduced"
-    assert refused["message"].endswith("it refuses with a clear error: fsdp2_root")
-    assert "breaks" not in judged(row("norm", float("nan"), **case))
-
-
 # --- training steps over ranks ------------------------------------------------------------------------
 
 
@@ -157,31 +103,6 @@ def test_a_plain_loop_is_not_judged_and_its_figure_is_told() -> None:
     assert answer.outcome == "not_applicable"
     assert answer.message.startswith("its code does not handle ranks with different numbers of targets")
     assert "times the norm of the mean over all targets" in answer.message
-
-
-@pytest.mark.parametrize(
-    ("counts", "ignores", "reduces", "package", "outcome", "occurs"),
-    [
-        (True, False, False, True, "reproduced", None),
-        (True, True, True, False, "reproduced", None),
-        (False, True, True, True, "reproduced", "rare"),
-        (True, True, False, False, "not_applicable", None),
-        (False, False, True, True, "not_applicable", None),
-        (False, True, False, True, "not_applicable", None),
-    ],
-)
-def test_what_is_a_finding_follows_from_what_the_code_says(
-    counts: bool, ignores: bool, reduces: bool, package: bool, outcome: str, occurs: str | None
-) -> None:
-    """nanoGPT's loop divides by the number of ranks and has no tokens without a target: it is right as it is."""
-    said = {"counts_targets": counts, "ignores_targets": ignores, "reduces_over_ranks": reduces}
-    rows = [row(name, value) for name, value in {**said, "package_has_ranks": package}.items()]
-    for rank, alone in enumerate((1.4, 0.9)):
-        for wrapping, ratio in (("none", alone), ("ddp", 1.2), ("fsdp2", 1.2)):
-            case = {"wrapping": wrapping, "ranks": 2, "rank": rank}
-            rows += [row("norm_ratio", ratio, **case), row("cosine", 0.8, **case)]
-    answer = load_module(CATALOG[PER_RANK]).judge(rows, CATALOG[PER_RANK].policy)
-    assert (answer["outcome"], answer.get("occurs")) == (outcome, occurs)
 
 
 # --- ranks that misbehave ----------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -146,29 +145,6 @@ def test_a_checkout_without_tests_has_no_finding_for_each_module(tmp_path: Path)
     (result,) = read(write(tmp_path, {"a.py": "def f():\n    pass\n", "b.py": "def g():\n    pass\n"}), UNTESTED)
     expected = "the checkout has no test file (test_*.py, *_test.py, tests/)"
     assert (result.outcome, result.message) == (Outcome.NOT_APPLICABLE, expected)
-
-
-def test_judging_needs_neither_torch_nor_anything_of_ours() -> None:
-    """In a process of its own, every `judge` judges what was read; a stored run can be judged again."""
-    code = (
-        "import json, os, runpy, sys, types\n"
-        "for path, policy, stored in json.load(sys.stdin):\n"
-        "    sys.path[:1] = [os.path.dirname(path)]\n"
-        "    named = [types.SimpleNamespace(**m) for m in stored]\n"
-        "    assert runpy.run_path(path)['judge'](named, policy)['outcome'] == 'reproduced', path\n"
-        "assert not {'torch', 'auditkit'} & set(sys.modules), 'imported'\n"
-    )
-    jobs = [
-        (
-            str(CATALOG[result.probe].path),
-            dict(CATALOG[result.probe].policy),
-            [m.to_json() for m in result.measurements],
-        )
-        for result in results()
-        if result.outcome is Outcome.REPRODUCED
-    ]
-    assert len(jobs) == sum(map(len, UNWIRED.values()))
-    subprocess.run([sys.executable, "-I", "-c", code], input=json.dumps(jobs), text=True, check=True)
 
 
 # --- the advice ------------------------------------------------------------------------------------

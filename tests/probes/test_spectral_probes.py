@@ -14,30 +14,12 @@ from auditkit.worker.base.refusals import CannotFeedError
 from auditkit.worker.context.context import Context
 from auditkit.worker.feed.caller import Caller
 from auditkit.worker.feed.search import find_plan
-from auditkit.worker.feed.spectral_search import owned_keys
 from auditkit.worker.gradients import matrices
-from auditkit.worker.gradients.forms import ShardCase
 from tests.probes.in_process import ROOTS, _ask, ask
-from tests.probing_helpers import ALIGNMENT, BATCH, ECHO, LOW_PRECISION, MATRICES, OFF_DEVICE, SHARDS
+from tests.probing_helpers import ALIGNMENT, BATCH, ECHO, LOW_PRECISION, MATRICES, OFF_DEVICE
 from tests.project_files import ROOT
 
 CATALOG = load_catalog()
-
-
-def test_no_alignment_at_all_is_graver() -> None:
-    def raw_svds(grads: torch.Tensor) -> Any:
-        u, s, vh = torch.linalg.svd(grads, full_matrices=False)
-        return u, s, vh.mT
-
-    assert ask(ALIGNMENT, raw_svds).said == "reproduced P2"
-
-
-def test_an_alignment_to_the_mean_gradient_is_judged_by_that() -> None:
-    def aligned_to_mean(grads: torch.Tensor) -> Any:
-        return tuple(matrices.aligned(matrices.decomposed(grads), matrices.decomposed(grads.mean(0))))
-
-    answer = ask(ALIGNMENT, aligned_to_mean)
-    assert answer.message == "the best assignment to the mean gradient in all 15 cases of gap and noise"
 
 
 @pytest.mark.acceptance
@@ -140,24 +122,6 @@ def test_what_is_no_decomposition_is_refused_with_what_was_tried() -> None:
         find_plan(Caller(lambda alpha, beta: None, None, "", {}), {"contract": "spectral_echo"})
 
 
-CASE = ShardCase(7, 1, 3)
-KEYS = [f"layers.{index // 4}.{('query', 'key', 'mlp', 'norm')[index % 4]}.weight" for index in range(7)]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        [KEYS[1], KEYS[4]],
-        {KEYS[4], KEYS[1]},
-        (index for index in (1, 4)),
-        [(KEYS[1], 0), (KEYS[4], 1)],
-        [KEYS[0::3], KEYS[1::3], KEYS[2::3]],
-    ],
-)
-def test_a_share_is_read_in_any_form(answer: Any) -> None:
-    assert sorted(owned_keys(answer, CASE).keys) == [1, 4]
-
-
 @pytest.mark.parametrize(
     ("function", "forms"),
     [
@@ -168,11 +132,3 @@ def test_a_share_is_read_in_any_form(answer: Any) -> None:
 )
 def test_a_plan_is_fed_by_the_names_of_its_arguments(function: Any, forms: str) -> None:
     assert find_plan(Caller(function, None, "", {}), {"contract": "shard_plan"}).feed.forms == tuple(forms.split(","))
-
-
-def test_a_plan_of_unequal_work_is_no_finding_and_says_how_unequal() -> None:
-    answer = ask(SHARDS, lambda keys, rank, world_size: keys[rank::world_size])
-    assert answer.outcome == "not_reproduced"
-    (unequal,) = answer.values("busiest_over_mean_work")
-    assert answer.message.endswith(f"{unequal:.3g}x the mean work")
-    assert unequal > 3

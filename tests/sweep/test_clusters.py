@@ -121,6 +121,7 @@ mine.unlink()
 """Waits for another one, at most 10 s, as starting a process on a busy machine takes seconds; then for a third."""
 
 
+@pytest.mark.slow
 def test_declared_memory_is_honoured(nodes: RayNodes | SlurmNodes, tmp_path: Path) -> None:
     """Each node has 2 GB: one of 1.2 GB at a time, though a node of Slurm's has two cores."""
     with opened(nodes, tmp_path) as engine:
@@ -131,6 +132,7 @@ def test_declared_memory_is_honoured(nodes: RayNodes | SlurmNodes, tmp_path: Pat
     assert max(int(path.read_text()) for path in tmp_path.glob("saw-*")) == 2
 
 
+@pytest.mark.slow
 def test_the_end_of_an_engine_ends_its_jobs_on_every_node(nodes: RayNodes | SlurmNodes, tmp_path: Path) -> None:
     mark = f"sleep 600.{os.getpid()}"
     with opened(nodes, tmp_path) as engine:
@@ -244,6 +246,7 @@ def test_a_killed_driver_is_followed_by_one_that_asks_nothing_twice(
     assert matrix(folder, jobs) == expected
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_no_process_on_any_node(nodes: RayNodes | SlurmNodes, jobs: list[Job], tmp_path: Path) -> None:
     folder = tmp_path / "swept"
     options = [word for name, value in nodes.options.items() for word in ("--option", f"{name}={value}")]
@@ -283,6 +286,7 @@ def test_what_slurm_ends(nodes: SlurmNodes, tmp_path: Path) -> None:
 
 
 @ON_RAY
+@pytest.mark.slow
 def test_a_connection_to_ray_that_is_lost(nodes: RayNodes, tmp_path: Path) -> None:
     mark = f"sleep 601.{os.getpid()}"
     with opened(nodes, tmp_path) as engine:

@@ -225,7 +225,7 @@ def grad_norm(parameters):
 '''
 
 
-@pytest.mark.acceptance
+@pytest.mark.slow
 def test_a_minor_finding_may_stay_and_the_next_audit_searches_where_none_had_time(tmp_path: Path) -> None:
     """A launch for each tensor stays, and nobody would keep the waits because of it."""
     put(tmp_path, "trainer/norms.py", READS)

@@ -30,14 +30,6 @@ def writes_through_data(parameters) -> float:
     return norm
 
 
-def writes_through_numpy(parameters) -> float:
-    grads = _grads(parameters)
-    for grad in grads:
-        values = grad.detach().numpy()
-        values += 1.0  # here
-    return _norm(grads)
-
-
 def removes_gradients(parameters) -> float:
     total = 0.0
     for parameter in parameters:
@@ -72,14 +64,6 @@ def fills_missing(parameters) -> float:
 
 def detaches_in_place(parameters) -> float:
     grads = [grad.detach_() for grad in _grads(parameters)]  # here
-    return _norm(grads)
-
-
-def frees_the_graph(parameters) -> float:
-    grads = _grads(parameters)
-    for grad in grads:
-        if grad.grad_fn is not None:
-            grad.sum().backward()  # here
     return _norm(grads)
 
 

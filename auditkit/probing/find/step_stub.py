@@ -96,8 +96,8 @@ def _of_function(files: PythonFiles, function: Function) -> Iterator[str]:
 
 def _call(called: str, function: Function | None) -> Iterator[str]:
     yield f"{called}("
-    for item in function.required if function is not None else ():
-        yield f"    {item.arg}={_value(item.arg, function.text) or '...'},"
+    if function is not None:
+        yield from (f"    {item.arg}={_value(item.arg, function.text) or '...'}," for item in function.required)
     yield ")"
 
 

@@ -38,6 +38,7 @@ _TEXTS = {
     guesses.CLIPS: "torch.nn.utils.clip_grad_norm_",
     roles.BATCHES: "batches",
     roles.GIVES_BATCH: "iter(batches).__next__",
+    roles.GIVES_LOADER: "lambda *_, **__: batches",
     roles.GIVES_RATE: "lambda *_, **__: 0.001",
     roles.CRITERION: "torch.nn.functional.cross_entropy",
     roles.SCHEDULER: "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)",
@@ -96,8 +97,7 @@ def _of_function(files: PythonFiles, function: Function) -> Iterator[str]:
 def _call(called: str, function: Function | None) -> Iterator[str]:
     yield f"{called}("
     if function is not None:
-        for item in function.required:
-            yield f"    {item.arg}={_value(item.arg, function.text) or '...'},"
+        yield from (f"    {item.arg}={_value(item.arg, function.text) or '...'}," for item in function.required)
     yield ")"
 
 

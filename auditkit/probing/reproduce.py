@@ -350,7 +350,7 @@ class _Call:
 
     def _keywords(self) -> list[str]:
         """Return the further arguments: given, guessed by the worker, or set so that the function has an effect."""
-        made = {**self.plan.get("filled", {}), **self.target.arguments, **self.plan.get("settings", {})}
+        made = {**self.plan.get("filled", {}), **self.target.arguments}
         words = []
         for name, value in made.items():
             if name.startswith("parameter.") and not isinstance(value, str):

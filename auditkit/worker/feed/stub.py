@@ -9,7 +9,7 @@ import copy
 import dis
 import sys
 from types import FrameType
-from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -130,8 +130,6 @@ class Stub:
         made = None if path in around.given else around.object_at(self._path, name if is_unknown_method else "")
         if made is not None:
             return getattr(made, name)
-        if is_method and name == "clip_grad_norm":
-            around.by_use[path], found = CALLED, Guess(guesses.CLIPS)
         is_plain = around.is_preparing or is_plain_read(frame)
         if found is None and path not in around.given and not is_plain:
             raise no_value(path)
@@ -163,8 +161,6 @@ class Stub:
         self.__dict__[key] = value
 
     def __contains__(self, key: Any) -> bool:
-        if not isinstance(key, str):
-            return key in self.keys()
         known = key in self.__dict__ or "{}.{}".format(self._path, key) in self._around.given
         return known or (self._is_known and self._find(key) is not None)
 
@@ -177,9 +173,6 @@ class Stub:
 
     def __len__(self) -> int:
         return len(self._held())
-
-    def keys(self) -> Iterable[Any]:
-        return range(len(self._held()))
 
     def values(self) -> List[Any]:
         return self._held()

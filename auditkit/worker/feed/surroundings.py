@@ -44,13 +44,12 @@ class Surroundings(Recorder):
         given: Dict[str, Any],
         grads: Sequence[Optional[torch.Tensor]],
         device: str = "cpu",
-        by_use: Optional[Dict[str, str]] = None,
+        by_use: Optional[Dict[str, str]] = {},  # noqa: B006 (it is copied)
         code: Any = None,
         owner: Optional[type] = None,
-        infers: bool = True,
     ) -> None:
         super().__init__(given)
-        self._infers = infers
+        self._infers = by_use is not None
         self.grads, self.device, self.by_use = grads, device, dict(by_use or {})
         self.written: Dict[str, torch.Tensor] = {}
         self.is_preparing = True
@@ -329,7 +328,7 @@ def _scaler(around: Surroundings) -> Any:
 
 
 def _flat(around: Surroundings) -> Optional[torch.Tensor]:
-    return end_to_end([_in_buffer(each) for each in around.module.parameters()]).joined
+    return end_to_end([_in_buffer(each) for each in around.module.parameters()])[0]
 
 
 def _one_sample(around: Surroundings) -> Optional[torch.Tensor]:

@@ -304,7 +304,9 @@ class Builder:
         made = self._bare(node, torch.optim.Optimizer)
         groups = [self.value(each) for each in node["groups"]]
         torch.optim.Optimizer.__init__(made, groups, self.values(node.get("defaults", {})))
-        return self._with_attributes(made, node)
+        # A schedule replaces `step` by a function of its own.
+        own = {name: each for name, each in node.get("attrs", {}).items() if not hasattr(type(made), name)}
+        return self._with_attributes(made, {"attrs": own})
 
     def _loader(self, node: Dict[str, Any]) -> Any:
         if self.batches is None or node.get("batch") is None:

@@ -17,8 +17,6 @@ from ..base.refusals import CannotFeedError
 from . import groups, guesses
 from .guesses import Guess
 
-CALLED = "called"
-"""Recorded for a path whose name suggests a value, and which the target calls."""
 _PLAIN_READS = ("LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR", "BINARY_OP")
 
 
@@ -59,8 +57,8 @@ class Recorder:
     """Creates the values that one call reads and records them in `read` by dotted path; `given` are the user's values.
 
     A value that no name explains is None if a recorder `has_none`; else it is inferred from its use. `by_use` has the
-    inferred values by path: the class of an object as `module:Class`, `CALLED`, or "". `waiting` are the paths whose
-    use has not shown anything yet. While `is_preparing`, values are created before the target reads them.
+    inferred values by path: the class of an object as `module:Class`, or "". `waiting` are the paths whose use has not
+    shown anything yet. While `is_preparing`, values are created before the target reads them.
     """
 
     has_none = False
@@ -122,7 +120,7 @@ class Stub:
 
     def _read(self, name: str, frame: FrameType) -> Any:
         around, path = self._around, "{}.{}".format(self._path, name)
-        found, is_method = self._find(name), is_called(frame) or around.by_use.get(path) == CALLED
+        found, is_method = self._find(name), is_called(frame)
         if is_method and not (guesses.is_callable(found) or around.has_none):
             found = None
         returns_gradients = is_method and name[:4] == "get_" and guesses.carrier(name[4:]) == guesses.GRADIENTS

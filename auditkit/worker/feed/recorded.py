@@ -209,7 +209,8 @@ class Builder:
         """Return the value of a node. Raises CannotFeedError for a class that is not loaded."""
         if not isinstance(node, dict):
             return node
-        number, kind = node.get("ref", node.get("id")), node.get("k")
+        number: Any = node.get("ref", node.get("id"))
+        kind = str(node.get("k"))
         if number in self.made or number in self.open:
             return self.made.get(number)
         if "ref" in node:

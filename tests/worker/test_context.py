@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from auditkit.worker.answers.roles import Role
 from auditkit.worker.base.frames import SourceRoots
 from auditkit.worker.context.context import Context
 from auditkit.worker.feed.caller import Caller
-from auditkit.worker.feed.plan import Feed, Groups, Plan
 from auditkit.worker.feed.search import find_plan
-from auditkit.worker.gradients.sharded import one_process
 from auditkit.worker.measure import ranks
 
 
@@ -54,23 +50,6 @@ def test_an_exception_without_a_message_names_its_function() -> None:
     context = context_on("cpu")
     with pytest.raises(context.TargetRaised, match="ValueError: no message, in norm"):
         context.answer([torch.zeros(0)])
-
-
-def test_one_process_is_asked_on_the_host_without_moving_the_rest() -> None:
-    context = context_on("simulated")
-    assert context.reported_by_one().norm == pytest.approx(norm(one_process()))
-    assert (context.device, context.benign()[0].is_cuda) == ("simulated", True)
-
-
-@pytest.mark.parametrize("groups", list(Groups))
-def test_a_plan_crosses_the_boundary_with_its_types(groups: Groups) -> None:
-    feed = Feed("factors", "list", ["left", "right"], None, [], ("left", "right"))
-    plan = Plan(feed, groups, "spectral_echo", "tensor", {"": "echo"}, {"echo": Role("")}, [], [])
-    sent = json.loads(json.dumps(plan.to_json()))
-    assert (sent["groups"], sent["feed"]["forms"]) == (groups.value, ["left", "right"])
-    received = Plan.from_json(sent)
-    assert received == plan
-    assert (type(received.groups), type(received.feed.forms)) == (Groups, tuple)
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,12 @@ from auditkit.worker.feed.plan import Plan
 from auditkit.worker.feed.search import find_plan
 
 
-def plan_of(function: Callable, *, finish: Callable | None = None, arguments: Mapping = {}, **request: Any) -> Plan:
-    caller = Caller(function, None, "", dict(arguments), finish)
-    return find_plan(caller, {"finish": "module:finish" if finish else None, **request})
+def plan_of(function: Callable, *, arguments: Mapping = {}, **request: Any) -> Plan:
+    return find_plan(Caller(function, None, "", dict(arguments)), request)
 
 
-def method_plan(owner: type, method: str, arguments: Mapping = {}, finish: str = "", **request: Any) -> Plan:
-    caller = Caller(
-        getattr(owner, method), owner, method, dict(arguments), getattr(owner, finish) if finish else None, finish
-    )
-    return find_plan(caller, {"finish": finish or None, **request})
+def method_plan(owner: type, method: str, arguments: Mapping = {}, **request: Any) -> Plan:
+    return find_plan(Caller(getattr(owner, method), owner, method, dict(arguments)), request)
 
 
 def norm_of(gradients: Any) -> float:
@@ -137,28 +133,6 @@ def test_a_named_set_up_method_is_used() -> None:
         method_plan(Watcher, "check", setup="attach")
 
 
-def test_two_groups_are_a_dual_collector() -> None:
-    """The second group is given parameters without gradients first: the first group alone makes the norm."""
-
-    def dual(host_params: Any, seed_params: Any) -> tuple:
-        host, seed = ([p.grad for p in group if p.grad is not None] for group in (host_params, seed_params))
-        return norm_of(host), norm_of(seed) if seed else 0.0
-
-    plan = plan_of(dual)
-    assert (plan.contract, plan.groups, plan.roles["norm"]) == ("dual_stats", 2, Role("0", 1))
-
-
-def test_a_finishing_step_makes_the_numbers() -> None:
-    def collect(grads: Any) -> dict:
-        return {"pending": torch.stack([g.norm() for g in grads])}
-
-    def finish(pending: dict) -> dict:
-        return {"grad_norm": pending["pending"].square().sum().sqrt().item()}
-
-    plan = plan_of(collect, finish=finish)
-    assert (plan.roles, list(plan.fields)) == ({"norm": Role("grad_norm", 1)}, ["grad_norm"])
-
-
 # --- reading -----------------------------------------------------------------------------------
 
 
@@ -198,12 +172,6 @@ def test_the_norm_is_found_in_any_answer(wrap: Callable, path: str, kind: str) -
     assert plan.fields[path]
 
 
-def test_an_answer_without_a_norm_says_so() -> None:
-    plan = plan_of(lambda grads: {"zeros": sum(int((grad == 0).sum()) for grad in grads)})
-    assert "norm" not in plan.roles
-    assert plan.notes == ["no field of the result scales with the gradients: no norm to judge"]
-
-
 @pytest.mark.parametrize(
     "value_of",
     [
@@ -240,12 +208,6 @@ def counts(grads: Any) -> dict:
         "c": torch.isinf(flat).sum(),
         "size": flat.numel(),
     }
-
-
-def test_counts_and_fractions_are_recognised_by_their_values() -> None:
-    """The names say nothing; a fraction of zeros, an integer and a tensor are told by planted values."""
-    roles = plan_of(counts).roles
-    assert roles == {"zero": Role("a", kind="fraction"), "nan": Role("b"), "inf": Role("c")}
 
 
 def test_declared_roles_win_over_found_ones() -> None:

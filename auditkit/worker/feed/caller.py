@@ -57,20 +57,17 @@ class Caller:
         self.recorded: Dict[str, Any] = {}
         self.is_recorded = False
         self.around = Surroundings(self.given, ())
-        self._module_state = ModuleState(function, owner)
+        self.module_state = ModuleState(function)
 
-    def _replaced(self, **changes: Any) -> "Caller":
+    def replaced(self, **changes: Any) -> "Caller":
+        """Return the same target with these attributes: on another `device`, without its recording."""
         other = copy.copy(self)
         vars(other).update(changes)
         return other
 
-    def on(self, device: str) -> "Caller":
-        """Return the same target, called on another device."""
-        return self._replaced(device=device)
-
     def with_argument(self, name: str, value: Any) -> "Caller":
         """Return the same target with another value of one argument."""
-        return self._replaced(given={**self.given, name: value})
+        return self.replaced(given={**self.given, name: value})
 
     def as_recorded(self, size: str) -> "Caller":
         """Return the same target, called with the arguments of the recorded run."""
@@ -78,17 +75,7 @@ class Caller:
         feed = recorded.feed_of(arguments, self.needs_instance())
         given = recorded.given_of(arguments, feed.slots[0] if feed is not None and feed.slots else "")
         calls = {**self.recorded, "arguments": arguments}
-        return self._replaced(given={**given, **self.given}, recorded=calls, is_recorded=True)
-
-    def without_recording(self) -> "Caller":
-        """Return the same target, called with guessed arguments."""
-        return self._replaced(recorded={})
-
-    def that_remembers(self) -> "Caller":
-        """Return the same target, whose module keeps its state between calls from now on."""
-        if self.starts_fresh:
-            self._module_state.put_back()
-        return self._replaced(starts_fresh=False)
+        return self.replaced(given={**given, **self.given}, recorded=calls, is_recorded=True)
 
     @property
     def _called(self) -> List[Callable]:
@@ -119,23 +106,12 @@ class Caller:
         """The given and the guessed arguments with their values, or the words for them."""
         return {**{name: made.value for name, made in self.guesses.items()}, **self.given}
 
-    @property
-    def _defaults(self) -> Dict[str, Any]:
-        return {
-            name: each.default for one in self._called[::-1] for name, each in inspect.signature(one).parameters.items()
-        }
-
     def numbers(self) -> Dict[str, float]:
         """Return the numbers that the target gets or reads, including defaults."""
         read = {path: made.value for path, made in self.around.read.items()}
-        found = {**self._defaults, **read, **self.given}
+        parameters = [each for one in self._called[::-1] for each in inspect.signature(one).parameters.values()]
+        found = {**{each.name: each.default for each in parameters}, **read, **self.given}
         return {name: value for name, value in found.items() if type(value) in (int, float)}
-
-    def neutral_numbers(self) -> Dict[str, float]:
-        """Return the defaults of the target and its class that may switch off its effect: 1, 1.0 and 0.0."""
-        neutral = ((int, 1), (float, 1.0), (float, 0.0))
-        found = {name: value for name, value in self._defaults.items() if name not in self.given}
-        return {name: value for name, value in found.items() if (type(value), value) in neutral}
 
     def refuse_unknown_arguments(self) -> None:
         """Raise CannotFeedError for an argument that neither the target nor its class has."""
@@ -207,9 +183,7 @@ class Caller:
         return self._set_up(feed, lambda _: {}, self._surroundings(feed, like)) if self.needs_instance() else None
 
     def _surroundings(self, feed: Feed, grads: Sequence[Optional[torch.Tensor]]) -> Surroundings:
-        code = inspect.unwrap(self.function)
-        infers = feed.by_use is not None
-        return Surroundings(self.given, grads, self.device, feed.by_use, code, self.owner, infers)
+        return Surroundings(self.given, grads, self.device, feed.by_use, inspect.unwrap(self.function), self.owner)
 
     def _set_up(self, feed: Feed, fill: Callable[[List[str]], Dict[str, Any]], around: Surroundings) -> Any:
         """Return a new instance that has been given what it watches, if it watches anything."""
@@ -257,11 +231,11 @@ class Caller:
     ) -> Tuple[Callable[[], Any], Optional[Callable[[Any], Any]]]:
         """Return the collecting step as a call, and the step that finishes its result, of the same instance."""
         if self.starts_fresh:
-            self._module_state.put_back()
+            self.module_state.put_back()
         first, *others = grads_of_groups
         handed = [] if given is None else given
         single = end_to_end(first) if feed.container == SINGLE else None
-        around = self._surroundings(feed, first if single is None else [single.joined])
+        around = self._surroundings(feed, first if single is None else [single[0]])
         if self.is_searched:  # only in the search, so that a measured call can be freed
             self.around = around
 
@@ -278,7 +252,7 @@ class Caller:
         if not handed and not feed.forms:
             handed.append(GroupInput(around.module, None))
         if single is not None:
-            handed[0] = handed[0]._replace(module=None, listed=single.parts)
+            handed[0] = handed[0]._replace(module=None, listed=single[1])
         around.prepare(feed.paths, keywords if instance is None else {**keywords, SELF: instance})
         finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
         parameters = inspect.signature(function).parameters

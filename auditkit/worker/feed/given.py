@@ -1,7 +1,7 @@
 """The arguments that carry one group of gradients, which can be read and replaced after the call."""
 
 import itertools
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -23,27 +23,18 @@ class GroupInput(NamedTuple):
         """Put other gradients into the same objects, or none, as `zero_grad()` does."""
         if self.module is not None:
             self.module.put(grads)
-        elif self.listed is not None:
-            self.listed[:] = grads or ()
 
 
-class EndToEnd(NamedTuple):
-    """All gradients of a group in one tensor (None: no parameter has one), and its parts."""
-
-    joined: Optional[torch.Tensor]
-    parts: List[torch.Tensor]
-
-
-def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
-    """Join gradients for a target that takes one tensor: concatenate them if there are several.
+def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> Tuple[Optional[torch.Tensor], List[torch.Tensor]]:
+    """Return all gradients of a group in one tensor (None: no parameter has one), and its parts.
 
     Raises NotApplicable if one tensor cannot contain them.
     """
     present = [grad for grad in grads if grad is not None]
     if len(present) == 1:
-        return EndToEnd(present[0], present)
+        return present[0], present
     if not present:
-        return EndToEnd(None if len(grads) else torch.zeros(0), [])
+        return None if len(grads) else torch.zeros(0), []
     kinds = {(grad.dtype, str(grad.device), grad.layout) for grad in present}
     if len(kinds) > 1 or torch.strided not in next(iter(kinds)):
         raise NotApplicable("it takes one tensor, which cannot mix dtypes, devices or layouts")
@@ -51,12 +42,12 @@ def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
     ends = list(itertools.accumulate(grad.numel() for grad in present))
     # Not split(): autograd rejects its views after a write to their base tensor.
     parts = [joined.narrow(0, end - grad.numel(), grad.numel()) for grad, end in zip(present, ends, strict=True)]
-    return EndToEnd(joined, [part.view(grad.shape) for part, grad in zip(parts, present, strict=True)])
+    return joined, [part.view(grad.shape) for part, grad in zip(parts, present, strict=True)]
 
 
 def handed_over(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], own: Any, slot: str) -> Any:
     """Return the argument for the slot of a group: the gradients of `own` in the feed's container."""
-    handed = own.made(_KINDS[feed.takes], slot)
+    handed = own.made(KINDS[feed.takes], slot)
     holder = None if feed.takes == "gradients" else own.module
     listed = handed if isinstance(handed, list) and feed.takes != "modules" else None
     given.append(GroupInput(holder, listed))
@@ -72,7 +63,7 @@ def handed_over(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], own: 
     return generator(held) if feed.container == "iterator" and wrap is None else held
 
 
-_KINDS = {word: kind for kind, word in guesses.CARRIERS.items()}
+KINDS = {word: kind for kind, word in guesses.CARRIERS.items()}
 
 
 def generator(listed: List[Any]) -> Iterator[Any]:

@@ -19,7 +19,8 @@ from ..base.refusals import CannotFeedError
 from ..serve import loading
 from ..serve.cut_out import is_definition, statements_of
 from ..serve.loading import LoadError
-from . import guesses
+from .given import KINDS
+from .guesses import Guess
 from .plan import MADE, SINGLE, Feed
 from .stub import Quiet
 
@@ -193,18 +194,6 @@ class Items(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, index: Any) -> Any:
-        return _first(self.loader.items[0])
-
-
-def _first(batch: Any) -> Any:
-    """Return the first sample of a batch."""
-    if isinstance(batch, torch.Tensor):
-        return batch[0]
-    if isinstance(batch, dict):
-        return {name: _first(each) for name, each in batch.items()}
-    return type(batch)(map(_first, batch)) if isinstance(batch, (list, tuple)) else batch
-
 
 class Builder:
     """The values of one call. `around` has the gradients' module and optimizer; None builds the program's own."""
@@ -220,78 +209,39 @@ class Builder:
         """Return the value of a node. Raises CannotFeedError for a class that is not loaded."""
         if not isinstance(node, dict):
             return node
+        number: Any = node.get("ref", node.get("id"))
+        kind = str(node.get("k"))
+        if number in self.made or number in self.open:
+            return self.made.get(number)
         if "ref" in node:
-            number = node["ref"]
-            if number in self.made or number not in self.nodes or number in self.open:
-                return self.made.get(number)
-            return self.value(self.nodes[number])
-        make = getattr(self, "_" + str(node.get("k")), None)
-        if make is None:
-            raise CannotFeedError("the recording has a value of an unknown kind: {}".format(node.get("k")))
-        if node.get("id") in self.made:
-            return self.made[node["id"]]
-        self.open.add(node.get("id"))
+            return self.value(self.nodes.get(number))
+        if kind in _LEAVES:
+            return _LEAVES[kind](self, node)
+        self.open.add(number)
         try:
             found = self._carrier(node) if self.around is not None else None
-            found = make(node) if found is None else found
+            self.made[number] = getattr(self, "_" + kind)(node) if found is None else found
         finally:
-            self.open.discard(node.get("id"))
-        if "id" in node:
-            self.made[node["id"]] = found
-        return found
+            self.open.discard(number)
+        return self.made[number]
+
+    def values(self, nodes: Dict[str, Any]) -> Dict[str, Any]:
+        """Return the values of named nodes."""
+        return {name: self.value(each) for name, each in nodes.items()}
 
     def _carrier(self, node: Dict[str, Any]) -> Any:
-        around, kinds = self.around, carried(node)
+        kinds = carried(node)
         if not kinds or kinds[1] == SINGLE or kinds[0] == "gradients":
             return None
-        made = {
-            "module": lambda: around.module,
-            "optimizer": lambda: around.optimizer,
-            "parameters": lambda: list(around.module.parameters()),
-            "named_parameters": lambda: list(around.module.named_parameters()),
-        }[kinds[0]]()
-        around.read.setdefault("the recorded {}".format(kinds[0]), guesses.Guess("with the gradients of the probe"))
+        made = self.around.made(KINDS[kinds[0]])
+        self.around.read.setdefault("the recorded {}".format(kinds[0]), Guess("with the gradients of the probe"))
         return iter(made) if kinds[1] == "iterator" else made
 
-    def _str(self, node: Dict[str, Any]) -> str:
-        return "x" * min(int(node["n"]), 200)
-
-    def _bytes(self, node: Dict[str, Any]) -> bytes:
-        return b"x" * min(int(node["n"]), 200)
-
-    def _int(self, node: Dict[str, Any]) -> int:
-        return int(node["v"])
-
-    def _float(self, node: Dict[str, Any]) -> float:
-        return float(node["v"])
-
-    def _dtype(self, node: Dict[str, Any]) -> Any:
-        found = getattr(torch, node["v"], None)
-        return found if isinstance(found, torch.dtype) else torch.float32
-
-    def _device(self, node: Dict[str, Any]) -> Any:
+    @property
+    def device(self) -> Any:
+        """The device of the gradients."""
         gradients = self.around.grads if self.around is not None else ()
         return next((each.device for each in gradients if each is not None), torch.device("cpu"))
-
-    def _device_name(self, node: Dict[str, Any]) -> str:
-        """Return the name of the device; `cpu:0` does not mean a copy to the host, as `cpu` would."""
-        found = str(self._device(node))
-        return "cpu:0" if found == "cpu" else found
-
-    def _size(self, node: Dict[str, Any]) -> Any:
-        return torch.Size(node["v"])
-
-    def _class(self, node: Dict[str, Any]) -> Any:
-        return named(node["c"])
-
-    def _py(self, node: Dict[str, Any]) -> Any:
-        return sys.modules.get(node["v"]) or Quiet({})
-
-    def _enum(self, node: Dict[str, Any]) -> Any:
-        return named(node["c"])[node["name"]]
-
-    def _cut(self, node: Dict[str, Any]) -> Any:
-        return Quiet({})
 
     def _items(self, node: Dict[str, Any]) -> Any:
         kind, held = _KINDS[node["k"]], [self.value(each) for each in node["v"]]
@@ -304,21 +254,19 @@ class Builder:
 
     def _dict(self, node: Dict[str, Any]) -> Any:
         own = named(node["c"]) if "c" in node else dict
-        made = own.__new__(own)
-        if "id" in node:
-            self.made[node["id"]] = made
+        made = self.made[node["id"]] = own.__new__(own)
         if isinstance(made, collections.defaultdict):
             made.default_factory = self.value(node.get("factory"))
         for key, value in node["v"]:
             dict.__setitem__(made, self.value(key), self.value(value))
         if node.get("is_own_dict"):
             object.__setattr__(made, "__dict__", made)
-        for name, value in node.get("attrs", {}).items():
-            object.__setattr__(made, name, self.value(value))
+        for name, value in self.values(node.get("attrs", {})).items():
+            object.__setattr__(made, name, value)
         return made
 
     def _tensor(self, node: Dict[str, Any]) -> Any:
-        shape, dtype = [int(each) for each in node["shape"]], self._dtype({"v": node["dtype"]})
+        shape, dtype = [int(each) for each in node["shape"]], _dtype(node["dtype"])
         self.elements += int(torch.Size(shape).numel())
         if self.elements > _MOST_ELEMENTS:
             raise CannotFeedError("the recorded tensors have more than {:,} elements".format(_MOST_ELEMENTS))
@@ -350,23 +298,16 @@ class Builder:
         made = self._bare(node, torch.nn.Module)
         torch.nn.Module.__init__(made)
         for place, held in (("params", made._parameters), ("buffers", made._buffers), ("children", made._modules)):
-            for name, each in node.get(place, {}).items():
-                held[name] = self.value(each)
-        self._attributes(made, node)
-        return made
+            held.update(self.values(node.get(place, {})))
+        return self._with_attributes(made, node)
 
     def _optimizer(self, node: Dict[str, Any]) -> Any:
-        groups, own = [self.value(each) for each in node["groups"]], named(node["c"])
-        if not (isinstance(own, type) and issubclass(own, torch.optim.Optimizer)):
-            raise CannotFeedError("{} is no optimizer".format(node["c"]))
-        try:
-            options = {name: self.value(each) for name, each in node.get("defaults", {}).items()}
-            made = own([{"params": group["params"]} for group in groups], **options)
-        except Exception:
-            made = torch.optim.SGD([{"params": group["params"]} for group in groups], lr=1e-3)
-        for group, recorded in zip(made.param_groups, groups):
-            group.update({name: each for name, each in recorded.items() if name != "params"})
-        return made
+        made = self._bare(node, torch.optim.Optimizer)
+        groups = [self.value(each) for each in node["groups"]]
+        torch.optim.Optimizer.__init__(made, groups, self.values(node.get("defaults", {})))
+        # A schedule replaces `step` by a function of its own.
+        own = {name: each for name, each in node.get("attrs", {}).items() if not hasattr(type(made), name)}
+        return self._with_attributes(made, {"attrs": own})
 
     def _loader(self, node: Dict[str, Any]) -> Any:
         if self.batches is None or node.get("batch") is None:
@@ -381,33 +322,29 @@ class Builder:
             made = object.__new__(own)
         except TypeError:
             made = own.__new__(own)
-        if "id" in node:
-            self.made[node["id"]] = made
+        self.made[node["id"]] = made
         return made
 
     def _object(self, node: Dict[str, Any]) -> Any:
         if node.get("batch") is not None and self.batches is not None:
-            made = Items(self.batches(lambda: self.value(node["batch"])), node.get("n") or 1)
+            made: Any = Items(self.batches(lambda: self.value(node["batch"])), node.get("n") or 1)
             self.made[node["id"]] = made
-            self._attributes(made, node)
-            return made
-        made = self._bare(node)
+        else:
+            made = self._bare(node)
         if isinstance(made, torch.amp.GradScaler) and self.around is None:
             torch.amp.GradScaler.__init__(made, "cpu", enabled=False)
             return made
-        self._attributes(made, node)
-        return made
+        return self._with_attributes(made, node)
 
-    def _attributes(self, made: Any, node: Dict[str, Any]) -> None:
+    def _with_attributes(self, made: Any, node: Dict[str, Any]) -> Any:
         for name, each in node.get("attrs", {}).items():
             try:
                 value = self.value(each)
             except (CannotFeedError, TypeError):
                 value = Quiet({})  # The call may not need it.
-            try:
+            with contextlib.suppress(AttributeError, TypeError):
                 object.__setattr__(made, name, value)
-            except (AttributeError, TypeError):
-                continue
+        return made
 
     def _function(self, node: Dict[str, Any]) -> Any:
         if "line" not in node:
@@ -416,25 +353,44 @@ class Builder:
             except CannotFeedError:
                 return Quiet({})  # a callback of the script, which does nothing here
         module, _, qualified = node["c"].partition(":")
-        space = vars(sys.modules.get(module) or types.ModuleType(module))
-        for code in _codes(space, module):
-            if code.co_firstlineno == node["line"] and code.co_name == qualified.rpartition(".")[2]:
-                cells = {name: self.value(each) for name, each in node.get("cells", {}).items()}
-                closure = tuple(types.CellType(cells.get(name)) for name in code.co_freevars)
-                defaults = tuple(self.value(each) for each in node.get("defaults", ()))
-                return types.FunctionType(code, space, code.co_name, defaults, closure)
-        raise CannotFeedError("the recorded function {} is not in its module".format(node["c"]))
+        code = _code_at(_module(module), node["line"], qualified.rpartition(".")[2])
+        cells = self.values(node.get("cells", {}))
+        closure = tuple(types.CellType(cells.get(name)) for name in code.co_freevars)
+        defaults = tuple(self.value(each) for each in node.get("defaults", ()))
+        return types.FunctionType(code, vars(_module(module)), code.co_name, defaults, closure)
 
     def _partial(self, node: Dict[str, Any]) -> Any:
-        named_ = {name: self.value(each) for name, each in node["kw"].items()}
-        return functools.partial(self.value(node["f"]), *[self.value(each) for each in node["a"]], **named_)
+        positional = [self.value(each) for each in node["a"]]
+        return functools.partial(self.value(node["f"]), *positional, **self.values(node["kw"]))
 
     def _method(self, node: Dict[str, Any]) -> Any:
         return getattr(self.value(node["self"]), node["name"])
 
     def _generator(self, node: Dict[str, Any]) -> Any:
-        values = {name: self.value(each) for name, each in node["args"].items()}
-        return named(node["c"])(**values)
+        return named(node["c"])(**self.values(node["args"]))
+
+
+def _dtype(name: str) -> Any:
+    found = getattr(torch, name, None)
+    return found if isinstance(found, torch.dtype) else torch.float32
+
+
+_LEAVES: Dict[Any, Callable[[Builder, Dict[str, Any]], Any]] = {
+    "str": lambda builder, node: "x" * min(int(node["n"]), 200),
+    "bytes": lambda builder, node: b"x" * min(int(node["n"]), 200),
+    "int": lambda builder, node: int(node["v"]),
+    "float": lambda builder, node: float(node["v"]),
+    "dtype": lambda builder, node: _dtype(node["v"]),
+    "size": lambda builder, node: torch.Size(node["v"]),
+    "class": lambda builder, node: named(node["c"]),
+    "enum": lambda builder, node: named(node["c"])[node["name"]],
+    "py": lambda builder, node: sys.modules.get(node["v"]) or Quiet({}),
+    "cut": lambda builder, node: Quiet({}),
+    "device": lambda builder, node: builder.device,
+    # `cpu:0` does not mean a copy to the host, as `cpu` would.
+    "device_name": lambda builder, node: "cpu:0" if builder.device.type == "cpu" else str(builder.device),
+}
+"""Values without parts, by kind."""
 
 
 def _nodes(value: Any) -> Iterator[Dict[str, Any]]:
@@ -494,22 +450,16 @@ def _file_name(module: Any) -> str:
     return os.path.basename(str(getattr(module, "__file__", "")))
 
 
-def _codes(space: Dict[str, Any], module: str) -> Iterator[Any]:
-    waiting: List[Any] = [value for value in list(space.values()) if getattr(value, "__module__", "") == module]
-    seen: set = set()
-    while waiting:
-        each = waiting.pop()
-        each = getattr(each, "__func__", each)
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        if isinstance(each, type):
-            waiting += list(vars(each).values())
-        elif isinstance(each, types.CodeType):
-            yield each
-            waiting += [const for const in each.co_consts if isinstance(const, types.CodeType)]
-        elif isinstance(each, types.FunctionType):
-            waiting += [each.__code__, *(each.__defaults__ or ()), *(each.__kwdefaults__ or {}).values()]
+def _code_at(module: Any, line: int, name: str) -> types.CodeType:
+    """Return the code of a local function, by its line. Raises CannotFeedError."""
+    with contextlib.suppress(OSError, TypeError):
+        waiting = [compile(inspect.getsource(module), str(module.__file__), "exec")]
+        while waiting:
+            code = waiting.pop()
+            if (code.co_firstlineno, code.co_name) == (line, name):
+                return code
+            waiting += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    raise CannotFeedError("the recorded function {} is not in its module".format(name))
 
 
 def _lasts(node: Dict[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 The instance, the module and its parameters stay; only the gradients are new at every call.
 """
 
-from typing import Any, Iterator, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 import torch
 
@@ -20,22 +20,19 @@ class RepeatedCall:
     """
 
     def __init__(self, caller: Caller, feed: Feed, like: Sequence[torch.Tensor], second: Sequence[Any]) -> None:
-        self._caller = caller = caller.that_remembers()
+        if caller.starts_fresh:
+            caller.module_state.put_back()
+        self._caller = caller = caller.replaced(starts_fresh=False)  # The module keeps its state from now on.
         self._feed, self._second = feed, second
         self._given: List[GroupInput] = []
-        self._iterators: List[_Restarting] = []
         self._again: Any = None
-        # Gradients come in a new list each time; a module and its parameters stay the same.
-        self._takes_lists = (feed.takes == "gradients" or feed.container == SINGLE) and feed.setup in (None, MADE)
+        # Gradients come in a new list or iterator each time; a module and its parameters stay the same.
+        is_new = feed.takes == "gradients" or feed.container in (SINGLE, "iterator")
+        self._takes_lists = is_new and feed.setup in (None, MADE)
         self._instance = caller.instance_for(feed, like) if self._takes_lists else None
         if not self._takes_lists:
-            wrap = self._iterator if feed.container == "iterator" and feed.takes != "module" else None
-            self._again = caller.prepare(feed, (like, second), True, self._given, wrap)
+            self._again = caller.prepare(feed, (like, second), True, self._given)
             self.forget()
-
-    def _iterator(self, listed: List[Any]) -> Any:
-        self._iterators.append(_Restarting(listed))
-        return self._iterators[-1]
 
     def call(self, grads: Sequence[torch.Tensor]) -> Any:
         """Return the target's result for `grads`, which replace the previous ones."""
@@ -45,8 +42,6 @@ class RepeatedCall:
             self._again = self._caller.prepare(self._feed, pair, True, self._given, instance=self._instance)
         else:
             self._given[0].put(grads)
-        for iterator in self._iterators:
-            iterator.items = iter(iterator.listed)
         answer = self._again()
         self._caller.turn += 1
         return answer
@@ -62,17 +57,3 @@ class RepeatedCall:
             self._again = None
         else:
             self._given[0].put(None)
-
-
-class _Restarting:
-    """An iterator over the same items at every call."""
-
-    def __init__(self, listed: List[Any]) -> None:
-        self.listed = listed
-        self.items: Iterator[Any] = iter(())
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self.items)

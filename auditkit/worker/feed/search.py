@@ -42,7 +42,7 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
                 said.append("{}: {}".format(type(error).__name__, " ".join(str(error).split())[:200]))
         why = "as recorded: {}".format("; ".join(dict.fromkeys(said)))
         try:
-            plan = find_plan_anywhere(caller.without_recording(), request, has_cuda)
+            plan = find_plan_anywhere(caller.replaced(recorded={}), request, has_cuda)
             return plan._replace(notes=[*plan.notes, "guessed, because called " + why])
         except CannotFeedError as error:
             raise CannotFeedError("{}; {}".format(error, why), error.attempts) from None
@@ -59,7 +59,7 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
     device = "cuda" if has_cuda else "simulated"
     try:
         with on_device(device):
-            return find_plan(caller.on(device), request)._replace(device=device)
+            return find_plan(caller.replaced(device=device), request)._replace(device=device)
     except Exception:
         raise on_host from None
 
@@ -136,8 +136,6 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
             except (Exception, PlaceholderTouched) as error:
                 raise_if_out_of_memory(error)
                 placeholders.forget()  # Another way may not need it.
-                for path in list(caller.around.unexplained())[:1]:
-                    obstacles.add(no_value(path))
                 obstacles.add(error, _describe(feed))
                 continue
             if plan is not None:  # Later calls infer no value if this one needed none.

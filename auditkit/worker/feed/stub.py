@@ -9,7 +9,7 @@ import copy
 import dis
 import sys
 from types import FrameType
-from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -17,8 +17,6 @@ from ..base.refusals import CannotFeedError
 from . import groups, guesses
 from .guesses import Guess
 
-CALLED = "called"
-"""Recorded for a path whose name suggests a value, and which the target calls."""
 _PLAIN_READS = ("LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR", "BINARY_OP")
 
 
@@ -59,8 +57,8 @@ class Recorder:
     """Creates the values that one call reads and records them in `read` by dotted path; `given` are the user's values.
 
     A value that no name explains is None if a recorder `has_none`; else it is inferred from its use. `by_use` has the
-    inferred values by path: the class of an object as `module:Class`, `CALLED`, or "". `waiting` are the paths whose
-    use has not shown anything yet. While `is_preparing`, values are created before the target reads them.
+    inferred values by path: the class of an object as `module:Class`, or "". `waiting` are the paths whose use has not
+    shown anything yet. While `is_preparing`, values are created before the target reads them.
     """
 
     has_none = False
@@ -122,7 +120,7 @@ class Stub:
 
     def _read(self, name: str, frame: FrameType) -> Any:
         around, path = self._around, "{}.{}".format(self._path, name)
-        found, is_method = self._find(name), is_called(frame) or around.by_use.get(path) == CALLED
+        found, is_method = self._find(name), is_called(frame)
         if is_method and not (guesses.is_callable(found) or around.has_none):
             found = None
         returns_gradients = is_method and name[:4] == "get_" and guesses.carrier(name[4:]) == guesses.GRADIENTS
@@ -130,8 +128,6 @@ class Stub:
         made = None if path in around.given else around.object_at(self._path, name if is_unknown_method else "")
         if made is not None:
             return getattr(made, name)
-        if is_method and name == "clip_grad_norm":
-            around.by_use[path], found = CALLED, Guess(guesses.CLIPS)
         is_plain = around.is_preparing or is_plain_read(frame)
         if found is None and path not in around.given and not is_plain:
             raise no_value(path)
@@ -163,8 +159,6 @@ class Stub:
         self.__dict__[key] = value
 
     def __contains__(self, key: Any) -> bool:
-        if not isinstance(key, str):
-            return key in self.keys()
         known = key in self.__dict__ or "{}.{}".format(self._path, key) in self._around.given
         return known or (self._is_known and self._find(key) is not None)
 
@@ -177,9 +171,6 @@ class Stub:
 
     def __len__(self) -> int:
         return len(self._held())
-
-    def keys(self) -> Iterable[Any]:
-        return range(len(self._held()))
 
     def values(self) -> List[Any]:
         return self._held()

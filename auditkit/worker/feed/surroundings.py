@@ -8,7 +8,7 @@ import functools
 import re
 import sys
 from types import FunctionType, ModuleType
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -20,7 +20,7 @@ from . import groups, guesses
 from .given import end_to_end
 from .guesses import Guess
 from .recorded import Recorded
-from .stub import CALLED, COMMON, Recorder, Stub, is_called, no_value, raised_at
+from .stub import COMMON, Recorder, Stub, is_called, no_value, raised_at
 from .uninitialized import SELF, make
 
 BY_USE = "how it is used"
@@ -44,13 +44,12 @@ class Surroundings(Recorder):
         given: Dict[str, Any],
         grads: Sequence[Optional[torch.Tensor]],
         device: str = "cpu",
-        by_use: Optional[Dict[str, str]] = None,
+        by_use: Optional[Dict[str, str]] = {},  # noqa: B006 (it is copied)
         code: Any = None,
         owner: Optional[type] = None,
-        infers: bool = True,
     ) -> None:
         super().__init__(given)
-        self._infers = infers
+        self._infers = by_use is not None
         self.grads, self.device, self.by_use = grads, device, dict(by_use or {})
         self.written: Dict[str, torch.Tensor] = {}
         self.is_preparing = True
@@ -82,7 +81,7 @@ class Surroundings(Recorder):
             return value.build(self) if isinstance(value, Recorded) else value
         if found is None and not self._infers:
             raise no_value(path)
-        if found is None or self.by_use.get(path, CALLED) != CALLED:
+        if found is None or path in self.by_use:
             self.by_use.setdefault(path, "")
             self.read[path] = Guess(BY_USE)
             if not path.endswith(")"):  # The result of a call may not be used.
@@ -114,12 +113,6 @@ class Surroundings(Recorder):
     def wait_for(self, path: str) -> None:
         if path not in self._objects:
             self.waiting[path] = None
-
-    def unexplained(self) -> Iterator[str]:
-        """Yield the paths of values that no name explains."""
-        for path, found in self.read.items():
-            if found.value == BY_USE and guesses.of_object(guesses.last_name(path)) is None:
-                yield path
 
     def prepare(self, paths: Sequence[str], roots: Dict[str, Any]) -> None:
         """Create the values that an earlier call read; `roots` are the objects that paths begin with."""
@@ -329,7 +322,7 @@ def _scaler(around: Surroundings) -> Any:
 
 
 def _flat(around: Surroundings) -> Optional[torch.Tensor]:
-    return end_to_end([_in_buffer(each) for each in around.module.parameters()]).joined
+    return end_to_end([_in_buffer(each) for each in around.module.parameters()])[0]
 
 
 def _one_sample(around: Surroundings) -> Optional[torch.Tensor]:

@@ -38,7 +38,6 @@ _TEXTS = {
     guesses.CLIPS: "torch.nn.utils.clip_grad_norm_",
     roles.BATCHES: "batches",
     roles.GIVES_BATCH: "iter(batches).__next__",
-    roles.GIVES_LOADER: "lambda *_, **__: batches",
     roles.GIVES_RATE: "lambda *_, **__: 0.001",
     roles.CRITERION: "torch.nn.functional.cross_entropy",
     roles.SCHEDULER: "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)",

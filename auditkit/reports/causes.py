@@ -81,7 +81,7 @@ def causes_of(sources: Sources) -> list[Cause]:
     found = [
         Finding(sources.probes.get(one.probe) or _unknown(one), one, run.environment_of(one), run.id)
         for one in run.results
-        if one.outcome is Outcome.REPRODUCED
+        if one.outcome is Outcome.REPRODUCED and one.severity is not None  # one with a ticket in the baseline has none
     ]
     groups = group_by_cause(sorted(found, key=_rank))
     causes = [Cause(group, *_ticket_of(group, sources.tickets)) for group in groups]

@@ -164,6 +164,18 @@ def _cast(tensor: Any, dtype: Optional[torch.dtype], copy: bool, memory_format: 
     return _plain(torch.Tensor.to, tensor, dtype or tensor.dtype, copy=copy, **options)
 
 
+def _type(func: Any, tensor: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """Return the name of a tensor's type, or the tensor converted to another type."""
+    if dtype is None:
+        name = str(_plain(func, tensor))
+        return name.replace("torch.", "torch.cuda.", 1) if is_simulated(tensor) else name
+    if isinstance(dtype, torch.dtype):
+        return _cast(tensor, dtype, False)
+    here, there = device_of(tensor), "cuda" if str(dtype).startswith("torch.cuda.") else "cpu"
+    dtype = _DTYPES[str(dtype).rpartition(".")[2]]
+    return _to(torch.Tensor.to, tensor, here if here.type == there else there, dtype, non_blocking)
+
+
 _DTYPES: Dict[str, torch.dtype] = {
     "FloatTensor": torch.float32,
     "DoubleTensor": torch.float64,
@@ -220,6 +232,7 @@ _ANYWHERE: Dict[Any, Callable] = {
     torch.Tensor.to: _to,
     torch.Tensor.numpy: _numpy,
     torch.Tensor.__array__: _numpy,
+    torch.Tensor.type: _type,
     torch.Tensor.type_as: lambda func, tensor, other: _to(torch.Tensor.to, tensor, other),
     torch.Tensor.pin_memory: lambda func, tensor, *_, **__: tensor.clone(),
     torch.tensor: _from_data,

@@ -136,6 +136,8 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
             except (Exception, PlaceholderTouched) as error:
                 raise_if_out_of_memory(error)
                 placeholders.forget()  # Another way may not need it.
+                for path in list(caller.around.unexplained())[:1]:
+                    obstacles.add(no_value(path))
                 obstacles.add(error, _describe(feed))
                 continue
             if plan is not None:  # Later calls infer no value if this one needed none.

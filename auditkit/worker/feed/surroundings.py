@@ -8,7 +8,7 @@ import functools
 import re
 import sys
 from types import FunctionType, ModuleType
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -113,6 +113,12 @@ class Surroundings(Recorder):
     def wait_for(self, path: str) -> None:
         if path not in self._objects:
             self.waiting[path] = None
+
+    def unexplained(self) -> Iterator[str]:
+        """Yield the paths of values that no name explains."""
+        for path, found in self.read.items():
+            if found.value == BY_USE and guesses.of_object(guesses.last_name(path)) is None:
+                yield path
 
     def prepare(self, paths: Sequence[str], roots: Dict[str, Any]) -> None:
         """Create the values that an earlier call read; `roots` are the objects that paths begin with."""

@@ -35,18 +35,18 @@ def measure(ctx):
     functions = 0
     for module in ctx.modules:
         functions += sum(1 for _ in module.defined())
-        for function, reads in ctx.reads_in_loops(module):
-            subject = function.call
-            for read in reads:
+        for found in ctx.reads_in_loops(module):
+            subject = found.call
+            for read in found.reads:
                 case = {"how": read.what, "value": read.value, "loop": read.loop_line, "over": read.over}
                 case |= {name: text for name in ("helper", "guard") if (text := getattr(read, name))}
                 is_beside = module.is_side or any(word in subject.lower() for word in _FOR_DEBUGGING)
                 if read.of_gradients and not is_beside:
                     case["gradients"] = True
                 yield ctx.measurement(subject, "host_read", read.line, "line", **case)
-            line = reads[0].read_line  # of the helper, if one reads: its callers share the cause
+            line = found.reads[0].read_line  # of the helper, if one reads: its callers share the cause
             inside = (each.qualified_name for each in module.defined() if each.line <= line <= each.node.end_lineno)
-            yield ctx.location(subject, module, line, next(inside, function.qualified_name))
+            yield ctx.location(subject, module, line, next(inside, found.qualified_name))
     yield from ctx.examined(functions=functions)
 
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from auditkit.model.enums import Evidence
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.links import Links
-from auditkit.probing.source.modules import Function, Module, SourceProblem
+from auditkit.probing.source.modules import Module, SourceProblem
 from auditkit.probing.source_probes import style
-from auditkit.probing.source_probes.tensor_flow import HAS_TENSORS, HostRead, ModuleReads
+from auditkit.probing.source_probes.tensor_flow import HAS_TENSORS, FunctionReads, ModuleReads
 
 _T = TypeVar("_T")
 
@@ -48,8 +48,8 @@ class SourceContext:
             else:
                 yield from self.examined(**found)
 
-    def reads_in_loops(self, module: Module) -> list[tuple[Function, list[HostRead]]]:
-        """Return the functions that read tensors back in loops, and their reads; none if the file has no tensors."""
+    def reads_in_loops(self, module: Module) -> list[FunctionReads]:
+        """Return the functions that read tensors back in loops; none if the file has no tensors."""
         if not HAS_TENSORS.search(self.index.source_of(module)):
             return []
         return self.followed(module, lambda tree: ModuleReads(tree).functions())

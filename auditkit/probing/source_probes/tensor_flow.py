@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from auditkit.probing.source.callers import is_every
 from auditkit.probing.source.modules import (
     Function,
     FunctionNode,
     Module,
     dotted_name,
+    is_constant,
     last_name,
     method_of,
     text_in,
@@ -53,7 +53,10 @@ _HOST_TYPES = frozenset(("float", "int", "bool", "str", "bytes", "complex", "nda
 _SEQUENCES = frozenset(("list", "tuple", "sequence", "iterable", "iterator", "generator", "set", "parameterlist"))
 _MAPPINGS = frozenset(("dict", "mapping", "mutablemapping", "ordereddict", "parameterdict"))
 
-_READING_METHODS = frozenset(("item", "tolist", "cpu", "numpy", "equal", "allclose"))
+_READING_METHODS = frozenset(("item", "tolist", "cpu", "numpy", "is_nonzero", "equal", "allclose"))
+_WAITING = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount"))
+"""Operators whose result size the host must read; their result stays on the device."""
+_READING_FUNCTIONS = frozenset(("torch.equal", "torch.allclose", "torch.is_nonzero"))
 _HOST_ATTRIBUTES = frozenset((
     "shape", "ndim", "device", "dtype", "layout", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse",
     "is_meta", "nbytes", "grad_fn", "name", "type", "training",
@@ -111,6 +114,15 @@ class HostRead:
 
 
 @dataclass(frozen=True)
+class FunctionReads:
+    """The reads in loops of one function; `call` is `package.module:Qualified.name`."""
+
+    call: str
+    qualified_name: str
+    reads: tuple[HostRead, ...]
+
+
+@dataclass(frozen=True)
 class _Loop:
     """A loop, over tensors or not; a helper's call is one without `node`, since its caller may be in a loop."""
 
@@ -138,12 +150,12 @@ class ModuleReads:
         self.module = module
         self._summaries: dict[tuple[str, tuple[Kind, ...]], tuple[Kind, list[HostRead]]] = {}
 
-    def functions(self) -> Iterator[tuple[Function, list[HostRead]]]:
-        """Yield every function and method with reads in loops over tensors, and these, in the order of lines."""
+    def functions(self) -> Iterator[FunctionReads]:
+        """Yield every function and method with reads in loops over tensors, in the order of lines."""
         for function in sorted(self.module.defined(), key=lambda item: item.node.lineno):
             reads = self._follow(function, (), 0, False).reads
             if reads:
-                yield function, sorted(reads.values())
+                yield FunctionReads(function.call, function.qualified_name, tuple(sorted(reads.values())))
 
     def find(self, function: Function, called: ast.expr) -> Function | None:
         """Return the function of this module that `called` means inside `function`."""
@@ -234,6 +246,10 @@ class _Flow:
             case ast.Try() | ast.TryStar():
                 for suite in (node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody):
                     self.block(suite)
+            case ast.Match(subject=subject, cases=cases):
+                self.visit(subject)
+                for case in cases:
+                    self.block(case.body)
             case _:
                 followed = getattr(self, f"visit_{type(node).__name__}", None)
                 return followed(node) if followed is not None else None
@@ -291,6 +307,8 @@ class _Flow:
 
     def visit_Compare(self, node: ast.Compare) -> Kind:
         kinds = [self.visit(node.left), *map(self.visit, node.comparators)]
+        if isinstance(node.ops[0], ast.In | ast.NotIn) and kinds == [TENSOR, ("items", TENSOR)]:
+            self.read(node, "in", node.comparators[0])  # a list compares each element
         if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
             return HOST
         # A value that is compared with a string is one.
@@ -304,6 +322,8 @@ class _Flow:
             return self.known[text_of(node)]
         if _ON_HOST.search(str(key)):
             return HOST
+        if isinstance(node.slice, ast.Compare) and base == TENSOR:
+            self.read(node, "[mask]", node.value)  # The number of selected elements is known only to the device.
         if isinstance(node.slice, ast.Slice):
             return base
         match base:
@@ -337,8 +357,7 @@ class _Flow:
         given = [self.visit(item) for item in node.args]
         keywords = [self.visit(item.value) for item in node.keywords]
         if name in _WRAPPERS and given:
-            inner = join(*map(element, given if name == "chain" else given[:1]))
-            return ("table" if name == "set" else "items", inner)
+            return self.wrapper(node, name, given)
         if not full and written == name and (found := self.builtin(node, name, given)) is not False:
             return found
         if full.startswith("torch."):
@@ -354,6 +373,13 @@ class _Flow:
         if isinstance(node.func, ast.Attribute):
             return self.method_call(node, node.func, given)
         return TENSOR if self.visit(node.func) == MODULE else None
+
+    def wrapper(self, node: ast.Call, name: str, given: list[Kind]) -> Kind:
+        """Return the elements of the argument; `sorted` evaluates the truth of each comparison."""
+        inner = join(*map(element, given if name == "chain" else given[:1]))
+        if name == "sorted" and inner == TENSOR and not node.keywords:
+            self.each(node, "sorted()", given[0])
+        return ("table" if name == "set" else "items", inner)
 
     def each(self, node: ast.Call, what: str, kind: Kind) -> None:
         """Note that a function reads each element of its last argument."""
@@ -380,6 +406,8 @@ class _Flow:
                 return ("items", ("row", tuple(map(element, given))))
             case "sum" | "next":
                 return element(first)
+            case "getattr" if len(given) == 2:
+                return of_attribute(first, text_in(node.args[1]))
             case "len" | "isinstance" | "hasattr" | "id" | "type" | "range" | "callable":
                 return HOST
         return False
@@ -387,6 +415,11 @@ class _Flow:
     def torch_call(self, node: ast.Call, full: str, given: list[Kind]) -> Kind:
         """Return the result of a function of torch; a tensor created without `device=` is on the host."""
         part, _, last = full.rpartition(".")
+        if TENSOR in given and (full in _READING_FUNCTIONS or (part == "torch" and last in _WAITING)):
+            items = [*node.args, *(item.value for item in node.keywords)]
+            self.read(node, f"{full}()", items[given.index(TENSOR)])
+            if full in _READING_FUNCTIONS:
+                return HOST
         if last[:1].isupper():
             return MODULE if full.startswith("torch.nn.") else None
         if last.startswith("_foreach_") or full == "torch.autograd.grad":
@@ -411,6 +444,8 @@ class _Flow:
         is_copy = name == "to" and _goes_to_cpu(node)
         if base == TENSOR and (name in _READING_METHODS or is_copy):
             self.read(node, ".cpu()" if is_copy else f".{name}()", method.value)
+        if base == TENSOR and name in _WAITING:
+            self.read(node, f".{name}()", method.value)
         if name in _READING_METHODS or (is_copy and base == TENSOR):
             return HOST
         if name == "state_dict":
@@ -453,9 +488,12 @@ class _Flow:
             self.assign(target, kind)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        """Handle `total += norm` and `grads += [grad]`."""
         kind: Kind = self.visit(node.value)
         before: Kind = self.known.get(dotted_name(node.target))
-        if not isinstance(before, tuple):
+        if isinstance(before, tuple):
+            self.put_into(node.target, element(kind))
+        else:
             self.assign(node.target, None if before is None else result_of([before, kind]))
 
     def visit_Return(self, node: ast.Return) -> None:
@@ -463,7 +501,8 @@ class _Flow:
             self.returned = join(self.returned, self.visit(node.value))
 
     def visit_While(self, node: ast.While) -> None:
-        self.loops.append(_Loop(node, node.test, False))
+        left = self.visit(node.test)  # `while grads: grads.pop()` runs until no tensor is left
+        self.loops.append(_Loop(node, node.test, isinstance(left, tuple) and holds_tensors(left)))
         for _ in range(2):
             self.test(node.test, "while")
             self.block(node.body)
@@ -522,6 +561,8 @@ class _Flow:
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 for part, each in zip(parts, _parts(kind, len(parts)), strict=True):
                     self.assign(part, each)
+            case ast.Starred(value=part):
+                self.assign(part, ("items", kind))
             case ast.Subscript(value=value, slice=key):
                 self.put_into(value, kind)
                 if isinstance(key, ast.Constant):
@@ -584,20 +625,36 @@ def of_parameter(item: ast.arg) -> Kind:
 
 
 def of_annotation(node: ast.expr) -> Kind:
-    """Return the kind of an annotation by the names in it; None for a mixture of tensors and numbers."""
-    names = re.findall(r"\w+", text_in(node) or ast.unparse(node))
-    found = [
-        TENSOR if name in _TENSOR_TYPES else HOST if name in _HOST_TYPES else MODULE
-        for name in names
-        if name in _TENSOR_TYPES | _HOST_TYPES or name.endswith("Module")
-    ]
-    if not found:
-        return NONE if names == ["None"] else None
-    words = {name.lower() for name in names}
-    if words & _MAPPINGS:
-        return ("table", found[-1])
-    kind = found[0] if len(set(found)) == 1 else None
-    return ("items", kind) if words & _SEQUENCES else kind
+    """Return the kind of an annotation; for a union of a tensor and several tensors, the several; or None."""
+    match node:
+        case ast.Constant(value=None):
+            return NONE
+        case ast.Constant(value=str(text)):
+            try:
+                return of_annotation(ast.parse(text, mode="eval").body)
+            except SyntaxError:
+                return None
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _union([left, right])
+        case ast.Subscript(value=value, slice=inner):
+            parts = list(inner.elts) if isinstance(inner, ast.Tuple) else [inner]
+            name = last_name(value).lower()
+            if name in ("optional", "union"):
+                return _union(parts)
+            if name in _MAPPINGS:
+                return ("table", of_annotation(parts[-1]))
+            kinds = tuple(of_annotation(part) for part in parts if not is_constant(part, ...))
+            is_row = name == "tuple" and len(kinds) > 1
+            return ("row", kinds) if is_row else ("items", kinds[0]) if name in _SEQUENCES and kinds else None
+    name = last_name(node)
+    if name in _TENSOR_TYPES or name in _HOST_TYPES:
+        return TENSOR if name in _TENSOR_TYPES else HOST
+    return MODULE if name.endswith("Module") else None
+
+
+def _union(parts: list[ast.expr]) -> Kind:
+    kinds = [kind for kind in map(of_annotation, parts) if kind != NONE]
+    return ("items", TENSOR) if TENSOR in kinds and ("items", TENSOR) in kinds else join(*kinds)
 
 
 def of_attribute(base: Kind, name: str) -> Kind:
@@ -663,11 +720,13 @@ def guard_of(test: ast.expr) -> str:
 
 def _says_seldom(node: ast.AST) -> bool:
     match node:
-        case ast.Constant(value="inf"):
+        case ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.Eq()]):
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=ast.BinOp(op=ast.Mod())) | ast.Constant(value="inf"):
             return True
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return _SELDOM.search(name) is not None
-    return is_every(node)
+    return False
 
 
 def guard_after(test: ast.expr) -> str:
@@ -675,6 +734,6 @@ def guard_after(test: ast.expr) -> str:
     match test:
         case ast.BinOp(op=ast.Mod()) | ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.NotEq()]):
             return ast.unparse(test)
-        case ast.UnaryOp(op=ast.Not(), operand=flag):
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name() | ast.Attribute() as flag):
             return guard_of(flag)
     return ""

@@ -21,7 +21,7 @@ def lines(folder: Path, body: str, signature: str = "f(self, model, parameters, 
     source = f"{HEAD}def {signature}:\n{indent(body, '    ')}\n"
     context = context_of(folder, {"norms.py": source})
     (module,) = context.modules
-    return [read.line - FIRST + 1 for _, reads in context.reads_in_loops(module) for read in reads]
+    return [read.line - FIRST + 1 for each in context.reads_in_loops(module) for read in each.reads]
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,11 @@ def lines(folder: Path, body: str, signature: str = "f(self, model, parameters, 
         "return [g.cpu() for g in grads]",
         "return any(torch.isnan(p.grad).any() for p in parameters)",
         "return max(g.norm() for g in grads)",
+        "return sorted(torch._foreach_norm(grads, 2))",
+        "return [torch.equal(g, g.T) for g in grads]",
+        "return [torch.equal(input=g, other=g.T) for g in grads]",
+        "return [torch.nonzero(input=g) for g in grads]",
+        "return [g.nonzero() for g in grads]",
         "return [g for g in grads if torch.isfinite(g).all()]",
         "return [n.item() for n in torch.stack([g.norm() for g in grads])]",
         "return [p.grad.norm().item() for group in self.optimizer.param_groups for p in group['params']]",
@@ -48,9 +53,13 @@ def test_one_line_reads_once_for_each_tensor(body: str, tmp_path: Path) -> None:
         ("for i, p in enumerate(parameters):\n    self.log(p.grad.norm().item())", 2),
         ("for i, (n, p) in enumerate(tqdm(model.named_parameters())):\n    self.log(p.grad.norm().item())", 2),
         ("for g in itertools.chain(grads, self.more):\n    self.log(g.norm().item())", 2),
+        ("left = list(grads)\nwhile left:\n    self.log(left.pop().norm().item())", 3),
+        ("for g in grads:\n    match g.norm().item():\n        case _:\n            pass", 2),
+        ("for g in grads:\n    self.log(g[g != 0])", 2),
+        ("seen = []\nfor g in grads:\n    if g.max() not in seen:\n        seen.append(g.max())", 3),
     ],
 )
-def test_wrapped_loops_wait(body: str, line: int, tmp_path: Path) -> None:
+def test_wrapped_loops_while_match_membership_and_masks_wait(body: str, line: int, tmp_path: Path) -> None:
     assert lines(tmp_path, body) == [line]
 
 
@@ -60,6 +69,9 @@ def test_wrapped_loops_wait(body: str, line: int, tmp_path: Path) -> None:
         "for i, x in enumerate(self.metrics):\n    self.log(x.item())",
         "for step, batch in enumerate(tqdm(self.loader)):\n    self.log(model(batch).item())",
         "while self.step < 10:\n    grads.pop()\n    self.log(model(self.batch).item())",
+        "for g in grads:\n    match g.dtype:\n        case torch.float32:\n            pass",
+        "for n, p in model.named_parameters():\n    if n in self.names and p in self.state:\n        pass",
+        "for g in grads:\n    g[g != 0] = 0",
         "for x, y in tqdm(train_loader):\n    y = y.to(device)\n    self.log(model(x.to(device)).norm().item())",
         "for x in self.dataset:\n    self.log(x.norm().item())",
         "for entropy in torch.stack(self.entropies):\n    self.log(entropy.item())",

@@ -270,7 +270,7 @@ def _keywords(reading: TargetReading) -> list[str]:
     """Return the further arguments: given, guessed by the worker, or set so that the function has an effect."""
     own = reading.target.arguments
     words = []
-    for name, value in {**reading.plan.get("filled", {}), **own}.items():
+    for name, value in {**reading.plan.get("filled", {}), **own, **reading.plan.get("settings", {})}.items():
         is_plain = not isinstance(value, str) or name in own
         text = repr(value) if is_plain else _WORDS_OF_A_GUESS.get(value, "")
         if "." in name or not text:

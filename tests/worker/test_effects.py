@@ -149,6 +149,15 @@ def clipped_mean(params: Any, bound: float = 0.5) -> float:
     return mean_within(params, bound)
 
 
+def unscaled_norm(params: Any, scale: float = 1.0) -> float:
+    """Norm that the gradients have without the loss scale."""
+    return undo_loss_scale(params, scale)
+
+
+def average(params: Any, world_size: int = 1) -> None:
+    weaken(params, 1 / world_size)
+
+
 def copy_reduced(params: Any) -> bool:
     for p in params:
         p.grad = torch.ones_like(p) if p.grad is None else p.grad
@@ -195,6 +204,8 @@ TABLE = {
     norm_and_forget: FINDING,
     mean_within: FINDING,
     clipped_mean: LIMITS,
+    unscaled_norm: FINDING,
+    average: ARGUMENT,
     copy_reduced: "it gives one to parameters without any",
     reduced_norm: FINDING,
     check_reduced: FINDING,
@@ -251,6 +262,13 @@ def test_a_limit_that_moves_is_told_once_an_object_was_called_often() -> None:
     assert limit.message == "changing gradients is what it is for: " + LIMITS
     leak = ask(MUTATES, Moving.leak, owner=Moving)
     assert (leak.outcome, leak.severity) == ("reproduced", "P0")
+
+
+def test_a_default_that_switches_the_change_off_is_replaced_and_told() -> None:
+    plan = plan_of(unscaled_norm)
+    assert (plan.settings, plan.notes) == ({"scale": 2.0}, ["it was called with scale=2: its default changes nothing"])
+    assert plan_of(unscaled_norm, arguments={"scale": 1.0}).settings == {}
+    assert plan_of(undo_loss_scale).settings == {}
 
 
 def test_the_page_has_this_table() -> None:

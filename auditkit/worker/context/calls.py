@@ -34,6 +34,8 @@ class Calls:
 
     def __init__(self, plan: Plan, caller: Caller, device: str, roots: SourceRoots) -> None:
         caller = caller.as_recorded(plan.recorded) if plan.recorded else caller
+        for name, value in plan.settings.items():
+            caller = caller.with_argument(name, value)
         caller.starts_fresh = plan.starts_fresh
         self.plan, self.caller, self.device, self.roots = plan, caller, device, roots
         self.cases = Cases(device)

@@ -109,9 +109,19 @@ class Caller:
     def numbers(self) -> Dict[str, float]:
         """Return the numbers that the target gets or reads, including defaults."""
         read = {path: made.value for path, made in self.around.read.items()}
-        parameters = [each for one in self._called[::-1] for each in inspect.signature(one).parameters.values()]
-        found = {**{each.name: each.default for each in parameters}, **read, **self.given}
+        found = {**self._defaults, **read, **self.given}
         return {name: value for name, value in found.items() if type(value) in (int, float)}
+
+    @property
+    def _defaults(self) -> Dict[str, Any]:
+        parameters = [each for one in self._called[::-1] for each in inspect.signature(one).parameters.values()]
+        return {each.name: each.default for each in parameters}
+
+    def neutral_numbers(self) -> Dict[str, float]:
+        """Return the defaults of the target and its class that may switch off its effect: 1, 1.0 and 0.0."""
+        neutral = ((int, 1), (float, 1.0), (float, 0.0))
+        found = {name: value for name, value in self._defaults.items() if name not in self.given}
+        return {name: value for name, value in found.items() if (type(value), value) in neutral}
 
     def refuse_unknown_arguments(self) -> None:
         """Raise CannotFeedError for an argument that neither the target nor its class has."""

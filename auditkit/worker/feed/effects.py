@@ -92,6 +92,8 @@ def change(before: Grads, after: Grads) -> Effect:
     if len(before) != len(after) or any(second is None for second in after):
         return Effect(REMOVED)
     pairs = [_flat(first, second) for first, second in zip(before, after, strict=True) if first is not None]
+    if any(len(old) != len(new) for old, new in pairs):
+        return Effect(OTHER)
     old, new = (torch.cat(side) for side in zip(*pairs, strict=True))
     form = next(form for form, holds in _FORMS if all(holds(*pair) for pair in pairs))
     if form == OTHER and all(_factor(*row) is not None for row in _rows(before, after)):

@@ -52,8 +52,8 @@ class Plan(NamedTuple):
     means that its module keeps the first result and is restored before each call. `filled` are the guessed values by
     path; `others` are second guesses. `device` is where the plan was found, if the target does not run on the host.
     `torch_calls` are its calls of torch's own functions (see `context/torch_calls.py`). `step` says how to feed a
-    training step (see `steps/runs.py`). `recorded` is the size of the tensors if inputs are built from a recorded call,
-    see `recorded.py`.
+    training step (see `steps/runs.py`). `settings` replace defaults that switch the effect off. `recorded` is the size
+    of the tensors if inputs are built from a recorded call, see `recorded.py`.
     """
 
     feed: Feed
@@ -71,6 +71,7 @@ class Plan(NamedTuple):
     device: str = "cpu"
     others: Dict[str, Any] = {}  # noqa: RUF012
     torch_calls: Dict[str, Any] = {}  # noqa: RUF012
+    settings: Dict[str, float] = {}  # noqa: RUF012
     step: Dict[str, Any] = {}  # noqa: RUF012
     recorded: str = ""
 

@@ -77,7 +77,14 @@ def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan
     """
     read = trial.caller.around.read
     depends = answer is not None and _depends_on_gradients(trial, answer)
-    effects = trial.effects()
+    effects, settings = trial.effects(), {}
+    for name, value in {} if effects.forms else trial.caller.neutral_numbers().items():
+        other = trial.with_argument(name, 2 * value or 1.0)
+        changed = other.effects()
+        if changed.forms:  # A default of 1 or 0.0 had switched the change off.
+            trial, effects, settings = other, changed, {name: 2 * value or 1.0}
+            answer = trial.result()
+            break
     if not depends and not effects.is_an_answer and not flatten(answer):
         refusal = _refusal(trial)
         if refusal:
@@ -92,7 +99,7 @@ def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan
         return None
     if not (depends or trial.feed.refusal):  # A result that follows only auditkit's total norm is none; the effect is.
         answer = None
-    plan = _read_plan(trial, answer, request, effects)
+    plan = _read_plan(trial, answer, request, effects, settings)
     if plan.feed.container == NORMS or any(made.value == GROUP_NORMS for made in read.values()):
         plan = plan._replace(clips=False)  # The guessed norms were not checked.
     # Calls in the target's file that return the program's device.
@@ -184,21 +191,24 @@ def _follows_an_argument(trial: Trial, effects: Effects) -> bool:
     return False
 
 
-def _read_plan(trial: Trial, answer: Any, request: Dict[str, Any], effects: Effects) -> Plan:
+def _read_plan(
+    trial: Trial, answer: Any, request: Dict[str, Any], effects: Effects, settings: Dict[str, float]
+) -> Plan:
     caller, feed = trial.caller, trial.feed
 
     def ask(grads: Sequence[Any]) -> Dict[str, Any]:
         return {} if answer is None else flatten(trial.result(grads))
 
     fields, returns, read = flatten(answer), request.get("returns") or {}, caller.around.read
-    roles, notes = declared_roles(returns, fields, ask), []
+    roles = declared_roles(returns, fields, ask)
+    notes = ["it was called with {}={:g}: its default changes nothing".format(*each) for each in settings.items()]
     is_check = not (effects.limits or effects.scales or "norm" in roles) and _is_check(ask, fields, bool(read))
     if "norm" not in roles:
         norm = None if is_check else norm_role(ask)
         roles.update({} if norm is None else {"norm": norm})
         no_norm = "no field of the result scales with the gradients: no norm to judge"
         nothing = "it returns no number: its result is what it does to the gradients"
-        notes = [] if norm is not None else [no_norm if fields else nothing]
+        notes += [] if norm is not None else [no_norm if fields else nothing]
     roles.update({k: v for k, v in count_roles(ask).items() if k not in roles})
     is_lone_norm = "norm" in roles and list(fields) == [roles["norm"].path]
     is_lone_norm = is_lone_norm and all(made.value != OF_ONE_SAMPLE for made in read.values())
@@ -223,6 +233,7 @@ def _read_plan(trial: Trial, answer: Any, request: Dict[str, Any], effects: Effe
         clips=effects.limits and bool(writes),
         writes=writes,
         starts_fresh=caller.starts_fresh,
+        settings=settings,
     )
 
 

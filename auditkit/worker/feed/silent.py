@@ -9,7 +9,7 @@ import torch
 from ..answers.answers import items_of, leaves
 from . import guesses
 from .given import GroupInput
-from .plan import Feed
+from .plan import SINGLE, Feed
 from .surroundings import Surroundings
 
 
@@ -26,6 +26,8 @@ def with_result(
         return lambda: _stored(function, call, around, instance)
     if feed.refusal:
         return lambda: {"is_finite": not _refuses(call, feed.refusal)}
+    if feed.container == SINGLE:
+        return lambda: _put_in_place(call(), handed[0])
     if feed.takes == "gradients" and feed.container == "list" and not feed.forms:
         return lambda: _put_all_in_place(call(), handed[0])
     if any(made.value == guesses.LOGGER for made in around.read.values()):
@@ -41,6 +43,17 @@ def _refuses(call: Callable[[], Any], refusal: str) -> bool:
             raise
         return True
     return False
+
+
+def _put_in_place(result: Any, handed: GroupInput) -> Any:
+    """Let a hook's result with as many elements replace the gradient, as autograd does."""
+    parts = handed.listed or []
+    count = sum(part.numel() for part in parts)
+    if not isinstance(result, torch.Tensor) or result.numel() != count or count < 2:
+        return result
+    pieces = result.reshape(-1).split([part.numel() for part in parts])
+    parts[:] = [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
+    return None
 
 
 def _put_all_in_place(result: Any, handed: GroupInput) -> Any:

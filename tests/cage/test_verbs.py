@@ -78,7 +78,7 @@ def test_ticket_verify_runs_inside(filed: Path) -> None:
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
     assert document["verdict"] == "insufficient"  # float16 still overflows, and float64 copies take more memory
-    assert "norm_loses_accuracy no longer reproduces" in document["reason"]
+    assert "norm_overflows_on_finite_grads still reproduces" in document["reason"]
     assert sandbox_of(filed) == {sandbox.engine()[1]}
 
 

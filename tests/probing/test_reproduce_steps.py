@@ -77,6 +77,7 @@ def test_what_nobody_can_build_is_named() -> None:
     )
 
 
+@pytest.mark.acceptance
 def test_a_script_sets_what_the_main_block_sets_and_mocks_what_is_not_installed(tmp_path: Path) -> None:
     """The script shows the defect all the same; an exception of the step's own is the reason for none."""
     step = "from absent_here.meters import Meter\n\n\ndef train(model, optimizer, batches):\n    meter = Meter()\n"

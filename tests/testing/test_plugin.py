@@ -148,6 +148,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.acceptance
 def test_the_recipes_of_the_page_run_and_its_failure_is_what_pytest_shows(tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     files = blocks(page)

@@ -122,7 +122,7 @@ def counts(run: Run, causes: Iterable[Cause], verbose: bool = False) -> str:
     functions = len({result.target for result in run.results if not result.is_of_source})
     checked = [counted(functions, "function")] if functions else []
     checked += ["the source"] if any(result.is_of_source for result in run.results) else []
-    arms = f" in {len(run.matrix)} environments" if run.matrix else ""
+    arms = f" in {len(run.matrix)} environments" if len(run.matrix) > 1 else ""
     # A probe of another kind of collector does not apply to this one.
     outcomes = {name: count for name, count in run.summary.items() if count and (verbose or name != "not_applicable")}
     ignored = f", {len(run.ignored)} ignored in the source" if run.ignored else ""

@@ -270,7 +270,7 @@ def _arms_section(run: Run) -> Iterator[Section]:
     """Findings by torch and device: first those that are not the same everywhere."""
     found = [one for one in run.results if any(arm.outcome is Outcome.REPRODUCED for arm in one.arms)]
     found.sort(key=lambda one: (not one.arms_differ, one.severity or "P9", one.fingerprint))
-    if found:
+    if found and len(run.matrix) > 1:
         labels = [arm.label for arm in run.matrix]
         rows = []
         for one in found:

@@ -24,7 +24,7 @@ from auditkit.reports.causes import Sources
 from auditkit.reports.export import json_text
 from auditkit.reports.formats import csv_bytes
 from auditkit.reports.html.page import html_page
-from auditkit.reports.page import Section, items, table, text
+from auditkit.reports.page import Section, table, text
 from auditkit.reports.run_page import run_page
 from auditkit.sweep.execution import without_folder
 from auditkit.sweep.jobs import Job, Result, ResultsFolder
@@ -275,9 +275,8 @@ def _checkouts(merged: Merged) -> Section:
     rows, reasons = _cells(merged)
     names = [f"{one.name} {one.job.revision[:10]}".strip() for one in merged.subjects]
     cells = [(name, *row) for name, row in zip(names, rows, strict=True)]
-    numbered = [text(f"{number}. {reason}") for number, reason in enumerate(reasons, 1)]
-    shown = (table(("checkout", *merged.columns), cells), *([items(numbered)] if numbered else ()))
-    return Section("Checkouts by environment", shown)
+    numbered = "\n".join(f"{number}. {text(reason)}" for number, reason in enumerate(reasons, 1))
+    return Section("Checkouts by environment", (table(("checkout", *merged.columns), cells), *filter(None, [numbered])))
 
 
 def _cells(merged: Merged) -> tuple[list[list[str]], list[str]]:

@@ -84,7 +84,7 @@ def blocks(stored: Document) -> dict[str, str]:
     found = list(reaches(stored["repositories"]))
     return {
         "environment": f"Written by `python -m benchmarks.{NAME}`: auditkit at {stored['auditkit']}, "
-        f"torch {stored['torch']} and nothing else.",
+        f"torch {stored['torch']} and numpy, nothing else.",
         "totals": rows(TOTALS, total_rows(found)),
         "summary": summary(found),
         "false": rows(FALSE, (cells for each in found for cells in false_rows(each))),

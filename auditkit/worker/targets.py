@@ -89,6 +89,7 @@ def load_target(results: Writer, target: Dict[str, Any], request: Dict[str, Any]
 
     calls = request.get("recorded", {}).get(target["call"], {})
     caller.recorded = recorded.accepted(function, calls, roots) if calls else {}
+    # A module that loaded stays when the import of its package fails afterwards; the package does not.
     top = sys.modules.get(rungs.module_of(place, roots)[0].split(".")[0])
     source_roots = SourceRoots(request["checkout"], tuple(outside_package(top, request["checkout"])))
     State.roots = source_roots

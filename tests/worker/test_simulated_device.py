@@ -32,6 +32,10 @@ def t() -> torch.Tensor:
 def test_a_tensor_says_that_it_is_on_cuda(t: torch.Tensor) -> None:
     assert (t.is_cuda, t.is_cpu, t.device, t.device.type, t.get_device()) == (True, False, CUDA, "cuda", 0)
     assert (t.dtype, t.shape, t.numel(), t.nbytes, t.stride()) == (torch.float32, (3,), 3, 12, (1,))
+    assert t.type() == "torch.cuda.FloatTensor"
+    assert isinstance(t, torch.cuda.FloatTensor)
+    assert not isinstance(t, torch.cuda.HalfTensor)
+    assert not isinstance(t.cpu(), torch.cuda.FloatTensor)
     assert torch.cuda.is_available()
     assert (torch.cuda.device_count(), torch.cuda.current_device()) == (1, 0)
     assert torch.cuda.get_device_properties(0).total_memory == torch.cuda.mem_get_info()[1]
@@ -77,6 +81,8 @@ def test_outside_of_the_simulation_nothing_is_left(t: torch.Tensor) -> None:
         lambda t: torch.cuda.DoubleTensor(2, 3),
         lambda t: torch.cuda.HalfTensor(t.shape),
         lambda t: torch.zeros(3).type_as(t),
+        lambda t: torch.zeros(3).type("torch.cuda.HalfTensor"),
+        lambda t: t.type(torch.cuda.DoubleTensor),
         lambda t: t.new(3),
         lambda t: torch.zeros_like(t),
         lambda t: torch.full_like(t, 2.0),
@@ -113,6 +119,8 @@ def test_what_is_built_on_the_device_is_there(build: Callable, t: torch.Tensor) 
         lambda t: t.cpu(),
         lambda t: t.to("cpu"),
         lambda t: t.type_as(torch.zeros(1)),
+        lambda t: t.type("torch.FloatTensor"),
+        lambda t: t.type(torch.FloatTensor),
         lambda t: torch.zeros(3),
         lambda t: torch.zeros_like(t, device="cpu"),
         lambda t: t.new_zeros(3, device="cpu"),

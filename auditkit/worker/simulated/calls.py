@@ -10,6 +10,7 @@ from .operators import report_copy, wrap_leaf
 from .tensor import (
     TO_DEVICE,
     TO_HOST,
+    Observer,
     SimulatedCudaTensor,
     State,
     byte_count,
@@ -171,8 +172,9 @@ def _type(func: Any, tensor: Any, dtype: Any = None, non_blocking: bool = False)
         return name.replace("torch.", "torch.cuda.", 1) if is_simulated(tensor) else name
     if isinstance(dtype, torch.dtype):
         return _cast(tensor, dtype, False)
-    here, there = device_of(tensor), "cuda" if str(dtype).startswith("torch.cuda.") else "cpu"
-    dtype = _DTYPES[str(dtype).rpartition(".")[2]]
+    text = "{}.{}".format(dtype.__module__, dtype.__name__) if isinstance(dtype, type) else str(dtype)
+    here, there = device_of(tensor), "cuda" if text.startswith("torch.cuda.") else "cpu"
+    dtype = _DTYPES[text.rpartition(".")[2]]
     return _to(torch.Tensor.to, tensor, here if here.type == there else there, dtype, non_blocking)
 
 
@@ -190,19 +192,24 @@ _DTYPES: Dict[str, torch.dtype] = {
 }
 
 
-def _constructor(dtype: torch.dtype) -> Callable[..., Any]:
-    """Return `torch.cuda.FloatTensor` for a dtype, which builds a tensor of a size or from data."""
+class _TensorType(type):
+    """Type of `torch.cuda.FloatTensor`: a call builds a tensor; `isinstance` checks device and dtype."""
 
-    def construct(*args: Any, device: Any = "cuda") -> Any:
+    dtype: torch.dtype
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return is_simulated(value) and value.dtype is cls.dtype
+
+    def __call__(cls, *args: Any, device: Any = "cuda") -> Any:
         if all(isinstance(each, int) for each in args) or isinstance(args[0], torch.Size):
             sizes = tuple(args[0]) if args and isinstance(args[0], torch.Size) else args or (0,)
-            return torch.empty(sizes, dtype=dtype, device=device)
-        return torch.tensor(args[0], dtype=dtype, device=device)
-
-    return construct
+            return torch.empty(sizes, dtype=cls.dtype, device=device)
+        return torch.tensor(args[0], dtype=cls.dtype, device=device)
 
 
-CONSTRUCTORS = {name: _constructor(dtype) for name, dtype in _DTYPES.items()}
+CONSTRUCTORS = {
+    name: _TensorType(name, (), {"dtype": dtype, "__module__": "torch.cuda"}) for name, dtype in _DTYPES.items()
+}
 """By their names in `torch.cuda`."""
 
 
@@ -211,12 +218,27 @@ def _new_tensor(func: Any, tensor: Any, data: Any, dtype: Any = None, device: An
     return _from_data(torch.tensor, data, dtype=dtype or tensor.dtype, device=where, **kwargs)
 
 
+def _quantile(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    """Handle quantiles: below torch 2.13 C++ reads `q` to check it, but only for CPU tensors, as the wrapper is."""
+    outer = State.observer
+    State.observer = Observer(
+        on_operator=outer.on_operator, on_transfer=outer.on_transfer, on_host_operator=outer.on_host_operator
+    )
+    try:
+        with _building_on(tensor.device_index):
+            return _plain(func, tensor, *args, **kwargs)
+    finally:
+        State.observer = outer
+
+
 _ATTRIBUTES: Dict[Any, Callable] = {
     torch.Tensor.device: device_of,
     torch.Tensor.is_cuda: lambda tensor: True,
     torch.Tensor.is_cpu: lambda tensor: False,
 }
+_QUANTILES = (torch.quantile, torch.nanquantile, torch.Tensor.quantile, torch.Tensor.nanquantile)
 _ON_DEVICE: Dict[Any, Callable] = {
+    **dict.fromkeys(_QUANTILES, _quantile),
     torch.Tensor.tolist: lambda func, tensor: _plain(func, _read(tensor, "copy")),
     torch.Tensor.cpu: lambda func, tensor, *_, **__: _move(tensor, torch.device("cpu"), False),
     torch.Tensor.get_device: lambda func, tensor: int(tensor.device_index),

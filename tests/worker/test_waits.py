@@ -89,6 +89,7 @@ COLLECTORS = {
     "copied_without_blocking": (1, 1),
     "copied_to_pinned_memory": (1, 1),
     "without_tied": (2, 5),
+    "medians": (0, 0),
 }
 
 
@@ -102,3 +103,10 @@ def test_a_collector_waits_as_often_as_its_operators(name: str) -> None:
         return count_syncs(lambda: function(gradients), "simulated", roots).total
 
     assert (count(2), count(5)) == COLLECTORS[name]
+
+
+def test_a_quantile_waits_for_nothing_on_the_cpu_either() -> None:
+    """Below torch 2.13 it reads the probability that it gets, on the host alone."""
+    path = TARGETS / "devices" / "waiting.py"
+    function, gradients = load_target(path).medians, [torch.rand(3, 4)]
+    assert count_syncs(lambda: function(gradients), "cpu", SourceRoots(str(path.parent))).total == 0

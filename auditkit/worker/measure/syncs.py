@@ -71,6 +71,8 @@ def counting_syncs(device: str, roots: SourceRoots, of_block: bool = False) -> I
     found.append(Count(len(sites), sites))
 
 
+# Below torch 2.13 they read `q` to check it, but only for CPU tensors.
+_CHECKED_ON_THE_CPU_ALONE = (torch.quantile, torch.nanquantile, torch.Tensor.quantile, torch.Tensor.nanquantile)
 _READ_ALL = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__repr__)
 
 
@@ -100,9 +102,10 @@ class _Reads:
         if is_move and self._of_block and not self._is_of_parameters(subject):
             return func(*args, **kwargs)
         is_copy = func is torch.Tensor.cpu or (is_move and _names_cpu(args[1:], kwargs))
-        if not is_copy and func not in _READ_ALL:
+        if is_copy or func in _READ_ALL:
+            self._read()
+        elif func not in _CHECKED_ON_THE_CPU_ALONE:
             return func(*args, **kwargs)
-        self._read()
         before, self._is_quiet = self._is_quiet, True
         try:
             result = func(*args, **kwargs)

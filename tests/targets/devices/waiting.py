@@ -63,3 +63,7 @@ def copied_to_pinned_memory(gradients):
 def without_tied(gradients):
     seen = {gradient.data_ptr(): gradient for gradient in gradients}
     return sum(gradient.square().sum().item() for gradient in seen.values())
+
+
+def medians(gradients):
+    return torch.stack([torch.quantile(gradient, 0.5) for gradient in gradients])

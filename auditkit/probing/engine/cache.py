@@ -106,8 +106,9 @@ class SessionCache:
             path = self._cache.folder / self._name(job)
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with os.fdopen(handle, "rb") as file:
-                data = file.read(_LARGEST_ENTRY_BYTES)
-            return msgspec.json.decode(data.replace(_ROOT, self._shown), type=Entry)
+                digest, _, data = file.read(_LARGEST_ENTRY_BYTES).partition(b"\n")
+            if digest == _digest(data).encode("ascii"):
+                return msgspec.json.decode(data.replace(_ROOT, self._shown), type=Entry)
         return None
 
     def keep(self, job: Job, entry: Entry) -> None:
@@ -123,7 +124,7 @@ class SessionCache:
             data = msgspec.json.encode(entry).replace(self._shown, _ROOT)
             if len(data) < _LARGEST_ENTRY_BYTES:
                 with contextlib.suppress(AuditkitError):  # A full disk costs only the cache.
-                    write_below(self._cache.folder, name, data)
+                    write_below(self._cache.folder, name, _digest(data).encode("ascii") + b"\n" + data)
 
     def _name(self, job: Job) -> str:
         """Return the digest of all that a result depends on, with the same checkout path in every copy."""

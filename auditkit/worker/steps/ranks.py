@@ -9,6 +9,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable
 from ..base.torch_internals import import_first
+from ..feed import guesses
 from .readings import is_mean_loss
 from .runs import FIXED, StepRuns, source_of
 from .seam import Grads, cosine, norm_of
@@ -18,6 +19,9 @@ from .values import Case, Values
 UNWRAPPED = "none"
 """The plain model, for a step that reduces its gradients itself."""
 WRAPPINGS = (UNWRAPPED, "ddp", "fsdp2")
+_SIZE = re.compile(r"(world|dp|data_parallel|replica)\w*_(size|degree)$|num_(processes|replicas|ranks|gpus)$")
+_ALONE = re.compile(r"single_?(device|gpu|process|node)", re.IGNORECASE)
+_RANK = re.compile(r"(^|[._])rank$")
 _GAIN = 0.01
 """Scale of gradients that stay below the step's own limit, which is usually near 1."""
 _REDUCES = re.compile(
@@ -73,6 +77,9 @@ class RankSteps:
 
     def alone(self) -> Speaks:
         """Return what the step's code says. Raises NotApplicable if its gradient is wrong even in one process."""
+        function = self._runs.caller.function
+        if _ALONE.search("{}.{}".format(function.__module__, function.__qualname__)):
+            raise NotApplicable("it trains on a single device, by its name")
         batches = self._batches(2)[0]
         run = self._runs.run(_case(batches))
         if run.raised is not None and self._handed not in TOKEN_TASKS:
@@ -158,6 +165,15 @@ class _RankValues(Values):
         elif wrapping == "fsdp2":
             self.model = _sharded(self.model)
         self.optimizer = torch.optim.SGD(self.model.parameters(), self.optimizer.defaults["lr"])
+
+    def made(self, value: Any, path: str = "") -> Any:
+        """Return the number of ranks, or the rank, for a value that means one process."""
+        for pattern, ask in ((_SIZE, torch.distributed.get_world_size), (_RANK, torch.distributed.get_rank)):
+            if pattern.search(path) and value in (0, 1):
+                return ask()
+            if pattern.search(path) and value in (guesses.GIVES_ZERO, guesses.GIVES_ONE):
+                return lambda *_, **__: ask()
+        return super().made(value, path)
 
 
 def _sharded(model: ToyModel) -> Any:

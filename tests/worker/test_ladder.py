@@ -127,6 +127,22 @@ def test_in_a_circle_of_imports_a_name_is_there_when_it_is_asked_for(tmp_path: P
     assert "partially initialized module" in run.notes[0]
 
 
+POOL = "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)\npool.submit(int).result()\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"torch.cuda.is_initialized = lambda: True\n{NORM}",
+        f"{POOL}{NORM.replace('def norm', 'def of')}def norm(grads):\n    return pool.submit(of, grads).result()\n",
+    ],
+)
+def test_what_no_fork_survives_is_imported_for_each_probe(source: str, tmp_path: Path) -> None:
+    """CUDA and threads are lost in a fork: a function that waits for a thread of its module would wait for ever."""
+    run = ask(tmp_path, source)
+    assert (run.loaded_by.rung, run.results[0].outcome) == ("package", Outcome.NOT_REPRODUCED)
+
+
 def test_a_module_that_never_ends_its_import_is_cut_out_in_time(tmp_path: Path) -> None:
     write(tmp_path, {"target.py": f"import time, torch\nwhile True:\n    time.sleep(1)\n{NORM}"})
     run = run_probes(tmp_path, "target:norm", [HEALTH], time_limit_s=8.0)

@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import linecache
+import re
 import types
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -141,28 +143,54 @@ def _foreach_takes_simulated() -> Iterator[None]:
         supported.remove(SimulatedCudaTensor)
 
 
+_ASSIGNS = re.compile(r"(\w+)\s*(?::[^=]+)?=\s*([^=].*)")
+_LOOKS_FOR_CUDA = re.compile(r"\bcuda\.(is_available|device_count)\(\)")
+_MAY_RUN_AGAIN = {"is_available", "device_count", "device", "str", "bool"}
+
+
 @functools.lru_cache(maxsize=1)
-def _names_of_devices(roots: Optional[SourceRoots]) -> List[Tuple[Dict[str, Any], str]]:
-    """Return the names `device`, in any case, that mean the CPU in the checkout's modules, with their namespaces."""
-    own = (
-        held for held in namespaces() if roots is not None and roots.relative(held.get("__file__") or "") is not None
-    )
-    named = [(held, name) for held in own for name in held if name.lower() == "device"]
-    return [
-        (held, name) for held, name in named if isinstance(held[name], (str, torch.device)) and str(held[name]) == "cpu"
-    ]
+def _modules_of(roots: Optional[SourceRoots]) -> List[Tuple[Dict[str, Any], List[Tuple[str, str]]]]:
+    """Return the namespaces of the checkout's modules, each with its assignments that look for CUDA: name and text."""
+    found = []
+    for held in namespaces() if roots is not None else ():
+        path = held.get("__file__") or ""
+        if roots is None or roots.relative(path) is None:
+            continue
+        lines, asks = linecache.getlines(path), {}
+        for name, text in (match.groups() for match in map(_ASSIGNS.match, lines) if match):
+            depends = _LOOKS_FOR_CUDA.search(text) or asks.keys() & set(re.findall(r"\w+", text))
+            if depends and set(re.findall(r"(\w+)\(", text)) <= _MAY_RUN_AGAIN:
+                asks[name] = text
+        found.append((held, list(asks.items())))
+    return found
 
 
 @contextlib.contextmanager
 def _devices_of_modules() -> Iterator[None]:
     """Set `DEVICE = "cuda" if torch.cuda.is_available() else "cpu"` of modules to what they set on a machine with CUDA.
 
-    Otherwise every copy to it would count as one to the host.
+    The same for each name `device`, in any case, that means the CPU. Otherwise every copy to it would count as one to
+    the host.
     """
+    modules = _modules_of(State.roots)
     with contextlib.ExitStack() as undo:
-        for held, name in _names_of_devices(State.roots):
+
+        def put(held: Dict[str, Any], name: str, value: Any) -> None:
             undo.callback(held.__setitem__, name, held[name])
-            held[name] = "cuda" if isinstance(held[name], str) else torch.device("cuda")
+            held[name] = value
+
+        for held, asks in modules:
+            for name, text in asks:
+                before = held.get(name)  # None if only a part of the file ran
+                with contextlib.suppress(Exception):
+                    after = eval(text, held)
+                    for other, _ in modules:  # a module may have imported the name
+                        if name in other and type(other[name]) is type(before) and other[name] == before:
+                            put(other, name, after)
+        for held, _ in modules:
+            for name in [each for each in held if each.lower() == "device"]:
+                if isinstance(held[name], (str, torch.device)) and str(held[name]) == "cpu":
+                    put(held, name, "cuda" if isinstance(held[name], str) else torch.device("cuda"))
         yield
 
 

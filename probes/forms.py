@@ -13,6 +13,7 @@ import shutil
 import sys
 from textwrap import fill
 
+_OURS_LACKS = "AttributeError: 'Parameter' object has no attribute"
 AFTERWARDS = "the gradients' norm afterwards"
 
 
@@ -162,10 +163,15 @@ def who_meets_error(error):
 
 
 def attempt(ctx, call, *args):
-    """Return the result of `call`, and what the target raised instead."""
+    """Return the result of `call`, and what the target raised instead.
+
+    If parameters of the checkout have an attribute that auditkit's lack (`main_grad`), the target has not failed.
+    """
     try:
         return call(*args), None
     except ctx.TargetRaised as error:
+        if _OURS_LACKS in str(error):
+            raise ctx.NotApplicable("parameters of the checkout have more attributes: {}".format(error)) from error
         return None, error
 
 

@@ -154,6 +154,7 @@ def _end_all(*_: Any) -> NoReturn:
 
 def _serve_requests(requests: IO[bytes], results: Writer) -> None:
     """Run the jobs of each request; the request that loads the module continues in the fork that loaded it."""
+    loads_apart = False
     for line in iter(requests.readline, b""):
         request = json.loads(line)
         os.chdir(request["checkout"])
@@ -163,8 +164,13 @@ def _serve_requests(requests: IO[bytes], results: Writer) -> None:
             # process may also serve the audit.
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         try:
-            if request["modules"]:
-                load_modules(request)
+            if request["modules"] and not loads_apart:
+                try:
+                    load_modules(request)
+                except loading.LoadError as error:
+                    if error.reason != ladder.APART:
+                        raise
+                    loads_apart = True
             results.control({"type": "loaded", **ladder.described()})
             _run_jobs(request, results)
         except OSError:

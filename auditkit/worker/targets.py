@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .base.frames import SourceRoots
@@ -25,7 +26,7 @@ class LoadedTarget(NamedTuple):
 def load_modules(request: Dict[str, Any]) -> None:
     """Load the modules of a request, with the targets of its jobs; return in a fork, which may be forked again.
 
-    Raises LoadError if no module can be loaded.
+    Raises LoadError if no module can be loaded, with the reason `APART` if CUDA or threads would not survive a fork.
     """
     import torch
 
@@ -52,10 +53,9 @@ def load_modules(request: Dict[str, Any]) -> None:
         for call in (each for each in calls if _module_of(each) not in _unloaded):
             with contextlib.suppress(*([LoadError] if len(calls) > 1 else [])):
                 _bind(call, request)
-        if torch.cuda.is_initialized():
-            raise LoadError(
-                "import_error", "importing the target initialises CUDA, which no fork can use", is_final=True
-            )
+        if torch.cuda.is_initialized() or threading.active_count() > 1:
+            reason = ladder.APART if len(ways) == 1 else "import_error"  # The host loads several modules again, alone.
+            raise LoadError(reason, "importing the target initialises CUDA or starts threads", is_final=True)
 
     usual = [rung for rung in rungs.RUNGS if any(rung in its_ways for its_ways in ways.values())]
     ladder.climb(load, [module.rstrip(OF_BLOCKS) for module in ways], roots, usual, float(request["time_limit_s"]))

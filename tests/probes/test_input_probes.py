@@ -128,6 +128,8 @@ def test_a_defect_is_told_with_its_values_at_its_line(function: str) -> None:
         (EMPTY, "norm_of_the_first", "not_applicable", ONE_PARAMETER),
         (MISSING, "mean_of_buffers", "not_applicable", "it reads parameter.main_grad, a buffer of every parameter: no "
          "gradient is missing there"),
+        (MISSING, "buffers_of_the_frozen", "not_applicable", "parameters of the checkout have more attributes: "
+         "AttributeError: 'Parameter' object has no attribute 'buffer'"),
     ],
 )  # fmt: skip
 def test_why_nothing_is_found_is_said(probe: str, function: str, said: str, message: str) -> None:

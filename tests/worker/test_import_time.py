@@ -22,7 +22,11 @@ def test_the_device_of_a_module_is_that_of_a_machine_with_cuda(monkeypatch: pyte
     module = load_target(DEVICES / "asked_at_import.py")
     with simulated_cuda():
         assert (torch.device("cuda"), torch.device("cuda")) == (module.DEVICE, sys.modules["device_constants"].DEVICE)
-    assert torch.device("cpu") == module.DEVICE
+        assert (module.use_cuda, module.place, module.Tensor.__module__) == (True, "cuda:0", "torch.cuda")
+    assert (torch.device("cpu"), False, "cpu", "torch") == (
+        module.DEVICE, module.use_cuda, module.place, module.Tensor.__module__,
+    )  # fmt: skip
+    assert module.built == [False]  # a statement that does more than bind a name does not run again
     for name in ("device_constants", "devices_asked_at_import"):
         sys.modules.pop(name)
 

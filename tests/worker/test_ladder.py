@@ -121,10 +121,31 @@ def test_the_function_is_asked_without_what_the_module_does(at_import: str, said
     assert said in run.notes[0]
 
 
+def test_a_folder_is_not_hidden_by_an_installed_package_of_its_name(tmp_path: Path) -> None:
+    run = run_probes(write(tmp_path, {"pytest/norms.py": f"import torch\n{NORM}"}), "pytest.norms:norm", [HEALTH])
+    assert (run.loaded_by.rung, run.results[0].outcome) == ("package", Outcome.NOT_REPRODUCED)
+
+
 def test_in_a_circle_of_imports_a_name_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
     run = ask(tmp_path, f"import target_too\n{NORM}", target_too="from target import norm\n")
     assert (run.loaded_by.rung, run.results[0].outcome) == ("cut_out", Outcome.NOT_REPRODUCED)
     assert "partially initialized module" in run.notes[0]
+
+
+POOL = "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)\npool.submit(int).result()\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"torch.cuda.is_initialized = lambda: True\n{NORM}",
+        f"{POOL}{NORM.replace('def norm', 'def of')}def norm(grads):\n    return pool.submit(of, grads).result()\n",
+    ],
+)
+def test_what_no_fork_survives_is_imported_for_each_probe(source: str, tmp_path: Path) -> None:
+    """CUDA and threads are lost in a fork: a function that waits for a thread of its module would wait for ever."""
+    run = ask(tmp_path, source)
+    assert (run.loaded_by.rung, run.results[0].outcome) == ("package", Outcome.NOT_REPRODUCED)
 
 
 def test_a_module_that_never_ends_its_import_is_cut_out_in_time(tmp_path: Path) -> None:

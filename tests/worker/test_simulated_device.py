@@ -83,6 +83,7 @@ def test_outside_of_the_simulation_nothing_is_left(t: torch.Tensor) -> None:
         lambda t: torch.zeros(3).type_as(t),
         lambda t: torch.zeros(3).type("torch.cuda.HalfTensor"),
         lambda t: t.type(torch.cuda.DoubleTensor),
+        lambda t: t.new([1.0, 2.0]),
         lambda t: t.new(3),
         lambda t: torch.zeros_like(t),
         lambda t: torch.full_like(t, 2.0),

@@ -41,6 +41,11 @@ HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
     ('.to("cpu", float64): crosses as float32', lambda t: discard(t.to("cpu", torch.float64)), 4000),
     (".tolist()", lambda t: discard(t.tolist()), 4000),
     ("copy_ into pinned memory", pinned_copy, 4000),
+    (
+        "_foreach_copy_ of two",
+        lambda t: torch._foreach_copy_([torch.empty(ELEMENTS), torch.empty(ELEMENTS)], [t, t]),
+        8000,
+    ),
     ("half of it", lambda t: discard(t[:500].cpu()), 2000),
     ("in bfloat16", lambda t: discard(t.bfloat16().cpu()), 2000),
     ("one element after the other", lambda t: discard([x.item() for x in t]), 4000),

@@ -57,7 +57,7 @@ class Caller:
         self.recorded: Dict[str, Any] = {}
         self.is_recorded = False
         self.around = Surroundings(self.given, ())
-        self.module_state = ModuleState(function)
+        self.module_state = ModuleState(function, owner)
 
     def replaced(self, **changes: Any) -> "Caller":
         """Return the same target with these attributes: on another `device`, without its recording."""

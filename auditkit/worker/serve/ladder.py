@@ -10,6 +10,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 from . import families, placeholders, rungs
 from .loading import LoadError
 
+APART = "apart"
+"""The reason of a module that loads but whose process cannot be forked: each job loads it for itself."""
 _Made = TypeVar("_Made")
 _LOADED = b"loaded"
 
@@ -58,6 +60,8 @@ def climb(
             where = "importing {}: {}".format(" and ".join(places), message)
             refusals.append((way, LoadError(reason, where)))
         last = refusals[-1][1]
+        if last.reason == APART:
+            raise last
         if last.is_final:
             break
     first = refusals[0][1]

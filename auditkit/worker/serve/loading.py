@@ -129,9 +129,10 @@ def split(call: str) -> Tuple[str, str]:
 
 def import_module(place: str, roots: List[str]) -> Any:
     """Return the module, imported once. Raises LoadError."""
-    module_name, _ = rungs.module_of(place, roots)
+    module_name, file = rungs.module_of(place, roots)
     try:
         with placeholders.loading():
+            _find_own_folder(module_name, file)
             return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if not error.name:  # raised by a package that refuses to be imported
@@ -143,6 +144,17 @@ def import_module(place: str, roots: List[str]) -> Any:
         raise LoadError("import_error", text, hint, (top,), is_final=is_itself) from error
     except BaseException as error:
         raise _import_error(place, error) from error
+
+
+def _find_own_folder(module_name: str, file: str) -> None:
+    """Import from a folder without `__init__` also if an installed package (`examples`, `tests`) has its name."""
+    top, *rest = module_name.split(".")
+    path = os.path.dirname(file) if os.path.basename(file) == "__init__.py" else file
+    folder = os.path.abspath(os.path.join(path, *[os.pardir] * len(rest)))
+    if rest and file and not os.path.isfile(os.path.join(folder, "__init__.py")):
+        package = importlib.import_module(top)
+        if folder not in list(getattr(package, "__path__", [folder])):
+            package.__path__ = [folder, *package.__path__]
 
 
 def _import_error(place: str, error: BaseException) -> LoadError:

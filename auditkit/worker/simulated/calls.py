@@ -218,6 +218,14 @@ def _new_tensor(func: Any, tensor: Any, data: Any, dtype: Any = None, device: An
     return _from_data(torch.tensor, data, dtype=dtype or tensor.dtype, device=where, **kwargs)
 
 
+def _new(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    """Build a tensor of data, as `new_tensor` does, or of a size."""
+    if args and not isinstance(args[0], (int, torch.Size)):
+        return _new_tensor(func, tensor, args[0])
+    with _building_on(tensor.device_index):
+        return _plain(func, tensor, *args, **kwargs)
+
+
 def _quantile(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     """Handle quantiles: below torch 2.13 C++ reads `q` to check it, but only for CPU tensors, as the wrapper is."""
     outer = State.observer
@@ -246,6 +254,7 @@ _ON_DEVICE: Dict[Any, Callable] = {
     torch.Tensor.data_ptr: lambda func, tensor: int(_plain(func, to_host(tensor))),
     torch.Tensor.__repr__: lambda func, tensor, **_: repr(_read(tensor, "copy")),
     torch.Tensor.__format__: lambda func, tensor, spec: format(_read(tensor, "copy"), spec),
+    torch.Tensor.new: _new,
     torch.Tensor.new_tensor: _new_tensor,
 }
 """Handlers for a tensor of the device."""

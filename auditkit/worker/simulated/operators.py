@@ -168,6 +168,9 @@ def _run_tensor_by_tensor(func: Any, name: str, args: Any, kwargs: Dict[str, Any
     lists = [value for value in args if _is_tensor_list(value)]
     for tensors in zip(*lists, strict=False):
         target = tensors[0]
+        if name == "_foreach_copy_" and _is_transfer(target, tensors[1]):
+            report_copy(tensors[1], target, len(args) > 2 and bool(args[2]))
+            continue
         _same_device(tensor for tensor in [*tensors, *alone] if tensor is target or not _is_host_scalar(tensor))
         if is_simulated(target):
             State.observer.on_operator(name)

@@ -32,6 +32,24 @@ class StepMonitor:
         return self._norm
 
 
+class SharedMonitor:
+    """Total norm, shared by all monitors of a process: it is an attribute of the class."""
+
+    norm = None
+
+    def total_norm(self, parameters):
+        if SharedMonitor.norm is None:
+            SharedMonitor.norm = _norm(parameters)
+        return SharedMonitor.norm
+
+
+def norm_of_first_call(parameters):
+    """Total norm, an attribute of the function."""
+    if not hasattr(norm_of_first_call, "norm"):
+        norm_of_first_call.norm = _norm(parameters)
+    return norm_of_first_call.norm
+
+
 _BY_MODEL = {}
 
 

@@ -85,3 +85,8 @@ def refuses_zeros(parameters) -> dict:
 def mean_of_buffers(params) -> float:
     norms = [p.main_grad.norm().item() for p in params]
     return sum(norms) / max(1, len(norms))
+
+
+def buffers_of_the_frozen(parameters) -> float:
+    """Parameters of the program have a buffer where they have no gradient."""
+    return math.hypot(*[(p.grad if p.grad is not None else p.buffer).norm().item() for p in parameters])

@@ -79,12 +79,13 @@ def _place(found: Candidate | PassedOver) -> tuple[str, str]:
 def _discover(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Discovery:
     _parse(files, TOUCHES_GRADIENTS)
     calls = CollectorCalls(files)
-    while True:
-        calls.find()
+    calls.find()
+    names = set[str]()
+    while calls.collectors and calls.names() != names:
         # Parse callers, and packages that export a collector, perhaps under another name.
-        names = b"|".join(sorted(re.escape(name.encode()) for name in calls.names()))
-        if not calls.collectors or not _parse(files, re.compile(rb"\b(" + names + rb")\b")):
-            break
+        names = calls.names()
+        _parse(files, re.compile(rb"\b(" + b"|".join(re.escape(name.encode()) for name in sorted(names)) + rb")\b"))
+        calls.find()
     _parse(files, TOUCHES_SPECTRA)
     reader = Candidates(calls)
     functions = [*reader.read(), *spectral_candidates(files)]

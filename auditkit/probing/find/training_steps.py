@@ -10,6 +10,7 @@ from dataclasses import replace
 from auditkit.model.enums import Contract
 from auditkit.probing.find.blocks.blocks import Block, blocks_that_train
 from auditkit.probing.find.blocks.training_calls import TrainingCalls, is_handed_loss
+from auditkit.probing.find.blocks.training_loops import MAY_TRAIN
 from auditkit.probing.find.candidates import Candidate
 from auditkit.probing.source.modules import Function
 from auditkit.probing.source.python_files import PythonFiles
@@ -25,6 +26,8 @@ def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> I
     its names do not show what it trains and no run recorded its inputs.
     """
     for module in list(files.modules.values()):
+        if not MAY_TRAIN.search("\n".join(module.lines)):
+            continue
         calls = TrainingCalls(module)
         driven = [each for each in module.defined() if _is_driven(each, calls)]
         parts = {id(part) for each in driven for part in _parts(each, calls)}

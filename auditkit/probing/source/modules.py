@@ -113,7 +113,7 @@ class Function(_Definition):
     @cached_property
     def nodes(self) -> list[ast.AST]:
         """Every node of its body and signature, cached."""
-        return list(ast.walk(self.node))
+        return list(walk([self.node]))
 
     @cached_property
     def text(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from auditkit.model.runs.cause import Statement
 from auditkit.probing.checkout.reading import lies_inside
 from auditkit.probing.source.modules import Module, parse_module, source_bytes
+from auditkit.probing.source.walking import children
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOCALS = "<locals>"
@@ -99,13 +100,8 @@ def _blocks(node: ast.AST) -> Iterator[ast.AST]:
 
 def head_of(node: ast.stmt) -> tuple[ast.expr, ...]:
     """Return the expressions of a statement itself, without those of the statements in it."""
-    found = []
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            found.append(child)
-        elif isinstance(child, ast.withitem):
-            found.append(child.context_expr)
-    return tuple(found)
+    inner = (child.context_expr if isinstance(child, ast.withitem) else child for child in children(node))
+    return tuple(child for child in inner if isinstance(child, ast.expr))
 
 
 def extent(node: ast.stmt) -> tuple[int, int]:

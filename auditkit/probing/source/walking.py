@@ -20,10 +20,9 @@ FIELDS: dict[type, tuple[str, ...]] = {
 
 
 def walk(roots: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield `roots` and every node below them, in no particular order."""
+    """Yield `roots` and every node below them, outer ones first, as `ast.walk` does."""
     waiting = list(roots)
-    while waiting:
-        node = waiting.pop()
+    for node in waiting:  # it grows
         fields = FIELDS.get(type(node))
         if fields is None:
             continue  # None for a missing default, a string in `global x`

@@ -312,10 +312,10 @@ def function_of(
     return ast.fix_missing_locations(node), names
 
 
-def reads_of(body: Sequence[ast.stmt]) -> list[str]:
-    """Return the names that statements read before they set them, in order."""
+def reads_of(body: Sequence[ast.stmt], known: set[str] | None = None) -> list[str]:
+    """Return the names that statements read before they set them, in order; add those that they set to `known`."""
     found: dict[str, None] = {}
-    _reads(body, set(), found)
+    _reads(body, set() if known is None else known, found)
     return list(found)
 
 

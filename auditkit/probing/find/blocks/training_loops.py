@@ -18,7 +18,7 @@ from auditkit.probing.source.walking import walk
 from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
 
-MAY_TRAIN = re.compile(r"\.backward\(")
+MAY_TRAIN = re.compile(r"\.backward\(|scaler\(")
 _LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 _LOADERS = re.compile(r"\w*(loader|iter|iterator|dataset|dl)s?")
 _FURTHEST = 30
@@ -43,7 +43,7 @@ def _runs(scope: Scope, calls: TrainingCalls) -> list[Run]:
 
     backward = making(calls.is_backward)
     found: list[Run] = []
-    for step in making(calls.is_step):
+    for step in making(calls.is_step) if backward else ():
         joined = [run for each in backward if (run := _joining(scope, each, step)) is not None]
         if joined:
             deepest = max(joined, key=lambda run: sum(1 for _ in scope.around(run.statements[0])))
@@ -140,8 +140,10 @@ def _take_before(run: Run, calls: TrainingCalls) -> None:
             return
         clears = _any_call(statement, _clears)
         if clears or stored & read:
+            known = set[str]()
+            before = reads_of(run.suite[index : run.first], known)
+            read = {*before, *(read - known)}
             run.first = index
-            read = set(reads_of(run.statements))
 
 
 def _goes_through_batches(loop: ast.For) -> bool:

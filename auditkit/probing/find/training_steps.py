@@ -10,13 +10,13 @@ from dataclasses import replace
 from auditkit.model.enums import Contract
 from auditkit.probing.find.blocks.blocks import Block, blocks_that_train
 from auditkit.probing.find.blocks.training_calls import TrainingCalls, is_handed_loss
-from auditkit.probing.find.blocks.training_loops import MAY_TRAIN
 from auditkit.probing.find.candidates import Candidate
 from auditkit.probing.source.modules import Function
 from auditkit.probing.source.python_files import PythonFiles
 from auditkit.worker.steps import roles
 
 TOUCHES_STEPS = re.compile(rb"\.backward\(")
+_MAY_STEP = re.compile(r"\.backward\(|scaler\(")
 
 
 def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Iterator[Candidate]:
@@ -26,7 +26,7 @@ def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> I
     its names do not show what it trains and no run recorded its inputs.
     """
     for module in list(files.modules.values()):
-        if not MAY_TRAIN.search("\n".join(module.lines)):
+        if not _MAY_STEP.search("\n".join(module.lines)):
             continue
         calls = TrainingCalls(module)
         driven = [each for each in module.defined() if _is_driven(each, calls)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import os
 import re
 import sys
 import threading
@@ -14,20 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from weakref import WeakValueDictionary
 
-from auditkit.model.text import inert_line
 from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file
+from auditkit.probing.source.files import is_in_side_folder, is_test_file
 from auditkit.probing.source.walking import walk
-
-TEST_FOLDERS = frozenset({"tests", "test"})
-VENDORED_FOLDERS = frozenset({
-    "third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "extern", "external",
-})  # fmt: skip
-_FOREIGN_FOLDERS = VENDORED_FOLDERS | {
-    "build", "dist", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__", "venv",
-    "env", "virtualenv",
-}  # fmt: skip
-TEST_FILE = re.compile(r"(test_.*|(.*_)?tests?|conftest)\.py")
 
 PARSER = threading.Lock()
 """Held while parsing:
@@ -41,6 +31,7 @@ _MOST_BASES = 8
 _STUBS = frozenset(("overload", "abstractmethod"))
 _NAME_IN_TEXT = re.compile(r"[A-Za-z_]\w*(?:[.:][A-Za-z_]\w*)*")
 _LONGEST_NAME = 200
+_TOOL_FILES = frozenset(("setup.py", "noxfile.py", "tasks.py", "fabfile.py", "dodo.py", "hubconf.py", "conf.py"))
 
 
 @dataclass(frozen=True)
@@ -181,9 +172,15 @@ class Module:
     classes: dict[str, Class] = field(default_factory=dict)
     imports: tuple[Import, ...] = ()
     """Its imports at any depth, in the order of the file."""
-    is_test: bool = False
-    is_side: bool = False
-    """Whether it is an example, a script or an archive: it uses the rest of the checkout, and needs no tests."""
+
+    @property
+    def is_test(self) -> bool:
+        return is_test_file(self.file)
+
+    @property
+    def is_side(self) -> bool:
+        """Whether it is an example, a script or an archive: it uses the rest of the checkout, and needs no tests."""
+        return is_in_side_folder(self.file) or self.file.rpartition("/")[2] in _TOOL_FILES
 
     @property
     def is_package(self) -> bool:
@@ -255,40 +252,6 @@ def instances_in(functions: Iterable[Function | None], resolve: Callable[[Module
     return found
 
 
-def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
-    """Yield the checkout's own Python files: no tests by default, no hidden, vendored or generated folders.
-
-    Links are not followed: their targets in the checkout have their own names, and others are not part of it. Files
-    with unprintable names are skipped.
-    """
-
-    def is_left_out(folder: Path) -> bool:
-        is_test = not with_tests and folder.name in TEST_FOLDERS
-        return is_test or is_foreign(folder) or inert_line(folder.name) != folder.name
-
-    for path in files_below(root, is_left_out):
-        is_test = not with_tests and TEST_FILE.fullmatch(path.name)
-        if path.suffix == ".py" and not is_test and inert_line(path.name) == path.name and not path.is_symlink():
-            yield path
-
-
-def files_below(root: Path, is_left_out: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yield every file below a folder, except in folders that are left out, sorted in each folder."""
-    for folder, subfolders, files in os.walk(root):
-        subfolders[:] = sorted(name for name in subfolders if not is_left_out(Path(folder, name)))
-        yield from (Path(folder, name) for name in sorted(files))
-
-
-def is_foreign(folder: Path) -> bool:
-    """Return whether a folder has third-party or generated files: vendored, built, hidden, a virtual environment."""
-    return (
-        folder.name in _FOREIGN_FOLDERS
-        or folder.name.startswith(".")
-        or folder.name.endswith(".egg-info")
-        or (folder / "pyvenv.cfg").is_file()
-    )
-
-
 def module_name(path: Path, import_roots: Sequence[Path]) -> str | None:
     """Return the name to import a file by, from the innermost import root; None if it has none."""
     holding = [root for root in import_roots if path.is_relative_to(root)]
@@ -303,9 +266,19 @@ def module_name(path: Path, import_roots: Sequence[Path]) -> str | None:
     return ".".join(parts)
 
 
+_PARSED: WeakValueDictionary[tuple[str, str, bytes], Module] = WeakValueDictionary()
+
+
 def parse_module(path: Path, source: bytes, root: Path, name: str) -> Module | SourceProblem:
-    """Return the parsed and indexed file, or why it cannot be parsed."""
+    """Return the parsed and indexed file, or why it cannot be parsed; two readers of the same text share its module."""
     file = path.relative_to(root).as_posix()
+    found = _PARSED.get((file, name, source)) or _parse(path, source, file, name)
+    if isinstance(found, Module):
+        _PARSED[file, name, source] = found
+    return found
+
+
+def _parse(path: Path, source: bytes, file: str, name: str) -> Module | SourceProblem:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an invalid escape in the checkout is not a finding

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from auditkit.probing.checkout.reading import read_file
+from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file
+from auditkit.probing.source.files import source_files
 from auditkit.probing.source.links import Links
 from auditkit.probing.source.modules import (
     Class,
@@ -21,7 +22,6 @@ from auditkit.probing.source.modules import (
     method_of,
     module_name,
     parse_module,
-    source_files,
 )
 
 
@@ -53,7 +53,7 @@ class PythonFiles:
         self.names: dict[Path, str] = {}
         for file in source_files(path, with_tests):
             # A file that cannot be imported has its path; a colon would end it in a call.
-            self.names[file] = module_name(file, roots) or file.relative_to(path).as_posix().replace(":", "_")
+            self.names[file] = module_name(file, roots) or self.name_of(file).replace(":", "_")
         self._files = {name: file for file, name in reversed(self.names.items())}
         self.modules: dict[str, Module] = {}
         self.problems: list[SourceProblem] = []
@@ -67,6 +67,10 @@ class PythonFiles:
         """How many files were read, without those that are too large."""
         return sum(source is not None for source in self._sources.values())
 
+    def name_of(self, file: Path) -> str:
+        """Return the name of a file relative to the checkout, with forward slashes."""
+        return file.relative_to(self.path).as_posix()
+
     def source(self, file: Path) -> bytes:
         """Return the bytes of a file; empty if it is too large or cannot be read, which is a problem then."""
         with self._reading:
@@ -74,16 +78,20 @@ class PythonFiles:
                 self._sources[file] = None
                 try:
                     self._sources[file] = read_file(file)
+                    why = f"files above {MAX_FILE_BYTES:,} bytes are not read" if self._sources[file] is None else ""
                 except OSError as error:
-                    name = file.relative_to(self.path).as_posix()
-                    self.problems.append(SourceProblem(name, 1, f"cannot be read: {error.strerror}"))
+                    why = f"cannot be read: {error.strerror}"
+                if why:
+                    self._parsed[file] = SourceProblem(self.name_of(file), 1, why)
+                    self.problems.append(self._parsed[file])
             return self._sources[file] or b""
 
     def parse(self, file: Path) -> Module | SourceProblem:
         """Return the module of a file, or why it cannot be read."""
         with self._reading:
+            source = self.source(file)
             if file not in self._parsed:
-                parsed = self._parsed[file] = parse_module(file, self.source(file), self.path, self.names[file])
+                parsed = self._parsed[file] = parse_module(file, source, self.path, self.names[file])
                 if isinstance(parsed, Module):
                     self.modules.setdefault(parsed.name, parsed)
                     self._links = None

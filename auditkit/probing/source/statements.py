@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.model.runs.cause import Statement
+from auditkit.model.runs.measurement import Location
 from auditkit.probing.checkout.reading import lies_inside
 from auditkit.probing.source.modules import Module, parse_module, source_bytes
 from auditkit.probing.source.walking import children
@@ -32,26 +33,13 @@ class Unit:
     parts: tuple[ast.expr, ...] = ()
 
 
-class Sources:
-    """The files of findings about a checkout, each parsed once."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._modules: dict[tuple[str, str], Module | None] = {}
-
-    def unit(self, file: str, line: int, folder: str = "") -> Unit | None:
-        """Return the unit of `line` of `file`, below `folder` if that is given; None if it cannot be read."""
-        if (folder, file) not in self._modules:
-            self._modules[folder, file] = self._parse(Path(folder) if folder else self._root, file)
-        module = self._modules[folder, file]
-        return unit_at(module, line) if module is not None and 1 <= line <= len(module.lines) else None
-
-    def _parse(self, root: Path, file: str) -> Module | None:
-        path = root / file
-        if not lies_inside(path, root):
-            return None
-        parsed = parse_module(path, source_bytes(path), root, file)
-        return parsed if isinstance(parsed, Module) else None
+def unit_of(root: Path, place: Location) -> Unit | None:
+    """Return the unit of a location in a checkout, or below the location's own folder; None if it cannot be read."""
+    top = Path(place.folder or root)
+    path = top / place.file
+    module = parse_module(path, source_bytes(path), top, place.file) if lies_inside(path, top) else None
+    is_there = isinstance(module, Module) and 1 <= place.line <= len(module.lines)
+    return unit_at(module, place.line) if is_there else None
 
 
 def unit_at(module: Module, line: int) -> Unit:

@@ -56,11 +56,11 @@ def unused_functions(context: SourceContext) -> Found:
     from vulture import Vulture
 
     index, code = context.index, Vulture()
-    for module in index.modules:
+    for module in index.all_modules:
         code.scan(index.source_of(module).decode("utf-8", "replace"), module.file)
     named = set(code.used_names) | index.unparsed_words | index.other_words
     starred = set[str]()
-    for module in index.modules:
+    for module in index.all_modules:
         named |= {item.name for item in module.imports} | module.strings
         starred |= {item.module for item in module.imports if item.name == "*"}
     functions = 0
@@ -91,7 +91,7 @@ _COLLECTOR_WORDS = ("grad", "norm", "stat", "health", "collect")
 
 def untested_collectors(context: SourceContext) -> Found:
     """Yield the public collectors, and similarly named code in the same module, that no test file names."""
-    if not context.index.has_tests:
+    if not context.index.tests:
         raise context.NotApplicable("the checkout has no test file (test_*.py, *_test.py, tests/)")
     words = {word.lower().replace("test", "_test_") for word in context.index.words_of_tests}
     in_tests = " ".join(f"_{word}_" for word in words)
@@ -125,7 +125,7 @@ def untested_collectors(context: SourceContext) -> Found:
 def partial_exports(context: SourceContext) -> Found:
     """Yield modules whose package exports some of their names, but not others that outside code imports."""
     importers: dict[tuple[str, str], list[Module]] = defaultdict(list)
-    for user in context.index.modules:
+    for user in context.index.all_modules:
         for item in user.imports:
             key = context.links.target(item)
             if key is not None and key[1] and key[0] != user.name:
@@ -258,7 +258,7 @@ _DECLARES = re.compile(
 def private_uses(context: SourceContext) -> Found:
     """Yield the unguarded uses of torch's private names, and how the checkout pins torch."""
     declared = (context.index.text_of(file) for file in context.index.files if _DECLARES.search(file.name))
-    required = (found[1] for text in declared for found in _REQUIRES.finditer(text))
+    required = (found[1] for text in declared for found in _REQUIRES.finditer(text.decode("utf-8", "replace")))
     pin = next((f"torch{one}".strip(" ),") for one in required if _ONE_RELEASE.search(one)), "none")
     for module in context.modules:
         if b"torch" not in context.index.source_of(module):
@@ -386,7 +386,7 @@ def missing_collections(context: SourceContext) -> Found:
         for finisher, keys in context.followed(module, _finishers):
             examined += 1
             word = min(keys).encode()
-            trees = [one for one in index.modules if not one.is_test and word in index.source_of(one)]
+            trees = [one for one in index.all_modules if not one.is_test and word in index.source_of(one)]
             if _is_produced(finisher, keys, [function for tree in trees for function in tree.defined()]):
                 continue
             rows: list[Any] = [("producer_count", 0, "count", {"input": "the keys " + ", ".join(sorted(keys))})]

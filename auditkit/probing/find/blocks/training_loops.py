@@ -18,7 +18,7 @@ from auditkit.probing.source.walking import walk
 from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
 
-MAY_TRAIN = re.compile(r"\.backward\(|scaler\(")
+MAY_TRAIN = re.compile(r"\.backward\(")
 _LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 _LOADERS = re.compile(r"\w*(loader|iter|iterator|dataset|dl)s?")
 _FURTHEST = 30

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file
 from auditkit.probing.source.files import is_in_side_folder, is_test_file
-from auditkit.probing.source.walking import walk
+from auditkit.probing.source.walking import statements, top_level, walk
 
 PARSER = threading.Lock()
 """Held while parsing:
@@ -330,40 +330,6 @@ def _imports(module: Module, is_package: bool) -> Iterator[Import]:
             origin = absolute_origin(module.name, item.module or "", item.level, is_package)
             for alias in item.names:
                 yield Import(origin, alias.name, alias.asname or alias.name, item.lineno)
-
-
-def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements that run on import, including those in `if` and `try`."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, ast.If | ast.Try):
-            blocks = [statement.body, statement.orelse]
-            if isinstance(statement, ast.Try):
-                blocks += [statement.finalbody, *(handler.body for handler in statement.handlers)]
-            for block in blocks:
-                yield from top_level(block)
-
-
-def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield all statements at any depth; expressions contain none, so they are not walked."""
-    waiting: list[ast.AST] = [*body]
-    waiting.reverse()
-    while waiting:
-        statement = waiting.pop()
-        if isinstance(statement, ast.stmt):
-            yield statement
-        for name in _BLOCKS.get(type(statement), ()):
-            waiting += getattr(statement, name)[::-1]
-
-
-# The fields of each kind of node that list statements, handlers or cases, the last of the file first.
-_BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
-    kind: tuple(name for name in ("cases", "finalbody", "orelse", "handlers", "body") if name in kind._fields)
-    for kind in (
-        ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor, ast.While, ast.If, ast.With,
-        ast.AsyncWith, ast.Try, ast.TryStar, ast.Match, ast.ExceptHandler, ast.match_case,
-    )
-}  # fmt: skip
 
 
 def _index_class(module: Module, node: ast.ClassDef, prefix: str) -> None:

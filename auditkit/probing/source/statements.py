@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.measurement import Location
 from auditkit.probing.checkout.reading import lies_inside
 from auditkit.probing.source.modules import Module, parse_module, source_bytes
-from auditkit.probing.source.walking import children
+from auditkit.probing.source.walking import children, suites_of
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOCALS = "<locals>"
@@ -71,19 +71,14 @@ def nodes_around(tree: ast.Module, line: int) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     inside: ast.AST | None = tree
     while inside is not None:
-        inside = next((child for child in _blocks(inside) if first_line(child) <= line <= last_line(child)), None)
-        found += [inside] if isinstance(inside, ast.stmt) else []
+        inner = (child for suite in suites_of(inside) for child in suite)
+        inside = next((child for child in inner if first_line(child) <= line <= last_line(child)), None)
+        found += [inside] if inside is not None else []
     return found
 
 
 def _names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[str]:
     return [node.name] if isinstance(node, ast.ClassDef) else [node.name, _LOCALS]
-
-
-def _blocks(node: ast.AST) -> Iterator[ast.AST]:
-    """Return statements, handlers and cases directly below a node."""
-    kinds = (ast.stmt, ast.excepthandler, ast.match_case)
-    return (child for child in ast.iter_child_nodes(node) if isinstance(child, kinds))
 
 
 def head_of(node: ast.stmt) -> tuple[ast.expr, ...]:
@@ -94,7 +89,7 @@ def head_of(node: ast.stmt) -> tuple[ast.expr, ...]:
 
 def extent(node: ast.stmt) -> tuple[int, int]:
     """Return the first and the last line of a statement, without the statements in it."""
-    if not any(_blocks(node)):
+    if not suites_of(node):
         return node.lineno, last_line(node)
     return node.lineno, max([node.lineno, *map(last_line, head_of(node))])
 
@@ -118,16 +113,11 @@ def _listed(node: ast.AST) -> list[ast.expr]:
     return [keyword.value for keyword in node.keywords] if isinstance(node, ast.Call) else []
 
 
-def first_line(node: ast.AST) -> int:
-    """Return the first line of a statement with its decorators, of an `except` or of a `case`."""
-    if isinstance(node, ast.match_case):
-        return node.pattern.lineno
+def first_line(node: ast.stmt) -> int:
+    """Return the first line of a statement with its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    lines = [decorator.lineno for decorator in decorators]
-    return min([node.lineno, *lines]) if isinstance(node, ast.stmt | ast.excepthandler) else 0
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
-def last_line(node: ast.AST) -> int:
-    if isinstance(node, ast.match_case):
-        return last_line(node.body[-1])
-    return (node.end_lineno or node.lineno) if isinstance(node, ast.stmt | ast.expr | ast.excepthandler) else 0
+def last_line(node: ast.stmt | ast.expr) -> int:
+    return node.end_lineno or node.lineno

@@ -22,10 +22,9 @@ from auditkit.probing.source.modules import (
     last_name,
     targets_of,
     text_in,
-    top_level,
 )
 from auditkit.probing.source.statements import unit_at
-from auditkit.probing.source.walking import children, walk
+from auditkit.probing.source.walking import children, top_level, walk
 
 if TYPE_CHECKING:
     from auditkit.probing.source_probes.context import SourceContext

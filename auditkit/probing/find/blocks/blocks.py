@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from auditkit.errors import nearest_names
 from auditkit.model.runs.target import TRAINING_STEP, split_call
 from auditkit.probing.find.blocks.bodies import Body, function_of, handed_on_body, is_handed_over
-from auditkit.probing.find.blocks.marks import Scope, Suite, own_statements, suites_of
+from auditkit.probing.find.blocks.marks import Scope, own_statements
 from auditkit.probing.find.blocks.runs import Run, find_runs, handed_on
 from auditkit.probing.find.blocks.training_calls import TrainingCalls
 from auditkit.probing.find.blocks.training_loops import MAY_TRAIN, training_loops
 from auditkit.probing.fix.local_names import names_of
 from auditkit.probing.source.modules import Class, Function, FunctionNode, Module
 from auditkit.probing.source.python_files import PythonFiles
+from auditkit.probing.source.walking import Suite, suites_of
 
 _MOST_NAMED = 3
 _MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from auditkit.probing.find.blocks.bodies import reads_of, with_suites
-from auditkit.probing.find.blocks.marks import Scope, own_nodes, suites_of
+from auditkit.probing.find.blocks.marks import Scope, own_nodes
 from auditkit.probing.find.blocks.runs import Run
 from auditkit.probing.find.blocks.training_calls import TrainingCalls
 from auditkit.probing.fix.local_names import names_of
 from auditkit.probing.source.modules import FunctionNode, dotted_name
 from auditkit.probing.source.statements import head_of
-from auditkit.probing.source.walking import walk
+from auditkit.probing.source.walking import suites_of, walk
 from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
 

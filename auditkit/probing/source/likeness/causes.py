@@ -20,9 +20,9 @@ from auditkit.model.runs.cause import Sibling, Siblings, Statement
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.source.files import list_files
-from auditkit.probing.source.modules import Module, dotted_name, last_name, parse_module, source_bytes, statements
+from auditkit.probing.source.modules import Module, dotted_name, last_name, parse_module, source_bytes
 from auditkit.probing.source.statements import Unit, head_of, unit_at, unit_of
-from auditkit.probing.source.walking import walk
+from auditkit.probing.source.walking import statements, walk
 
 MOST_PLACES = 60
 """An expression at more places than this, without tests, is an idiom and identifies no defect."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file
@@ -172,6 +173,8 @@ class Module:
     classes: dict[str, Class] = field(default_factory=dict)
     imports: tuple[Import, ...] = ()
     """Its imports at any depth, in the order of the file."""
+    known: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What other packages found in it, each once."""
 
     @property
     def is_test(self) -> bool:

@@ -102,20 +102,22 @@ def blocks_of(module: Module) -> list[Block]:
 
 def blocks_of_gradients(module: Module) -> list[Block]:
     """Return the blocks of a file that compute a statistic of gradients, limit or check them."""
-    if not _MAY_HOLD_BLOCKS.search("\n".join(module.lines)):
-        return []
-    return sorted((block for scope in _scopes(module) for block in _blocks_in(scope)), key=lambda one: one.node.lineno)
+    if "blocks" not in module.known:
+        scopes = _scopes(module) if _MAY_HOLD_BLOCKS.search("\n".join(module.lines)) else ()
+        found = (block for scope in scopes for block in _blocks_in(scope))
+        module.known["blocks"] = sorted(found, key=lambda one: one.node.lineno)
+    return module.known["blocks"]
 
 
 def blocks_that_train(module: Module) -> list[Block]:
     """Return the training steps of a file that are not functions."""
-    if not MAY_TRAIN.search("\n".join(module.lines)):
-        return []
-    calls, found = TrainingCalls(module), list[Block]()
-    for scope in _scopes(module):
-        loops = training_loops(scope, calls.inside(scope.owner))
-        found += _named(scope, ((run, TRAINING_STEP, body) for run, body in loops), is_handed_over)
-    return sorted(found, key=lambda one: one.node.lineno)
+    if "steps" not in module.known:
+        calls, found = TrainingCalls(module), list[Block]()
+        for scope in _scopes(module) if MAY_TRAIN.search("\n".join(module.lines)) else ():
+            loops = training_loops(scope, calls.inside(scope.owner))
+            found += _named(scope, ((run, TRAINING_STEP, body) for run, body in loops), is_handed_over)
+        module.known["steps"] = sorted(found, key=lambda one: one.node.lineno)
+    return module.known["steps"]
 
 
 def blocks_at(files: PythonFiles, path: str) -> list[Block]:

@@ -19,7 +19,7 @@ from auditkit.probing.find.blocks.blocks import Block, blocks_of_gradients
 from auditkit.probing.find.candidates import Candidate, Candidates
 from auditkit.probing.find.collector_calls import CollectorCalls
 from auditkit.probing.find.gradient_names import is_finite_check
-from auditkit.probing.find.library_calls import LibraryCall, library_calls
+from auditkit.probing.find.library_calls import library_calls
 from auditkit.probing.find.training_steps import TOUCHES_STEPS, step_candidates
 from auditkit.probing.source.files import is_in_side_folder
 from auditkit.probing.source.modules import Function, dotted_name
@@ -53,7 +53,7 @@ class Discovery:
 
     files: PythonFiles = field(compare=False)
     candidates: tuple[Candidate, ...]
-    library_calls: tuple[LibraryCall, ...] = ()
+    library_calls: tuple[Candidate, ...] = ()
     untried_loops: tuple[Candidate, ...] = ()
     passed_over: tuple[FoundCandidate, ...] = ()
 

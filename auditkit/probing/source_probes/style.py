@@ -23,8 +23,8 @@ from auditkit.probing.source.modules import (
     targets_of,
     text_in,
 )
-from auditkit.probing.source.statements import unit_at
-from auditkit.probing.source.walking import children, top_level, walk
+from auditkit.probing.source.statements import first_line, last_line, nodes_around, unit_at
+from auditkit.probing.source.walking import top_level, walk
 
 if TYPE_CHECKING:
     from auditkit.probing.source_probes.context import SourceContext
@@ -262,7 +262,7 @@ def private_uses(context: SourceContext) -> Found:
     for module in context.modules:
         if b"torch" not in context.index.source_of(module):
             continue
-        uses = context.followed(module, lambda tree: _PrivateUses(tree).found())
+        uses = context.followed(module, lambda tree: sorted(set(_unguarded(tree))))
         if uses:
             rows: list[tuple[str, Any, str, dict[str, Any]]] = []
             for line, name in uses:
@@ -279,76 +279,49 @@ def _function_at(module: Module, line: int) -> str:
     return unit_at(module, line).function.replace(".<locals>", "")
 
 
-class _PrivateUses:
-    """The unguarded private names of torch in one module: `torch._x`, `torch.x._y`, and imports of them.
+def _unguarded(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each private name of torch without a guard: `torch._x`, `torch.x._y`, imports of them.
 
-    A guard is a test of the version or of the name's presence, around the use, in an earlier `if` that leaves, or
-    stored in a name; or a `try` that catches the error.
+    A guard is a test of the version, of the name's presence, or of a flag made from one, above it in the same top-level
+    statement; or a `try` around it that catches the error. Annotations are not used.
     """
+    nodes = list(walk([module.tree]))
+    assigned = (node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None)
+    flags = {dotted_name(to) for node in assigned if any(map(_is_guard, walk([node.value]))) for to in targets_of(node)}
+    flags.discard("")
+    guards = [node.lineno for node in nodes if _is_guard(node) or _written(node) in flags]  # type: ignore[attr-defined]
+    tried = [node for node in nodes if isinstance(node, ast.Try) and any(map(_catches_absence, node.handlers))]
+    types = {part for node in nodes for name in ("annotation", "returns") for part in walk([getattr(node, name, None)])}
+    for node in nodes:
+        for name in filter(None, map(_private_part, _full_names(module, node))):
+            line: int = node.lineno  # type: ignore[attr-defined]
+            first = first_line(nodes_around(module.tree, line)[0])
+            is_tried = any(each.lineno <= line <= last_line(each) for each in tried)
+            if not (is_tried or node in types or any(first <= guard <= line for guard in guards)):
+                yield line, name
 
-    def __init__(self, module: Module) -> None:
-        self._module = module
-        self._nodes = list(walk([module.tree]))
-        self._parents = {child: node for node in self._nodes for child in children(node)}
-        self._flags: set[str] = set()
-        assigned = (node for node in self._nodes if isinstance(node, ast.Assign | ast.AnnAssign) and node.value)
-        flags = [target for node in assigned if self._guards(node.value) for target in targets_of(node)]
-        self._flags = set(map(dotted_name, flags)) - {""}
 
-    def found(self) -> list[tuple[int, str]]:
-        """Return line and private name."""
-        return sorted(
-            {
-                (node.lineno, private)  # type: ignore[attr-defined]
-                for node in self._nodes
-                for private in filter(None, map(_private_part, self._names(node)))
-                if not self._is_guarded(node)
-            }
-        )
+def _full_names(module: Module, node: ast.AST) -> list[str]:
+    """Return `torch.nn.utils._x` for an attribute of torch under any imported name, and for imports of it."""
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(names=names, level=0, module=str(origin)):
+            return [f"{origin}.{alias.name}" for alias in names]
+        case ast.Attribute():
+            return [module.full_name(dotted_name(node))]
+    return []
 
-    def _names(self, node: ast.AST) -> list[str]:
-        """Return `torch.nn.utils._x` for an attribute of torch under any imported name, and for imports of it."""
-        match node:
-            case ast.Import(names=names):
-                return [alias.name for alias in names]
-            case ast.ImportFrom(names=names, level=0, module=str(origin)):
-                return [f"{origin}.{alias.name}" for alias in names]
-            case ast.Attribute():
-                return [self._module.full_name(dotted_name(node))]
-        return []
 
-    def _is_guarded(self, node: ast.AST) -> bool:
-        while (outer := self._parents.get(node)) is not None:
-            tests = [getattr(outer, "test", None), *getattr(outer, "decorator_list", ())]
-            tests += outer.values if isinstance(outer, ast.BoolOp) else ()
-            handlers = [outer] if isinstance(outer, ast.ExceptHandler) else getattr(outer, "handlers", ())
-            is_type = node in (getattr(outer, "annotation", None), getattr(outer, "returns", None))
-            if is_type or any(map(self._guards, filter(None, tests))) or any(map(_catches_absence, handlers)):
-                return True
-            suites = (getattr(outer, name, None) for name in ("body", "orelse", "finalbody"))
-            suite = next((each for each in suites if isinstance(each, list) and node in each), [node])
-            if any(map(self._guards_the_rest, suite[: suite.index(node)])):
-                return True
-            node = outer
-        return False
+def _is_guard(node: ast.AST) -> bool:
+    """Return whether an expression tests torch's version, the presence of a name, or TYPE_CHECKING."""
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in _PRESENCE
+    return _VERSION.search(_written(node)) is not None or _written(node).endswith("TYPE_CHECKING")
 
-    def _guards_the_rest(self, statement: ast.stmt) -> bool:
-        """Return whether a statement guards what follows: `if not hasattr(...): return`, `assert hasattr(...)`."""
-        if isinstance(statement, ast.If):
-            leaves = isinstance(statement.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
-            return leaves and self._guards(statement.test)
-        return isinstance(statement, ast.Assert) and self._guards(statement.test)
 
-    def _guards(self, test: ast.AST | None) -> bool:
-        """Return whether an expression tests torch's version, the presence of a name, or TYPE_CHECKING."""
-        for node in walk([test] if test is not None else []):
-            if isinstance(node, ast.Call) and last_name(node.func) in _PRESENCE:
-                return True
-            if isinstance(node, ast.Name | ast.Attribute):
-                written = dotted_name(node)
-                if written in self._flags or _VERSION.search(written) or written.endswith("TYPE_CHECKING"):
-                    return True
-        return False
+def _written(node: ast.AST) -> str:
+    return dotted_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
 
 
 def _private_part(name: str) -> str:

@@ -56,12 +56,9 @@ def _is_driven(function: Function, calls: TrainingCalls) -> bool:
     """Return whether a function calls backward and steps, directly or in helpers, and has a model to train."""
     if (function.name.startswith("__") and function.name != "__call__") or not all(calls.of(function)):
         return False
-    return _is_given_all(function) or (function.is_bound and "self." in function.text)
-
-
-def _is_given_all(function: Function) -> bool:
     names = tuple(item.arg for item in function.parameters)
-    return roles.drives_a_step(names, ("",) * len(names), function.text)
+    is_own = function.is_bound and "self." in function.text
+    return is_own or roles.drives_a_step(names, ("",) * len(names), function.text)
 
 
 def _parts(function: Function, calls: TrainingCalls) -> Iterator[Function]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -32,7 +32,6 @@ class SourceIndex(PythonFiles):
                 if isinstance(module, Module):
                     self.all_modules.append(_slim(module) if module.is_test else module)
         self.by_name = {module.name: module for module in reversed(self.all_modules)}
-        self.by_file = {module.file: module for module in self.all_modules}
 
     @property
     def package(self) -> str:
@@ -58,21 +57,6 @@ class SourceIndex(PythonFiles):
         """Return the bytes of any of `files`, empty if it is large or cannot be read."""
         return source_bytes(source.path, _LARGEST_TEXT_BYTES)
 
-    @cached_property
-    def unparsed_words(self) -> frozenset[str]:
-        """Every word of the files that do not parse, which counts as a use."""
-        return _words(*(self.source(self.path / problem.path) for problem in self.problems))
-
-    @cached_property
-    def words_of_tests(self) -> frozenset[str]:
-        """Every word of the test files, comments and docstrings included."""
-        return _words(*map(self.source, self.tests))
-
-    @cached_property
-    def other_words(self) -> frozenset[str]:
-        """Every word of settings (YAML, TOML, notebooks, scripts) and of prose (Markdown and text files)."""
-        return _words(*(self.text_of(each) for each in self.files if each.kind != "python"))
-
 
 def _slim(test: Module) -> Module:
     """Return a test's module without its tree: only its names count, and trees take memory."""
@@ -81,6 +65,7 @@ def _slim(test: Module) -> Module:
     return made
 
 
-def _words(*texts: bytes) -> frozenset[str]:
+def words_of(texts: Iterable[bytes]) -> frozenset[str]:
+    """Return every word of some texts: code, comments and strings."""
     found = set[bytes]().union(*(_WORD.findall(text) for text in texts))
     return frozenset(word.decode("ascii", "replace") for word in found)

@@ -54,12 +54,6 @@ class Import:
     line: int
 
 
-def _decorators(node: FunctionNode | ast.ClassDef) -> frozenset[str]:
-    """Return the last names of decorators: `staticmethod`, `property`, `no_grad`."""
-    called = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
-    return frozenset(last_name(item) for item in called)
-
-
 class _Definition:
     """Common base of functions and classes."""
 
@@ -77,7 +71,9 @@ class _Definition:
 
     @property
     def decorators(self) -> frozenset[str]:
-        return _decorators(self.node)
+        """The last names of its decorators: `staticmethod`, `property`, `no_grad`."""
+        called = (item.func if isinstance(item, ast.Call) else item for item in self.node.decorator_list)
+        return frozenset(last_name(item) for item in called)
 
     @property
     def is_public(self) -> bool:

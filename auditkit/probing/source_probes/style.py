@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from auditkit.probing.find.answers import consumed_keys, literal_keys, values_of
 from auditkit.probing.find.candidates import collects_by_itself
+from auditkit.probing.source.index import words_of
 from auditkit.probing.source.modules import (
     Class,
     Function,
@@ -57,7 +58,10 @@ def unused_functions(context: SourceContext) -> Found:
     index, code = context.index, Vulture()
     for module in index.all_modules:
         code.scan(index.source_of(module).decode("utf-8", "replace"), module.file)
-    named = set(code.used_names) | index.unparsed_words | index.other_words
+    # A word of a file that does not parse counts as a use, and so does one of settings and prose.
+    texts = [index.source(index.path / problem.path) for problem in index.problems]
+    texts += [index.text_of(each) for each in index.files if each.kind != "python"]
+    named = set(code.used_names) | words_of(texts)
     starred = set[str]()
     for module in index.all_modules:
         named |= {item.name for item in module.imports} | module.strings
@@ -92,7 +96,8 @@ def untested_collectors(context: SourceContext) -> Found:
     """Yield the public collectors, and similarly named code in the same module, that no test file names."""
     if not context.index.tests:
         raise context.NotApplicable("the checkout has no test file (test_*.py, *_test.py, tests/)")
-    words = {word.lower().replace("test", "_test_") for word in context.index.words_of_tests}
+    texts = map(context.index.source, context.index.tests)
+    words = {word.lower().replace("test", "_test_") for word in words_of(texts)}
     in_tests = " ".join(f"_{word}_" for word in words)
     definitions = 0
     for module in context.modules:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from auditkit.probing.source.callers import is_every
 from auditkit.probing.source.modules import (
     Function,
     FunctionNode,
@@ -719,14 +720,8 @@ def guard_of(test: ast.expr) -> str:
 
 
 def _says_seldom(node: ast.AST) -> bool:
-    match node:
-        case ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.Eq()]):
-            return True
-        case ast.UnaryOp(op=ast.Not(), operand=ast.BinOp(op=ast.Mod())) | ast.Constant(value="inf"):
-            return True
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return _SELDOM.search(name) is not None
-    return False
+    name = getattr(node, "id", None) or getattr(node, "attr", "")
+    return is_every(node) or is_constant(node, "inf") or _SELDOM.search(name) is not None
 
 
 def guard_after(test: ast.expr) -> str:

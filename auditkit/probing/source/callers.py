@@ -112,8 +112,7 @@ class Callers:
         return any(map(pattern.search, self.files.values()))
 
     def _module(self, file: str) -> Module | None:
-        path = self._read.path / file
-        parsed = self._read.parse(path) if path in self._read.names else None
+        parsed = self._read.module_of(file)
         return parsed if isinstance(parsed, Module) else None
 
     def _parent(self, module: Module) -> dict[int, ast.AST]:
@@ -136,11 +135,7 @@ class Callers:
 
     def of_target(self, call: str) -> Use | None:
         """Return the definition that a target's call names."""
-        place, _, rest = call.partition(":")
-        module = self._read.module_of(place) or self._module(place)
-        qualified = rest.partition("#")[0]
-        defined = module.defined() if isinstance(module, Module) else ()
-        function = next((each for each in defined if each.qualified_name == qualified), None)
+        function = self._read.function(call.partition("#")[0])
         return Use(function.module, function.node, function.node) if function is not None else None
 
     def _use(self, module: Module, node: ast.AST) -> Use:

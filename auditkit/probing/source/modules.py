@@ -9,7 +9,7 @@ import sys
 import threading
 import tokenize
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -237,6 +237,25 @@ def method_of(
     bases = (resolve(owner.module, dotted_name(base)) for base in owner.node.bases)
     inherited = (method_of(base, name, resolve, depth + 1) for base in bases if isinstance(base, Class))
     return next((found for found in inherited if found is not None), None)
+
+
+def callee(
+    function: Function, call: ast.Call, resolve: Callable[[Module, str], object], instances: Mapping[str, Class]
+) -> Function | None:
+    """Return the function that a call inside `function` reaches; None if it cannot be resolved.
+
+    `resolve` looks up a name of a module; `instances` are the classes of local names.
+    """
+    name = dotted_name(call.func)
+    head, _, method = name.rpartition(".")
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
+        name, head, method = "", dotted_name(call.func.value.func), call.func.attr  # Collector().collect(...)
+    is_own = head in ("self", "cls") and function.owner is not None
+    found = resolve(function.module, name) if name and not is_own and head not in instances else None
+    if isinstance(found, Function):
+        return found
+    owner = function.owner if is_own else instances.get(head) or (resolve(function.module, head) if head else None)
+    return method_of(owner, method, resolve) if isinstance(owner, Class) else None
 
 
 def instances_in(functions: Iterable[Function | None], resolve: Callable[[Module, str], object]) -> dict[str, Class]:

@@ -18,7 +18,7 @@ from auditkit.probing.source.modules import (
     Function,
     Module,
     SourceProblem,
-    dotted_name,
+    callee,
     method_of,
     module_name,
     parse_module,
@@ -116,19 +116,19 @@ class PythonFiles:
         return f"{name}:{function}" if name and function else ""
 
     def module_of(self, call: str) -> Module | SourceProblem | None:
-        """Return the module of `module:qualified.name`, or why it cannot be read; None if it is missing."""
+        """Return the module of `module:qualified.name` or `path/file.py:name`, or why it cannot be read, or None."""
         file = self.file_of(call.partition(":")[0])
         return self.parse(file) if file is not None else None
 
     def file_of(self, name: str) -> Path | None:
-        """Return the file of a module, or None."""
-        return self._files.get(name)
+        """Return the file of a module, or of a path below the checkout; None if it is missing."""
+        return self._files.get(name) or (self.path / name if self.path / name in self.names else None)
 
     def function(self, call: str) -> Function | None:
         """Return the function that `call` names, None if the checkout does not define it in that module."""
-        module = self.module_of(call)
+        module, qualified = self.module_of(call), call.partition(":")[2]
         defined = module.defined() if isinstance(module, Module) else ()
-        return next((one for one in defined if one.call == call), None)
+        return next((one for one in defined if one.qualified_name == qualified), None)
 
     def resolve(self, module: Module, name: str) -> Function | Class | None:
         """Return what a dotted name in a module means among the parsed modules; None if it is not the checkout's."""
@@ -141,24 +141,8 @@ class PythonFiles:
         return found
 
     def callee(self, function: Function, call: ast.Call, instances: Mapping[str, Class]) -> Function | None:
-        """Return the checkout's function that a call inside `function` reaches; None if it cannot be resolved.
-
-        `instances` are the classes of local names.
-        """
-        name = dotted_name(call.func)
-        head, _, method = name.rpartition(".")
-        if head in ("self", "cls") and function.owner is not None:
-            return self.method(function.owner, method)
-        if head in instances:
-            return self.method(instances[head], method)
-        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
-            made = self.resolve(function.module, dotted_name(call.func.value.func))  # Collector().collect(...)
-            return self.method(made, call.func.attr) if isinstance(made, Class) else None
-        found = self.resolve(function.module, name) if name else None
-        if isinstance(found, Function):
-            return found
-        owner = self.resolve(function.module, head) if head else None
-        return self.method(owner, method) if isinstance(owner, Class) else None
+        """Return the checkout's function that a call inside `function` reaches; None if it cannot be resolved."""
+        return callee(function, call, self.resolve, instances)
 
     def method(self, owner: Class, name: str) -> Function | None:
         """Return the method of a class, or of its first base in the checkout with that name."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from auditkit.probing.find.answers import consumed_keys, literal_keys, values_of
+from auditkit.probing.find.answers import consumed_keys
 from auditkit.probing.find.candidates import collects_by_itself
+from auditkit.probing.find.collector_calls import CollectorCalls
+from auditkit.probing.find.gradient_flow import trains
 from auditkit.probing.source.index import words_of
 from auditkit.probing.source.modules import (
     Class,
@@ -348,7 +350,6 @@ def _catches_absence(handler: ast.ExceptHandler) -> bool:
 _FINISHING = re.compile(r"(materiali[sz]e|finish|finali[sz]e|wait)(_\w+)?")
 _MAY_FINISH = re.compile(rb"\bdef (materiali[sz]e|finish|finali[sz]e|wait)")
 _READS = frozenset(("item", "tolist", "cpu", "numpy"))
-_TRAINS = frozenset(("backward", "step", "zero_grad"))
 
 
 def missing_collections(context: SourceContext) -> Found:
@@ -357,6 +358,7 @@ def missing_collections(context: SourceContext) -> Found:
     `materialize_stats(pending)` is such a function.
     """
     examined, index = 0, context.index
+    calls = CollectorCalls(index)
     for module in context.modules:
         if not _MAY_FINISH.search(index.source_of(module)):
             continue
@@ -364,7 +366,10 @@ def missing_collections(context: SourceContext) -> Found:
             examined += 1
             word = min(keys).encode()
             trees = [one for one in index.all_modules if not one.is_test and word in index.source_of(one)]
-            if _is_produced(finisher, keys, [function for tree in trees for function in tree.defined()]):
+            functions = (one for tree in trees for one in tree.defined() if one is not finisher)
+            # Of other files only public functions count.
+            known = (one for one in functions if one.module is module or not re.search(r"(^|\.)_", one.qualified_name))
+            if any(_produces(calls, one, keys) for one in known):
                 continue
             rows: list[Any] = [("producer_count", 0, "count", {"input": "the keys " + ", ".join(sorted(keys))})]
             for tree in trees:
@@ -389,27 +394,9 @@ def _finishers(tree: Module) -> Iterator[tuple[Function, frozenset[str]]]:
             yield from ((function, keys) for keys in list(filter(None, found))[:1])
 
 
-def _is_produced(finisher: Function, keys: frozenset[str], functions: Sequence[Function]) -> bool:
-    """Return whether a public function, or a private one of the same file, returns the keys, or calls one that does."""
-    calls: dict[str, set[str]] = {}
-    names, found = set[str](), list[Function]()
-    for one in functions:
-        returned = [node.value for node in one.nodes if isinstance(node, ast.Return | ast.Yield) and node.value]
-        calls[one.call] = {
-            last_name(item.func) for value in returned for item in values_of(one, value) if isinstance(item, ast.Call)
-        }
-        # Keys of several returns count together: a finisher may read some only if others are missing.
-        made = {key for value in returned for key in literal_keys(one, value)}
-        if keys <= made and not any(isinstance(node, ast.Attribute) and node.attr in _TRAINS for node in one.nodes):
-            found.append(one)
-    for _ in range(3):
-        names |= {one.name for one in found}
-        found += [one for one in functions if calls[one.call] & names and one not in found]
-    return any(
-        one.qualified_name != finisher.qualified_name
-        and (one.module is finisher.module or not re.search(r"(^|\.)_", one.qualified_name))
-        for one in found
-    )
+def _produces(calls: CollectorCalls, one: Function, keys: frozenset[str]) -> bool:
+    """Return whether a function returns a mapping with these keys, itself or through helpers, and does not train."""
+    return keys.issubset(calls.produced_keys(one)) and not trains(one.node)
 
 
 def _mappings(tree: Module, keys: frozenset[str]) -> Iterable[int]:

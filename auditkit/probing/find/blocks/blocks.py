@@ -122,8 +122,7 @@ def blocks_that_train(module: Module) -> list[Block]:
 
 def blocks_at(files: PythonFiles, path: str) -> list[Block]:
     """Return the blocks of a file, given its path below the checkout; none if it is missing or does not parse."""
-    name = files.names.get(files.path / path)
-    module = files.module_of(f"{name}:") if name is not None else None
+    module = files.module_of(path)
     return blocks_of(module) if isinstance(module, Module) and module.file == path else []
 
 

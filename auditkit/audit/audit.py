@@ -40,9 +40,8 @@ from auditkit.probing.run.measurement import Progress, Questions, environment_of
 from auditkit.probing.run.recorded_file import recorded_notes
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read_source
-from auditkit.probing.source.files import LeftOut
+from auditkit.probing.source.files import LeftOut, source_files
 from auditkit.probing.source.likeness.causes import with_causes
-from auditkit.probing.source.modules import source_files
 from auditkit.probing.source.python_files import PythonFiles
 from auditkit.reports.findings import rows_of
 from auditkit.tickets.baseline import baseline_of, only_new

@@ -11,7 +11,8 @@ from auditkit.errors import nearest_names
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.text import inert_line
-from auditkit.probing.source.modules import source_bytes, source_files
+from auditkit.probing.source.files import source_files
+from auditkit.probing.source.modules import source_bytes
 from auditkit.reports.findings import rows_of
 
 _COMMENT = re.compile(r"#\s*auditkit:\s*ignore\b(?:\[([^\]]*)\])?[ \t:]*([^#]*)")

@@ -11,7 +11,7 @@ from auditkit.live.watch import Watched, catalog, identity
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import Finding, ProbeResult
 from auditkit.probing.source.excerpts import cut_excerpt
-from auditkit.probing.source.statements import Sources
+from auditkit.probing.source.statements import unit_of
 from auditkit.tickets.filing import FilingOptions, file_findings
 from auditkit.tickets.store import TicketFolder
 
@@ -24,12 +24,12 @@ def file_tickets(watched: Watched, folder: TicketFolder, command: Sequence[str],
     Each finding has a ticket of its own: two laws that name one line, such as a backward, have different causes.
     """
     root, run = watched.recording.root, watched.run
-    sources, probes = Sources(root), catalog()
+    probes = catalog()
     groups = [
         (
             Finding(
                 probes[result.probe],
-                _with_code(result, root, sources),
+                _with_code(result, root),
                 run.environment,
                 run.id,
                 no_fix=_NO_FIX,
@@ -49,12 +49,12 @@ def file_tickets(watched: Watched, folder: TicketFolder, command: Sequence[str],
     return replace(watched, run=replace(run, results=results, notes=(*run.notes, *notes)))
 
 
-def _with_code(result: ProbeResult, root: Path, sources: Sources) -> ProbeResult:
+def _with_code(result: ProbeResult, root: Path) -> ProbeResult:
     """The finding with its lines of code, and with its function as its target."""
     place = result.location
     if place is None:
         return result
-    unit = sources.unit(place.file, place.line)
+    unit = unit_of(root, place)
     return replace(
         result,
         target=identity(place),

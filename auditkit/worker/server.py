@@ -89,10 +89,11 @@ def preload(asked: List[Dict[str, Any]]) -> None:
     """Import what the children of these jobs need, except the compiler, once before the forks."""
     from .base import torch_internals
     from .context import context, torch_calls
-    from .feed import search
+    from .feed import guesses, search
     from .measure import selfcheck
 
     del context, search, selfcheck, torch_calls
+    guesses.of_object("")  # It compiles all patterns of names, which took a sixth of the time of a child.
     if any(job.get("device") == "simulated" for job in asked):
         torch_internals.import_first("torch.distributed.tensor")  # imported by a tensor subclass's first operator
     torch_internals.import_first(*(name for job in asked for name in job.get("imports", ())))

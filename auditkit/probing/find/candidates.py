@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from auditkit.model.enums import Contract
+from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target
 from auditkit.probing.find import answers, vocabulary
 from auditkit.probing.find.answers import consumed_keys
@@ -51,28 +52,18 @@ class Candidate:
         )
 
 
-@dataclass(frozen=True)
-class PassedOver:
-    """A function that handles gradients and is not a candidate, and why."""
-
-    call: str
-    file: str
-    line: int
-    why: str
-
-
 class Candidates:
     """Makes candidates of the collectors of a checkout."""
 
     def __init__(self, calls: CollectorCalls) -> None:
         self.calls = calls
         self.finishers = find_finishers(calls)
-        self.passed_over: list[PassedOver] = []
+        self.passed_over: list[FoundCandidate] = []
 
     def read(self) -> Iterator[Candidate]:
         """Yield every candidate, and one more for each flag that changes its result.
 
-        Then `passed_over` has the functions that handle gradients and are not candidates.
+        Then `passed_over` has the functions that handle gradients and are not candidates, with the reason.
         """
         for function, flow in self.calls.joiners.items():
             if flow.differentiates:
@@ -90,7 +81,8 @@ class Candidates:
                 yield replace(candidate, arguments={flag: True})
 
     def _pass_over(self, function: Function, why: str) -> None:
-        self.passed_over.append(PassedOver(function.call, function.module.file, function.node.lineno, why))
+        place = (function.call, function.module.file, function.node.lineno)
+        self.passed_over.append(FoundCandidate(*place, excluded=why))
 
     def _why_not(self, function: Function, flow: GradientFlow) -> str:
         """Say why a function with statistics of gradients is not a candidate; "" for a candidate."""

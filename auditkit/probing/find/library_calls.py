@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -131,30 +131,11 @@ _INFINITIES = frozenset(("math.inf", "torch.inf", "numpy.inf"))
 _MOST_HOPS = 3
 
 
-@dataclass(frozen=True)
-class LibraryCall:
-    """One place that calls a library's function, `module:qualified.name`; `arguments` are the literal ones."""
+def library_calls(files: PythonFiles) -> Iterator[Candidate]:
+    """Yield every call of a library's gradient function, in functions, methods and at module level, under any name.
 
-    function: str
-    file: str
-    line: int
-    inside: str
-    arguments: Mapping[str, Any]
-
-    @property
-    def place(self) -> str:
-        """The place, as in `train.py:312 in main`."""
-        return f"{self.file}:{self.line}" + (f" in {self.inside}" if self.inside else "")
-
-    @property
-    def manner(self) -> dict[str, Any]:
-        """The arguments that differ from the defaults, except limits."""
-        given = {name: self.arguments.get(name, default) for name, default in _DEFAULTS.items()}
-        return {name: value for name, value in given.items() if value != _DEFAULTS[name]}
-
-
-def library_calls(files: PythonFiles) -> Iterator[LibraryCall]:
-    """Yield every call of a library's gradient function, in functions, methods and at module level, under any name."""
+    Each is a candidate with one place, such as `train.py:312 in main`, and its literal arguments.
+    """
     if files.file_of(_MODULE) is not None:
         return  # The checkout is torch itself.
     methods = LibraryMethods(files)
@@ -164,29 +145,29 @@ def library_calls(files: PythonFiles) -> Iterator[LibraryCall]:
             literals = _literals(module, function, call) if function else {}
             called = f"{_MODULE}:{function}" if function else methods.called(module, call, inside)
             if called:
-                yield LibraryCall(called, module.file, call.lineno, inside, literals)
+                contract = _CONTRACTS.get(re.split("[:.]", called)[-1], Contract.GRAD_NORM)
+                place = f"{module.file}:{call.lineno}" + (f" in {inside}" if inside else "")
+                yield Candidate(called, module.file, call.lineno, contract, arguments=literals, places=(place,))
 
 
-def library_candidates(calls: Iterable[LibraryCall]) -> list[Candidate]:
+def library_candidates(calls: Iterable[Candidate]) -> list[Candidate]:
     """Return a candidate for each function and each set of arguments, with the first literal limit of its places."""
-    groups: dict[tuple[str, str], list[LibraryCall]] = {}
+    groups: dict[tuple[str, str], list[Candidate]] = {}
     for call in calls:
-        groups.setdefault((call.function, repr(call.manner)), []).append(call)
-    return [_candidate(group) for group in groups.values()]
+        groups.setdefault((call.call, repr(_manner(call))), []).append(call)
+    return [_joined(group) for group in groups.values()]
 
 
-def _candidate(calls: list[LibraryCall]) -> Candidate:
-    first = calls[0]
-    limits = ({name: call.arguments[name] for name in _LIMITS if name in call.arguments} for call in calls)
-    places = tuple(call.place for call in calls)
-    return Candidate(
-        call=first.function,
-        file=first.file,
-        line=first.line,
-        contract_guess=_CONTRACTS.get(re.split("[:.]", first.function)[-1], Contract.GRAD_NORM),
-        arguments={**next(filter(None, limits), {}), **first.manner},
-        places=places,
-    )
+def _joined(calls: list[Candidate]) -> Candidate:
+    limits = ({name: each.arguments[name] for name in _LIMITS if name in each.arguments} for each in calls)
+    arguments = {**next(filter(None, limits), {}), **_manner(calls[0])}
+    return replace(calls[0], arguments=arguments, places=tuple(place for each in calls for place in each.places))
+
+
+def _manner(call: Candidate) -> dict[str, Any]:
+    """Return the arguments that differ from the defaults, except limits."""
+    given = {name: call.arguments.get(name, default) for name, default in _DEFAULTS.items()}
+    return {name: value for name, value in given.items() if value != _DEFAULTS[name]}
 
 
 def _calls(module: Module) -> list[tuple[ast.Call, str]]:

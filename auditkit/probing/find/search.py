@@ -10,18 +10,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from auditkit.model.enums import Contract
+from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import split_call
 from auditkit.probing.checkout.checkout import import_roots
 from auditkit.probing.find import vocabulary
 from auditkit.probing.find.answers import returns_several
 from auditkit.probing.find.blocks.blocks import Block, blocks_of_gradients
-from auditkit.probing.find.candidates import Candidate, Candidates, PassedOver
+from auditkit.probing.find.candidates import Candidate, Candidates
 from auditkit.probing.find.collector_calls import CollectorCalls
 from auditkit.probing.find.gradient_names import is_finite_check
-from auditkit.probing.find.library_calls import LibraryCall, library_calls
+from auditkit.probing.find.library_calls import library_calls
 from auditkit.probing.find.training_steps import TOUCHES_STEPS, step_candidates
 from auditkit.probing.source.files import is_in_side_folder
-from auditkit.probing.source.modules import Function, SourceProblem, dotted_name
+from auditkit.probing.source.modules import Function, dotted_name
 from auditkit.probing.source.python_files import PythonFiles, garbage_collection_paused
 from auditkit.worker.gradients import slot_names
 
@@ -43,20 +44,18 @@ _FURTHER_EXAMPLE = "auditkit tries eight training loops of examples: --target ch
 
 @dataclass(frozen=True)
 class Discovery:
-    """What discovery found: candidates, best first, and files that could not be read.
+    """What discovery found: candidates, best first.
 
-    Only files that mention gradients, or a collector by name, are parsed. `file_count` counts all files.
-    `library_calls` are calls of torch's functions. `files` are the parsed ones; `untried_loops` train, and each has an
-    obstacle. `passed_over` are functions that handle gradients and are not candidates, with the reason.
+    Only files that mention gradients, or a collector by name, are parsed. `library_calls` are calls of torch's
+    functions. `untried_loops` train, and each has an obstacle. `passed_over` are functions that handle gradients and
+    are not candidates, with the reason.
     """
 
     files: PythonFiles = field(compare=False)
     candidates: tuple[Candidate, ...]
-    problems: tuple[SourceProblem, ...]
-    file_count: int
-    library_calls: tuple[LibraryCall, ...] = ()
+    library_calls: tuple[Candidate, ...] = ()
     untried_loops: tuple[Candidate, ...] = ()
-    passed_over: tuple[PassedOver, ...] = ()
+    passed_over: tuple[FoundCandidate, ...] = ()
 
 
 def discover(
@@ -71,7 +70,7 @@ def discover(
         return _discover(PythonFiles(path, import_roots(path, configured_roots)), is_recorded)
 
 
-def _place(found: Candidate | PassedOver) -> tuple[str, str]:
+def _place(found: Candidate | FoundCandidate) -> tuple[str, str]:
     """Return the file and the function of a candidate."""
     return found.file, split_call(found.call)[1]
 
@@ -79,12 +78,13 @@ def _place(found: Candidate | PassedOver) -> tuple[str, str]:
 def _discover(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Discovery:
     _parse(files, TOUCHES_GRADIENTS)
     calls = CollectorCalls(files)
-    while True:
-        calls.find()
+    calls.find()
+    names = set[str]()
+    while calls.collectors and calls.names() != names:
         # Parse callers, and packages that export a collector, perhaps under another name.
-        names = b"|".join(sorted(re.escape(name.encode()) for name in calls.names()))
-        if not calls.collectors or not _parse(files, re.compile(rb"\b(" + names + rb")\b")):
-            break
+        names = calls.names()
+        _parse(files, re.compile(rb"\b(" + b"|".join(re.escape(name.encode()) for name in sorted(names)) + rb")\b"))
+        calls.find()
     _parse(files, TOUCHES_SPECTRA)
     reader = Candidates(calls)
     functions = [*reader.read(), *spectral_candidates(files)]
@@ -109,8 +109,6 @@ def _discover(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Discove
     return Discovery(
         files,
         tuple(ordered),
-        tuple(files.problems),
-        files.read_count,
         tuple(library_calls(files)),
         tuple(untried),
         tuple(sorted(passed, key=lambda each: (each.file, each.line))),

@@ -16,6 +16,7 @@ from auditkit.probing.source.python_files import PythonFiles
 from auditkit.worker.steps import roles
 
 TOUCHES_STEPS = re.compile(rb"\.backward\(")
+_MAY_STEP = re.compile(r"\.backward\(|scaler\(")
 
 
 def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> Iterator[Candidate]:
@@ -25,6 +26,8 @@ def step_candidates(files: PythonFiles, is_recorded: Callable[[str], bool]) -> I
     its names do not show what it trains and no run recorded its inputs.
     """
     for module in list(files.modules.values()):
+        if not _MAY_STEP.search("\n".join(module.lines)):
+            continue
         calls = TrainingCalls(module)
         driven = [each for each in module.defined() if _is_driven(each, calls)]
         parts = {id(part) for each in driven for part in _parts(each, calls)}
@@ -53,12 +56,9 @@ def _is_driven(function: Function, calls: TrainingCalls) -> bool:
     """Return whether a function calls backward and steps, directly or in helpers, and has a model to train."""
     if (function.name.startswith("__") and function.name != "__call__") or not all(calls.of(function)):
         return False
-    return _is_given_all(function) or (function.is_bound and "self." in function.text)
-
-
-def _is_given_all(function: Function) -> bool:
     names = tuple(item.arg for item in function.parameters)
-    return roles.drives_a_step(names, ("",) * len(names), function.text)
+    is_own = function.is_bound and "self." in function.text
+    return is_own or roles.drives_a_step(names, ("",) * len(names), function.text)
 
 
 def _parts(function: Function, calls: TrainingCalls) -> Iterator[Function]:

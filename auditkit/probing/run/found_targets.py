@@ -111,15 +111,12 @@ def find_targets(
     best = {key: trial for key, trial in best.items() if not callers[key]}
     listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
     listed = tuple(replace(each, why_not=_through(callers.get(each.call))) if each.fed else each for each in listed)
-    listed += tuple(_unread(problem) for problem in found.problems if not left_out.place_of(problem.path))
+    listed += tuple(_unread(problem) for problem in found.files.problems if not left_out.place_of(problem.path))
     if only is None:
         untried = [each for each in found.untried_loops if not (left_out.place_of(each.file) or own.has(each))]
         listed += tuple(map(_untried, untried))
-        listed += tuple(
-            FoundCandidate(each.call, each.file, each.line, excluded=each.why)
-            for each in found.passed_over
-            if not (left_out.place_of(each.file) or is_specimen(opened.path, each.file))
-        )
+        passed = [each for each in found.passed_over if not left_out.place_of(each.file)]
+        listed += tuple(each for each in passed if not is_specimen(opened.path, each.file))
     notes = recorded_notes(opened.source, lambda: found.files) if only is None else []
     notes += left_out.sentences([each.file for each in known])
     notes += _needed(trials, setting.interpreter)
@@ -238,9 +235,9 @@ def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
 def _failure(checkout: str, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:
     """Return the error that says why there is no target, and what to do next."""
     if not trials and not found.untried_loops:
-        text = f"no gradient collector was found in {counted(found.file_count, 'Python file')}"
+        text = f"no gradient collector was found in {counted(found.files.read_count, 'Python file')}"
         source = f"source probes need no collector: auditkit probe run sync_in_loop --checkout {shlex.quote(checkout)}"
-        step = source if found.file_count else "see the findings of the bundled specimen: auditkit audit"
+        step = source if found.files.read_count else "see the findings of the bundled specimen: auditkit audit"
         hint = f"{step}; name a collector that auditkit does not find with --target package.module:function"
         return NothingMeasuredError("\n  ".join([text, *notes]), hint)
     reasons = {trial.reason for trial in trials}

@@ -75,14 +75,14 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Prog
 def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[Module], bool]:
     """Return a predicate: whether the probes check a module."""
     named = set(_places_of(questions.targets))
-    left_out = LeftOut(index.root, questions.options.config.exclude)
+    left_out = LeftOut(index.path, questions.options.config.exclude)
 
     def wanted(module: Module) -> bool:
         if questions.files is not None and module.file not in questions.files:
             return False
-        if {module.name, module.file} & named and not is_specimen(index.root, module.file):
+        if {module.name, module.file} & named and not is_specimen(index.path, module.file):
             return True
-        if is_specimen(index.root, module.file) or left_out.place_of(module.file):
+        if is_specimen(index.path, module.file) or left_out.place_of(module.file):
             return False
         if questions.scope is SourceScope.WHOLE:
             return True

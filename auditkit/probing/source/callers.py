@@ -16,7 +16,7 @@ from pathlib import Path
 
 from auditkit.model.text import shortened
 from auditkit.probing.checkout.checkout import import_roots
-from auditkit.probing.source.files import SourceFile
+from auditkit.probing.source.files import is_test_file
 from auditkit.probing.source.modules import (
     FunctionNode,
     Module,
@@ -62,10 +62,13 @@ class Use:
     """A place that calls or names a function; `function` is the definition around it, None at module level."""
 
     module: Module
-    is_test: bool
     node: ast.AST
     function: FunctionNode | None
     conditions: tuple[Condition, ...] = ()
+
+    @property
+    def is_test(self) -> bool:
+        return self.module.is_test
 
     @property
     def place(self) -> str:
@@ -95,22 +98,21 @@ class Callers:
         self._uses: dict[tuple[str, int], list[Use]] = {}
 
     @functools.cached_property
-    def files(self) -> dict[str, tuple[SourceFile, bytes]]:
-        paths = {path.relative_to(self._read.path).as_posix(): path for path in self._read.names}
-        return {name: (SourceFile(path, name, "python"), self._read.source(path)) for name, path in paths.items()}
+    def files(self) -> dict[str, bytes]:
+        """The bytes of each file, by its name relative to the checkout."""
+        return {self._read.name_of(path): self._read.source(path) for path in self._read.names}
 
     @functools.cached_property
     def trains(self) -> bool:
         """Whether a file outside the tests calls `backward` or the step of an optimizer."""
-        return any(_TRAINS.search(data) for source, data in self.files.values() if not source.is_test)
+        return any(_TRAINS.search(data) for file, data in self.files.items() if not is_test_file(file))
 
     def is_written(self, pattern: re.Pattern[bytes]) -> bool:
         """Return whether a Python file of the checkout or of its tests matches."""
-        return any(pattern.search(data) for _, data in self.files.values())
+        return any(map(pattern.search, self.files.values()))
 
     def _module(self, file: str) -> Module | None:
-        path = self._read.path / file
-        parsed = self._read.parse(path) if path in self._read.names else None
+        parsed = self._read.module_of(file)
         return parsed if isinstance(parsed, Module) else None
 
     def _parent(self, module: Module) -> dict[int, ast.AST]:
@@ -133,14 +135,11 @@ class Callers:
 
     def of_target(self, call: str) -> Use | None:
         """Return the definition that a target's call names; of a block, the first statement of its function."""
-        place, _, rest = call.partition(":")
-        module = self._read.module_of(place) or self._module(place)
-        qualified, _, block = rest.partition("#")
-        defined = module.defined() if isinstance(module, Module) else ()
-        function = next((each for each in defined if each.qualified_name == qualified), None)
+        called, _, block = call.partition("#")
+        function = self._read.function(called)
         if function is None:
             return None
-        return Use(function.module, False, function.node.body[0] if block else function.node, function.node)
+        return Use(function.module, function.node.body[0] if block else function.node, function.node)
 
     def _use(self, module: Module, node: ast.AST) -> Use:
         parents, inner = self._parent(module), node
@@ -151,9 +150,8 @@ class Callers:
             if isinstance(outer, ast.If | ast.ExceptHandler):
                 around.append((outer, inner))
             inner = outer
-        is_test = self.files[module.file][0].is_test
         found = [self._condition(module, function, test, child) for test, child in reversed(around)]
-        return Use(module, is_test, node, function, tuple(each for each in found if each.text))
+        return Use(module, node, function, tuple(each for each in found if each.text))
 
     def _owner(self, module: Module, node: ast.AST) -> ast.ClassDef | None:
         """Return the class around a node, also outside nested functions."""
@@ -224,7 +222,7 @@ class Callers:
         name = owner.name if owner is not None and function.name.startswith("__") else function.name
         method_of = owner if owner is not None and name == function.name else None
         word = re.compile(rb"\b%s\b" % re.escape(name).encode())
-        for file, (_, data) in self.files.items():
+        for file, data in self.files.items():
             if (is_nested and file != module.file) or not word.search(data) or (other := self._module(file)) is None:
                 continue
             own = {id(node) for node in walk([function])} if file == module.file else frozenset()
@@ -293,7 +291,7 @@ class Callers:
         exported = re.compile(rb"__all__[^\]]*[\"']%s[\"']" % re.escape(name).encode())
         is_exported = any(
             (word.search(data) if file.endswith("__init__.py") else exported.search(data)) is not None
-            for file, (_, data) in self.files.items()
+            for file, data in self.files.items()
         )
         return EXPORTED if is_exported else NO_CALLER
 
@@ -359,7 +357,7 @@ class Callers:
         if name == "Optimizer" or not name or not steps:
             return name == "Optimizer"
         defined = re.compile(rb"^class %s\(([^)]*)\)" % re.escape(name).encode(), re.MULTILINE)
-        found = (match for _, data in self.files.values() if (match := defined.search(data)) is not None)
+        found = (match for data in self.files.values() if (match := defined.search(data)) is not None)
         bases = (base for match in found for base in re.findall(r"\w+", match[1].decode(errors="replace")))
         return any(self._is_optimizer(base, steps - 1) for base in bases if base != name)
 

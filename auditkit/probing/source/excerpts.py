@@ -16,11 +16,10 @@ _LONGEST_STATEMENT = 12
 _LONGEST_LINE = 240
 
 
-def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) -> CodeExcerpt | None:
+def cut_excerpt(root: Path, location: Location) -> CodeExcerpt | None:
     """Return the code excerpt at `location`; None if the file cannot be read or has no such line.
 
-    The file may be in an installed package. `tree` is the file's, if it was already parsed. Files outside are not read,
-    since a target can forge the location.
+    The file may be in an installed package. Files outside are not read, since a target can forge the location.
     """
     top = Path(location.folder or root)
     path = top / location.file
@@ -30,9 +29,8 @@ def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) 
     lines = data.decode("utf-8", "replace").splitlines()
     if not 1 <= location.line <= len(lines):
         return None
-    if tree is None:
-        parsed = parse_module(path, data, top, path.stem)
-        tree = parsed.tree if isinstance(parsed, Module) else ast.Module([], [])
+    parsed = parse_module(path, data, top, location.file)
+    tree = parsed.tree if isinstance(parsed, Module) else ast.Module([], [])
     first, last = _extent(tree, location.line, len(lines))
     return CodeExcerpt(location.file, first, tuple(line[:_LONGEST_LINE] for line in lines[first - 1 : last]))
 

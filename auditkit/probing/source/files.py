@@ -6,16 +6,23 @@ import fnmatch
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from auditkit.model.text import counted, inert_line
 from auditkit.probing.checkout.reading import read_file, read_text
-from auditkit.probing.source.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, files_below, is_foreign
 
+TEST_FOLDERS = frozenset({"tests", "test"})
+VENDORED_FOLDERS = frozenset({
+    "third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "extern", "external",
+})  # fmt: skip
+_FOREIGN_FOLDERS = VENDORED_FOLDERS | {
+    "build", "dist", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__", "venv",
+    "env", "virtualenv",
+}  # fmt: skip
+TEST_FILE = re.compile(r"(test_.*|(.*_)?tests?|conftest)\.py")
 _ARCHIVES = re.compile(r"_?(archived?|archives|old|deprecated|obsolete|attic|graveyard)")
 
 _SIDE_FOLDERS = frozenset((
@@ -24,7 +31,6 @@ _SIDE_FOLDERS = frozenset((
 ))  # fmt: skip
 _DATED_FOLDER = re.compile(r"20\d\d(-?)(0[1-9]|1[0-2])\1([0-2]\d|3[01])(?!\d).*")
 """`2024-10-10_Muon`, `20260430_adamh`: archived experiments of that day."""
-_TOOL_FILES = frozenset(("setup.py", "noxfile.py", "tasks.py", "fabfile.py", "dodo.py", "hubconf.py", "conf.py"))
 _SETTING_SUFFIXES = frozenset((".toml", ".cfg", ".ini", ".yaml", ".yml", ".json", ".ipynb", ".sh", ".bat", ".in"))
 _SETTING_NAMES = frozenset(("Makefile", "Dockerfile", "Justfile", "justfile"))
 _PROSE_SUFFIXES = frozenset((".md", ".rst", ".txt"))
@@ -35,27 +41,21 @@ _MOST_NAMED = 4
 _LOCK_FILES = frozenset(("package-lock.json", "poetry.lock", "uv.lock", "pdm.lock", "Pipfile.lock"))
 
 
-@dataclass(frozen=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     """One file: `name` is relative to the checkout, with forward slashes.
 
-    `kind` is `python`, `settings` (YAML, TOML, notebooks or scripts that may name functions) or `prose`. Test files
-    name what they test; the code of side folders (examples, scripts, archives, dated records, helpers of tests) uses
-    the rest, and needs no tests.
+    `kind` is `python`, `settings` (YAML, TOML, notebooks or scripts that may name functions) or `prose`.
     """
 
     path: Path
     name: str
     kind: str
 
-    @cached_property
-    def is_test(self) -> bool:
-        parts = PurePosixPath(self.name).parts
-        return not TEST_FOLDERS.isdisjoint(parts[:-1]) or TEST_FILE.fullmatch(parts[-1]) is not None
 
-    @cached_property
-    def is_side(self) -> bool:
-        return is_in_side_folder(self.name) or PurePosixPath(self.name).name in _TOOL_FILES
+def is_test_file(name: str) -> bool:
+    """Return whether a file is a test: by its own name, or by that of a folder around it."""
+    *folders, last = name.split("/")
+    return not TEST_FOLDERS.isdisjoint(folders) or TEST_FILE.fullmatch(last) is not None
 
 
 def is_in_side_folder(file: str) -> bool:
@@ -68,9 +68,39 @@ def list_files(root: Path) -> list[SourceFile]:
 
     Files with unprintable names are skipped: such a name fits in no ticket and no import.
     """
-    paths = [path for path in files_below(root, is_foreign) if not path.is_symlink() and path.is_file()]
-    found = (SourceFile(path, path.relative_to(root).as_posix(), _kind(path.name)) for path in paths)
-    return sorted((file for file in found if file.kind and inert_line(file.name) == file.name), key=attrgetter("name"))
+    return sorted(_listed(root), key=attrgetter("name"))
+
+
+def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
+    """Yield the Python files among them, each folder's own first; no tests by default."""
+    python = (each for each in _listed(root) if each.kind == "python")
+    return (each.path for each in python if with_tests or not is_test_file(each.name))
+
+
+def _listed(root: Path) -> Iterator[SourceFile]:
+    for path in files_below(root, is_foreign):
+        kind = _kind(path.name)
+        if kind and not path.is_symlink() and path.is_file():
+            name = path.relative_to(root).as_posix()
+            if inert_line(name) == name:
+                yield SourceFile(path, name, kind)
+
+
+def files_below(root: Path, is_left_out: Callable[[Path], bool]) -> Iterator[Path]:
+    """Yield every file below a folder, except in folders that are left out, sorted in each folder."""
+    for folder, subfolders, files in os.walk(root):
+        subfolders[:] = sorted(name for name in subfolders if not is_left_out(Path(folder, name)))
+        yield from (Path(folder, name) for name in sorted(files))
+
+
+def is_foreign(folder: Path) -> bool:
+    """Return whether a folder has third-party or generated files: vendored, built, hidden, a virtual environment."""
+    return (
+        folder.name in _FOREIGN_FOLDERS
+        or folder.name.startswith(".")
+        or folder.name.endswith(".egg-info")
+        or (folder / "pyvenv.cfg").is_file()
+    )
 
 
 def _kind(name: str) -> str:

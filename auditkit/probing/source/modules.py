@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import ast
 import io
-import os
 import re
 import sys
 import threading
 import tokenize
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
 
-from auditkit.model.text import inert_line
 from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file
-from auditkit.probing.source.walking import walk
-
-TEST_FOLDERS = frozenset({"tests", "test"})
-VENDORED_FOLDERS = frozenset({
-    "third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "extern", "external",
-})  # fmt: skip
-_FOREIGN_FOLDERS = VENDORED_FOLDERS | {
-    "build", "dist", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__", "venv",
-    "env", "virtualenv",
-}  # fmt: skip
-TEST_FILE = re.compile(r"(test_.*|(.*_)?tests?|conftest)\.py")
+from auditkit.probing.source.files import is_in_side_folder, is_test_file
+from auditkit.probing.source.walking import statements, top_level, walk
 
 PARSER = threading.Lock()
 """Held while parsing:
@@ -41,6 +32,7 @@ _MOST_BASES = 8
 _STUBS = frozenset(("overload", "abstractmethod"))
 _NAME_IN_TEXT = re.compile(r"[A-Za-z_]\w*(?:[.:][A-Za-z_]\w*)*")
 _LONGEST_NAME = 200
+_TOOL_FILES = frozenset(("setup.py", "noxfile.py", "tasks.py", "fabfile.py", "dodo.py", "hubconf.py", "conf.py"))
 
 
 @dataclass(frozen=True)
@@ -62,12 +54,6 @@ class Import:
     line: int
 
 
-def _decorators(node: FunctionNode | ast.ClassDef) -> frozenset[str]:
-    """Return the last names of decorators: `staticmethod`, `property`, `no_grad`."""
-    called = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
-    return frozenset(last_name(item) for item in called)
-
-
 class _Definition:
     """Common base of functions and classes."""
 
@@ -85,7 +71,9 @@ class _Definition:
 
     @property
     def decorators(self) -> frozenset[str]:
-        return _decorators(self.node)
+        """The last names of its decorators: `staticmethod`, `property`, `no_grad`."""
+        called = (item.func if isinstance(item, ast.Call) else item for item in self.node.decorator_list)
+        return frozenset(last_name(item) for item in called)
 
     @property
     def is_public(self) -> bool:
@@ -113,7 +101,7 @@ class Function(_Definition):
     @cached_property
     def nodes(self) -> list[ast.AST]:
         """Every node of its body and signature, cached."""
-        return list(ast.walk(self.node))
+        return list(walk([self.node]))
 
     @cached_property
     def text(self) -> str:
@@ -181,9 +169,17 @@ class Module:
     classes: dict[str, Class] = field(default_factory=dict)
     imports: tuple[Import, ...] = ()
     """Its imports at any depth, in the order of the file."""
-    is_test: bool = False
-    is_side: bool = False
-    """Whether it is an example, a script or an archive: it uses the rest of the checkout, and needs no tests."""
+    known: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What other packages found in it, each once."""
+
+    @property
+    def is_test(self) -> bool:
+        return is_test_file(self.file)
+
+    @property
+    def is_side(self) -> bool:
+        """Whether it is an example, a script or an archive: it uses the rest of the checkout, and needs no tests."""
+        return is_in_side_folder(self.file) or self.file.rpartition("/")[2] in _TOOL_FILES
 
     @property
     def is_package(self) -> bool:
@@ -243,6 +239,25 @@ def method_of(
     return next((found for found in inherited if found is not None), None)
 
 
+def callee(
+    function: Function, call: ast.Call, resolve: Callable[[Module, str], object], instances: Mapping[str, Class]
+) -> Function | None:
+    """Return the function that a call inside `function` reaches; None if it cannot be resolved.
+
+    `resolve` looks up a name of a module; `instances` are the classes of local names.
+    """
+    name = dotted_name(call.func)
+    head, _, method = name.rpartition(".")
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
+        name, head, method = "", dotted_name(call.func.value.func), call.func.attr  # Collector().collect(...)
+    is_own = head in ("self", "cls") and function.owner is not None
+    found = resolve(function.module, name) if name and not is_own and head not in instances else None
+    if isinstance(found, Function):
+        return found
+    owner = function.owner if is_own else instances.get(head) or (resolve(function.module, head) if head else None)
+    return method_of(owner, method, resolve) if isinstance(owner, Class) else None
+
+
 def instances_in(functions: Iterable[Function | None], resolve: Callable[[Module, str], object]) -> dict[str, Class]:
     """Return the names to which functions assign an instance of a class, including `self.x` in `__init__`."""
     found: dict[str, Class] = {}
@@ -253,40 +268,6 @@ def instances_in(functions: Iterable[Function | None], resolve: Callable[[Module
                 if isinstance(made, Class):
                     found |= {name: made for target in node.targets if (name := dotted_name(target))}
     return found
-
-
-def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
-    """Yield the checkout's own Python files: no tests by default, no hidden, vendored or generated folders.
-
-    Links are not followed: their targets in the checkout have their own names, and others are not part of it. Files
-    with unprintable names are skipped.
-    """
-
-    def is_left_out(folder: Path) -> bool:
-        is_test = not with_tests and folder.name in TEST_FOLDERS
-        return is_test or is_foreign(folder) or inert_line(folder.name) != folder.name
-
-    for path in files_below(root, is_left_out):
-        is_test = not with_tests and TEST_FILE.fullmatch(path.name)
-        if path.suffix == ".py" and not is_test and inert_line(path.name) == path.name and not path.is_symlink():
-            yield path
-
-
-def files_below(root: Path, is_left_out: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yield every file below a folder, except in folders that are left out, sorted in each folder."""
-    for folder, subfolders, files in os.walk(root):
-        subfolders[:] = sorted(name for name in subfolders if not is_left_out(Path(folder, name)))
-        yield from (Path(folder, name) for name in sorted(files))
-
-
-def is_foreign(folder: Path) -> bool:
-    """Return whether a folder has third-party or generated files: vendored, built, hidden, a virtual environment."""
-    return (
-        folder.name in _FOREIGN_FOLDERS
-        or folder.name.startswith(".")
-        or folder.name.endswith(".egg-info")
-        or (folder / "pyvenv.cfg").is_file()
-    )
 
 
 def module_name(path: Path, import_roots: Sequence[Path]) -> str | None:
@@ -303,9 +284,19 @@ def module_name(path: Path, import_roots: Sequence[Path]) -> str | None:
     return ".".join(parts)
 
 
+_PARSED: WeakValueDictionary[tuple[str, str, bytes], Module] = WeakValueDictionary()
+
+
 def parse_module(path: Path, source: bytes, root: Path, name: str) -> Module | SourceProblem:
-    """Return the parsed and indexed file, or why it cannot be parsed."""
+    """Return the parsed and indexed file, or why it cannot be parsed; two readers of the same text share its module."""
     file = path.relative_to(root).as_posix()
+    found = _PARSED.get((file, name, source)) or _parse(path, source, file, name)
+    if isinstance(found, Module):
+        _PARSED[file, name, source] = found
+    return found
+
+
+def _parse(path: Path, source: bytes, file: str, name: str) -> Module | SourceProblem:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an invalid escape in the checkout is not a finding
@@ -357,40 +348,6 @@ def _imports(module: Module, is_package: bool) -> Iterator[Import]:
             origin = absolute_origin(module.name, item.module or "", item.level, is_package)
             for alias in item.names:
                 yield Import(origin, alias.name, alias.asname or alias.name, item.lineno)
-
-
-def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements that run on import, including those in `if` and `try`."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, ast.If | ast.Try):
-            blocks = [statement.body, statement.orelse]
-            if isinstance(statement, ast.Try):
-                blocks += [statement.finalbody, *(handler.body for handler in statement.handlers)]
-            for block in blocks:
-                yield from top_level(block)
-
-
-def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield all statements at any depth; expressions contain none, so they are not walked."""
-    waiting: list[ast.AST] = [*body]
-    waiting.reverse()
-    while waiting:
-        statement = waiting.pop()
-        if isinstance(statement, ast.stmt):
-            yield statement
-        for name in _BLOCKS.get(type(statement), ()):
-            waiting += getattr(statement, name)[::-1]
-
-
-# The fields of each kind of node that list statements, handlers or cases, the last of the file first.
-_BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
-    kind: tuple(name for name in ("cases", "finalbody", "orelse", "handlers", "body") if name in kind._fields)
-    for kind in (
-        ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor, ast.While, ast.If, ast.With,
-        ast.AsyncWith, ast.Try, ast.TryStar, ast.Match, ast.ExceptHandler, ast.match_case,
-    )
-}  # fmt: skip
 
 
 def _index_class(module: Module, node: ast.ClassDef, prefix: str) -> None:

@@ -10,18 +10,18 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from auditkit.probing.checkout.reading import read_file
+from auditkit.probing.checkout.reading import MAX_FILE_BYTES, read_file
+from auditkit.probing.source.files import source_files
 from auditkit.probing.source.links import Links
 from auditkit.probing.source.modules import (
     Class,
     Function,
     Module,
     SourceProblem,
-    dotted_name,
+    callee,
     method_of,
     module_name,
     parse_module,
-    source_files,
 )
 
 
@@ -53,7 +53,7 @@ class PythonFiles:
         self.names: dict[Path, str] = {}
         for file in source_files(path, with_tests):
             # A file that cannot be imported has its path; a colon would end it in a call.
-            self.names[file] = module_name(file, roots) or file.relative_to(path).as_posix().replace(":", "_")
+            self.names[file] = module_name(file, roots) or self.name_of(file).replace(":", "_")
         self._files = {name: file for file, name in reversed(self.names.items())}
         self.modules: dict[str, Module] = {}
         self.problems: list[SourceProblem] = []
@@ -67,6 +67,10 @@ class PythonFiles:
         """How many files were read, without those that are too large."""
         return sum(source is not None for source in self._sources.values())
 
+    def name_of(self, file: Path) -> str:
+        """Return the name of a file relative to the checkout, with forward slashes."""
+        return file.relative_to(self.path).as_posix()
+
     def source(self, file: Path) -> bytes:
         """Return the bytes of a file; empty if it is too large or cannot be read, which is a problem then."""
         with self._reading:
@@ -74,16 +78,20 @@ class PythonFiles:
                 self._sources[file] = None
                 try:
                     self._sources[file] = read_file(file)
+                    why = f"files above {MAX_FILE_BYTES:,} bytes are not read" if self._sources[file] is None else ""
                 except OSError as error:
-                    name = file.relative_to(self.path).as_posix()
-                    self.problems.append(SourceProblem(name, 1, f"cannot be read: {error.strerror}"))
+                    why = f"cannot be read: {error.strerror}"
+                if why:
+                    self._parsed[file] = SourceProblem(self.name_of(file), 1, why)
+                    self.problems.append(self._parsed[file])
             return self._sources[file] or b""
 
     def parse(self, file: Path) -> Module | SourceProblem:
         """Return the module of a file, or why it cannot be read."""
         with self._reading:
+            source = self.source(file)
             if file not in self._parsed:
-                parsed = self._parsed[file] = parse_module(file, self.source(file), self.path, self.names[file])
+                parsed = self._parsed[file] = parse_module(file, source, self.path, self.names[file])
                 if isinstance(parsed, Module):
                     self.modules.setdefault(parsed.name, parsed)
                     self._links = None
@@ -108,19 +116,19 @@ class PythonFiles:
         return f"{name}:{function}" if name and function else ""
 
     def module_of(self, call: str) -> Module | SourceProblem | None:
-        """Return the module of `module:qualified.name`, or why it cannot be read; None if it is missing."""
+        """Return the module of `module:qualified.name` or `path/file.py:name`, or why it cannot be read, or None."""
         file = self.file_of(call.partition(":")[0])
         return self.parse(file) if file is not None else None
 
     def file_of(self, name: str) -> Path | None:
-        """Return the file of a module, or None."""
-        return self._files.get(name)
+        """Return the file of a module, or of a path below the checkout; None if it is missing."""
+        return self._files.get(name) or (self.path / name if self.path / name in self.names else None)
 
     def function(self, call: str) -> Function | None:
         """Return the function that `call` names, None if the checkout does not define it in that module."""
-        module = self.module_of(call)
+        module, qualified = self.module_of(call), call.partition(":")[2]
         defined = module.defined() if isinstance(module, Module) else ()
-        return next((one for one in defined if one.call == call), None)
+        return next((one for one in defined if one.qualified_name == qualified), None)
 
     def resolve(self, module: Module, name: str) -> Function | Class | None:
         """Return what a dotted name in a module means among the parsed modules; None if it is not the checkout's."""
@@ -133,24 +141,8 @@ class PythonFiles:
         return found
 
     def callee(self, function: Function, call: ast.Call, instances: Mapping[str, Class]) -> Function | None:
-        """Return the checkout's function that a call inside `function` reaches; None if it cannot be resolved.
-
-        `instances` are the classes of local names.
-        """
-        name = dotted_name(call.func)
-        head, _, method = name.rpartition(".")
-        if head in ("self", "cls") and function.owner is not None:
-            return self.method(function.owner, method)
-        if head in instances:
-            return self.method(instances[head], method)
-        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
-            made = self.resolve(function.module, dotted_name(call.func.value.func))  # Collector().collect(...)
-            return self.method(made, call.func.attr) if isinstance(made, Class) else None
-        found = self.resolve(function.module, name) if name else None
-        if isinstance(found, Function):
-            return found
-        owner = self.resolve(function.module, head) if head else None
-        return self.method(owner, method) if isinstance(owner, Class) else None
+        """Return the checkout's function that a call inside `function` reaches; None if it cannot be resolved."""
+        return callee(function, call, self.resolve, instances)
 
     def method(self, owner: Class, name: str) -> Function | None:
         """Return the method of a class, or of its first base in the checkout with that name."""

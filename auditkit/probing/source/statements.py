@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.model.runs.cause import Statement
+from auditkit.model.runs.measurement import Location
 from auditkit.probing.checkout.reading import lies_inside
 from auditkit.probing.source.modules import Module, parse_module, source_bytes
+from auditkit.probing.source.walking import children, suites_of
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOCALS = "<locals>"
@@ -31,26 +33,13 @@ class Unit:
     parts: tuple[ast.expr, ...] = ()
 
 
-class Sources:
-    """The files of findings about a checkout, each parsed once."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._modules: dict[tuple[str, str], Module | None] = {}
-
-    def unit(self, file: str, line: int, folder: str = "") -> Unit | None:
-        """Return the unit of `line` of `file`, below `folder` if that is given; None if it cannot be read."""
-        if (folder, file) not in self._modules:
-            self._modules[folder, file] = self._parse(Path(folder) if folder else self._root, file)
-        module = self._modules[folder, file]
-        return unit_at(module, line) if module is not None and 1 <= line <= len(module.lines) else None
-
-    def _parse(self, root: Path, file: str) -> Module | None:
-        path = root / file
-        if not lies_inside(path, root):
-            return None
-        parsed = parse_module(path, source_bytes(path), root, file)
-        return parsed if isinstance(parsed, Module) else None
+def unit_of(root: Path, place: Location) -> Unit | None:
+    """Return the unit of a location in a checkout, or below the location's own folder; None if it cannot be read."""
+    top = Path(place.folder or root)
+    path = top / place.file
+    module = parse_module(path, source_bytes(path), top, place.file) if lies_inside(path, top) else None
+    is_there = isinstance(module, Module) and 1 <= place.line <= len(module.lines)
+    return unit_at(module, place.line) if is_there else None
 
 
 def unit_at(module: Module, line: int) -> Unit:
@@ -82,8 +71,9 @@ def nodes_around(tree: ast.Module, line: int) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     inside: ast.AST | None = tree
     while inside is not None:
-        inside = next((child for child in _blocks(inside) if first_line(child) <= line <= last_line(child)), None)
-        found += [inside] if isinstance(inside, ast.stmt) else []
+        inner = (child for suite in suites_of(inside) for child in suite)
+        inside = next((child for child in inner if first_line(child) <= line <= last_line(child)), None)
+        found += [inside] if inside is not None else []
     return found
 
 
@@ -91,26 +81,15 @@ def _names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[
     return [node.name] if isinstance(node, ast.ClassDef) else [node.name, _LOCALS]
 
 
-def _blocks(node: ast.AST) -> Iterator[ast.AST]:
-    """Return statements, handlers and cases directly below a node."""
-    kinds = (ast.stmt, ast.excepthandler, ast.match_case)
-    return (child for child in ast.iter_child_nodes(node) if isinstance(child, kinds))
-
-
 def head_of(node: ast.stmt) -> tuple[ast.expr, ...]:
     """Return the expressions of a statement itself, without those of the statements in it."""
-    found = []
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            found.append(child)
-        elif isinstance(child, ast.withitem):
-            found.append(child.context_expr)
-    return tuple(found)
+    inner = (child.context_expr if isinstance(child, ast.withitem) else child for child in children(node))
+    return tuple(child for child in inner if isinstance(child, ast.expr))
 
 
 def extent(node: ast.stmt) -> tuple[int, int]:
     """Return the first and the last line of a statement, without the statements in it."""
-    if not any(_blocks(node)):
+    if not suites_of(node):
         return node.lineno, last_line(node)
     return node.lineno, max([node.lineno, *map(last_line, head_of(node))])
 
@@ -134,16 +113,11 @@ def _listed(node: ast.AST) -> list[ast.expr]:
     return [keyword.value for keyword in node.keywords] if isinstance(node, ast.Call) else []
 
 
-def first_line(node: ast.AST) -> int:
-    """Return the first line of a statement with its decorators, of an `except` or of a `case`."""
-    if isinstance(node, ast.match_case):
-        return node.pattern.lineno
+def first_line(node: ast.stmt) -> int:
+    """Return the first line of a statement with its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    lines = [decorator.lineno for decorator in decorators]
-    return min([node.lineno, *lines]) if isinstance(node, ast.stmt | ast.excepthandler) else 0
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
-def last_line(node: ast.AST) -> int:
-    if isinstance(node, ast.match_case):
-        return last_line(node.body[-1])
-    return (node.end_lineno or node.lineno) if isinstance(node, ast.stmt | ast.expr | ast.excepthandler) else 0
+def last_line(node: ast.stmt | ast.expr) -> int:
+    return node.end_lineno or node.lineno

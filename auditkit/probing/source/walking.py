@@ -20,10 +20,9 @@ FIELDS: dict[type, tuple[str, ...]] = {
 
 
 def walk(roots: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield `roots` and every node below them, in no particular order."""
+    """Yield `roots` and every node below them, outer ones first, as `ast.walk` does."""
     waiting = list(roots)
-    while waiting:
-        node = waiting.pop()
+    for node in waiting:  # it grows
         fields = FIELDS.get(type(node))
         if fields is None:
             continue  # None for a missing default, a string in `global x`
@@ -48,3 +47,40 @@ def children(node: ast.AST, left_out: tuple[str, ...] = ()) -> list[ast.AST]:
         else:
             found.append(value)
     return found
+
+
+Suite = list[ast.stmt]
+_SUITES = {
+    kind: tuple(name for name in kind._fields if name in ("body", "handlers", "cases", "orelse", "finalbody"))
+    for kind in (
+        ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor, ast.While, ast.If,
+        ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
+    )
+}  # fmt: skip
+
+
+def suites_of(statement: ast.AST) -> list[Suite]:
+    """Return the lists of statements directly inside a statement, in the order of the file."""
+    found: list[Suite] = []
+    for name in _SUITES.get(type(statement), ()):
+        value = getattr(statement, name)
+        found += [each.body for each in value] if name in ("handlers", "cases") else [value] if value else []
+    return found
+
+
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield all statements at any depth in the order of the file; expressions contain none, so they are not walked."""
+    waiting = [*body][::-1]
+    while waiting:
+        statement = waiting.pop()
+        yield statement
+        for suite in suites_of(statement)[::-1]:
+            waiting += suite[::-1]
+
+
+def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield statements that run on import, including those in `if` and `try`."""
+    for statement in body:
+        yield statement
+        for suite in suites_of(statement) if isinstance(statement, ast.If | ast.Try) else ():
+            yield from top_level(suite)

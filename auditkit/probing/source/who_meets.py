@@ -77,7 +77,10 @@ def who_meets(
         lowered = [why for _, word, left, why in judged if left is not word and _is_rarer(worst, word)]
         seldom = callers.seldom(at) if at is not None else ""
         seldom = "" if is_named and seldom in (EXPORTED, NO_CALLER) else seldom
-        cap = _of_cost(seldom) if breaks is Breaks.COST else Occurs.RARE if seldom == HOST else Occurs.ORDINARY
+        if breaks is Breaks.COST and seldom:
+            cap = Occurs.COMMON if seldom in (EXPORTED, FALLBACK) else Occurs.EXTREME
+        else:
+            cap = Occurs.RARE if seldom == HOST else Occurs.ORDINARY
         if _is_rarer(cap, worst):
             worst = cap
             lowered.append(f"called {seldom}")
@@ -86,14 +89,6 @@ def who_meets(
 
 def _is_rarer(one: Occurs, other: Occurs) -> bool:
     return list(Occurs).index(one) > list(Occurs).index(other)
-
-
-def _rarer_by_one(word: Occurs) -> Occurs:
-    return list(Occurs)[min(list(Occurs).index(word) + 1, len(Occurs) - 1)]
-
-
-def _of_cost(seldom: str) -> Occurs:
-    return Occurs.ORDINARY if not seldom else Occurs.COMMON if seldom in (EXPORTED, FALLBACK) else Occurs.EXTREME
 
 
 def _judged(
@@ -111,7 +106,8 @@ def _judged(
             else bool(seen & ({"float16", "bfloat16"} if need == "16-bit" else {need}))
         )
         if not is_seen:
-            return _rarer_by_one(word), f"no {need} gradients occurred in the recorded run"
+            rarer = list(Occurs)[min(list(Occurs).index(word) + 1, len(Occurs) - 1)]
+            return rarer, f"no {need} gradients occurred in the recorded run"
     return word, ""
 
 

@@ -30,13 +30,13 @@ class SourceContext:
 
     def __init__(self, index: SourceIndex, wanted: Callable[[Module], bool]) -> None:
         self.index = index
-        self.modules = tuple(item for item in index.modules if not item.is_test and wanted(item))
+        self.modules = tuple(item for item in index.all_modules if not item.is_test and wanted(item))
         self.problems: list[SourceProblem] = []
         """Files whose code a check could not fully follow."""
 
     @cached_property
     def links(self) -> Links:
-        return Links(reversed(self.index.modules))
+        return Links(reversed(self.index.all_modules))
 
     def check(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield the findings of the check `name` of style.py as measurements and locations, and what it examined."""

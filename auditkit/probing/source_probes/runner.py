@@ -20,6 +20,7 @@ from auditkit.probing.engine.catalog import load_module
 from auditkit.probing.engine.judgement import JudgingFailedError, stdout_is_stderr
 from auditkit.probing.engine.results import Asked
 from auditkit.probing.source.excerpts import cut_excerpt
+from auditkit.probing.source.files import is_test_file
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.modules import Module
 from auditkit.probing.source.python_files import garbage_collection_paused
@@ -48,8 +49,7 @@ def run_source_probes(
             started(probe.id)
             yield from _run(probe, context, policy, recorded)
     # Every word of a test file that does not parse counts as a use.
-    tests = {source.name for source in index.python_files if source.is_test}
-    problems = [problem for problem in index.problems if problem.path not in tests]
+    problems = [problem for problem in index.problems if not is_test_file(problem.path)]
     for problem in dict.fromkeys([*problems, *context.problems]):
         text = f"{problem.path}:{problem.line}: {problem.message}"
         for probe in probes:
@@ -119,9 +119,8 @@ def _met_by(recorded: RecordedRun | None, subject: str, locations: Sequence[Loca
 
 def _judged(asked: Asked, index: SourceIndex, subject: _Subject, duration_s: float = 0.0) -> ProbeResult:
     def excerpt(location: Location) -> CodeExcerpt | None:
-        module = index.by_file.get(location.file)
-        return cut_excerpt(index.root, location, module.tree if module is not None and not module.is_test else None)
+        return cut_excerpt(index.path, location)
 
     measurements, locations = subject
     place = locations[0] if locations else None
-    return asked.judged(measurements, Evidence.READ, place, excerpt, checkout=index.root, duration_s=duration_s)
+    return asked.judged(measurements, Evidence.READ, place, excerpt, checkout=index.path, duration_s=duration_s)

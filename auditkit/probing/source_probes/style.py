@@ -8,12 +8,15 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from auditkit.probing.find.answers import consumed_keys, literal_keys, values_of
+from auditkit.probing.find.answers import consumed_keys
 from auditkit.probing.find.candidates import collects_by_itself
+from auditkit.probing.find.collector_calls import CollectorCalls
+from auditkit.probing.find.gradient_flow import trains
+from auditkit.probing.source.index import words_of
 from auditkit.probing.source.modules import (
     Class,
     Function,
@@ -22,10 +25,9 @@ from auditkit.probing.source.modules import (
     last_name,
     targets_of,
     text_in,
-    top_level,
 )
-from auditkit.probing.source.statements import unit_at
-from auditkit.probing.source.walking import children, walk
+from auditkit.probing.source.statements import first_line, last_line, nodes_around, unit_at
+from auditkit.probing.source.walking import top_level, walk
 
 if TYPE_CHECKING:
     from auditkit.probing.source_probes.context import SourceContext
@@ -56,11 +58,14 @@ def unused_functions(context: SourceContext) -> Found:
     from vulture import Vulture
 
     index, code = context.index, Vulture()
-    for module in index.modules:
+    for module in index.all_modules:
         code.scan(index.source_of(module).decode("utf-8", "replace"), module.file)
-    named = set(code.used_names) | index.unparsed_words | index.other_words
+    # A word of a file that does not parse counts as a use, and so does one of settings and prose.
+    texts = [index.source(index.path / problem.path) for problem in index.problems]
+    texts += [index.text_of(each) for each in index.files if each.kind != "python"]
+    named = set(code.used_names) | words_of(texts)
     starred = set[str]()
-    for module in index.modules:
+    for module in index.all_modules:
         named |= {item.name for item in module.imports} | module.strings
         starred |= {item.module for item in module.imports if item.name == "*"}
     functions = 0
@@ -91,9 +96,10 @@ _COLLECTOR_WORDS = ("grad", "norm", "stat", "health", "collect")
 
 def untested_collectors(context: SourceContext) -> Found:
     """Yield the public collectors, and similarly named code in the same module, that no test file names."""
-    if not context.index.has_tests:
+    if not context.index.tests:
         raise context.NotApplicable("the checkout has no test file (test_*.py, *_test.py, tests/)")
-    words = {word.lower().replace("test", "_test_") for word in context.index.words_of_tests}
+    texts = map(context.index.source, context.index.tests)
+    words = {word.lower().replace("test", "_test_") for word in words_of(texts)}
     in_tests = " ".join(f"_{word}_" for word in words)
     definitions = 0
     for module in context.modules:
@@ -125,7 +131,7 @@ def untested_collectors(context: SourceContext) -> Found:
 def partial_exports(context: SourceContext) -> Found:
     """Yield modules whose package exports some of their names, but not others that outside code imports."""
     importers: dict[tuple[str, str], list[Module]] = defaultdict(list)
-    for user in context.index.modules:
+    for user in context.index.all_modules:
         for item in user.imports:
             key = context.links.target(item)
             if key is not None and key[1] and key[0] != user.name:
@@ -258,12 +264,12 @@ _DECLARES = re.compile(
 def private_uses(context: SourceContext) -> Found:
     """Yield the unguarded uses of torch's private names, and how the checkout pins torch."""
     declared = (context.index.text_of(file) for file in context.index.files if _DECLARES.search(file.name))
-    required = (found[1] for text in declared for found in _REQUIRES.finditer(text))
+    required = (found[1] for text in declared for found in _REQUIRES.finditer(text.decode("utf-8", "replace")))
     pin = next((f"torch{one}".strip(" ),") for one in required if _ONE_RELEASE.search(one)), "none")
     for module in context.modules:
         if b"torch" not in context.index.source_of(module):
             continue
-        uses = context.followed(module, lambda tree: _PrivateUses(tree).found())
+        uses = context.followed(module, lambda tree: sorted(set(_unguarded(tree))))
         if uses:
             rows: list[tuple[str, Any, str, dict[str, Any]]] = []
             for line, name in uses:
@@ -280,76 +286,49 @@ def _function_at(module: Module, line: int) -> str:
     return unit_at(module, line).function.replace(".<locals>", "")
 
 
-class _PrivateUses:
-    """The unguarded private names of torch in one module: `torch._x`, `torch.x._y`, and imports of them.
+def _unguarded(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each private name of torch without a guard: `torch._x`, `torch.x._y`, imports of them.
 
-    A guard is a test of the version or of the name's presence, around the use, in an earlier `if` that leaves, or
-    stored in a name; or a `try` that catches the error.
+    A guard is a test of the version, of the name's presence, or of a flag made from one, above it in the same top-level
+    statement; or a `try` around it that catches the error. Annotations are not used.
     """
+    nodes = list(walk([module.tree]))
+    assigned = (node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None)
+    flags = {dotted_name(to) for node in assigned if any(map(_is_guard, walk([node.value]))) for to in targets_of(node)}
+    flags.discard("")
+    guards = [node.lineno for node in nodes if _is_guard(node) or _written(node) in flags]  # type: ignore[attr-defined]
+    tried = [node for node in nodes if isinstance(node, ast.Try) and any(map(_catches_absence, node.handlers))]
+    types = {part for node in nodes for name in ("annotation", "returns") for part in walk([getattr(node, name, None)])}
+    for node in nodes:
+        for name in filter(None, map(_private_part, _full_names(module, node))):
+            line: int = node.lineno  # type: ignore[attr-defined]
+            first = first_line(nodes_around(module.tree, line)[0])
+            is_tried = any(each.lineno <= line <= last_line(each) for each in tried)
+            if not (is_tried or node in types or any(first <= guard <= line for guard in guards)):
+                yield line, name
 
-    def __init__(self, module: Module) -> None:
-        self._module = module
-        self._nodes = list(walk([module.tree]))
-        self._parents = {child: node for node in self._nodes for child in children(node)}
-        self._flags: set[str] = set()
-        assigned = (node for node in self._nodes if isinstance(node, ast.Assign | ast.AnnAssign) and node.value)
-        flags = [target for node in assigned if self._guards(node.value) for target in targets_of(node)]
-        self._flags = set(map(dotted_name, flags)) - {""}
 
-    def found(self) -> list[tuple[int, str]]:
-        """Return line and private name."""
-        return sorted(
-            {
-                (node.lineno, private)  # type: ignore[attr-defined]
-                for node in self._nodes
-                for private in filter(None, map(_private_part, self._names(node)))
-                if not self._is_guarded(node)
-            }
-        )
+def _full_names(module: Module, node: ast.AST) -> list[str]:
+    """Return `torch.nn.utils._x` for an attribute of torch under any imported name, and for imports of it."""
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(names=names, level=0, module=str(origin)):
+            return [f"{origin}.{alias.name}" for alias in names]
+        case ast.Attribute():
+            return [module.full_name(dotted_name(node))]
+    return []
 
-    def _names(self, node: ast.AST) -> list[str]:
-        """Return `torch.nn.utils._x` for an attribute of torch under any imported name, and for imports of it."""
-        match node:
-            case ast.Import(names=names):
-                return [alias.name for alias in names]
-            case ast.ImportFrom(names=names, level=0, module=str(origin)):
-                return [f"{origin}.{alias.name}" for alias in names]
-            case ast.Attribute():
-                return [self._module.full_name(dotted_name(node))]
-        return []
 
-    def _is_guarded(self, node: ast.AST) -> bool:
-        while (outer := self._parents.get(node)) is not None:
-            tests = [getattr(outer, "test", None), *getattr(outer, "decorator_list", ())]
-            tests += outer.values if isinstance(outer, ast.BoolOp) else ()
-            handlers = [outer] if isinstance(outer, ast.ExceptHandler) else getattr(outer, "handlers", ())
-            is_type = node in (getattr(outer, "annotation", None), getattr(outer, "returns", None))
-            if is_type or any(map(self._guards, filter(None, tests))) or any(map(_catches_absence, handlers)):
-                return True
-            suites = (getattr(outer, name, None) for name in ("body", "orelse", "finalbody"))
-            suite = next((each for each in suites if isinstance(each, list) and node in each), [node])
-            if any(map(self._guards_the_rest, suite[: suite.index(node)])):
-                return True
-            node = outer
-        return False
+def _is_guard(node: ast.AST) -> bool:
+    """Return whether an expression tests torch's version, the presence of a name, or TYPE_CHECKING."""
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in _PRESENCE
+    return _VERSION.search(_written(node)) is not None or _written(node).endswith("TYPE_CHECKING")
 
-    def _guards_the_rest(self, statement: ast.stmt) -> bool:
-        """Return whether a statement guards what follows: `if not hasattr(...): return`, `assert hasattr(...)`."""
-        if isinstance(statement, ast.If):
-            leaves = isinstance(statement.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
-            return leaves and self._guards(statement.test)
-        return isinstance(statement, ast.Assert) and self._guards(statement.test)
 
-    def _guards(self, test: ast.AST | None) -> bool:
-        """Return whether an expression tests torch's version, the presence of a name, or TYPE_CHECKING."""
-        for node in walk([test] if test is not None else []):
-            if isinstance(node, ast.Call) and last_name(node.func) in _PRESENCE:
-                return True
-            if isinstance(node, ast.Name | ast.Attribute):
-                written = dotted_name(node)
-                if written in self._flags or _VERSION.search(written) or written.endswith("TYPE_CHECKING"):
-                    return True
-        return False
+def _written(node: ast.AST) -> str:
+    return dotted_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
 
 
 def _private_part(name: str) -> str:
@@ -371,7 +350,6 @@ def _catches_absence(handler: ast.ExceptHandler) -> bool:
 _FINISHING = re.compile(r"(materiali[sz]e|finish|finali[sz]e|wait)(_\w+)?")
 _MAY_FINISH = re.compile(rb"\bdef (materiali[sz]e|finish|finali[sz]e|wait)")
 _READS = frozenset(("item", "tolist", "cpu", "numpy"))
-_TRAINS = frozenset(("backward", "step", "zero_grad"))
 
 
 def missing_collections(context: SourceContext) -> Found:
@@ -380,14 +358,18 @@ def missing_collections(context: SourceContext) -> Found:
     `materialize_stats(pending)` is such a function.
     """
     examined, index = 0, context.index
+    calls = CollectorCalls(index)
     for module in context.modules:
         if not _MAY_FINISH.search(index.source_of(module)):
             continue
         for finisher, keys in context.followed(module, _finishers):
             examined += 1
             word = min(keys).encode()
-            trees = [one for one in index.modules if not one.is_test and word in index.source_of(one)]
-            if _is_produced(finisher, keys, [function for tree in trees for function in tree.defined()]):
+            trees = [one for one in index.all_modules if not one.is_test and word in index.source_of(one)]
+            functions = (one for tree in trees for one in tree.defined() if one is not finisher)
+            # Of other files only public functions count.
+            known = (one for one in functions if one.module is module or not re.search(r"(^|\.)_", one.qualified_name))
+            if any(_produces(calls, one, keys) for one in known):
                 continue
             rows: list[Any] = [("producer_count", 0, "count", {"input": "the keys " + ", ".join(sorted(keys))})]
             for tree in trees:
@@ -412,27 +394,9 @@ def _finishers(tree: Module) -> Iterator[tuple[Function, frozenset[str]]]:
             yield from ((function, keys) for keys in list(filter(None, found))[:1])
 
 
-def _is_produced(finisher: Function, keys: frozenset[str], functions: Sequence[Function]) -> bool:
-    """Return whether a public function, or a private one of the same file, returns the keys, or calls one that does."""
-    calls: dict[str, set[str]] = {}
-    names, found = set[str](), list[Function]()
-    for one in functions:
-        returned = [node.value for node in one.nodes if isinstance(node, ast.Return | ast.Yield) and node.value]
-        calls[one.call] = {
-            last_name(item.func) for value in returned for item in values_of(one, value) if isinstance(item, ast.Call)
-        }
-        # Keys of several returns count together: a finisher may read some only if others are missing.
-        made = {key for value in returned for key in literal_keys(one, value)}
-        if keys <= made and not any(isinstance(node, ast.Attribute) and node.attr in _TRAINS for node in one.nodes):
-            found.append(one)
-    for _ in range(3):
-        names |= {one.name for one in found}
-        found += [one for one in functions if calls[one.call] & names and one not in found]
-    return any(
-        one.qualified_name != finisher.qualified_name
-        and (one.module is finisher.module or not re.search(r"(^|\.)_", one.qualified_name))
-        for one in found
-    )
+def _produces(calls: CollectorCalls, one: Function, keys: frozenset[str]) -> bool:
+    """Return whether a function returns a mapping with these keys, itself or through helpers, and does not train."""
+    return keys.issubset(calls.produced_keys(one)) and not trains(one.node)
 
 
 def _mappings(tree: Module, keys: frozenset[str]) -> Iterable[int]:

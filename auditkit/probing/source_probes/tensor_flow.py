@@ -14,14 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from auditkit.probing.source.callers import is_every
 from auditkit.probing.source.modules import (
     Function,
     FunctionNode,
     Module,
+    callee,
     dotted_name,
     is_constant,
     last_name,
-    method_of,
     text_in,
 )
 from auditkit.probing.source.walking import walk
@@ -157,16 +158,6 @@ class ModuleReads:
             if reads:
                 yield FunctionReads(function.call, function.qualified_name, tuple(sorted(reads.values())))
 
-    def find(self, function: Function, called: ast.expr) -> Function | None:
-        """Return the function of this module that `called` means inside `function`."""
-        if isinstance(called, ast.Name):
-            return self.module.functions.get(called.id)
-        if not isinstance(called, ast.Attribute):
-            return None
-        head = dotted_name(called.value)
-        owner = function.owner if head in ("self", "cls") else self.module.classes.get(head)
-        return method_of(owner, called.attr, lambda _, base: self.module.classes.get(base))
-
     def summary(self, function: Function, given: tuple[Kind, ...], depth: int) -> tuple[Kind, list[HostRead]]:
         """Return the kind of the result of `function`, and what it reads outside of its own loops."""
         key = (function.qualified_name, given)
@@ -263,7 +254,7 @@ class _Flow:
             return
         line = getattr(loop.node, "lineno", 0)
         calls = [part for part in walk([loop.over]) if isinstance(part, ast.Call)] if loop.over is not None else []
-        found = [self.module.find(self.function, call.func) for call in calls]
+        found = [callee(self.function, call, Module.named, {}) for call in calls]
         of_gradients = loop.is_over_gradients(value, [self.function, *filter(None, found)])
         if of_gradients or not line:
             over = "" if loop.over is None else text_of(loop.over)
@@ -364,7 +355,7 @@ class _Flow:
             return self.torch_call(node, full, [*given, *keywords])
         if full.startswith(("math.", "numpy.")):
             return HOST
-        helper = self.module.find(self.function, node.func)
+        helper = callee(self.function, node, Module.named, {})
         if helper is not None:
             result, reads = self.module.summary(helper, tuple(given), self.depth + 1)
             for read in reads[:1]:
@@ -719,14 +710,8 @@ def guard_of(test: ast.expr) -> str:
 
 
 def _says_seldom(node: ast.AST) -> bool:
-    match node:
-        case ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.Eq()]):
-            return True
-        case ast.UnaryOp(op=ast.Not(), operand=ast.BinOp(op=ast.Mod())) | ast.Constant(value="inf"):
-            return True
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return _SELDOM.search(name) is not None
-    return False
+    name = getattr(node, "id", None) or getattr(node, "attr", "")
+    return is_every(node) or is_constant(node, "inf") or _SELDOM.search(name) is not None
 
 
 def guard_after(test: ast.expr) -> str:

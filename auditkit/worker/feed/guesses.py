@@ -169,8 +169,11 @@ _CARRIERS_BY_NAME: _Patterns = (
 )
 
 
+_compiled = functools.lru_cache(maxsize=None)(re.compile)
+
+
 def _first(table: _Patterns, word: str) -> Any:
-    return next((found for pattern, found in table if re.fullmatch(pattern, word)), None)
+    return next((found for pattern, found in table if _compiled(pattern).fullmatch(word)), None)
 
 
 def guess(name: str, annotation: str) -> Optional[Guess]:

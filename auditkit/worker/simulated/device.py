@@ -150,11 +150,6 @@ _LOOKS_FOR_CUDA = re.compile(r"\bcuda\.(is_available|device_count)\(\)")
 _MAY_RUN_AGAIN = {"is_available", "device_count", "device", "str", "bool"}
 
 
-_ASSIGNS = re.compile(r"(\w+)\s*(?::[^=]+)?=\s*([^=].*)")
-_LOOKS_FOR_CUDA = re.compile(r"\bcuda\.(is_available|device_count)\(\)")
-_MAY_RUN_AGAIN = {"is_available", "device_count", "device", "str", "bool"}
-
-
 class _Chosen(NamedTuple):
     """What a module of the checkout chose by whether there is CUDA: assignments as text, methods of its objects."""
 

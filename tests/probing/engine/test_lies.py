@@ -14,7 +14,7 @@ from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.engine import fork_servers, protocol
 from auditkit.probing.engine.protocol import Failed, decode
-from auditkit.probing.source.statements import Sources
+from auditkit.probing.source.statements import unit_of
 from auditkit.worker.serve.messages import CONTROL
 from tests.probing_helpers import OVERFLOW, TARGETS, by_probe, run_probes
 
@@ -108,7 +108,7 @@ def test_no_file_outside_is_shown_as_the_place_of_a_finding(tmp_path: Path, way:
     assert result.excerpt is None or "KEY" not in "".join(result.excerpt.lines)
     if way != "by a link":  # whose place is in the checkout
         assert result.location != Location(file, 1, "collect")
-    assert Sources(folder).unit(file, 1, base if way == "by a link" else "") is None
+    assert unit_of(folder, Location(file, 1, folder=base if way == "by a link" else "")) is None
 
 
 @pytest.mark.process

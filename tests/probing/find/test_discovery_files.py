@@ -37,8 +37,8 @@ def test_files_that_do_not_parse_are_problems_and_never_fatal(tmp_path: Path) ->
     )
     found = discover(tmp_path)
     assert calls(found) == ["good:norm"]
-    assert {problem.path for problem in found.problems} == {"broken.py", "latin.py", "null.py", "python2.py"}
-    assert next(problem.line for problem in found.problems if problem.path == "broken.py") == 2
+    assert {problem.path for problem in found.files.problems} == {"broken.py", "latin.py", "null.py", "python2.py"}
+    assert next(problem.line for problem in found.files.problems if problem.path == "broken.py") == 2
 
 
 def test_links_and_their_loops_end(tmp_path: Path) -> None:
@@ -76,5 +76,5 @@ def test_the_name_of_a_step_leads_to_no_caller(tmp_path: Path) -> None:
     write(tmp_path, {"own.py": step, "train.py": "import own\nown.O().step()\n", "norm.py": COLLECTOR})
     write(tmp_path, {"calls.py": "import norm\ndef tell(model):\n    return norm.norm(model)\n"})
     found = discover(tmp_path)
-    assert (len(found.files.modules), found.file_count) == (3, 4)
+    assert (len(found.files.modules), found.files.read_count) == (3, 4)
     assert calls(found) == ["calls:tell", "norm:norm", "own.py:O.step#clip_grad"]

@@ -41,6 +41,6 @@ def test_what_is_left_out_has_a_reason(update: str, tmp_path: Path) -> None:
     """
     found = read(tmp_path, source)
     assert functions(found) == []
-    reasons = [(each.call, each.why) for each in found.passed_over]
+    reasons = [(each.call, each.excluded) for each in found.passed_over]
     is_block = any("#" in each.call for each in found.candidates)
     assert reasons == ([] if is_block else [("m:Rule.apply", UPDATES[update])])

@@ -11,7 +11,7 @@ from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.source.likeness.causes import with_causes
-from auditkit.probing.source.statements import Sources
+from auditkit.probing.source.statements import unit_of
 
 pytestmark = pytest.mark.process
 
@@ -69,12 +69,6 @@ def line_of(text: str) -> int:
     return number
 
 
-@pytest.fixture
-def sources(tmp_path: Path) -> Sources:
-    (tmp_path / "m.py").write_text(CODE, encoding="utf-8")
-    return Sources(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("at", "first", "last"),
     [
@@ -89,9 +83,11 @@ def sources(tmp_path: Path) -> Sources:
         ("nan=counts.tolist()", "nan=counts.tolist()", "nan=counts.tolist()"),
     ],
 )
-def test_the_statement_of_a_line(sources: Sources, at: str, first: str, last: str | None) -> None:
+def test_the_statement_of_a_line(tmp_path: Path, at: str, first: str, last: str | None) -> None:
     """The innermost; of a block its head alone; of things that are listed a line each, that one."""
-    unit = sources.unit("m.py", line_of(at) if at != ".item()" else line_of("g.norm(2)") + 1)
+    (tmp_path / "m.py").write_text(CODE, encoding="utf-8")
+    line = line_of(at) if at != ".item()" else line_of("g.norm(2)") + 1
+    unit = unit_of(tmp_path, Location("m.py", line))
     assert unit is not None
     assert unit.statement is not None
     assert unit.statement.first == line_of(first)

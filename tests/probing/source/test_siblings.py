@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.runs.cause import Siblings
+from auditkit.model.runs.measurement import Location
 from auditkit.probing.source.likeness.causes import find_siblings
-from auditkit.probing.source.statements import Sources
+from auditkit.probing.source.statements import unit_of
 
 pytestmark = pytest.mark.process
 
@@ -21,7 +22,7 @@ def swept(root: Path, text: str, others: dict[str, str]) -> Siblings:
     for name, content in others.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content, encoding="utf-8")
-    unit = Sources(root).unit("own.py", text.count("\n"))
+    unit = unit_of(root, Location("own.py", text.count("\n")))
     assert unit is not None
     assert unit.statement is not None
     return find_siblings(root, [unit])[unit.statement]
@@ -79,8 +80,7 @@ def test_the_finding_itself_is_no_candidate_and_other_findings_are_told_apart(tm
     (tmp_path / "a.py").write_text(function(READ_EACH), encoding="utf-8")
     (tmp_path / "b.py").write_text(function(READ_EACH), encoding="utf-8")
     (tmp_path / "c.py").write_text(function(READ_EACH), encoding="utf-8")
-    sources = Sources(tmp_path)
-    units = [unit for name in ("a.py", "b.py") if (unit := sources.unit(name, 5)) is not None]
+    units = [unit for name in ("a.py", "b.py") if (unit := unit_of(tmp_path, Location(name, 5))) is not None]
     found = find_siblings(tmp_path, units)
     assert [places(found[unit.statement]) for unit in units if unit.statement] == [[("c.py", 5)], [("c.py", 5)]]
     assert [[place.file for place in found[unit.statement].probed] for unit in units if unit.statement] == [

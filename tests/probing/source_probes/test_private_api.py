@@ -47,7 +47,7 @@ GUARDED = [
 UNGUARDED = [
     "{use}",
     "try:\n    {use}except ZeroDivisionError:\n    norms = slow(grads)\n",
-    'if hasattr(torch, "_foreach_norm"):\n    pass\n{use}',
+    '{use}assert hasattr(torch, "_foreach_norm")\n',
 ]
 
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from auditkit.errors import nearest_names
 from auditkit.model.runs.target import TRAINING_STEP, split_call
 from auditkit.probing.find.blocks.bodies import Body, function_of, handed_on_body, is_handed_over
-from auditkit.probing.find.blocks.marks import Scope, Suite, own_statements, suites_of
+from auditkit.probing.find.blocks.marks import Scope, own_statements
 from auditkit.probing.find.blocks.runs import Run, find_runs, handed_on
 from auditkit.probing.find.blocks.training_calls import TrainingCalls
 from auditkit.probing.find.blocks.training_loops import MAY_TRAIN, training_loops
 from auditkit.probing.fix.local_names import names_of
 from auditkit.probing.source.modules import Class, Function, FunctionNode, Module
 from auditkit.probing.source.python_files import PythonFiles
+from auditkit.probing.source.walking import Suite, suites_of
 
 _MOST_NAMED = 3
 _MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})
@@ -101,26 +102,27 @@ def blocks_of(module: Module) -> list[Block]:
 
 def blocks_of_gradients(module: Module) -> list[Block]:
     """Return the blocks of a file that compute a statistic of gradients, limit or check them."""
-    if not _MAY_HOLD_BLOCKS.search("\n".join(module.lines)):
-        return []
-    return sorted((block for scope in _scopes(module) for block in _blocks_in(scope)), key=lambda one: one.node.lineno)
+    if "blocks" not in module.known:
+        scopes = _scopes(module) if _MAY_HOLD_BLOCKS.search("\n".join(module.lines)) else ()
+        found = (block for scope in scopes for block in _blocks_in(scope))
+        module.known["blocks"] = sorted(found, key=lambda one: one.node.lineno)
+    return module.known["blocks"]
 
 
 def blocks_that_train(module: Module) -> list[Block]:
     """Return the training steps of a file that are not functions."""
-    if not MAY_TRAIN.search("\n".join(module.lines)):
-        return []
-    calls, found = TrainingCalls(module), list[Block]()
-    for scope in _scopes(module):
-        loops = training_loops(scope, calls.inside(scope.owner))
-        found += _named(scope, ((run, TRAINING_STEP, body) for run, body in loops), is_handed_over)
-    return sorted(found, key=lambda one: one.node.lineno)
+    if "steps" not in module.known:
+        calls, found = TrainingCalls(module), list[Block]()
+        for scope in _scopes(module) if MAY_TRAIN.search("\n".join(module.lines)) else ():
+            loops = training_loops(scope, calls.inside(scope.owner))
+            found += _named(scope, ((run, TRAINING_STEP, body) for run, body in loops), is_handed_over)
+        module.known["steps"] = sorted(found, key=lambda one: one.node.lineno)
+    return module.known["steps"]
 
 
 def blocks_at(files: PythonFiles, path: str) -> list[Block]:
     """Return the blocks of a file, given its path below the checkout; none if it is missing or does not parse."""
-    name = files.names.get(files.path / path)
-    module = files.module_of(f"{name}:") if name is not None else None
+    module = files.module_of(path)
     return blocks_of(module) if isinstance(module, Module) and module.file == path else []
 
 

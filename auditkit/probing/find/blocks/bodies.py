@@ -8,7 +8,7 @@ import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from auditkit.probing.find.blocks.marks import Scope, own_nodes, suites_of
+from auditkit.probing.find.blocks.marks import Scope, own_nodes
 from auditkit.probing.find.blocks.runs import HandedOn, Run, is_calm, is_start, plain_stores
 from auditkit.probing.find.gradient_flow import STATISTICS
 from auditkit.probing.fix.local_names import names_of, parameters
@@ -18,7 +18,7 @@ from auditkit.probing.source.modules import (
     text_in,
 )
 from auditkit.probing.source.statements import head_of
-from auditkit.probing.source.walking import children
+from auditkit.probing.source.walking import children, suites_of
 from auditkit.worker.steps import roles
 
 CLIP = "clip_grad"
@@ -312,10 +312,10 @@ def function_of(
     return ast.fix_missing_locations(node), names
 
 
-def reads_of(body: Sequence[ast.stmt]) -> list[str]:
-    """Return the names that statements read before they set them, in order."""
+def reads_of(body: Sequence[ast.stmt], known: set[str] | None = None) -> list[str]:
+    """Return the names that statements read before they set them, in order; add those that they set to `known`."""
     found: dict[str, None] = {}
-    _reads(body, set(), found)
+    _reads(body, set() if known is None else known, found)
     return list(found)
 
 

@@ -21,10 +21,9 @@ from auditkit.probing.source.modules import (
     last_name,
 )
 from auditkit.probing.source.statements import head_of
-from auditkit.probing.source.walking import children, walk
+from auditkit.probing.source.walking import Suite, children, suites_of, walk
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-Suite = list[ast.stmt]
 
 
 @dataclass(frozen=True)
@@ -144,13 +143,6 @@ def _places(suite: Suite, around: ast.stmt | None) -> Iterator[tuple[ast.stmt, P
         if not isinstance(statement, FunctionNode | ast.ClassDef):
             for inner in suites_of(statement):
                 yield from _places(inner, statement)
-
-
-def suites_of(statement: ast.stmt) -> list[Suite]:
-    """Return the lists of statements directly inside a statement."""
-    holders: list[ast.AST] = [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
-    lists = (getattr(holder, name, None) for holder in holders for name in ("body", "orelse", "finalbody"))
-    return [found for found in lists if isinstance(found, list) and found]
 
 
 def _writes_gradient(target: ast.expr) -> bool:

@@ -8,17 +8,11 @@ from dataclasses import dataclass, field
 
 from auditkit.probing.find import gradient_names as names
 from auditkit.probing.find import vocabulary
-from auditkit.probing.find.blocks.marks import (
-    Scope,
-    Suite,
-    names_of_one,
-    own_nodes,
-    own_statements,
-    suites_of,
-)
+from auditkit.probing.find.blocks.marks import Scope, names_of_one, own_nodes, own_statements
 from auditkit.probing.find.gradient_flow import trains, updates_parameters
 from auditkit.probing.fix.local_names import names_of
 from auditkit.probing.source.modules import changed_by, dotted_name, last_name, targets_of
+from auditkit.probing.source.walking import Suite, suites_of
 
 _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 

@@ -24,8 +24,9 @@ def is_step(call: ast.Call) -> bool:
 
 def _is_of_scaler(call: ast.Call) -> bool:
     """Return whether a call is `loss_scaler(loss, optimizer, ...)`, which runs the backward pass, clips and steps."""
-    names = [dotted_name(each) for each in (call.func, *call.args[:2])]
-    return len(names) == 3 and names[0].endswith("scaler") and vocabulary.LOSS.fullmatch(names[1]) is not None
+    if len(call.args) < 2 or not dotted_name(call.func).endswith("scaler"):
+        return False
+    return vocabulary.LOSS.fullmatch(dotted_name(call.args[0])) is not None
 
 
 def is_handed_loss(function: Function) -> bool:

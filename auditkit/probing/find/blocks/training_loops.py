@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from auditkit.probing.find.blocks.bodies import reads_of, with_suites
-from auditkit.probing.find.blocks.marks import Scope, own_nodes, suites_of
+from auditkit.probing.find.blocks.marks import Scope, own_nodes
 from auditkit.probing.find.blocks.runs import Run
 from auditkit.probing.find.blocks.training_calls import TrainingCalls
 from auditkit.probing.fix.local_names import names_of
 from auditkit.probing.source.modules import FunctionNode, dotted_name
 from auditkit.probing.source.statements import head_of
-from auditkit.probing.source.walking import walk
+from auditkit.probing.source.walking import suites_of, walk
 from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
 
@@ -43,7 +43,7 @@ def _runs(scope: Scope, calls: TrainingCalls) -> list[Run]:
 
     backward = making(calls.is_backward)
     found: list[Run] = []
-    for step in making(calls.is_step):
+    for step in making(calls.is_step) if backward else ():
         joined = [run for each in backward if (run := _joining(scope, each, step)) is not None]
         if joined:
             deepest = max(joined, key=lambda run: sum(1 for _ in scope.around(run.statements[0])))
@@ -144,8 +144,10 @@ def _take_before(run: Run, calls: TrainingCalls) -> None:
             return
         clears = _any_call(statement, _clears)
         if clears or stored & read:
+            known = set[str]()
+            before = reads_of(run.suite[index : run.first], known)
+            read = {*before, *(read - known)}
             run.first = index
-            read = set(reads_of(run.statements))
 
 
 def _goes_through_batches(loop: ast.For) -> bool:

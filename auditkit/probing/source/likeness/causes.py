@@ -20,9 +20,9 @@ from auditkit.model.runs.cause import Sibling, Siblings, Statement
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.source.files import list_files
-from auditkit.probing.source.modules import Module, dotted_name, last_name, parse_module, source_bytes, statements
-from auditkit.probing.source.statements import Sources, Unit, head_of, unit_at
-from auditkit.probing.source.walking import walk
+from auditkit.probing.source.modules import Module, dotted_name, last_name, parse_module, source_bytes
+from auditkit.probing.source.statements import Unit, head_of, unit_at, unit_of
+from auditkit.probing.source.walking import statements, walk
 
 MOST_PLACES = 60
 """An expression at more places than this, without tests, is an idiom and identifies no defect."""
@@ -46,8 +46,7 @@ def with_causes(results: Sequence[ProbeResult], root: Path) -> tuple[ProbeResult
     Siblings are only searched for the checkout's own statements that a call reproduced: a source probe has already read
     every place. The function's name comes from the source, since names of frames depend on Python's version.
     """
-    sources = Sources(root)
-    units = [_unit(result, sources) for result in results]
+    units = [_unit(result, root) for result in results]
     own = [unit for result, unit in zip(results, units, strict=True) if unit is not None and _is_called(result)]
     siblings = find_siblings(root, own)
     completed = []
@@ -77,11 +76,9 @@ def _with_copies(results: Sequence[ProbeResult]) -> tuple[ProbeResult, ...]:
     return tuple(found)
 
 
-def _unit(result: ProbeResult, sources: Sources) -> Unit | None:
-    if result.outcome is not Outcome.REPRODUCED or result.location is None:
-        return None
-    place = result.location
-    return sources.unit(place.file, place.line, place.folder)
+def _unit(result: ProbeResult, root: Path) -> Unit | None:
+    is_placed = result.outcome is Outcome.REPRODUCED and result.location is not None
+    return unit_of(root, result.location) if is_placed else None
 
 
 def _is_called(result: ProbeResult) -> bool:
@@ -193,7 +190,7 @@ def _places(root: Path, keys: set[str]) -> dict[str, list[Sibling]]:
                     matches.add((key, node.lineno))
         for key, line in sorted(matches):
             place = Location(source.name, line, unit_at(module, line).function)
-            found[key].append(Sibling(place, source.is_test))
+            found[key].append(Sibling(place, module.is_test))
     return found
 
 

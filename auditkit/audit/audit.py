@@ -129,12 +129,13 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         read = replace(read, files=changed.files if changed else None)
         run = _measured(Questions(found.asked, asked, place, found.found_count), settings, progress)
         answers = read_source(read, opened, progress)
-        if found.failure is not None and not answers.are_any:
+        has_result = any(each.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for each in answers)
+        if found.failure is not None and not has_result:
             raise found.failure
-        results = with_causes((*run.results, *answers.results), opened.path)
+        results = with_causes((*run.results, *answers), opened.path)
         passed_over = [] if asked or request.targets else left_out.sentences()
         written = _written(opened, since_ns, bool(asked))
-        notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
+        notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *written)
         missing = _no_target(found.failure)
         run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
         run = replace(run, changed=changed.sentence() if changed else "")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import signal
-import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -17,28 +14,13 @@ from types import FrameType
 @contextlib.contextmanager
 def scratch_directory() -> Iterator[Path]:
     """Create a temporary directory and remove it afterwards, also on exceptions, Ctrl-C and SIGTERM."""
-    with _terminating_signals_raise():
-        path = make_scratch()
-        try:
-            yield path
-        finally:
-            remove_scratch(path)
+    with _terminating_signals_raise(), make_scratch() as name:
+        yield Path(name).resolve()
 
 
-def make_scratch() -> Path:
-    """Create a temporary directory, for `remove_scratch`."""
-    return Path(tempfile.mkdtemp(prefix="auditkit-")).resolve()
-
-
-def remove_scratch(path: Path) -> None:
-    """Remove a tree, even if the audited code removed write permissions in it."""
-    shutil.rmtree(path, ignore_errors=True)
-    if not path.exists():
-        return
-    for folder, _, _ in os.walk(path):
-        with contextlib.suppress(OSError):
-            os.chmod(folder, stat.S_IRWXU)
-    shutil.rmtree(path, ignore_errors=True)
+def make_scratch() -> tempfile.TemporaryDirectory[str]:
+    """Create a temporary directory; `cleanup` removes it, even if the audited code removed write permissions in it."""
+    return tempfile.TemporaryDirectory(prefix="auditkit-", ignore_cleanup_errors=True)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import selectors
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -154,7 +155,7 @@ class Server:
     environment: Mapping[str, str]
     _channel: socket.socket | None = None
     _process: subprocess.Popen[bytes] | None = None
-    _scratch: Path | None = None
+    _scratch: tempfile.TemporaryDirectory[str] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fork(self, jobs: Sequence[Mapping[str, Any]]) -> Worker:
@@ -225,7 +226,7 @@ class Server:
             assert self._process.stdout is not None
             self._process.stdout.close()
         if self._scratch is not None:
-            scratch.remove_scratch(self._scratch)
+            self._scratch.cleanup()
         self._channel = self._process = self._scratch = None
 
     def environment_of_workers(self) -> dict[str, str]:
@@ -234,7 +235,7 @@ class Server:
         The audited code writes files there, and so does torch's compiler.
         """
         self._scratch = self._scratch or scratch.make_scratch()
-        folder = str(self._scratch)
+        folder = os.path.realpath(self._scratch.name)
         return {**self.environment, "TMPDIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
 
 

@@ -11,6 +11,7 @@ from typing import Any, NotRequired, TypedDict
 import msgspec
 
 from auditkit.model.enums import Evidence, Reason
+from auditkit.model.runs.measurement import Location
 from auditkit.worker.serve.messages import CONTROL
 
 Plan = Mapping[str, Any]
@@ -170,17 +171,8 @@ class Measured(_Message, tag="measurement"):
     evidence: Evidence = Evidence.MEASURED
 
 
-class Place(msgspec.Struct):
-    """A line; `file` is relative to `folder`, or to the checkout if that is ""."""
-
-    file: str
-    line: int
-    function: str
-    folder: str
-
-
 class Located(_Message, tag="location"):
-    location: Place | None
+    location: Location | None
 
 
 class Noted(_Message, tag="note"):

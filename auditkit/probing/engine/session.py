@@ -63,8 +63,7 @@ class Job:
             case protocol.Measured(name, value, unit, case, evidence):
                 self.measurements.append(Measurement(name, number_again(value, unit), unit, case, evidence))
             case protocol.Located(place):
-                if self.location is None and place is not None:
-                    self.location = Location(place.file, place.line, place.function, place.folder)
+                self.location = self.location or place
             case protocol.Noted(text):
                 if len(self.notes) < _MOST_NOTES:
                     self.notes.append(shortened(text, _LONGEST_TEXT))
@@ -255,7 +254,7 @@ class Session:
         job.said.append(message)  # type: ignore[arg-type]
         job.take(message)  # type: ignore[arg-type]
 
-    def _may_be_shown(self, place: protocol.Place) -> bool:
+    def _may_be_shown(self, place: Location) -> bool:
         """Return whether a report may show lines of that file: a target can name any file as its worker."""
         file, folder = PurePosixPath(place.file), PurePosixPath(os.path.realpath(place.folder or "/"))
         roots = [os.path.realpath(root) for root in self._setting.import_roots]

@@ -10,7 +10,6 @@ PROBE = {
     "categories": ["Defensive programming violation"],
     "breaks": "upkeep",
     "occurs": "rare",
-    "instrument": "syntax",
     "motivation": "A name with a leading underscore may change or vanish in any release of torch. Some, such as "
     "torch._foreach_norm, have no public equal; a guard keeps the next upgrade from breaking them.",
     "method": "Every torch._x, torch.x._y and private import, under whatever name torch was imported. Guarded are uses "

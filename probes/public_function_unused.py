@@ -12,7 +12,6 @@ PROBE = {
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "rare",
-    "instrument": "syntax",
     "motivation": "Code that is never called is still read, reviewed and maintained, and a collector that was never "
     "wired in looks as if the run were watched.",
     "method": "Every public function, and method of a class without outside bases, that no code, test, export, setting "

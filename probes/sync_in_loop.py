@@ -11,7 +11,6 @@ PROBE = {
     "breaks": "cost",
     "occurs": "ordinary",
     "statement_does": "waits for the device at every turn of its loop",
-    "instrument": "syntax",
     "motivation": "On a GPU .item(), .tolist(), .cpu(), float(), bool() and 'if' of a tensor make the host wait for "
     "all queued work. In a loop over parameters that is one stall for each.",
     "method": "The source is followed: what comes from parameters(), .grad, a tensor annotation or a torch operator is "

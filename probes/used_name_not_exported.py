@@ -11,7 +11,6 @@ PROBE = {
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "rare",
-    "instrument": "syntax",
     "motivation": "A package that exports some names of a module tells its users that the rest is internal. Where they "
     "import the rest anyway, moving the module breaks them.",
     "method": "For every module of which a package exports at least one name: public names that code outside the "

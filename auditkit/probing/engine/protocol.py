@@ -142,10 +142,6 @@ class Failed(Failure, tag_field="type", tag="failed"):
     """A job reported that it failed."""
 
 
-class Idle(_Message, tag="idle"):
-    """All jobs of the request have ended."""
-
-
 class Ended(_Message, tag="ended"):
     """The worker has ended with an exit code; a negative one is a signal."""
 
@@ -215,7 +211,7 @@ class End(_Message, tag="end"):
 OfJob = (
     Planned | Measured | Located | Noted | Device | Took | Checked | NotApplicable | Unavailable | Failed | LoadError
 )  # fmt: skip
-OfWorker = Hello | Loaded | Idle | Ended | Start | End
+OfWorker = Hello | Loaded | Ended | Start | End
 Message = OfWorker | OfJob
 
 

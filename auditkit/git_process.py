@@ -75,16 +75,24 @@ def run_git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str
     No hook, filter, monitor, pager or program that shows differences is started, nothing is fetched, no
     prompt appears, and git enters no submodule.
     """
-    done = run_git_bytes(directory, *arguments)
-    out, err = (text.decode("utf-8", "surrogateescape") for text in (done.stdout, done.stderr))
-    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
-
-
-def run_git_bytes(directory: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """As `run_git`, with the bytes that git wrote."""
-    process = start_git(directory, *arguments, stderr=subprocess.PIPE, process_group=0)
+    leading = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
+    command, *rest = arguments[len(leading) :]
+    settings = dict(_SETTINGS) if command in _WITHOUT_FILES else _SETTINGS | _no_filters(directory, leading)
+    process = start_or_retry(
+        lambda: subprocess.Popen(
+            ["git", "--no-pager", *leading, command, *_OPTIONS.get(command, ()), *rest],
+            cwd=directory,
+            env=_environment(settings),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+        )
+    )
+    with contextlib.suppress(AttributeError, ProcessLookupError):  # there is none but on Linux, or it has ended
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (_LARGEST_FILE_BYTES, _LARGEST_FILE_BYTES))
     try:
-        out, err = process.communicate(timeout=_TIME_LIMIT_S)
+        written = process.communicate(timeout=_TIME_LIMIT_S)
     except BaseException as error:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -93,6 +101,7 @@ def run_git_bytes(directory: Path, *arguments: str) -> subprocess.CompletedProce
             raise
         text = f"git {' '.join(arguments)[:60]} did not finish in {directory} within {_TIME_LIMIT_S:g} s"
         raise BadInputError(text, "is a .gitignore or .gitattributes there a pipe or a device?") from None
+    out, err = (text.decode("utf-8", "surrogateescape") for text in written)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
@@ -114,29 +123,6 @@ def fetch_with_git(directory: Path, *arguments: str) -> subprocess.CompletedProc
             check=False,
         )
     )
-
-
-def start_git(
-    directory: Path, *arguments: str, stderr: int = subprocess.DEVNULL, process_group: int | None = None
-) -> subprocess.Popen[bytes]:
-    """Start git as `run_git` does, with pipes; the caller ends it."""
-    leading = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
-    command, *rest = arguments[len(leading) :]
-    settings = dict(_SETTINGS) if command in _WITHOUT_FILES else _SETTINGS | _no_filters(directory, leading)
-    process = start_or_retry(
-        lambda: subprocess.Popen(
-            ["git", "--no-pager", *leading, command, *_OPTIONS.get(command, ()), *rest],
-            cwd=directory,
-            env=_environment(settings),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            process_group=process_group,
-        )
-    )
-    with contextlib.suppress(AttributeError, ProcessLookupError):  # there is none but on Linux, or it has ended
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (_LARGEST_FILE_BYTES, _LARGEST_FILE_BYTES))
-    return process
 
 
 def _no_filters(directory: Path, leading: Iterable[str]) -> dict[str, str]:

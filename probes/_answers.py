@@ -5,7 +5,7 @@ It claims no defect, so it is in no list of probes: a comparison runs it beside 
 
 import math
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -57,8 +57,8 @@ def measure(ctx):
     for family, case, make in _cases(ctx):
         case = {"family": family, **case}
         grads, second = make()
-        yield ctx.measurement("exact_norm", ctx.exact_norm([g for g in grads if g is not None]), "norm", **case)
-        yield ctx.measurement("allowed_difference", _allowed(case, grads, PROBE["policy"]), "ratio", **case)
+        exact, allowed = ctx.exact_norm([g for g in grads if g is not None]), _allowed(case, grads, PROBE["policy"])
+        yield from rows(ctx, PROBE, case, exact_norm=exact, allowed_difference=allowed)
         try:
             answer, types = ctx.answer_with_types(grads, second)
         except ctx.TargetRaised as error:

@@ -51,8 +51,7 @@ def judge(measurements, policy):
     message = "the gradient of {} equal micro-batches is off by {:.2g} %, that of {} by {:.2g} %"
     text = message.format(count, 100 * error, first, 100 * low)
     occurs = "common" if errors.get(64, error) > 0.1 else "rare"
-    law = "error about N^{:.1f}".format(power)
-    return verdict(True, text, occurs=occurs, law=law)
+    return verdict(True, text, occurs=occurs, law="error about N^{:.1f}".format(power))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a step of several micro-batches use the gradient of one batch that holds them all?"""
 
-from forms import run_alone, verdict
+from forms import compared_steps, ratio_law, rows, run_alone, verdict
 
 PROBE = {
     "title": "Accumulated micro-batches do not make the gradient of the full batch",
@@ -37,45 +37,27 @@ def measure(ctx):
         for count in _COUNTS if steps.feed.accumulates != "fixed" else (steps.feed.fixed_count,):
             found = steps.accumulated(count, uneven)
             case = {"micro_batches": found.micro_batches, "targets": "uneven" if uneven else "even"}
-            yield ctx.measurement("norm_ratio", found.ratio, "ratio", **case)
-            yield ctx.measurement("cosine", found.cosine, "ratio", **case)
-            yield ctx.measurement("true_norm", found.true_norm, "norm", **case)
+            values = {"norm_ratio": found.ratio, "cosine": found.cosine, "true_norm": found.true_norm}
+            yield from rows(ctx, PROBE, case, **values)
             site = found.site
     yield ctx.location(site)
 
 
 def judge(measurements, policy):
     """Reproduced if a norm or a direction is off; uneven micro-batches need data of different lengths."""
-    cosines = {_key(m): m.value for m in measurements if m.name == "cosine"}
-    rows = [(_key(m), m.value, cosines[_key(m)]) for m in measurements if m.name == "norm_ratio"]
-    wrong = [row for row in rows if abs(row[1] - 1) > policy["allowed_ratio"] or row[2] < policy["least_cosine"]]
-    even = {key[0]: ratio for key, ratio, _ in rows if key[1] == "even"}
-    law = _law(even)
+    found, wrong = compared_steps(measurements, policy, "micro_batches", "targets")
+    law = ratio_law([(key[0], ratio) for key, ratio, _ in found if key[1] == "even"], "N")
     if not wrong:
         message = "the gradient of up to {} micro-batches is that of one batch: {:.3g} times its norm, cosine {:.4f}"
-        key, ratio, cosine = rows[-1]
+        key, ratio, cosine = found[-1]
         return verdict(False, message.format(key[0], ratio, cosine), law=law)
     (count, targets), ratio, cosine = max(wrong, key=lambda row: (row[0][1] == "even", row[0][0]))
-    text = (
-        "{} micro-batches give the optimizer {:.3g} times the norm of one batch of the same samples, at cosine {:.3f}"
-    )
-    message = text.format(count, ratio, cosine)
+    text = "{} micro-batches give the optimizer {:.3g} times the norm of one batch of the same samples, at cosine "
+    message = (text + "{:.3f}").format(count, ratio, cosine)
     if targets == "uneven":
         message += ", where they have 2 to 20 targets each; with equally many it is right"
         return verdict(True, message, occurs="common", law=law)
     return verdict(True, message, law=law)
-
-
-def _key(row):
-    return row.case["micro_batches"], row.case["targets"]
-
-
-def _law(even):
-    """Return the law of the ratio in the number of micro-batches."""
-    for text, law in (("1", lambda n: 1.0), ("N", float), ("1/N", lambda n: 1.0 / n)):
-        if all(abs(ratio / law(count) - 1) < 0.02 for count, ratio in even.items()):
-            return "norm ratio {}".format(text)
-    return ""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far is the alignment of singular directions from the best assignment, over gap and noise?"""
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "title": "The alignment of singular directions is not the best one",
@@ -43,12 +43,11 @@ def measure(ctx):
     for (gap, noise), scores in cases.items():
         score, optimum = scores[reference]
         case = {"gap": gap, "noise": noise, "reference": reference}
-        yield ctx.measurement("alignment_score", score, "score", **case)
-        yield ctx.measurement("optimal_score", optimum, "score", **case)
-        yield ctx.measurement("relative_shortfall", max(0.0, 1 - score / optimum), "ratio", **case)
-    shortfall = {case: 1 - scores[reference][0] / scores[reference][1] for case, scores in cases.items()}
+        shortfall = max(0.0, 1 - score / optimum)
+        yield from rows(ctx, PROBE, case, alignment_score=score, optimal_score=optimum, relative_shortfall=shortfall)
+    shortfalls = {case: 1 - scores[reference][0] / scores[reference][1] for case, scores in cases.items()}
     for gap in _GAPS:
-        breaking = [noise for noise in _NOISES if shortfall[gap, noise] > PROBE["policy"]["shortfall"]]
+        breaking = [noise for noise in _NOISES if shortfalls[gap, noise] > PROBE["policy"]["shortfall"]]
         yield ctx.measurement("breaking_noise", min(breaking, default=None), "noise", gap=gap)
     yield ctx.location(ctx.definition())
 
@@ -57,20 +56,16 @@ def judge(measurements, policy):
     """Reproduced if a case falls short of its optimum by more than the policy allows."""
     shortfalls = [m for m in measurements if m.name == "relative_shortfall"]
     worst = max(shortfalls, key=lambda m: m.value)
-    scores = {m.name: m.value for m in measurements if m.case.get("noise") == worst.case["noise"] and
-              m.case.get("gap") == worst.case["gap"]}  # fmt: skip
+    scores = {m.name: m.value for m in measurements if m.case == worst.case}
     breaking = {m.case["gap"]: m.value for m in measurements if m.name == "breaking_noise"}
     law = "; ".join("gap {:g}: from noise {:g}".format(gap, noise) for gap, noise in breaking.items() if noise)
     if worst.value <= policy["shortfall"]:
-        message = "the best assignment to {} in all {} cases of gap and noise".format(
-            worst.case["reference"], len(shortfalls)
-        )
-        return verdict(False, message, law="optimal")
+        message = "the best assignment to {} in all {} cases of gap and noise"
+        return verdict(False, message.format(worst.case["reference"], len(shortfalls)), law="optimal")
     message = "score {alignment_score:.3f} where {optimal_score:.3f} can be had (gap {gap:g}, noise {noise:g}), "
     message += "{:.1%} less, aligned to {reference}"
-    message = message.format(worst.value, **scores, **worst.case)
     occurs = "common" if worst.value > 0.25 else "rare"
-    return verdict(True, message, occurs=occurs, law=law)
+    return verdict(True, message.format(worst.value, **scores, **worst.case), occurs=occurs, law=law)
 
 
 if __name__ == "__main__":

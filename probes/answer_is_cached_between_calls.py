@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a later call return the result for the first call's gradients?"""
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -44,8 +44,8 @@ def measure(ctx):
         kept = [field for field in judged if _is_kept(ctx, field, fresh[0], in_turn)]
         yield ctx.measurement("kept_fields", len(kept), "count", change=name, judged=len(judged))
         for field in kept:
-            yield ctx.measurement("kept_value", in_turn[-1][field], "value", change=name, field=field)
-            yield ctx.measurement("expected_value", fresh[1][field], "value", change=name, field=field)
+            values = {"kept_value": in_turn[-1][field], "expected_value": fresh[1][field]}
+            yield from rows(ctx, PROBE, {"change": name, "field": field}, **values)
         if kept and not ctx.located:
             yield ctx.location(ctx.definition())
     if not moved:
@@ -78,10 +78,9 @@ def judge(measurements, policy):
         return verdict(False, "later calls with other gradients return results for those")
     shown = next(m for m in rows if m.case["field"] in stuck)
     expected = next(m for m in measurements if m.name == "expected_value" and m.case == shown.case)
-    message = "{} later calls with other gradients give the first one's {}: {:.6g} instead of {:.6g}".format(
-        _CALLS, ", ".join(sorted(filter(None, stuck))) or "answer", float(shown.value), float(expected.value)
-    )
-    return verdict(True, message)
+    message = "{} later calls with other gradients give the first one's {}: {:.6g} instead of {:.6g}"
+    fields = ", ".join(sorted(filter(None, stuck))) or "answer"
+    return verdict(True, message.format(_CALLS, fields, float(shown.value), float(expected.value)))
 
 
 if __name__ == "__main__":

@@ -31,20 +31,16 @@ def measure(ctx):
     promise = ctx.sync_promise
     if promise is None and not ctx.has_finish:
         raise ctx.NotApplicable("no docstring, name or finishing step says how often it synchronizes")
-    if promise is None:
-        allowed, case = 0, {"words": "", "place": "a step that finishes its result", "line": 0}
-    else:
-        allowed, case = promise.sync_count, {"words": promise.words, "place": promise.place, "line": promise.line}
+    allowed, words, place, line = promise or (0, "", "a step that finishes its result", 0)
     worst = 0
     for tensors in _TENSOR_COUNTS:
         count = ctx.syncs(ctx.gradients(tensors, _ELEMENTS), whole=False)
         worst = max(worst, count.total)
         yield ctx.measurement("collect_sync_count", count.total, "count", tensors=tensors)
     if promise is None and worst and ctx.syncs(ctx.gradients(tensors, _ELEMENTS)).total == count.total:
-        raise ctx.NotApplicable(
-            "it is not asynchronous: it has read before it returns, and its second step reads nothing"
-        )
-    yield ctx.measurement("promised_sync_count", allowed, "count", **case)
+        reason = "it is not asynchronous: it has read before it returns, and its second step reads nothing"
+        raise ctx.NotApplicable(reason)
+    yield ctx.measurement("promised_sync_count", allowed, "count", words=words, place=place, line=line)
     if worst > allowed:
         waits = [site for site in count.sites[allowed:] if site is not None]
         yield ctx.location(waits[0] if waits else ctx.definition())
@@ -55,7 +51,9 @@ def judge(measurements, policy):
     promised = next(m for m in measurements if m.name == "promised_sync_count")
     worst = max((m for m in measurements if m.name == "collect_sync_count"), key=lambda m: m.value)
     if worst.value <= promised.value:
-        return verdict(False, _kept(worst.value), law="{}".format(worst.value))
+        times = "once" if worst.value == 1 else "{} times".format(worst.value)
+        how = "synchronizes {}, as promised".format(times) if worst.value else "does not synchronize"
+        return verdict(False, "the collecting step " + how, law=str(worst.value))
     message = "syncs in the collecting step: {:,} at {} tensors; promised: {}, by {}".format(
         worst.value, worst.case["tensors"], promised.value or "none", promised.case["place"]
     )
@@ -64,12 +62,6 @@ def judge(measurements, policy):
     # One sync per step idles the device for tens of microseconds; one per tensor stalls it hundreds of times.
     occurs = "ordinary" if worst.value - promised.value >= worst.case["tensors"] else "common"
     return verdict(True, message, occurs=occurs)
-
-
-def _kept(count):
-    if not count:
-        return "the collecting step does not synchronize"
-    return "the collecting step synchronizes {}, as promised".format("once" if count == 1 else "{} times".format(count))
 
 
 if __name__ == "__main__":

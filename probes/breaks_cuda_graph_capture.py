@@ -52,10 +52,11 @@ def judge(measurements, policy):
         return verdict(True, "the collecting step cannot be captured: {}".format(captured.case["error"]))
     unequal = next(m for m in measurements if m.name == "unequal_fields")
     if unequal.value:
-        message = "captured, but the replay returns {} = {} and a call returns {} ({} fields differ)".format(
-            unequal.case["field"] or "answer", unequal.case["replayed"], unequal.case["ordinary"], unequal.value
+        case = {**unequal.case, "field": unequal.case["field"] or "answer"}
+        message = (
+            "captured, but the replay returns {field} = {replayed} and a call returns {ordinary} ({} fields differ)"
         )
-        return verdict(True, message, breaks="wrong_answer")
+        return verdict(True, message.format(unequal.value, **case), breaks="wrong_answer")
     return verdict(False, "captured, and the replay on new values equals a call bit by bit")
 
 

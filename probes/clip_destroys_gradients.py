@@ -8,11 +8,11 @@ from forms import (
     LARGE_MAGNITUDE,
     REACHED_NORM,
     attempt,
+    boundaries,
     by_need,
     judged_boundaries,
-    large_cases,
+    rows,
     run_alone,
-    unless_refused,
     verdict,
     who_meets_norm,
 )  # fmt: skip
@@ -59,20 +59,9 @@ def measure(ctx):
         raise ctx.NotApplicable("it does not clip: larger ordinary gradients stay larger")
     case = {"dtype": "float32", "tensors": 4, "elements": 4096, "magnitude": LARGE_MAGNITUDE}
     left, _ = attempt(ctx, ctx.left_by, ctx.gradients(*usual, LARGE_MAGNITUDE))
-    yield ctx.measurement("norm_after", None if left is None else _norm_of(left), "norm", **case)
-    yield ctx.measurement("expected_norm_after", limit, "norm", **case)
-    for dtype, shape, case, root, highest in large_cases():
-        found, note = unless_refused(ctx, dtype, lambda: _boundary(ctx, shape, highest))  # noqa: B023
-        if note:
-            yield note
-            continue
-        limit, magnitude = found
-        how = "" if magnitude is None else _state(ctx, shape, magnitude, limit)[0]
-        norm = None if magnitude is None else magnitude * root
-        yield ctx.measurement("destroying_magnitude", magnitude, "magnitude", **case)
-        yield ctx.measurement("destroying_norm", norm, "norm", how=how, **case)
-        if magnitude is not None and not ctx.located and dtype != "float64":
-            yield ctx.location(ctx.where("becomes_nonfinite", ctx.gradients(*shape, magnitude)))
+    after = None if left is None else _norm_of(left)
+    yield from rows(ctx, PROBE, case, norm_after=after, expected_norm_after=limit)
+    yield from boundaries(ctx, "destroying", lambda shape, largest: _boundary(ctx, shape, largest))
 
 
 def _limit(ctx, shape, highest):
@@ -116,17 +105,17 @@ def _state(ctx, shape, magnitude, limit):
 
 
 def _boundary(ctx, shape, highest):
-    """Return the limit and the smallest magnitude that destroys gradients, or None; 4 if it destroys ordinary ones."""
+    """Return the smallest exponent that destroys gradients, or None, and how; 2 if it destroys ordinary ones."""
     limit = _limit(ctx, shape, highest)
 
     def destroys(exponent):
         return _state(ctx, shape, 2.0**exponent, limit)[1]
 
     if not destroys(highest):
-        return limit, None
+        return None, {"how": ""}
     sound = _ORDINARY[0][0]
     first = sound if destroys(sound) else bisect.bisect_left(range(highest), True, lo=sound + 1, key=destroys)
-    return limit, 2.0**first
+    return first, {"how": _state(ctx, shape, 2.0**first, limit)[0]}
 
 
 def judge(measurements, policy):
@@ -138,8 +127,8 @@ def judge(measurements, policy):
     if worst.value >= REACHED_NORM:  # float16 itself ends near there: wider dtypes matter more
         worst = min([m for m in destroyed if m.case["dtype"] != "float16"] or destroyed, key=lambda m: m.value)
     dtypes = ", ".join(sorted({m.case["dtype"] for m in destroyed}))
-    message = "from a norm of {:.3g} on, finite {} gradients are {} after clipping; destroyed for {}"
-    text = message.format(worst.value, worst.case["dtype"], worst.case["how"], dtypes)
+    message = "from a norm of {:.3g} on, finite {dtype} gradients are {how} after clipping; destroyed for {}"
+    text = message.format(worst.value, dtypes, **worst.case)
     return verdict(True, text, occurs=by_need(destroyed, who_meets_norm))
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the gradients that reach the optimizer keep the limit and their direction?"""
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "title": "Clipping misses the gradients that the step uses, or its limit",
@@ -37,22 +37,18 @@ def measure(ctx):
     """Yield for every step the limit, what reached the optimizer, and the direction."""
     steps = ctx.steps.limited()
     for found in steps:
-        case = {"step": found.step}
-        yield ctx.measurement("limit", found.limit, "norm", **case)
-        yield ctx.measurement("reached", found.reached, "norm", **case)
-        yield ctx.measurement("unclipped", found.unlimited, "norm", **case)
-        yield ctx.measurement("cosine", found.cosine, "ratio", **case)
-        yield ctx.measurement("usual_cosine", found.usual_cosine, "ratio", **case)
-        yield ctx.measurement("clip_calls", found.clip_count, "count", **case)
+        norms = {"limit": found.limit, "reached": found.reached, "unclipped": found.unlimited}
+        directions = {"cosine": found.cosine, "usual_cosine": found.usual_cosine}
+        yield from rows(ctx, PROBE, {"step": found.step}, **norms, **directions, clip_calls=found.clip_count)
     yield ctx.location(steps[0].site)
 
 
 def judge(measurements, policy):
     """Reproduced if a step gets more or far less than the limit, or another direction than without clipping."""
-    rows = {}
+    steps = {}
     for each in measurements:
-        rows.setdefault(each.case["step"], {})[each.name] = each.value
-    for row in rows.values():
+        steps.setdefault(each.case["step"], {})[each.name] = each.value
+    for row in steps.values():
         if row["reached"] > row["limit"] * (1 + policy["allowed_excess"]) and row["unclipped"] > row["limit"]:
             message = "the step gets gradients of norm {reached:.3g}, {:.3g} times the limit of {limit:.3g}"
             return verdict(True, message.format(row["reached"] / row["limit"], **row))
@@ -66,7 +62,7 @@ def judge(measurements, policy):
             message += "backwards, {usual_cosine:.3f} without clipping; {clip_calls} clips per step"
             return verdict(True, message.format(**row))
     message = "{} steps keep the limit of {limit:.3g} and their direction: {reached:.3g} of {unclipped:.3g}"
-    return verdict(False, message.format(len(rows), **row))
+    return verdict(False, message.format(len(steps), **row))
 
 
 if __name__ == "__main__":

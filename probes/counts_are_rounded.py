@@ -17,8 +17,7 @@ PROBE = {
     "method": "2**k + 1 zeros, NaNs or Infs are planted for growing k and must be counted exactly, or as the integer "
     "nearest to fraction times elements. The first k that fails is the boundary.",
     "limits": "If the target counts nothing in matrices, or in vectors, those are not judged. Counts above 2**24 + 1 "
-    "are not "
-    "tried.",
+    "are not tried.",
     "remediation": "Count in integers with torch.count_nonzero, add the counts of tensors as integers, and divide "
     "last, in Python.",
     "remediation_code": "remedies/gradient_counts.py",
@@ -77,14 +76,9 @@ def judge(measurements, policy):
         largest = max(m.case["planted"] for m in measurements)
         return verdict(False, "{} counts are exact up to {:,}".format(kinds, largest))
     first = min(wrong, key=lambda m: m.case["planted"])
-    message = "{:,} planted {}s are reported as {} ({})".format(
-        first.case["planted"],
-        first.case["kind"],
-        "{:,}".format(first.case["planted"] + first.value) if math.isfinite(first.value) else "no number",
-        "; ".join(
-            "{} {} off by {:+,} at {:,}".format(m.case["kind"], m.case["as"], m.value, m.case["planted"]) for m in wrong
-        ),
-    )
+    count = "{:,}".format(first.case["planted"] + first.value) if math.isfinite(first.value) else "no number"
+    others = "; ".join("{kind} {as} off by {:+,} at {planted:,}".format(m.value, **m.case) for m in wrong)
+    message = "{planted:,} planted {kind}s are reported as {} ({})".format(count, others, **first.case)
     shares = [abs(m.value) / m.case["planted"] for m in wrong]
     # One too few of 16,777,217 changes no decision; a count that is 1 % off, or no number, may.
     occurs = "extreme" if all(share < 0.01 for share in shares) else "common"

@@ -12,7 +12,6 @@ PROBE = {
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "rare",
-    "instrument": "syntax",
     "motivation": "A threshold that is a literal in a class, in its factory and in a shortcut is one setting written "
     "three times. A change of one of them changes what only one caller gets.",
     "method": "Literal numbers that are the default of a threshold-like parameter (limit, tolerance, eps, clip, "

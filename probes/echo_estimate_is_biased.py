@@ -3,7 +3,7 @@
 
 import math
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "title": "The spectral echo depends on the number of replicas",
@@ -41,9 +41,8 @@ def measure(ctx):
             yield ctx.measurement("refused", True, "truth", replicas=count, how=str(error)[:160])
             continue
         answered += 1
-        yield ctx.measurement("refused", False, "truth", replicas=count)
-        yield ctx.measurement("echo_of_identical", _farthest(same, 1.0), "echo", replicas=count)
-        yield ctx.measurement("echo_of_orthogonal", _farthest(apart, 0.0), "echo", replicas=count)
+        echoes = {"echo_of_identical": _farthest(same, 1.0), "echo_of_orthogonal": _farthest(apart, 0.0)}
+        yield from rows(ctx, PROBE, {"replicas": count}, refused=False, **echoes)
     if not answered:
         raise ctx.NotApplicable("it refuses every number of replicas up to {}".format(_COUNTS[-1]))
     yield ctx.location(ctx.definition())

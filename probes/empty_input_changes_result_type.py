@@ -109,9 +109,8 @@ def judge(measurements, policy):
             inputs.setdefault(_clause(m), []).append(m.case["input"])
             reaches_caller |= is_raised or (m.case["step"] == "result" and m.name != "missing_fields")
     if inputs:
-        texts = [
-            "{} ({})".format(text, joined(list(dict.fromkeys(given)), _MOST_INPUTS)) for text, given in inputs.items()
-        ]
+        given = {text: joined(list(dict.fromkeys(names)), _MOST_INPUTS) for text, names in inputs.items()}
+        texts = ["{} ({})".format(text, names) for text, names in given.items()]
         # A mapping without a total may be intended, and the second step may know what a pending result lacks.
         return verdict(True, "; ".join(texts), breaks="stops" if reaches_caller else "upkeep", occurs={"empty": "rare"})
     if refusals:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a generator of gradients give the same result as a list?"""
 
-from forms import attempt, run_alone, text, verdict
+from forms import attempt, rows, run_alone, text, verdict
 
 PROBE = {
     "title": "A generator gives another result than a list",
@@ -43,8 +43,7 @@ def measure(ctx):
     gradients = sum(grad.tolist() != other.tolist() for grad, other in zip(left, left_by_generator, strict=True))
     yield ctx.measurement("same_answer", not differing and not gradients, "truth", gradients=gradients, **case)
     for path in differing:
-        yield ctx.measurement("list_value", expected[path], "value", field=path)
-        yield ctx.measurement("generator_value", answer.get(path), "value", field=path)
+        yield from rows(ctx, PROBE, {"field": path}, list_value=expected[path], generator_value=answer.get(path))
     yield ctx.location(ctx.where_read_again(ctx.benign(), ctx.benign(seed=1)))
 
 
@@ -66,21 +65,17 @@ def judge(measurements, policy):
             return verdict(False, "it refuses a generator: " + case["error"])
         message = "a generator of {} raises {}; a list of them does not".format(case["takes"], case["error"])
         return verdict(True, message, breaks="stops", occurs={"generator": "rare"})
-    values = {name: {m.case["field"]: m.value for m in measurements if m.name == name} for name in _VALUES}
-    texts = [
-        "{} {} for a generator, {} for a list".format(
-            path or "the result", *(text(values[n][path], 4) for n in _VALUES)
-        )
-        for path in values["list_value"]
-    ]
+    expected, answer = (
+        {m.case["field"]: text(m.value, 4) for m in measurements if m.name == name}
+        for name in ("list_value", "generator_value")
+    )
+    words = "{} {} for a generator, {} for a list"
+    texts = [words.format(path or "the result", answer[path], value) for path, value in expected.items()]
     if case["gradients"]:
         texts.append("{} gradients are left with other values".format(case["gradients"]))
     # torch's own examples pass model.parameters(), a generator; a generator of tensors or of names is rarer.
     usual = "ordinary" if case["takes"] == "parameters" else "common"
     return verdict(True, "; ".join(texts), occurs={"generator": "extreme" if case["declares_list"] else usual})
-
-
-_VALUES = ("generator_value", "list_value")
 
 
 if __name__ == "__main__":

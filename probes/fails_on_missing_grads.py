@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do parameters without a gradient break the result, or count in it?"""
 
-from forms import attempt, run_alone, text, verdict
+from forms import attempt, rows, run_alone, text, verdict
 
 PROBE = {
     "title": "Parameters without a gradient are counted",
@@ -50,8 +50,8 @@ def measure(ctx):
         changed = [path for path in changed if not _is_position(ctx, path, expected.fields[path], name)]
         yield ctx.measurement("changed_fields", len(changed), "count", judged=len(judged), **case)
         for path in changed:
-            yield ctx.measurement("value_without", expected.fields[path], "value", field=path, **case)
-            yield ctx.measurement("value_with", answer.fields.get(path), "value", field=path, **case)
+            values = {"value_without": expected.fields[path], "value_with": answer.fields.get(path)}
+            yield from rows(ctx, PROBE, {"field": path, **case}, **values)
         sites += [answer.site] if changed else []
     if sites:
         yield ctx.location(sites[0] or ctx.definition())
@@ -105,9 +105,9 @@ def judge(measurements, policy):
 
 
 def _changes(measurements, among):
-    rows = [m for m in measurements if m.case["among"] == among and "field" in m.case]
-    after = {m.case["field"]: m.value for m in rows if m.name == "value_with"}
-    for m in rows:
+    found = [m for m in measurements if m.case["among"] == among and "field" in m.case]
+    after = {m.case["field"]: m.value for m in found if m.name == "value_with"}
+    for m in found:
         if m.name == "value_without":
             path = m.case["field"]
             now = "nothing" if after[path] is None else text(after[path], 4)

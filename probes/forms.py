@@ -95,6 +95,27 @@ def rank_figures(measurements, first, expected, *keys):
     return text.format(first.case[keys[0]], first.name.replace("_", " "), ranks, values, expected)
 
 
+# --- training steps ------------------------------------------------------------------------------------
+
+
+def compared_steps(measurements, policy, *keys):
+    """Return (the case's `keys`, norm ratio, cosine) of every gradient, and the rows that the policy rejects."""
+    cosines = {m.name: {} for m in measurements}
+    for m in measurements:
+        cosines[m.name][tuple(m.case.get(key) for key in keys)] = m.value
+    found = [(key, ratio, cosines["cosine"][key]) for key, ratio in cosines.get("norm_ratio", {}).items()]
+    limit, least = policy["allowed_ratio"], policy["least_cosine"]
+    return found, [row for row in found if abs(row[1] - 1) > limit or row[2] < least]
+
+
+def ratio_law(ratios, noun):
+    """Return the law of (count, norm ratio): 1, the count or its inverse; "" for another one."""
+    for text, power in (("1", 0), (noun, 1), ("1/" + noun, -1)):
+        if all(abs(ratio / count**power - 1) < 0.02 for count, ratio in ratios):
+            return "norm ratio " + text
+    return ""
+
+
 # --- norms that overflow -------------------------------------------------------------------------------
 
 LARGE_MAGNITUDE = 1e20
@@ -136,16 +157,27 @@ _LARGE_CASES = (
 )
 
 
-def large_cases():
-    """Return (dtype, shape, case, root of the number of elements, largest exponent of an element) of several gradients.
+def boundaries(ctx, name, find):
+    """Yield for every dtype the smallest magnitude and norm that break (None: there is none), and the first line.
 
-    The true norm stays below 2**127, which float32 can represent; float64 has its own range.
+    `find(shape, largest)` returns the exponent that breaks, or None, and a further case. `largest` is the largest
+    exponent to try: the true norm stays below 2**127, which float32 can represent; float64 has its own range.
     """
     for dtype, tensors, elements, largest in _LARGE_CASES:
-        root = math.sqrt(tensors * elements)
+        shape, root = (tensors, elements, dtype), math.sqrt(tensors * elements)
         highest = min(largest, (1022 if dtype == "float64" else 126) - math.ceil(math.log2(root)))
+        found, note = unless_refused(ctx, dtype, lambda: find(shape, highest))  # noqa: B023
+        if note:
+            yield note
+            continue
+        exponent, more = found
         case = {"dtype": dtype, "tensors": tensors, "elements": tensors * elements}
-        yield dtype, (tensors, elements, dtype), case, root, highest
+        magnitude = None if exponent is None else 2.0**exponent
+        norm = None if magnitude is None else magnitude * root
+        yield ctx.measurement(name + "_magnitude", magnitude, "magnitude", **case)
+        yield ctx.measurement(name + "_norm", norm, "norm", **more, **case)
+        if magnitude is not None and not ctx.located and dtype != "float64":
+            yield ctx.location(ctx.where("becomes_nonfinite", ctx.gradients(*shape, magnitude)))
 
 
 def judged_boundaries(measurements, name, policy):
@@ -289,6 +321,12 @@ def is_read(ctx, expected, make, ignored=()):
     return error is not None or any(set(ctx.differences(expected, other)) - set(ignored) for other in others)
 
 
+def rows(ctx, probe, case, **values):
+    """Yield a measurement of one case for each name, in the unit that the probe's definition states."""
+    for name, value in values.items():
+        yield ctx.measurement(name, value, probe["measurements"][name], **case)
+
+
 def first_sentence(error):
     """Return the first sentence of an exception's text."""
     return str(error).split(" (")[0].split(". ")[0][:160]
@@ -307,6 +345,11 @@ def grouped(pairs):
     for what, name in pairs:
         groups.setdefault(what, []).append(name)
     return "; ".join("{}: {}".format(", ".join(names), what) for what, names in groups.items())
+
+
+def counted(number, noun):
+    """Format `1 line`, `3 lines`."""
+    return "{} {}{}".format(number, noun, "" if number == 1 else "s")
 
 
 def joined(names, most):

@@ -40,10 +40,8 @@ def judge(measurements, policy):
     if not count.value:
         return verdict(False, "three steps of momentum and weight decay move no frozen parameter")
     largest = max(each.value for each in measurements if each.name == "largest_change")
-    message = "{} has no gradient of its own and moves by up to {:.2g} in a step".format(
-        count.case["parameters"], largest
-    )
-    return verdict(True, message)
+    message = "{parameters} has no gradient of its own and moves by up to {:.2g} in a step"
+    return verdict(True, message.format(largest, **count.case))
 
 
 if __name__ == "__main__":

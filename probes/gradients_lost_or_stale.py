@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a step use the gradients of all its micro-batches, and no earlier ones?"""
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "title": "Steps lose gradients of their micro-batches, or keep those of earlier ones",
@@ -40,8 +40,7 @@ def measure(ctx):
     yield ctx.measurement("trained_steps", len(trained), "count", steps=len(shares))
     for found in shares:
         case, least = {"step": found.step, "micro_batches": len(found.micro)}, min(found.micro, default=1.0)
-        yield ctx.measurement("least_share", least, "ratio", **case)
-        yield ctx.measurement("leftover_share", found.leftover, "ratio", **case)
+        yield from rows(ctx, PROBE, case, least_share=least, leftover_share=found.leftover)
         site = found.zeroed_at if least < PROBE["policy"]["least_share"] and found.zeroed_at else found.site
     mixed = [ctx.steps.left_over()]
     for after in ctx.steps.after_nan():
@@ -66,18 +65,16 @@ def judge(measurements, policy):
             message = "a micro-batch has {:.2g} of the share of another in its step: its gradient is lost ({} per step)"
             return verdict(True, message.format(each.value, each.case["micro_batches"]))
         if each.name == "leftover_share" and each.value > policy["least_share"]:
-            message = "step {} gets {:.2g} times the gradients of the step before it, "
-            message += (
-                "in addition to its own" if each.case["micro_batches"] else "and no others: no backward is between"
-            )
-            return verdict(True, message.format(each.case["step"] + 1, each.value), occurs={"uncleared": "ordinary"})
+            others = "in addition to its own" if each.case["micro_batches"] else "and no others: no backward is between"
+            message = "step {} gets {:.2g} times the gradients of the step before it, {}"
+            text = message.format(each.case["step"] + 1, each.value, others)
+            return verdict(True, text, occurs={"uncleared": "ordinary"})
         if each.name == "recovers" and not each.value:
             message = "after one NaN the step is skipped and its gradients stay: every later step is skipped, too"
             return verdict(True, message, occurs="rare")
         if each.name == "handed_micro_batches" and each.value > each.case["usual"]:
             message = "after {after} the gradients stay: the next step gets {} micro-batches instead of {usual}"
-            text = message.format(each.value, **each.case)
-            return verdict(True, text, occurs="rare")
+            return verdict(True, message.format(each.value, **each.case), occurs="rare")
     steps = sum(each.name == "least_share" for each in measurements)
     message = "{} steps use all their micro-batches and nothing else"
     return verdict(False, message.format(steps))

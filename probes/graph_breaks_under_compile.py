@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does torch.compile compile the call as one graph, up to the read that its result needs?"""
 
-from forms import run_alone, verdict
+from forms import counted, run_alone, verdict
 
 PROBE = {
     "title": "The graph breaks under torch.compile",
@@ -74,25 +74,17 @@ def judge(measurements, policy):
         return verdict(True, message, breaks="stops")
     judged, law = by_name["judged_break_count"], by_name["break_law"].case["law"]
     reads_at_end, refused = judged.case["reads_at_end"], by_name["fullgraph_failures"]
-    graphs = _counted(by_name["graph_count"].value, "graph")
+    graphs = counted(by_name["graph_count"].value, "graph")
     if judged.value:
-        message = "under torch.compile the call breaks {}{}: {} (at {} tensors {} and {} outside)".format(
-            "once" if law == "1" else law + " times",
-            " before its last operator" if reads_at_end else ", and its result needs no read",
-            judged.case["reason"],
-            judged.case["tensors"],
-            graphs,
-            _counted(by_name["operators_outside_graphs"].value, "operator"),
-        )
-        return verdict(True, message, law=law)
+        times = "once" if law == "1" else law + " times"
+        where = " before its last operator" if reads_at_end else ", and its result needs no read"
+        outside = counted(by_name["operators_outside_graphs"].value, "operator")
+        message = "under torch.compile the call breaks {}{}: {reason} (at {tensors} tensors {} and {} outside)"
+        return verdict(True, message.format(times, where, graphs, outside, **judged.case), law=law)
     if refused.value and not reads_at_end:
         return verdict(True, "torch.compile(fullgraph=True) refuses it: " + refused.case["reason"])
     at_end = ", and breaks only at the read at the end" if by_name["break_count"].value else ""
     return verdict(False, "torch.compile runs every operator in {}{}".format(graphs, at_end), law=law)
-
-
-def _counted(number, noun):
-    return "{} {}{}".format(number, noun, "" if number == 1 else "s")
 
 
 if __name__ == "__main__":

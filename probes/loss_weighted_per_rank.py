@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a step over several ranks use the gradient of the mean over the targets of all ranks?"""
 
-from forms import run_alone, verdict
+from forms import compared_steps, ratio_law, rows, run_alone, verdict
 
 PROBE = {
     "title": "Ranks with few targets weigh as much as ranks with many",
@@ -39,36 +39,33 @@ def measure(ctx):
     """Yield norm ratio and cosine of every rank's gradient, by wrapper."""
     steps = ctx.rank_steps
     says = steps.alone()
-    yield ctx.measurement("reduces_over_ranks", says.reduces, "truth")
-    yield ctx.measurement("counts_targets", says.counts, "truth")
-    yield ctx.measurement("ignores_targets", says.ignores, "truth")
-    yield ctx.measurement("package_has_ranks", says.package_has_ranks, "truth")
+    found = {"reduces_over_ranks": says.reduces, "counts_targets": says.counts, "ignores_targets": says.ignores}
+    yield from rows(ctx, PROBE, {}, **found, package_has_ranks=says.package_has_ranks)
     for ranks in _RANKS:
         for wrapping, found in steps.reached(ranks).items():
             for rank, one in enumerate(found):
                 case = {"wrapping": wrapping, "ranks": ranks, "rank": rank}
                 if one.raised:
                     yield ctx.measurement("raised", True, "truth", how=one.raised[:160], **case)
-                    continue
-                yield ctx.measurement("norm_ratio", one.ratio, "ratio", **case)
-                yield ctx.measurement("cosine", one.cosine, "ratio", **case)
+                else:
+                    yield from rows(ctx, PROBE, case, norm_ratio=one.ratio, cosine=one.cosine)
     yield ctx.location(says.site)
 
 
 def judge(measurements, policy):
     """Reproduced if a gradient is wrong under a wrapper that the step is for, and its code handles ranks."""
     says = {m.name: m.value for m in measurements if "rank" not in m.case}
-    cosines = {_key(m): m.value for m in measurements if m.name == "cosine"}
-    rows = [(_key(m), m.value, cosines[_key(m)]) for m in measurements if m.name == "norm_ratio"]
-    alone = [row for row in rows if row[0][0] == "none"]
-    rows = alone if _agree(alone) else [row for row in rows if row[0][0] != "none"]
-    if not rows:
+    found, wrong = compared_steps(measurements, policy, "wrapping", "ranks", "rank")
+    alone = [row for row in found if row[0][0] == "none"]
+    judged = alone if _agree(alone) else [row for row in found if row[0][0] != "none"]
+    if not judged:
         raised = next((m.case["how"] for m in measurements if m.name == "raised"), "no rank takes a step")
         return verdict("not_applicable", "it takes no step in ranks: " + raised)
-    wrong = [row for row in rows if abs(row[1] - 1) > policy["allowed_ratio"] or row[2] < policy["least_cosine"]]
-    law = _law(rows)
+    wrong = [row for row in judged if row in wrong]
+    is_scaled = all(cosine > 0.999 for _, _, cosine in judged)  # the direction is right
+    law = ratio_law([(key[1], ratio) for key, ratio, _ in judged], "ranks") if is_scaled else ""
     if not wrong:
-        message = "every target has the same weight on {} ranks".format(max(row[0][1] for row in rows))
+        message = "every target has the same weight on {} ranks".format(max(row[0][1] for row in judged))
         return verdict(False, message, law=law)
     message = _said(wrong)
     if says["counts_targets"] and (says["reduces_over_ranks"] or says["package_has_ranks"]):
@@ -77,10 +74,6 @@ def judge(measurements, policy):
         return verdict(True, message, occurs="rare", law=law)
     reason = "its code does not handle ranks with different numbers of targets; with them, " + message
     return verdict("not_applicable", reason)
-
-
-def _key(row):
-    return row.case["wrapping"], row.case["ranks"], row.case["rank"]
 
 
 def _agree(rows):
@@ -99,14 +92,6 @@ def _said(wrong):
     for name, numbers in last.items():
         found.setdefault(numbers, []).append(name)
     return "; ".join(text.format(*numbers, " and ".join(of)) for numbers, of in found.items())
-
-
-def _law(rows):
-    """Return the law of the ratio in the number of ranks, if the direction is right."""
-    for text, law in (("1", lambda ranks: 1.0), ("ranks", float), ("1/ranks", lambda ranks: 1.0 / ranks)):
-        if all(abs(ratio / law(key[1]) - 1) < 0.02 and cosine > 0.999 for key, ratio, cosine in rows):
-            return "norm ratio {}".format(text)
-    return ""
 
 
 if __name__ == "__main__":

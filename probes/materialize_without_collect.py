@@ -10,7 +10,6 @@ PROBE = {
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "ordinary",
-    "instrument": "syntax",
     "motivation": "An asynchronous collector is a pair: one function enqueues, the other reads. Where only the second "
     "is public, every caller writes the first by hand, and the copies drift.",
     "method": "Public functions named materialize, finish, finalize or wait that read tensors back from a mapping with "

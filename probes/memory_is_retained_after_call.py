@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What does a target still hold when its call is over, and does that grow with the calls?"""
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "version": 3,
@@ -76,8 +76,8 @@ def _held(ctx, memory, make, counts, **how):
     constant = max(0.0, held[last] - growth * last)
     law = "{:,.0f} bytes a call + {:,.0f}".format(growth, constant)
     yield ctx.measurement("growth_per_call", growth, "bytes per call", memory=memory, law=law)
-    yield ctx.measurement("growth_share", growth / _GRADIENT_BYTES, "ratio", memory=memory)
-    yield ctx.measurement("constant_share", constant / _GRADIENT_BYTES, "ratio", memory=memory)
+    shares = {"growth_share": growth / _GRADIENT_BYTES, "constant_share": constant / _GRADIENT_BYTES}
+    yield from rows(ctx, PROBE, {"memory": memory}, **shares)
     if held[last] > _WORTH_A_LINE and not ctx.located:
         yield ctx.location(ctx.where_retained(lambda: make(ctx)))
 
@@ -104,16 +104,13 @@ def judge(measurements, policy):
     parts += ["{:.3g}x the gradients' bytes stay{} for good".format(m.value, _where(m)) for m in stored]
     parts += _graph_in_answer(measurements)
     if not parts:
-        message = "nothing that counts is held after the call ({})".format(law)
-        return verdict(False, message, law=law)
+        return verdict(False, "nothing that counts is held after the call ({})".format(law), law=law)
     found = verdict(True, "; ".join(parts), law=law)
     if plain:
         return found
     # A fixed store costs memory; a graph of gradients of gradients exists in few runs.
-    is_plain = bool(stored) or any(
-        m.case["gradients"] == "plain" for m in measurements if m.name == "graph_tensors" and m.value
-    )
-    return found | {"breaks": "cost", "occurs": "common" if is_plain else "extreme"}
+    graphs = {m.case["gradients"] for m in _above(measurements, "graph_tensors", 0)}
+    return found | {"breaks": "cost", "occurs": "common" if stored or "plain" in graphs else "extreme"}
 
 
 def _above(measurements, name, limit):
@@ -127,7 +124,7 @@ def _where(measured):
 
 def _graph_in_answer(measurements):
     """Describe how much of a graph the result keeps alive, and whether only gradients with a graph show it."""
-    tensors = {m.case["gradients"]: m for m in measurements if m.name == "graph_tensors" and m.value}
+    tensors = {m.case["gradients"]: m for m in _above(measurements, "graph_tensors", 0)}
     if not tensors:
         return []
     kind, when = ("plain", "") if "plain" in tensors else ("with graph", _ONLY)

@@ -147,10 +147,8 @@ def _speaks_of(kind, words):
 
 def _promises(ctx):
     """Return whether the target's own words name NaN or Inf, or a field is a flag or a count."""
-    answer = ctx.answer(ctx.benign())
-    return any(_speaks_of(kind, ctx.own_words) for kind, _ in _KINDS) or any(
-        isinstance(v, int) for v in answer.values()
-    )
+    has_count = any(isinstance(value, int) for value in ctx.answer(ctx.benign()).values())
+    return has_count or any(_speaks_of(kind, ctx.own_words) for kind, _ in _KINDS)
 
 
 def _moving(ctx):
@@ -209,15 +207,14 @@ def _tell(measurements, hidden):
     places = " or ".join(dict.fromkeys(_place(m.case) for m in hidden))
     cases = [next(m.case for m in hidden if m.case["kind"] == kind) for kind in kinds]
     read = [
-        "{} {} for {}".format(m.case.get("field", "norm"), m.value, case["kind"])
+        "{} {} for {kind}".format(m.case.get("field", "norm"), m.value, **case)
         for name in ("health", "norm")
         for case in cases
         for m in measurements
         if m.name == name and all(m.case[key] == case[key] for key in ("kind", "dimensions", "tensors"))
     ]
-    return "a planted {}{} is not flagged: {}".format(
-        " and ".join(kinds), " in " + places if visible else "", ", ".join(read) or "the result stays finite"
-    )
+    where, what = " in " + places if visible else "", ", ".join(read) or "the result stays finite"
+    return "a planted {}{} is not flagged: {}".format(" and ".join(kinds), where, what)
 
 
 def _place(case):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a loop that looks for NaN keep one from reaching the parameters?"""
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "title": "A step of gradients that are not finite is applied",
@@ -31,10 +31,8 @@ def measure(ctx):
     if not found.is_guarded:
         text = "it does not check for NaN: after one, {} of {} parameters are NaN"
         raise ctx.NotApplicable(text.format(found.nan_parameters, found.parameters))
-    yield ctx.measurement("steps_applied", found.steps_applied, "count")
-    yield ctx.measurement("nan_parameters", found.nan_parameters, "count")
-    yield ctx.measurement("parameters", found.parameters, "count")
-    yield ctx.measurement("stops", found.stops, "truth")
+    counts = {"nan_parameters": found.nan_parameters, "parameters": found.parameters}
+    yield from rows(ctx, PROBE, {}, steps_applied=found.steps_applied, **counts, stops=found.stops)
     yield ctx.location(found.site)
 
 
@@ -43,8 +41,7 @@ def judge(measurements, policy):
     seen = {each.name: each.value for each in measurements}
     if seen["steps_applied"] or seen["nan_parameters"]:
         message = "one NaN among the losses: the step is applied anyway, and {} of {} parameters are NaN"
-        text = message.format(seen["nan_parameters"], seen["parameters"])
-        return verdict(True, text)
+        return verdict(True, message.format(seen["nan_parameters"], seen["parameters"]))
     how = "it stops" if seen["stops"] else "the step is skipped"
     return verdict(False, "one NaN among the losses: {}, and no parameter moves".format(how))
 

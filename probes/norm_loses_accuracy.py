@@ -4,7 +4,7 @@
 import functools
 import math
 
-from forms import by_need, run_alone, unless_refused, verdict, who_meets_error
+from forms import by_need, rows, run_alone, unless_refused, verdict, who_meets_error
 
 PROBE = {
     "version": 2,
@@ -84,8 +84,7 @@ def measure(ctx):
         if abs(error) > allowed and not _follows(ctx, (pattern, tensors, elements, dtype, magnitude), value, multiple):
             yield ctx.note("{} was not judged: {:.4g} does not follow the gradients' size".format(pattern, value))
             continue
-        yield ctx.measurement("relative_error", error, "ratio", **case)
-        yield ctx.measurement("allowed_error", allowed, "ratio", **case)
+        yield from rows(ctx, PROBE, case, relative_error=error, allowed_error=allowed)
         # inf and NaN are overflows, 0 is an underflow: other probes judge these.
         if math.isfinite(value) and value > 0 and math.isfinite(error):
             worst.setdefault(dtype, []).append((abs(error) / allowed, abs(error), make))
@@ -171,10 +170,8 @@ def judge(measurements, policy):
     broken = [(excess, m) for excess, m in rated if excess > 1]
     if not broken:
         _, largest = max(rated, key=lambda rating: abs(rating[1].value))
-        message = "the norm is within rounding of the exact one: off by {:.2g} at most, where {:.2g} is allowed".format(
-            abs(largest.value), _allowed(largest.case, policy)
-        )
-        return verdict(False, message)
+        message = "the norm is within rounding of the exact one: off by {:.2g} at most, where {:.2g} is allowed"
+        return verdict(False, message.format(abs(largest.value), _allowed(largest.case, policy)))
     _, worst = max(broken, key=lambda rating: abs(rating[1].value))
     message = (
         "the norm is off by {:.3g} % in {dtype} ({elements:,} elements in {tensors:,} tensors, {}); {:.2g} % is "

@@ -4,17 +4,7 @@
 import bisect
 import math
 
-from forms import (
-    LARGE_MAGNITUDE,
-    attempt,
-    by_need,
-    judged_boundaries,
-    large_cases,
-    run_alone,
-    unless_refused,
-    verdict,
-    who_meets_norm,
-)  # fmt: skip
+from forms import LARGE_MAGNITUDE, attempt, boundaries, by_need, judged_boundaries, run_alone, verdict, who_meets_norm
 
 PROBE = {
     "version": 3,
@@ -51,17 +41,7 @@ def measure(ctx):
     yield ctx.measurement("norm", _norm(ctx, (4, 1024, "float32"), LARGE_MAGNITUDE), "norm", **case)
     expected = _norm(ctx, (4, 1024, "float32"), 1.0) * LARGE_MAGNITUDE
     yield ctx.measurement("expected_norm", expected, "norm", **case)
-    for dtype, shape, case, root, highest in large_cases():
-        found, note = unless_refused(ctx, dtype, lambda: (_boundary(ctx, shape, highest),))  # noqa: B023
-        if note:
-            yield note
-            continue
-        magnitude = None if found[0] is None else 2.0 ** found[0]
-        norm = None if magnitude is None else magnitude * root
-        yield ctx.measurement("breaking_magnitude", magnitude, "magnitude", **case)
-        yield ctx.measurement("breaking_norm", norm, "norm", **case)
-        if magnitude is not None and not ctx.located and dtype != "float64":
-            yield ctx.location(ctx.where("becomes_nonfinite", ctx.gradients(*shape, magnitude)))
+    yield from boundaries(ctx, "breaking", lambda shape, largest: (_boundary(ctx, shape, largest), {}))
 
 
 def _is_off(value, expected):

@@ -4,7 +4,7 @@
 import bisect
 import math
 
-from forms import by_need, run_alone, unless_refused, verdict
+from forms import by_need, rows, run_alone, unless_refused, verdict
 
 PROBE = {
     "title": "The norm of tiny gradients reads as zero",
@@ -35,9 +35,8 @@ def measure(ctx):
     ctx.role("norm")
     shape = {"tensors": _TENSORS, "elements": _TENSORS * _ELEMENTS}
     case = {"dtype": "float32", **shape, "magnitude": _TINY_MAGNITUDE}
-    yield ctx.measurement("norm", _norm(ctx, "float32", _TINY_MAGNITUDE), "norm", **case)
-    expected = _norm(ctx, "float32", 1.0) * _TINY_MAGNITUDE
-    yield ctx.measurement("expected_norm", expected, "norm", **case)
+    norm, expected = _norm(ctx, "float32", _TINY_MAGNITUDE), _norm(ctx, "float32", 1.0) * _TINY_MAGNITUDE
+    yield from rows(ctx, PROBE, case, norm=norm, expected_norm=expected)
     for dtype, smallest in _CASES:
         found, note = unless_refused(ctx, dtype, lambda: (_boundary(ctx, dtype, smallest),))  # noqa: B023
         if note:

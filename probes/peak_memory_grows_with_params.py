@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many bytes does one call add at its peak, for each byte of gradients?"""
 
-from forms import run_alone, unless_refused, verdict
+from forms import rows, run_alone, unless_refused, verdict
 
 PROBE = {
     "version": 2,
@@ -101,8 +101,8 @@ def _fits(ctx, params, measured):
 
 def _rows(ctx, params, tensors, peak, dtype="float32", **how):
     case = {"params": params, "tensors": tensors, "dtype": dtype, **how}
-    yield ctx.measurement("peak_extra_bytes", int(peak), "bytes", **case)
-    yield ctx.measurement("peak_extra_per_gradient_byte", peak / (params * _BYTES[dtype]), "ratio", **case)
+    ratio = peak / (params * _BYTES[dtype])
+    yield from rows(ctx, PROBE, case, peak_extra_bytes=int(peak), peak_extra_per_gradient_byte=ratio)
 
 
 def _extrapolated(ctx, params, measured):
@@ -126,10 +126,8 @@ def judge(measurements, policy):
     message = message.format(largest.value, largest.case["params"], one_tensor.value, one_tensor.case["params"])
     if narrow and narrow[0].value > policy["share"] >= largest.value:
         worst = narrow[0]
-        message = (
-            "{:.3g}x the gradients' bytes at the peak, {:,} bfloat16 parameters in 100 tensors ({:.3g}x in float32)"
-        )
-        message = message.format(worst.value, worst.case["params"], largest.value)
+        message = "{:.3g}x the gradients' bytes at the peak, {:,} bfloat16 parameters in 100 tensors ({:.3g}x in {})"
+        message = message.format(worst.value, worst.case["params"], largest.value, "float32")
     python = next(m for m in measurements if m.name == "python_peak_per_gradient_byte")
     if python.value > max(worst.value, policy["share"]):
         worst = python

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does code depend on private names of torch, with nothing to fall back to where a release lacks them?"""
 
-from forms import joined, nothing_found, run_alone, verdict
+from forms import counted, joined, nothing_found, run_alone, verdict
 
 PROBE = {
     "title": "Private torch functions are used without a fallback",
@@ -10,7 +10,6 @@ PROBE = {
     "categories": ["Defensive programming violation"],
     "breaks": "upkeep",
     "occurs": "rare",
-    "instrument": "syntax",
     "motivation": "A name with a leading underscore may change or vanish in any release of torch. Some, such as "
     "torch._foreach_norm, have no public equal; a guard keeps the next upgrade from breaking them.",
     "method": "Every torch._x, torch.x._y and private import, under whatever name torch was imported. Guarded are uses "
@@ -33,8 +32,9 @@ def judge(measurements, policy):
     """Reproduced if a private name is used unguarded and torch is not pinned to one minor release."""
     uses = [m for m in measurements if m.name == "private_use"]
     if not uses:
-        message = "no private name of torch is used without a guard in {files_examined:,} files"
-        return nothing_found(measurements, message)
+        return nothing_found(
+            measurements, "no private name of torch is used without a guard in {files_examined:,} files"
+        )
     pin = next(m.value for m in measurements if m.name == "pin")
     if pin != "none":
         return verdict(False, "the checkout requires {}".format(pin))
@@ -42,7 +42,7 @@ def judge(measurements, policy):
     for use in uses:
         lines.setdefault(use.case["name"], []).append(str(use.value))
     listed = ["{} (line {})".format(name, ", ".join(found[:3])) for name, found in lines.items()]
-    names = "1 private name" if len(listed) == 1 else "{} private names".format(len(listed))
+    names = counted(len(listed), "private name")
     return verdict(True, "{} of torch without version guard or fallback: {}".format(names, joined(listed, 4)))
 
 

@@ -12,7 +12,6 @@ PROBE = {
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "rare",
-    "instrument": "syntax",
     "motivation": "A norm that clips or a health value that opens a gate fails quietly: it returns a number. Without a "
     "test, its edge cases (no gradients, NaN) first appear in a run.",
     "method": "Every public function that returns figures of gradients, every class with such a method, and what is "

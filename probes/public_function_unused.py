@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is there a public function that nothing in the checkout refers to?"""
 
-from forms import joined, nothing_found, run_alone, verdict
+from forms import counted, joined, nothing_found, run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -12,7 +12,6 @@ PROBE = {
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "rare",
-    "instrument": "syntax",
     "motivation": "Code that is never called is still read, reviewed and maintained, and a collector that was never "
     "wired in looks as if the run were watched.",
     "method": "Every public function, and method of a class without outside bases, that no code, test, export, setting "
@@ -36,8 +35,8 @@ def judge(measurements, policy):
         message = "code, tests, exports, settings or prose name each of {functions_examined:,} public functions in "
         return nothing_found(measurements, message + "{files_examined:,} files")
     listed = ["{} (line {})".format(m.case["function"], m.case["line"]) for m in found]
-    counted = "1 public function is" if len(found) == 1 else "{} public functions are".format(len(found))
-    return verdict(True, "{} referred to by nothing in the checkout: {}".format(counted, joined(listed, 5)))
+    functions, verb = counted(len(found), "public function"), "is" if len(found) == 1 else "are"
+    return verdict(True, "{} {} referred to by nothing in the checkout: {}".format(functions, verb, joined(listed, 5)))
 
 
 if __name__ == "__main__":

@@ -66,11 +66,8 @@ def _leaves(nested):
 def judge(measurements, policy):
     """Reproduced if no rank returns a result, or one returns another result than one process."""
     wrong = [m for m in measurements if m.name == "largest_difference" and not m.value <= policy["tolerance"]]
-    silent = {
-        ranks
-        for ranks in {m.case["ranks"] for m in measurements}
-        if not any(m.value for m in measurements if m.name == "answers" and m.case["ranks"] == ranks)
-    }
+    silent = {m.case["ranks"] for m in measurements}
+    silent -= {m.case["ranks"] for m in measurements if m.name == "answers" and m.value}
     if silent:
         return verdict(True, "no rank of {} returns a result".format(min(silent)))
     if not wrong:
@@ -78,10 +75,8 @@ def judge(measurements, policy):
     who = sorted({(m.case["ranks"], m.case["rank"]) for m in wrong})
     finite = [m.value for m in wrong if math.isfinite(m.value)]
     how = "by up to {:.2g} of the largest number".format(max(finite)) if finite else "in its shape"
-    message = "of {} ranks, {} return another result than one process, {}".format(
-        who[-1][0], len([1 for ranks, _ in who if ranks == who[-1][0]]), how
-    )
-    return verdict(True, message)
+    most, message = who[-1][0], "of {} ranks, {} return another result than one process, {}"
+    return verdict(True, message.format(most, sum(ranks == most for ranks, _ in who), how))
 
 
 if __name__ == "__main__":

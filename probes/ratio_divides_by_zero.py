@@ -3,7 +3,7 @@
 
 import math
 
-from forms import attempt, run_alone, verdict
+from forms import attempt, rows, run_alone, verdict
 
 PROBE = {
     "version": 2,
@@ -51,8 +51,8 @@ def measure(ctx):
         broken = sum(not bool(grad.isfinite().all()) for grad in first if grad is not None)
         yield ctx.measurement("nonfinite_fields", len(bad), "count", input=name, gradients=broken)
         for path in bad:
-            yield ctx.measurement("value", answer.fields[path], "value", field=path, input=name)
-            yield ctx.measurement("usual_value", finite[path], "value", field=path, input=name)
+            case = {"field": path, "input": name}
+            yield from rows(ctx, PROBE, case, value=answer.fields[path], usual_value=finite[path])
         for path in sorted(answer.broken.keys() & usual.keys()):
             yield from raised(answer.broken[path], name, has_elements, " (on access to {})".format(path))
         if (bad or broken) and not any(sites):

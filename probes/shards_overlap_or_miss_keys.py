@@ -3,7 +3,7 @@
 
 import collections
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "title": "Shards overlap, or miss keys",
@@ -52,9 +52,8 @@ def _rows(ctx, shares, case):
     owned = collections.Counter(key for share in shares for key in share)
     keys = range(case["keys"])
     unknown = sum(count for key, count in owned.items() if key not in keys)
-    yield ctx.measurement("missing_keys", sum(not owned[key] for key in keys), "count", **case)
-    yield ctx.measurement("shared_keys", sum(owned[key] > 1 for key in keys), "count", **case)
-    yield ctx.measurement("unknown_keys", unknown, "count", **case)
+    missing, shared = (sum(is_so(owned[key]) for key in keys) for is_so in (lambda n: n == 0, lambda n: n > 1))
+    yield from rows(ctx, PROBE, case, missing_keys=missing, shared_keys=shared, unknown_keys=unknown)
     if case == _SHOWN and not unknown:
         work = [ctx.work_of(share) for share in shares]
         yield ctx.measurement("busiest_over_mean_work", max(work) * len(work) / max(1, sum(work)), "ratio", **case)
@@ -82,17 +81,14 @@ def judge(measurements, policy):
         broken = [m for m in measurements if m.name == name and m.value]
         if broken:
             worst = max(broken, key=lambda m: m.value)
-            said.append(
-                "{} of {} keys {} ({} ranks)".format(worst.value, worst.case["keys"], words, worst.case["ranks"])
-            )
+            said.append("{} of {keys} keys {} ({ranks} ranks)".format(worst.value, words, **worst.case))
     if said:
         return verdict(True, "; ".join(said))
     balance = [m for m in measurements if m.name == "busiest_over_mean_work"]
     message = "every key has one owner, the same in every process"
     if balance:
-        message += "; the busiest of {} ranks has {:.3g}x the mean work".format(
-            balance[0].case["ranks"], balance[0].value
-        )
+        text = "; the busiest of {ranks} ranks has {:.3g}x the mean work"
+        message += text.format(balance[0].value, **balance[0].case)
     return verdict(False, message)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the singular values come back as (R, D, D) diagonal matrices, where (R, D) holds the same?"""
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "title": "Singular values are returned as diagonal matrices",
@@ -40,8 +40,8 @@ def measure(ctx):
             raise ctx.NotApplicable("its result holds no singular values")
         values = ctx.factors(grads)["svals"].numel()
         case = {"replicas": _REPLICAS, "directions": size, "shape": str(tuple(part.shape))}
-        yield ctx.measurement("returned_elements", part.numel(), "count", **case)
-        yield ctx.measurement("elements_per_singular_value", part.numel() / values, "ratio", **case)
+        elements = part.numel()
+        yield from rows(ctx, PROBE, case, returned_elements=elements, elements_per_singular_value=elements / values)
     kept = part.shape[-1] if part.dim() == 3 else 1
     full = _FULL_SIZE["replicas"] * _FULL_SIZE["size"] * part.element_size() * (_FULL_SIZE["size"] if kept > 1 else 1)
     yield ctx.measurement("bytes_at_64_replicas_of_1024", full, "bytes", evidence="extrapolated", **_FULL_SIZE)
@@ -55,9 +55,8 @@ def judge(measurements, policy):
     full = next(m.value for m in measurements if m.name == "bytes_at_64_replicas_of_1024")
     if largest.value <= 1:
         return verdict(False, "singular values come back as (R, D)", law="1 per value")
-    message = "{} elements come back for {} singular values at D = {}, {:,} bytes at 64 replicas of 1024 x 1024".format(
-        largest.case["shape"], largest.case["replicas"] * max(ratios), max(ratios), full
-    )
+    text = "{} elements come back for {} singular values at D = {}, {:,} bytes at 64 replicas of 1024 x 1024"
+    message = text.format(largest.case["shape"], largest.case["replicas"] * max(ratios), max(ratios), full)
     return verdict(True, message, law="D per value")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does the memory of a batched decomposition grow with the replicas, or with a chunk of them?"""
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "title": "The memory of a decomposition grows with the replicas",
@@ -43,8 +43,7 @@ def measure(ctx):
         answer = count * answer_of_one
         extra[count] = ctx.peak_bytes(ctx.matrices("replicas", count, _ROWS, _COLUMNS)) - answer
         case = {"replicas": count, "rows": _ROWS, "columns": _COLUMNS, "gradient_bytes": gradient_bytes}
-        yield ctx.measurement("peak_extra_bytes", extra[count], "bytes", **case)
-        yield ctx.measurement("answer_bytes", answer, "bytes", **case)
+        yield from rows(ctx, PROBE, case, peak_extra_bytes=extra[count], answer_bytes=answer)
     if len(extra) < 2:
         raise ctx.Unavailable("two counts of replicas need more memory than is free")
     (small, low), (large, high) = sorted(extra.items())[-2:]
@@ -62,13 +61,10 @@ def judge(measurements, policy):
     largest = max(extra)
     law = "{:.3g} bytes per gradient byte".format(growth.value)
     if growth.value <= policy["share"]:
-        message = "{:,} bytes beyond the result at {} replicas, {:,} at {}".format(
-            extra[largest], largest, extra[growth.case["smallest"]], growth.case["smallest"]
-        )
-        return verdict(False, message, law=law)
+        message, smallest = "{:,} bytes beyond the result at {} replicas, {:,} at {}", growth.case["smallest"]
+        return verdict(False, message.format(extra[largest], largest, extra[smallest], smallest), law=law)
     message = "beyond the result memory grows by {:.3g} bytes for each byte of gradients: {:,} bytes at {} replicas"
-    message = message.format(growth.value, extra[largest], largest)
-    return verdict(True, message, law=law)
+    return verdict(True, message.format(growth.value, extra[largest], largest), law=law)
 
 
 if __name__ == "__main__":

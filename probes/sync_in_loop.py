@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a loop over tensors read each of them back, and wait for the device every time?"""
 
-from forms import nothing_found, run_alone, verdict
+from forms import counted, nothing_found, run_alone, verdict
 
 PROBE = {
     "version": 4,
@@ -11,7 +11,6 @@ PROBE = {
     "breaks": "cost",
     "occurs": "ordinary",
     "statement_does": "waits for the device at every turn of its loop",
-    "instrument": "syntax",
     "motivation": "On a GPU .item(), .tolist(), .cpu(), float(), bool() and 'if' of a tensor make the host wait for "
     "all queued work. In a loop over parameters that is one stall for each.",
     "method": "The source is followed: what comes from parameters(), .grad, a tensor annotation or a torch operator is "
@@ -56,14 +55,12 @@ def judge(measurements, policy):
     if not reads:
         message = "no tensor is read back in a loop over tensors in {functions_examined:,} functions of "
         return nothing_found(measurements, message + "{files_examined:,} files")
-    lines = sorted({m.value for m in reads})
+    count = len({m.value for m in reads})
     listed = "; ".join(_in_words(m) for m in reads[:_MOST_IN_MESSAGE])
     more = "; and {} more".format(len(reads) - _MOST_IN_MESSAGE) if len(reads) > _MOST_IN_MESSAGE else ""
-    message = "{} inside a loop over tensors: {}{}".format(
-        "1 line waits for the device" if len(lines) == 1 else "{} lines wait for the device".format(len(lines)),
-        listed,
-        more,
-    )
+    waits = "waits" if count == 1 else "wait"
+    text = "{} {} for the device inside a loop over tensors: {}{}"
+    message = text.format(counted(count, "line"), waits, listed, more)
     met = {_occurs(m.case) for m in reads}
     occurs = next(word for word in ("ordinary", "common", "rare") if word in met)
     return verdict(True, message, occurs={"tensors": occurs})
@@ -80,9 +77,7 @@ def _occurs(case):
 
 def _in_words(read):
     helper = " in {}".format(read.case["helper"]) if "helper" in read.case else ""
-    return "line {}, {} of {}{} (loop over {})".format(
-        read.value, read.case["how"], read.case["value"], helper, read.case["over"]
-    )
+    return "line {}, {how} of {value}{} (loop over {over})".format(read.value, helper, **read.case)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do others import names of a module that its package exports in part, and not those?"""
 
-from forms import joined, nothing_found, run_alone, verdict
+from forms import counted, joined, nothing_found, run_alone, verdict
 
 PROBE = {
     "title": "Names in use are missing from the package's exports",
@@ -11,7 +11,6 @@ PROBE = {
     "agent": "CR",
     "breaks": "upkeep",
     "occurs": "rare",
-    "instrument": "syntax",
     "motivation": "A package that exports some names of a module tells its users that the rest is internal. Where they "
     "import the rest anyway, moving the module breaks them.",
     "method": "For every module of which a package exports at least one name: public names that code outside the "
@@ -39,8 +38,7 @@ def judge(measurements, policy):
     for row in importers:
         name, kind = row.case["name"], "test file" if row.case["by"] == "tests" else "file"
         if row.case["by"] == "code" or row.value >= policy["test_files"]:
-            plural = "" if row.value == 1 else "s"
-            found.setdefault(name, []).append("{} {}{}".format(row.value, kind, plural))
+            found.setdefault(name, []).append(counted(row.value, kind))
         else:
             single.add(name)
     listed = ["{} (imported by {})".format(name, " and ".join(by)) for name, by in found.items()]

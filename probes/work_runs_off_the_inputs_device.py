@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many bytes of the gradients leave their device to be worked on elsewhere?"""
 
-from forms import run_alone, verdict
+from forms import rows, run_alone, verdict
 
 PROBE = {
     "title": "Work runs on another device than the gradients",
@@ -49,10 +49,9 @@ def measure(ctx):
         moved[elements] = found = ctx.transfers(grads)
         case = {"gradient_bytes": _TENSORS * elements * _BYTES, "tensors": _TENSORS}
         yield ctx.measurement("off_device_bytes", found.off_device_bytes, "bytes", answer=found.answer_bytes, **case)
-        yield ctx.measurement("uploaded_bytes", found.to_device_bytes, "bytes", **case)
+        decomposed = {"decomposed_elements": found.decomposed_elements} if of_matrices else {}
+        yield from rows(ctx, PROBE, case, uploaded_bytes=found.to_device_bytes, **decomposed)
         yield ctx.measurement("host_elements", found.host_elements, "count", operator=found.host_operator, **case)
-        if of_matrices:
-            yield ctx.measurement("decomposed_elements", found.decomposed_elements, "count", **case)
     small, large = _ELEMENTS
     growth = moved[large].off_device_bytes - moved[small].off_device_bytes
     share = growth / (_TENSORS * (large - small) * _BYTES)
@@ -69,18 +68,15 @@ def judge(measurements, policy):
     law = "{:.3g} bytes per gradient byte".format(share)
     decomposed = largest.get("decomposed_elements")
     if decomposed is not None and decomposed.value:
-        message = "the host decomposes {:,} elements that lie on the device ({}); {:,} bytes go up".format(
-            decomposed.value, work.case["operator"], largest["uploaded_bytes"].value
-        )
-        return verdict(True, message, law=law)
-    if share <= policy["share"]:
-        message = "{:,} bytes leave the device for {:,} bytes of gradients, beyond the result".format(
-            moved.value, moved.case["gradient_bytes"]
-        )
-        return verdict(False, message, law=law)
-    message = "{:,} bytes leave the device for {:,} bytes of gradients, {:.3g} for each".format(
-        moved.value, moved.case["gradient_bytes"], share
+        text = "the host decomposes {:,} elements that lie on the device ({}); {:,} bytes go up"
+        uploaded = largest["uploaded_bytes"].value
+        return verdict(True, text.format(decomposed.value, work.case["operator"], uploaded), law=law)
+    message = "{:,} bytes leave the device for {:,} bytes of gradients".format(
+        moved.value, moved.case["gradient_bytes"]
     )
+    if share <= policy["share"]:
+        return verdict(False, message + ", beyond the result", law=law)
+    message += ", {:.3g} for each".format(share)
     if work.value:
         message += "; the host then runs {} on {:,} elements at once".format(work.case["operator"], work.value)
     return verdict(True, message, law=law)

@@ -17,7 +17,6 @@ from typing import IO, Any, NoReturn
 from auditkit.cli import application  # noqa: F401 - what the forks run
 from auditkit.cli.main import main
 from auditkit.probing.engine import fork_servers
-from auditkit.probing.engine.sandbox import worker_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 _FOLDERS = ("auditkit", "probes", "templates", "tickets", "tests", "docs", "benchmarks", ".ci")
@@ -69,7 +68,7 @@ def auditkit(
 
 def _running_server() -> fork_servers.Server:
     """Return the server of this interpreter, started."""
-    server = fork_servers.server_for(sys.executable, worker_environment())
+    server = fork_servers.server_for(sys.executable)
     server.start()
     return server
 

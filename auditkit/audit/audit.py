@@ -25,11 +25,11 @@ from auditkit.model.runs.candidates import unchecked_steps
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
 from auditkit.model.runs.target import Target
+from auditkit.model.text import listed
 from auditkit.model.ticket import agent_code
 from auditkit.probing.checkout.checkout import OpenCheckout, apart_from, import_roots, open_checkout, parse_checkout
-from auditkit.probing.checkout.copies import name_some, written_since
+from auditkit.probing.checkout.copies import written_since
 from auditkit.probing.engine.catalog import select
-from auditkit.probing.engine.fork_servers import KeptWorkers
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.find.training_steps import is_step
 from auditkit.probing.fix.file_change import prefix_of
@@ -114,26 +114,27 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         raise BadInputError("--changed checks the files as they are", f"leave out @{spec.revision}")
     if request.label == BUNDLED:
         options = replace(options, in_place=True)  # it is ours and writes nothing
-    with KeptWorkers() as kept, options.open(spec) if asked else open_checkout(spec) as opened:
+    with options.open(spec) if asked else open_checkout(spec) as opened:
         since_ns = time.time_ns()
         opened = apart_from(opened, request.tickets)
         since = request.changed_since
         changed = Changed.since(spec.directory, since, opened.path) if since is not None else None
         place = environment_of(request.label or request.checkout, opened)
         arms = _distinct(request.arms, opened) if asked else ()
-        settings = [replace(arm.setting(opened), kept=kept) for arm in arms]
+        settings = [arm.setting(opened) for arm in arms]
         left_out = LeftOut(opened.path, request.config.exclude)
         found = _targets(request, opened, settings, progress, left_out, changed) if asked else FoundTargets()
         read = _source_questions(request, probes, found.asked)
         read = replace(read, files=changed.files if changed else None)
         run = _measured(Questions(found.asked, asked, place, found.found_count), settings, progress)
         answers = read_source(read, opened, progress)
-        if found.failure is not None and not answers.are_any:
+        has_result = any(each.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for each in answers)
+        if found.failure is not None and not has_result:
             raise found.failure
-        results = with_causes((*run.results, *answers.results), opened.path)
+        results = with_causes((*run.results, *answers), opened.path)
         passed_over = [] if asked or request.targets else left_out.sentences()
         written = _written(opened, since_ns, bool(asked))
-        notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
+        notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *written)
         missing = _no_target(found.failure)
         run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
         run = replace(run, changed=changed.sentence() if changed else "")
@@ -213,7 +214,7 @@ def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[
     """A note on the files that the audited code left in the checkout, or would have left there."""
     names = written_since(opened.path, since_ns) if something_ran else []
     where = "the copy that was audited, which is gone" if opened.copied[0] or opened.at_revision else "the checkout"
-    return (f"the audited code wrote {name_some(names)} into {where}",) if names else ()
+    return (f"the audited code wrote {listed(names, 3)} into {where}",) if names else ()
 
 
 def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:

@@ -50,7 +50,7 @@ def run(
     ] = None,
     as_json: JsonOption = False,
     save: Annotated[Path | None, file_option("save", "The whole run as JSON, as of an audit.")] = None,
-    html: Annotated[Path | None, file_option("html", "A page with the curves of the run and its findings.")] = None,
+    html: Annotated[Path | None, file_option("html", "A page with the run's findings, as of an audit.")] = None,
     sarif: Annotated[Path | None, file_option("sarif", "Findings as SARIF 2.1.0, for code scanning.")] = None,
     tickets: Annotated[
         Path | None,
@@ -65,8 +65,7 @@ def run(
     """
     from auditkit.errors import BadInputError, ExitCode
     from auditkit.files import ensure_writable, write_file
-    from auditkit.live.page import document
-    from auditkit.live.report import report
+    from auditkit.live.report import document, report
     from auditkit.live.watch import read_accepted, watch
     from auditkit.model.enums import Severity
     from auditkit.probing.run.configuration import read_configuration

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from auditkit import __version__
 from auditkit.live.laws import LAWS
 from auditkit.live.recording import Recording
-from auditkit.live.watch import Watched
+from auditkit.live.watch import Watched, catalog
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.text import inert_line, shortened
+from auditkit.reports.causes import Sources
+from auditkit.reports.export import json_text
+from auditkit.reports.html.page import html_page
+from auditkit.reports.run_page import run_page
+from auditkit.reports.sarif import run_sarif
 
 MOST_LINES = 40
 _MOST_MESSAGE = 400
@@ -34,6 +40,14 @@ def report(watched: Watched, most_lines: int = MOST_LINES) -> list[str]:
             break
         lines += _finding_lines(result)
     return [*map(inert_line, head), *lines, *map(inert_line, tail)]
+
+
+def document(watched: Watched, form: str) -> bytes:
+    """Return the run in one of the forms `save`, `sarif` and `html`, as of an audit."""
+    if form == "html":
+        notes = (headline(watched), _about(watched), _held(watched))
+        return html_page(run_page(Sources(watched.run, catalog(), notes=notes)))
+    return json_text(watched.run.to_json() if form == "save" else run_sarif(watched.run, catalog(), __version__))
 
 
 def _why_nothing(recording: Recording) -> str:

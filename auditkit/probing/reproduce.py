@@ -19,7 +19,7 @@ from auditkit.model.runs.run import ProbeResult, TargetReading
 from auditkit.model.runs.target import split_call
 from auditkit.model.text import inert, shortened
 from auditkit.probing.engine.fork_servers import server_for
-from auditkit.probing.engine.sandbox import Setting, worker_environment
+from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.reproduce_steps import LONGEST_LINE, NUMBER, NoScriptError, Printed, Shows, step_script
 from auditkit.probing.reproduce_steps import MOST_LINES as MOST_STEP_LINES
 from auditkit.worker.feed import guesses
@@ -315,7 +315,7 @@ def _source_of(place: str, setting: Setting) -> str:
 
 def _run(script: str, setting: Setting) -> tuple[str, Printed]:
     """Run a script in the checkout; return its output as a ticket shows it, and by line."""
-    environment = server_for(setting.interpreter, worker_environment()).environment_of_workers()
+    environment = server_for(setting.interpreter).environment_of_workers()
     environment["PYTHONPATH"] = os.pathsep.join(map(str, setting.import_roots))
     command = [setting.interpreter, "-B", "-W", "ignore", "-c", script]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -190,7 +190,7 @@ def _of_source(
     for index, side in enumerate(sides):
         targets = [target for pair in pairs if (target := (pair.base, pair.head)[index]) is not None]
         questions = SourceQuestions(probes, SourceScope.TARGETS, targets, request.options)
-        results.append(read_source(questions, side.opened, progress).results)
+        results.append(read_source(questions, side.opened, progress))
     return contrast_source(results[0], results[1], names_of(pairs))
 
 

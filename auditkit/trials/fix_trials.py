@@ -160,7 +160,7 @@ class Trials:
         probes = list({one.probe.id: one.probe for one in cause.read}.values())
         questions = SourceQuestions(probes, SourceScope.TARGETS, cause.targets, self.scene.options(cause.arm))
         with self._holding(change) as opened:
-            results = read_source(questions, opened).results
+            results = read_source(questions, opened)
         quiet = {one.probe for one in results} - {one.probe for one in results if one.outcome is Outcome.ERROR}
         left = {one.fingerprint for one in results if one.outcome is Outcome.REPRODUCED}
         return [one.probe.id for one in cause.read if one.probe.id not in quiet or one.result.fingerprint in left]

@@ -164,7 +164,7 @@ def _read(questions: Sequence[Question], code: Checkable, progress: Progress) ->
         return {}
     probes = list({one.probe.id: one.probe for one in questions}.values())
     asked = SourceQuestions(probes, SourceScope.WHOLE, targets=(), options=code.options)
-    results = with_causes(read_source(asked, code.opened, progress).results, code.opened.path)
+    results = with_causes(read_source(asked, code.opened, progress), code.opened.path)
     return {one.fingerprint: Found(_of_subject(one, results, code.source.module_names)) for one in questions}
 
 

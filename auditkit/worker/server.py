@@ -1,10 +1,10 @@
 """The server of one interpreter: it imports torch once, runs nothing of a target, and forks workers.
 
 The host sends one JSON line for each worker on the server's channel, with two descriptors: a socket on which the worker
-reads requests and sends messages, and a pipe for its output. A worker runs nothing of a target either. It loads the
-module of its request in a fork (`serve/ladder.py`), and that fork runs each job in a separate fork
+reads its request and sends messages, and a pipe for its output. A worker runs nothing of a target either. It loads the
+modules of its request in a fork (`serve/ladder.py`), and that fork runs each job in a separate fork
 (`serve/children.py`). When the worker has ended, the server sends its status on the same socket, the only one that the
-host trusts. All requests to one worker concern the same modules.
+host trusts.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import traceback
-from typing import IO, Any, Dict, List, NoReturn, Optional
+from typing import Any, Dict, List, NoReturn, Optional
 
 from . import jobs
 from .base.frames import SourceRoots
@@ -121,7 +121,7 @@ def _preload_compiler() -> None:
 
 
 def _become_worker(results: Writer, output_fd: int, of_server: List[int]) -> NoReturn:
-    """Serve the host's requests in this fork, in a new session with its own streams; close the server's."""
+    """Serve the host's request in this fork, in a new session with its own streams; close the server's."""
     code = 1
     try:
         for fd in of_server:
@@ -134,10 +134,11 @@ def _become_worker(results: Writer, output_fd: int, of_server: List[int]) -> NoR
         for fd, standard in ((os.open(os.devnull, os.O_RDONLY), 0), (output_fd, 1), (output_fd, 2)):
             os.dup2(fd, standard)
         os.close(output_fd)
-        requests = os.fdopen(os.dup(results.fd), "rb")
-        results.private_fds = (results.fd, requests.fileno())
         _send_hello(results)
-        _serve_requests(requests, results)
+        with os.fdopen(os.dup(results.fd), "rb") as file:
+            line = file.readline()
+        if line:
+            _serve_request(json.loads(line), results)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -153,33 +154,25 @@ def _end_all(*_: Any) -> NoReturn:
     os._exit(1)
 
 
-def _serve_requests(requests: IO[bytes], results: Writer) -> None:
-    """Run the jobs of each request; the request that loads the module continues in the fork that loaded it."""
-    loads_apart = False
-    for line in iter(requests.readline, b""):
-        request = json.loads(line)
-        os.chdir(request["checkout"])
-        preload(request["jobs"])
-        if len(request["modules"]) > 1:
-            # A trial only finds a way to feed the code, and the first torch.compile takes 0.8 s. With one module, the
-            # process may also serve the audit.
-            os.environ["TORCHDYNAMO_DISABLE"] = "1"
-        try:
-            if request["modules"] and not loads_apart:
-                try:
-                    load_modules(request)
-                except loading.LoadError as error:
-                    if error.reason != ladder.APART:
-                        raise
-                    loads_apart = True
-            results.control({"type": "loaded", **ladder.described()})
-            _run_jobs(request, results)
-        except OSError:
-            os._exit(os.EX_TEMPFAIL)  # No process can be started: nothing of the target has run.
-        except loading.LoadError as error:
-            send_load_error(results, error)
-            return
-        results.control({"type": "idle"})
+def _serve_request(request: Dict[str, Any], results: Writer) -> None:
+    """Load the modules and run the jobs of a request; the function returns in the fork that loaded them."""
+    os.chdir(request["checkout"])
+    if request["modules"] and not request["is_audit"]:
+        # A trial only finds a way to feed the code, and the first torch.compile takes 0.8 s.
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    try:
+        if request["modules"]:
+            try:
+                load_modules(request)
+            except loading.LoadError as error:
+                if error.reason != ladder.APART:
+                    raise
+        results.control({"type": "loaded", **ladder.described()})
+        _run_jobs(request, results)
+    except OSError:
+        os._exit(os.EX_TEMPFAIL)  # No process can be started: nothing of the target has run.
+    except loading.LoadError as error:
+        send_load_error(results, error)
 
 
 def _send_hello(results: Writer) -> None:

@@ -7,15 +7,18 @@ import itertools
 import os
 import re
 import shutil
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.probing.checkout import git
 from auditkit.probing.checkout.reading import read_file
-from auditkit.probing.checkout.scratch import scratch_directory
 
 _SOURCE_FOLDERS = ("src", "lib", "python")
 _ENVIRONMENTS = (".venv", "venv")
@@ -152,6 +155,38 @@ def _at_revision(spec: CheckoutSpec, interpreter: Path) -> Iterator[OpenCheckout
         yield OpenCheckout(path, spec.directory, spec.text, commit, False, True, interpreter)
 
 
+@contextlib.contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """Create a temporary directory and remove it afterwards, also on exceptions, Ctrl-C and SIGTERM."""
+    with (
+        _terminating_signals_raise(),
+        tempfile.TemporaryDirectory(prefix="auditkit-", ignore_cleanup_errors=True) as name,
+    ):
+        yield Path(name).resolve()
+
+
+@contextlib.contextmanager
+def _terminating_signals_raise() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the stack, as Ctrl-C does, instead of ending the process at once.
+
+    Handlers of the host program stay; outside the main thread, Python allows no handlers.
+    """
+    restore: list[tuple[signal.Signals, Callable[[int, FrameType | None], object] | int | None]] = []
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                restore.append((number, signal.signal(number, _raise_exit)))
+    try:
+        yield
+    finally:
+        for number, handler in restore:
+            signal.signal(number, handler)
+
+
+def _raise_exit(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
 def _repository_of(spec: CheckoutSpec) -> git.Repository:
     if not git.git_is_installed():
         raise BadInputError(
@@ -216,13 +251,17 @@ def import_roots(path: Path, configured: Sequence[str | Path] = ()) -> tuple[Pat
         if missing := [root for root, found in zip(configured, roots, strict=True) if not found.is_dir()]:
             raise BadInputError(f"{path} has no import root {missing[0]}", "import roots are folders of the checkout")
         return roots
-    top = path
-    while (top / "__init__.py").is_file() and top.parent != top:
-        top = top.parent
-    if top != path:
-        return (top,)
+    if (path / "__init__.py").is_file():
+        return (outermost_package(path).parent,)
     folders = (path / name for name in _SOURCE_FOLDERS)
     return (path, *(folder for folder in folders if _holds_python(folder)))
+
+
+def outermost_package(path: Path) -> Path:
+    """Return the outermost package around a folder; the folder itself if it is in none."""
+    while (path / "__init__.py").is_file() and (path.parent / "__init__.py").is_file() and path.parent != path:
+        path = path.parent
+    return path
 
 
 def _holds_python(folder: Path) -> bool:

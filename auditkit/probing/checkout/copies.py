@@ -12,10 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from auditkit.errors import BadInputError
+from auditkit.model.text import listed
 from auditkit.probing.checkout import git
-from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, open_checkout
+from auditkit.probing.checkout.checkout import (
+    CheckoutSpec,
+    OpenCheckout,
+    open_checkout,
+    outermost_package,
+    scratch_directory,
+)
 from auditkit.probing.checkout.reading import open_file
-from auditkit.probing.checkout.scratch import scratch_directory
 
 # For files that are neither tracked nor code: checkouts also contain datasets and checkpoints.
 _LARGEST_DATA_BYTES = 16 << 20
@@ -24,7 +30,6 @@ _MOST_DATA_BYTES = 256 << 20
 _LARGEST_FILE_BYTES = 1 << 30
 _CODE = (".py", ".pyi", ".so", ".pyd")
 _LEFT_OUT = ("__pycache__", "node_modules")
-_NAMED = 3
 _PIECE_BYTES = 1 << 20
 
 
@@ -42,7 +47,7 @@ def open_copy(spec: CheckoutSpec, python: str | Path | None = None) -> Iterator[
             yield opened
             return
         repository = git.find_repository(opened.path) if opened.revision else None
-        top = repository.top if repository is not None else _outermost_package(opened.path)
+        top = repository.top if repository is not None else outermost_package(opened.path.resolve())
         with scratch_directory() as scratch:
             tree = scratch / "tree" / (top.name or "checkout")
             try:
@@ -55,13 +60,6 @@ def open_copy(spec: CheckoutSpec, python: str | Path | None = None) -> Iterator[
                 raise BadInputError(f"{error.filename or top} cannot be copied: {error.strerror or error}") from None
             path = tree / opened.path.resolve().relative_to(top)
             yield replace(opened, path=path, copied=(str(tree), str(top)), notes=opened.notes + copy.notes())
-
-
-def _outermost_package(path: Path) -> Path:
-    top = path.resolve()
-    while (top / "__init__.py").is_file() and (top.parent / "__init__.py").is_file() and top.parent != top:
-        top = top.parent
-    return top
 
 
 @dataclass
@@ -141,13 +139,7 @@ class _Copy:
             (self.too_large, "too large to copy; --in-place audits the checkout where it lies"),
             (self.unreadable, "not readable"),
         )
-        return tuple(f"left out of the copy: {name_some(names)}: {why}" for names, why in reasons if names)
-
-
-def name_some(names: list[str]) -> str:
-    """List the first of some file names, and the number of the others."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(sorted(names)[:_NAMED]) + more
+        return tuple(f"left out of the copy: {listed(sorted(names), 3)}: {why}" for names, why in reasons if names)
 
 
 def _copy_file(source: str, copy: str) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.git_process import run_git as run_git
-from auditkit.git_process import start_git as start_git
 
 
 @dataclass(frozen=True)
@@ -36,24 +35,6 @@ class Repository:
 
 def git_is_installed() -> bool:
     return shutil.which("git") is not None
-
-
-def read_objects(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """Return git's object for each name, such as a hash or `commit:path`; unknown names are left out."""
-    names = list(names)
-    asked = start_git(directory, "cat-file", "--batch")
-    told, _ = asked.communicate("".join(f"{name}\n" for name in names).encode())
-    held: dict[str, bytes] = {}
-    position = 0
-    for name in names:
-        end = told.index(b"\n", position)
-        head = told[position:end].split()
-        position = end + 1
-        if head[-1] not in (b"missing", b"ambiguous"):
-            size = int(head[-1])
-            held[name] = told[position : position + size]
-            position += size + 1
-    return held
 
 
 def find_repository(directory: Path) -> Repository | None:

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from auditkit import assets
 from auditkit.errors import AuditkitError
 from auditkit.files import write_below
 from auditkit.probing.checkout.copies import walk
-from auditkit.probing.engine.fork_servers import ENTRY
+from auditkit.probing.engine.fork_servers import ENTRY, worker_environment
 from auditkit.probing.engine.protocol import End, Hello, LoadedBy, OfJob
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def cache_for(checkout: Path, version: str, fresh: bool) -> tuple[ResultCache | 
 class SessionCache:
     """The cached results for the jobs of one request; new ones are written after it has ended."""
 
-    def __init__(self, cache: ResultCache, setting: Setting, request: Request, environment: Mapping[str, str]) -> None:
+    def __init__(self, cache: ResultCache, setting: Setting, request: Request) -> None:
         self._cache = cache
         copy, original = setting.copied
         self._root, self._shown = (
@@ -95,7 +94,7 @@ class SessionCache:
         named = ("modules", "blocks", "checkout", "import_roots", "auto_device", "rungs", "recorded")
         self._of_all = [
             cache.version, _code_digest(), setting.interpreter, _packages(setting.interpreter), self._files,
-            dict(environment), _machine(), *(dict(request)[name] for name in named),
+            worker_environment(), _machine(), *(dict(request)[name] for name in named),
         ]  # fmt: skip
 
     def recall(self, job: Job) -> Entry | None:

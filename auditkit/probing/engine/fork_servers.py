@@ -14,16 +14,15 @@ import selectors
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from auditkit.probing.checkout import scratch
-from auditkit.probing.engine.protocol import Ended, Hello, Idle, Message, Request, decode
+from auditkit.probing.engine.protocol import Ended, Hello, Message, Request, decode
 from auditkit.processes import start_or_retry
 from auditkit.worker.serve.messages import MOST_OUTPUT_BYTES, Lines, new_token
 
@@ -38,20 +37,26 @@ _PIECE_BYTES = 1 << 16
 # A target that finds its worker's socket may send without end.
 _MOST_RESULT_BYTES = 256 << 20
 _SAY_NEEDS = ("instrument", "device", "imports")
+# Variables that a worker inherits. PYTHON* would undo `-I`; the others locate libraries and devices.
+_ENVIRONMENT = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV",
+    "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+    "TRITON_INTERPRET", "TRITON_CACHE_DIR", "XDG_CACHE_HOME", "HF_HUB_OFFLINE",
+)  # fmt: skip
 
 
 class Worker:
     """A process that a server forked: its messages, the end of its output, and its exit status.
 
-    `hello` is its first message; `status` its exit code, negative for a signal; `is_idle` means that it waits for the
-    next request. `timed_out` and `flooded` mean that auditkit ends it, `server_ended` that it was lost.
+    `hello` is its first message; `status` its exit code, negative for a signal. `timed_out` and `flooded` mean that
+    auditkit ends it, `server_ended` that it was lost.
     """
 
     def __init__(self, server: Server, results: socket.socket, output_fd: int, token: str) -> None:
         self.server = server
         self.hello: Hello | None = None
         self.status: int | None = None
-        self.is_idle = self.timed_out = self.flooded = self.server_ended = False
+        self.timed_out = self.flooded = self.server_ended = False
         self.output_tail = ""
         self._socket, self._output_fd, self._lines = results, output_fd, Lines(token)
         self._socket.settimeout(START_LIMIT_S)
@@ -59,11 +64,10 @@ class Worker:
     def run(
         self, request: Request, cancelled: threading.Event, copied: tuple[str, str] = ("", "")
     ) -> Generator[Message]:
-        """Send a request; yield the messages until all its jobs have ended, or the process ends or is silent too long.
+        """Send a request; yield the messages until the process ends or is silent too long.
 
         The path `copied[0]` in messages is replaced by `copied[1]`.
         """
-        self.is_idle = False
         output_bytes = received_bytes = 0
         limit_s = request["time_limit_s"]
         longest_s = START_LIMIT_S + (len(request["jobs"]) + 5) * (limit_s + GRACE_S)
@@ -73,7 +77,7 @@ class Worker:
         with selectors.DefaultSelector() as pipes:
             pipes.register(self._socket, selectors.EVENT_READ)
             pipes.register(self._output_fd, selectors.EVENT_READ)
-            while not (self.is_idle or self.timed_out or self.flooded or cancelled.is_set()):
+            while not (self.timed_out or self.flooded or cancelled.is_set()):
                 for key, _ in pipes.select(0.0 if self.status is not None else 0.25):
                     if key.fileobj is self._socket:
                         data = self._receive()
@@ -94,10 +98,6 @@ class Worker:
                 now = time.monotonic()
                 is_late = now - last_message > patience_s or now - began > longest_s
                 self.timed_out = is_late or received_bytes > _MOST_RESULT_BYTES
-
-    def is_waiting(self) -> bool:
-        """Return whether it still waits for a request; it would only send its end."""
-        return self.is_idle and not select.select([self._socket], [], [], 0)[0]
 
     def end(self, patience_s: float = GRACE_S) -> None:
         """Let it end by itself for some seconds, then end its processes."""
@@ -134,8 +134,6 @@ class Worker:
             message = decode(line.replace(copy, original) if copy else line)
             if isinstance(message, Ended):
                 self.status = message.status
-            elif isinstance(message, Idle):
-                self.is_idle = True
             elif isinstance(message, Hello):
                 self.hello = self.hello or message  # The first one comes before the target runs.
             else:
@@ -154,7 +152,7 @@ class Server:
     environment: Mapping[str, str]
     _channel: socket.socket | None = None
     _process: subprocess.Popen[bytes] | None = None
-    _scratch: Path | None = None
+    _scratch: tempfile.TemporaryDirectory[str] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fork(self, jobs: Sequence[Mapping[str, Any]]) -> Worker:
@@ -225,7 +223,7 @@ class Server:
             assert self._process.stdout is not None
             self._process.stdout.close()
         if self._scratch is not None:
-            scratch.remove_scratch(self._scratch)
+            self._scratch.cleanup()
         self._channel = self._process = self._scratch = None
 
     def environment_of_workers(self) -> dict[str, str]:
@@ -233,49 +231,9 @@ class Server:
 
         The audited code writes files there, and so does torch's compiler.
         """
-        self._scratch = self._scratch or scratch.make_scratch()
-        folder = str(self._scratch)
+        self._scratch = self._scratch or tempfile.TemporaryDirectory(prefix="auditkit-", ignore_cleanup_errors=True)
+        folder = os.path.realpath(self._scratch.name)
         return {**self.environment, "TMPDIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
-
-
-class KeptWorkers:
-    """Workers that have loaded modules and wait for the next request; all end with the block.
-
-    At most four wait, since each keeps its module in memory; the one that waited longest ends first.
-    """
-
-    def __init__(self) -> None:
-        self._idle: list[tuple[object, Worker]] = []
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> KeptWorkers:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        while self._idle:
-            self._idle.pop()[1].end()
-
-    def take(self, loaded: object) -> Worker | None:
-        """Remove and return a worker that waits with these modules; None if there is none."""
-        with self._lock:
-            found = next((one for one in self._idle if one[0] == loaded), None)
-            if found is None:
-                return None
-            self._idle.remove(found)
-        if found[1].is_waiting():
-            return found[1]
-        found[1].end()
-        return None
-
-    def keep(self, loaded: object, worker: Worker) -> None:
-        """Keep a waiting worker."""
-        with self._lock:
-            self._idle.append((loaded, worker))
-            surplus = self._idle.pop(0)[1] if len(self._idle) > 4 else None
-        if surplus is not None:
-            surplus.end()
 
 
 # A matrix has several interpreters, and each server takes 300 MB; two are in use at once.
@@ -284,11 +242,24 @@ _SERVERS: dict[tuple[str, tuple[tuple[str, str], ...]], Server] = {}
 _SERVERS_LOCK = threading.Lock()
 
 
-def server_for(interpreter: str, environment: Mapping[str, str]) -> Server:
-    """Return the server of this interpreter in this environment; too many end the least recently used one."""
+def worker_environment() -> dict[str, str]:
+    """Return the environment of a worker: few inherited variables, one thread, and no log output of libraries."""
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own messages are not the target's output
+    # One thread, as torch has in a worker: numpy's threads would prevent a fork after its import.
+    environment["OPENBLAS_NUM_THREADS"] = "1"
+    # torch would fail to import if an installed package declares a device backend that cannot be imported here, such as
+    # auditkit's own entry point in an editable install. Probes need no such backend.
+    environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    return environment
+
+
+def server_for(interpreter: str) -> Server:
+    """Return the server of this interpreter in the environment of now; too many end the least recently used one."""
+    environment = worker_environment()
     key = (interpreter, tuple(sorted(environment.items())))
     with _SERVERS_LOCK:
-        server = _SERVERS.pop(key, None) or Server(interpreter, dict(environment))
+        server = _SERVERS.pop(key, None) or Server(interpreter, environment)
         while len(_SERVERS) >= _MOST_SERVERS:
             _SERVERS.pop(next(iter(_SERVERS))).close()
         return _SERVERS.setdefault(key, server)

@@ -6,8 +6,9 @@ import contextlib
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.measurement import Measurement
@@ -33,19 +34,29 @@ class JudgingFailedError(Exception):
     """`judge` raised, or returned something that is not a verdict."""
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """The result of a probe's `judge`; missing fields are those of its `PROBE`. A severity overrides the two words.
 
     `occurs` has a word for each need (see source/who_meets.py); a single word needs nothing.
     """
 
     outcome: Outcome
-    message: str
+    message: Annotated[str, msgspec.Meta(min_length=1)]
     severity: Severity | None = None
     breaks: str = ""
-    occurs: Mapping[str, Occurs] = field(default_factory=dict)
+    occurs: dict[str, Occurs] | Occurs | None = None
     law: str = ""
+
+    def __post_init__(self) -> None:
+        if self.breaks:
+            meant(self.breaks, clips=False)
+        unknown = self.by_need().keys() - set(NEEDS)
+        if unknown:
+            raise ValueError(f"{min(unknown)!r} is no need")
+
+    def by_need(self) -> dict[str, Occurs]:
+        """Return the word for each need; "" is no need."""
+        return self.occurs if isinstance(self.occurs, dict) else {"": self.occurs} if self.occurs else {}
 
 
 def judge(probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping[str, Any]) -> Judgement:
@@ -55,33 +66,7 @@ def judge(probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping
             said = load_module(probe).judge(measurements, policy)
     except (Exception, SystemExit) as error:
         raise JudgingFailedError(f"{type(error).__name__}: {error}") from error
-    return _verdict(said)
-
-
-def _needs(said: Any) -> dict[str, Occurs]:
-    """Return the word for each need that a verdict names. Raises ValueError for an unknown need."""
-    words = said if isinstance(said, dict) else {"": said} if said else {}
-    unknown = words.keys() - set(NEEDS)
-    if unknown:
-        raise ValueError(f"{min(unknown)!r} is no need")
-    return {need: Occurs(word) for need, word in words.items()}
-
-
-def _verdict(said: Any) -> Judgement:
     try:
-        severity, breaks, occurs = (said.get(name) for name in ("severity", "breaks", "occurs"))
-        if breaks:
-            meant(breaks, clips=False)
-        verdict = Judgement(
-            outcome=Outcome(said["outcome"]),
-            message=said["message"],
-            severity=Severity(severity) if severity else None,
-            breaks=breaks or "",
-            occurs=_needs(occurs),
-            law=said.get("law", ""),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise JudgingFailedError(f"no verdict, but {said!r}: {type(error).__name__}: {error}") from error
-    if not isinstance(verdict.message, str) or not verdict.message or not isinstance(verdict.law, str):
-        raise JudgingFailedError(f"a verdict needs a message as text: {said!r}")
-    return verdict
+        return msgspec.convert(said, Judgement)
+    except msgspec.ValidationError as error:
+        raise JudgingFailedError(f"no verdict, but {said!r}: {error}") from error

@@ -11,6 +11,7 @@ from typing import Any, NotRequired, TypedDict
 import msgspec
 
 from auditkit.model.enums import Evidence, Reason
+from auditkit.model.runs.measurement import Location
 from auditkit.worker.serve.messages import CONTROL
 
 Plan = Mapping[str, Any]
@@ -141,10 +142,6 @@ class Failed(Failure, tag_field="type", tag="failed"):
     """A job reported that it failed."""
 
 
-class Idle(_Message, tag="idle"):
-    """All jobs of the request have ended."""
-
-
 class Ended(_Message, tag="ended"):
     """The worker has ended with an exit code; a negative one is a signal."""
 
@@ -170,17 +167,8 @@ class Measured(_Message, tag="measurement"):
     evidence: Evidence = Evidence.MEASURED
 
 
-class Place(msgspec.Struct):
-    """A line; `file` is relative to `folder`, or to the checkout if that is ""."""
-
-    file: str
-    line: int
-    function: str
-    folder: str
-
-
 class Located(_Message, tag="location"):
-    location: Place | None
+    location: Location | None
 
 
 class Noted(_Message, tag="note"):
@@ -223,7 +211,7 @@ class End(_Message, tag="end"):
 OfJob = (
     Planned | Measured | Located | Noted | Device | Took | Checked | NotApplicable | Unavailable | Failed | LoadError
 )  # fmt: skip
-OfWorker = Hello | Loaded | Idle | Ended | Start | End
+OfWorker = Hello | Loaded | Ended | Start | End
 Message = OfWorker | OfJob
 
 

@@ -67,11 +67,15 @@ class Asked:
         checkout: Path | None = None,
         **seen: Any,
     ) -> ProbeResult:
-        """Return the judged result; only a finding has a severity and a place.
+        """Return the judged result; only a finding has a severity and a place. A probe that fails to judge is an error.
 
-        `clips` means that the target clips; callers are searched in `checkout`. Raises JudgingFailedError.
+        `clips` means that the target clips; callers are searched in `checkout`.
         """
-        verdict = judge(self.probe, measurements, self.policy.thresholds_of(self.probe))
+        try:
+            verdict = judge(self.probe, measurements, self.policy.thresholds_of(self.probe))
+        except JudgingFailedError as error:
+            seen["measurements"] = tuple(measurements)
+            return self.unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}", **seen)
         if verdict.outcome is Outcome.REPRODUCED:
             seen |= self._weighed(verdict, clips, location, checkout)
             seen["location"], seen["excerpt"] = location, excerpt(location) if location is not None else None
@@ -84,7 +88,7 @@ class Asked:
         """Return a finding's severity and its reasons: by the user, else the verdict, else the probe's default."""
         users = self.policy.severities.get(self.probe.id)
         breaks = verdict.breaks or self.probe.breaks
-        occurs = verdict.occurs or ({"": self.probe.occurs} if self.probe.occurs else {})
+        occurs = verdict.by_need() or ({"": self.probe.occurs} if self.probe.occurs else {})
         if verdict.severity is not None or not breaks or not occurs:
             return {"severity": users or verdict.severity or self.probe.severity}
         broken = meant(breaks, clips)
@@ -180,10 +184,7 @@ def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...], clip
     elif not measurements:
         refusal = (Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing")
     else:
-        try:
-            return asked.judged(measurements, _evidence(measurements), job.location, excerpt, clips, checkout, **seen)
-        except JudgingFailedError as error:
-            refusal = (Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
+        return asked.judged(measurements, _evidence(measurements), job.location, excerpt, clips, checkout, **seen)
     shown = excerpt(job.location) if job.location is not None else None
     return asked.unanswered(*refusal, measurements=measurements, location=job.location, excerpt=shown, **seen)
 

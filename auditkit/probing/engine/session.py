@@ -19,7 +19,7 @@ from auditkit.probing.engine import protocol
 from auditkit.probing.engine.cache import Entry, SessionCache
 from auditkit.probing.engine.fork_servers import GRACE_S, Worker, server_for
 from auditkit.probing.engine.protocol import Failure, LoadedBy
-from auditkit.probing.engine.sandbox import Setting, worker_environment
+from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.find.blocks.blocks import blocks_of, nearest_blocks, undefined_names
 from auditkit.probing.source.modules import Module, module_name, parse_module, source_bytes
 from auditkit.processes import shortage
@@ -63,8 +63,7 @@ class Job:
             case protocol.Measured(name, value, unit, case, evidence):
                 self.measurements.append(Measurement(name, number_again(value, unit), unit, case, evidence))
             case protocol.Located(place):
-                if self.location is None and place is not None:
-                    self.location = Location(place.file, place.line, place.function, place.folder)
+                self.location = self.location or place
             case protocol.Noted(text):
                 if len(self.notes) < _MOST_NOTES:
                     self.notes.append(shortened(text, _LONGEST_TEXT))
@@ -144,7 +143,7 @@ class Session:
         self._imports = " and ".join(module.rstrip(OF_BLOCKS) for module in modules) or "a target"
         self._asked = {job["id"]: job for job in asked}
         cache = setting.cache
-        self._cache = SessionCache(cache, setting, self.request, worker_environment()) if cache is not None else None
+        self._cache = SessionCache(cache, setting, self.request) if cache is not None else None
 
     @property
     def has_cuda(self) -> bool:
@@ -160,7 +159,7 @@ class Session:
             try:
                 yield from self._run(known, started)
             except ConnectionError:  # The interpreter ended before it read the request.
-                printed = server_for(self._setting.interpreter, worker_environment()).why_ended()[2]
+                printed = server_for(self._setting.interpreter).why_ended()[2]
                 self.failure = self._no_python(printed)
             except OSError as error:
                 text = f"{error.filename or self._setting.interpreter} cannot be started: {error.strerror}"
@@ -170,10 +169,7 @@ class Session:
 
     def _run(self, known: Mapping[str, Entry], started: Callable[[str], None]) -> Iterator[Job]:
         setting, request = self._setting, self.request
-        loads = setting.interpreter, request["checkout"], request["import_roots"], request["rungs"], request["modules"]
-        kept = setting.kept if request["modules"] else None
-        worker = kept.take(loads) if kept is not None else None
-        worker = worker or server_for(setting.interpreter, worker_environment()).fork(request["jobs"])
+        worker = server_for(setting.interpreter).fork(request["jobs"])
         job, is_loaded = Job(has_ended=True), False
         waiting = {each["id"] for each in request["jobs"]}
         try:
@@ -198,11 +194,8 @@ class Session:
                         self.failure = self.failure or _failure(message)
             self.hello = worker.hello
         finally:
-            if kept is not None and is_loaded and worker.is_idle:
-                kept.keep(loads, worker)
-            else:
-                cut_off = worker.timed_out or worker.flooded or setting.cancelled.is_set()
-                worker.end(0.0 if cut_off else GRACE_S)
+            cut_off = worker.timed_out or worker.flooded or setting.cancelled.is_set()
+            worker.end(0.0 if cut_off else GRACE_S)
         if not is_loaded:
             self.failure = self.failure or self._not_loaded(worker)
             if self.hello is None and self.failure.reason is Reason.NO_MEMORY:
@@ -255,7 +248,7 @@ class Session:
         job.said.append(message)  # type: ignore[arg-type]
         job.take(message)  # type: ignore[arg-type]
 
-    def _may_be_shown(self, place: protocol.Place) -> bool:
+    def _may_be_shown(self, place: Location) -> bool:
         """Return whether a report may show lines of that file: a target can name any file as its worker."""
         file, folder = PurePosixPath(place.file), PurePosixPath(os.path.realpath(place.folder or "/"))
         roots = [os.path.realpath(root) for root in self._setting.import_roots]

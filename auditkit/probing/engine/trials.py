@@ -9,7 +9,6 @@ from auditkit.model.codec import Record
 from auditkit.model.enums import ASKED_FOR, Contract, Reason, Takes
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine import protocol
-from auditkit.probing.engine.fork_servers import KeptWorkers
 from auditkit.probing.engine.protocol import Failure, LoadedBy
 from auditkit.probing.engine.runner import in_parallel
 from auditkit.probing.engine.sandbox import Setting
@@ -68,12 +67,9 @@ def try_candidates(
         module = module_of(candidate.call)
         package = module.partition(".")[0] if not module.endswith(".py") else module
         packages.setdefault(OF_BLOCKS if module.endswith(OF_BLOCKS) else package, []).append(index)
-    with KeptWorkers() as kept:
-        limit_s = min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)
-        trials = _Trials(
-            candidates, replace(setting, time_limit_s=limit_s, kept=setting.kept or kept), progress, imports
-        )
-        in_parallel(trials.settle, packages.values(), _PARALLEL_WORKERS, setting.cancelled)
+    limit_s = min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)
+    trials = _Trials(candidates, replace(setting, time_limit_s=limit_s), progress, imports)
+    in_parallel(trials.settle, packages.values(), _PARALLEL_WORKERS, setting.cancelled)
     return [trials.done[index] for index in range(len(candidates))]
 
 

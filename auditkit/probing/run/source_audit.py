@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from auditkit.model.enums import Outcome
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
@@ -44,23 +43,12 @@ class SourceQuestions:
     files: frozenset[str] | None = None
 
 
-@dataclass(frozen=True)
-class SourceAnswers:
-    """The judged results, and notes on the checkout's files."""
-
-    results: tuple[ProbeResult, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def are_any(self) -> bool:
-        """Whether some probe reached a result."""
-        return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in self.results)
-
-
-def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Progress | None = None) -> SourceAnswers:
+def read_source(
+    questions: SourceQuestions, opened: OpenCheckout, progress: Progress | None = None
+) -> tuple[ProbeResult, ...]:
     """Read the checkout and run every source probe on it. Nothing of the checkout is imported or run."""
     if not questions.probes:
-        return SourceAnswers()
+        return ()
     progress, options = progress or Progress(), questions.options
     index = SourceIndex(opened.path, options.config.import_roots)
     wanted = _wanted(questions, index)
@@ -69,7 +57,7 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Prog
     for result in run_source_probes(questions.probes, index, wanted, options.policy, progress.reading, recorded):
         progress.finished(result)
         results.append(result)
-    return SourceAnswers(tuple(results))
+    return tuple(results)
 
 
 def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[Module], bool]:

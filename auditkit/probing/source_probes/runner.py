@@ -17,7 +17,7 @@ from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.recorded import RecordedRun
 from auditkit.model.runs.run import SOURCE_DEVICE, ProbeResult
 from auditkit.probing.engine.catalog import load_module
-from auditkit.probing.engine.judgement import JudgingFailedError, stdout_is_stderr
+from auditkit.probing.engine.judgement import stdout_is_stderr
 from auditkit.probing.engine.results import Asked
 from auditkit.probing.source.excerpts import cut_excerpt
 from auditkit.probing.source.files import is_test_file
@@ -77,12 +77,9 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, recorded: Rec
     if not subjects:
         return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe examined nothing")
     duration_s = time.perf_counter() - started
-    try:
-        return _findings(asked, context.index, subjects, recorded) or [
-            _judged(asked, context.index, subjects.get("", ([], [])), duration_s=duration_s)
-        ]
-    except JudgingFailedError as error:
-        return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
+    return _findings(asked, context.index, subjects, recorded) or [
+        _judged(asked, context.index, subjects.get("", ([], [])), duration_s=duration_s)
+    ]
 
 
 def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:
@@ -100,12 +97,15 @@ def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:
 def _findings(
     asked: Asked, index: SourceIndex, subjects: Mapping[str, _Subject], recorded: RecordedRun | None
 ) -> list[ProbeResult]:
-    """Return one result for each reproduced subject."""
+    """Return one result for each reproduced subject; the error of a probe that cannot judge one."""
     judged = [
         _judged(replace(asked, subject=name, recorded=_met_by(recorded, name, subject[1])), index, subject)
         for name, subject in subjects.items()
         if name
     ]
+    failed = next((result for result in judged if result.outcome is Outcome.ERROR), None)
+    if failed is not None:
+        return [asked.unanswered(failed.outcome, failed.reason, failed.message)]
     return [result for result in judged if result.outcome is Outcome.REPRODUCED]
 
 

@@ -30,7 +30,7 @@ class Child:
         self._output_fd, output_write = os.pipe()
         token = new_token()
         self._elder = families.children()
-        self.pid, fd = families.fork_with_pipe((self._output_fd, *results.private_fds))
+        self.pid, fd = families.fork_with_pipe((self._output_fd, results.fd))
         if self.pid == 0:
             _run(job, Writer(fd, token), output_write)
         os.close(output_write)

@@ -7,7 +7,7 @@ messages as types; decoding a line there validates it.
 import json
 import math
 import os
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List
 
 CONTROL = b"!"
 """Prefix of a line for the parent process, which does not forward it."""
@@ -19,12 +19,11 @@ MOST_OUTPUT_BYTES = 10 << 20
 class Writer:
     """Sends messages on `fd`; infinities and NaN are sent as the strings "inf", "-inf", "nan".
 
-    A process that runs a target's code must not have `private_fds`.
+    A process that runs a target's code must not have the `fd` of its worker.
     """
 
     def __init__(self, fd: int, token: str) -> None:
         self.fd = fd
-        self.private_fds: Sequence[int] = (fd,)
         self.token = token
 
     def send(self, message: Dict[str, Any]) -> None:

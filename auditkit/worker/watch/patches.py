@@ -170,11 +170,12 @@ class Patches:
     def _backward(self, original: Callable) -> Callable:
         watcher = self.watcher
 
-        def details(loss: Any, *_: Any, **__: Any) -> dict:
+        def details(*_: Any, **__: Any) -> dict:
             if watcher.recorder is not None:
                 watcher.guarded("recorded calls", watcher.recorder.find)
                 self._look()
-            return {"loss": watcher.backward_begins(loss)}
+            watcher.backward_begins()
+            return {}
 
         recorded = self._recorded("backward", details)(original)
 

@@ -96,8 +96,8 @@ class Watcher:
         with quietly():
             return {known.index: _few(known) for known in self.program.optimizers[:8] if known.few}
 
-    def backward_begins(self, loss: Any) -> Any:
-        """Find the program's objects before its first backward; return the value of the loss."""
+    def backward_begins(self) -> None:
+        """Find the program's objects before its first backward."""
         self.syncs.open()  # The first steps began before CUDA was initialized.
         if self.scanned_for != len(self.program.placed):
             self.scanned_for = len(self.program.placed)
@@ -105,8 +105,6 @@ class Watcher:
         for known in self.program.optimizers:
             self.program.refresh(known)
         self.modes()
-        first = loss[0] if isinstance(loss, (tuple, list)) and loss else loss
-        return first.detach().clone() if isinstance(first, torch.Tensor) and first.numel() == 1 else None
 
     def look_at_loss(self, loss: Any) -> None:
         """Inspect this step if its loss jumps or is not finite; only on the CPU, where reading it does not sync."""
@@ -356,8 +354,6 @@ class Watcher:
             self.events[-1]["after"].get(known.index), at_step.get(known.index)
         )
         known.consumed, known.clipped = at_step.get(known.index), None
-        losses = [event["loss"] for event in self.events[begins or 0 :] if event.get("loss") is not None]
-        turn["loss"] = float(losses[-1]) if losses else None
         turn["reads"] = [[*place, count] for place, count in sorted(self.reads.items())]
         turn["syncs"] = [[*place, count] for place, count in sorted(self.syncs.counts.items())]
         turn["syncs_measured"] = self.syncs.shown is not None

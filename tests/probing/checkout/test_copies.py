@@ -77,7 +77,7 @@ def test_large_data_is_left_out_and_named_and_large_code_is_not(
     with open_copy(parse_checkout(tmp_path), sys.executable) as opened:
         assert files(opened.path) == {"a.bin", "d.bin", "e.py"}
         assert opened.notes == (
-            "left out of the copy: b.bin, c.bin: too large to copy; --in-place audits the checkout where it lies",
+            "left out of the copy: b.bin and c.bin: too large to copy; --in-place audits the checkout where it lies",
         )
 
 
@@ -116,4 +116,4 @@ def test_pipes_and_files_with_holes_are_left_out(tmp_path: Path) -> None:
     put(tmp_path, "norms.py", "")
     with open_copy(parse_checkout(tmp_path), sys.executable) as opened:
         assert files(opened.path) == {"norms.py"}
-        assert opened.notes[0].startswith("left out of the copy: holes.bin, holes.py: too large to copy")
+        assert opened.notes[0].startswith("left out of the copy: holes.bin and holes.py: too large to copy")

@@ -42,18 +42,9 @@ STRANGE: dict[str, tuple[dict[str, Any], ...]] = {
     "unavailable": ({"message": 5}, {"message": "x", "reason": "made up"}),
     "failed": ({"reason": "made up", "message": "x"}, {"reason": "exit", "message": "x", "missing": "torch"}),
     "end": ({}, {"output_bytes": 0, "reason": "made up"}),
-    "idle": (),
     "checked": (),
 }
-OF_WORKER = ("hello", "loaded", "ended", "start", "end", "idle")
-HONEST: tuple[dict[str, Any], ...] = (
-    {"type": "measurement", "name": "norm", "value": "inf", "unit": "none", "case": {"dtype": "float32", "count": 5}},
-    {"type": "location", "location": None},
-    {"type": "end", "output_bytes": 0},
-    {"type": "unavailable", "message": "no", "reason": None},
-    {"type": "loaded"},
-    {"type": "idle"},
-)
+OF_WORKER = ("hello", "loaded", "ended", "start", "end")
 
 
 @pytest.mark.parametrize("kind", STRANGE)
@@ -123,6 +114,6 @@ def test_a_flood_of_messages_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_job_cannot_speak_for_its_worker(tmp_path: Path) -> None:
     """It begins no other job and ends no worker; the control is a message of a job."""
     assert ask(tmp_path, [{"type": "device", "name": "x"}]).outcome == "reproduced"
-    said = [{"type": "start", "job": "made up"}, {"type": "idle"}, {"type": "ended", "status": 0}]
+    said = [{"type": "start", "job": "made up"}, {"type": "ended", "status": 0}]
     result = ask(tmp_path, said)
     assert (result.outcome, result.reason) == ("error", "protocol")

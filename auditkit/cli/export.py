@@ -78,29 +78,15 @@ def export(
 
 def read_saved_run(path: Path) -> Run:
     """What `audit --json` or `probe run --json` printed into a file. Raises BadInputError where it is none."""
+    import json
+
     from auditkit.errors import BadInputError
     from auditkit.model.runs.run import Run
 
     try:
-        return Run.from_json(_read_document(path))
-    except ValueError as error:
-        hint = "auditkit audit CHECKOUT --json > FILE"
-        raise BadInputError(f"{path} is not a saved run: {error}", hint) from None
-
-
-def _read_document(path: Path) -> object:
-    """The JSON in a file. Raises BadInputError with the place where it is none."""
-    import json
-
-    from auditkit.errors import BadInputError
-
-    try:
-        return json.loads(path.read_bytes())
+        return Run.from_json(json.loads(path.read_bytes()))
     except OSError as error:
         raise BadInputError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadInputError(f"{path}:1: not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise BadInputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise BadInputError(f"{path}: nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        hint = "auditkit audit CHECKOUT --json > FILE"
+        raise BadInputError(f"{path} is not a saved run: {error}", hint) from None

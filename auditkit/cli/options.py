@@ -41,6 +41,9 @@ TimeLimitOption = Annotated[
     float,
     typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.", rich_help_panel=_RUN),
 ]
+TargetOption = Annotated[
+    Words, typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one.")
+]
 ProbesOption = Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")]
 StyleOption = Annotated[
     bool, typer.Option("--style", help="Also check style: repeated defaults, unused or untested functions, ...")
@@ -70,9 +73,7 @@ _DEVICES = "auto, cuda, cpu or simulated"
 class TargetOptions:
     """Which collectors to check; for one that is named by its function, how to call it and read its result."""
 
-    target: Annotated[
-        Words, typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one.")
-    ] = None
+    target: TargetOption = None
     contract: Annotated[
         str | None,
         typer.Option(
@@ -145,19 +146,6 @@ class TargetOptions:
             arguments=_pairs(self.argument, "--argument", plain_value),
             returns=_pairs(self.returns, "--returns", str),
         )
-
-
-@dataclass(frozen=True)
-class TargetOption:
-    """Which collectors are checked, where a ticket or auditkit.yaml says how they are called."""
-
-    target: Annotated[
-        Words, typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one.")
-    ] = None
-
-    def targets(self, config: Config, checkout: str | None = None) -> tuple[Target, ...]:
-        """As those of TargetOptions. Raises BadInputError."""
-        return TargetOptions(self.target).targets(config, checkout)
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def merge(
     out = output or folder / "merged"
     written = write_merged(merged, out)
     filed = file_tickets(merged, out / TICKETS)
-    say(markdown_table(merged).decode("utf-8").rstrip("\n"))
+    say(markdown_table(merged))
     complain(f"wrote {', '.join(map(str, written))}")
     if filed:
         complain(f"{filed} findings have tickets in {out / TICKETS}")

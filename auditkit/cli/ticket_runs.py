@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, ticket_folder, write_or_exit
-from auditkit.cli.options import ArmOptions, TargetOption, Words
+from auditkit.cli.options import ArmOptions, TargetOption, TargetOptions, Words
 from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket import (
     CheckoutOption,
@@ -97,7 +97,7 @@ def verify(
     patch: Annotated[Path | None, typer.Option("--patch", metavar="FILE", help="Try this diff or Python code.")] = None,
     recommended: Annotated[bool, typer.Option("--recommended", help="Try the code of the ticket's Fix.")] = False,
     *,
-    targets: TargetOption,
+    target: TargetOption = None,
     runs: ArmOptions,
     probe: Annotated[Words, typer.Option("--probe", metavar="ID")] = None,
     where: WhereOption = None,
@@ -124,7 +124,7 @@ def verify(
     found = []
     for ticket_id in chosen(folder, ids, where):
         request = _verify_request(
-            folder, ticket_id, targets, runs, checkout, at=at, base=base, probes=tuple(probe or ())
+            folder, ticket_id, target, runs, checkout, at=at, base=base, probes=tuple(probe or ())
         )
         tried = patch is not None or recommended
         found.append(verify_patch(folder, request, patch) if tried else verify_commit(folder, request))
@@ -139,13 +139,13 @@ def verify(
 
 
 def _verify_request(
-    folder: TicketFolder, ticket_id: str, targets: TargetOption, runs: ArmOptions, checkout: str | None, **more: Any
+    folder: TicketFolder, ticket_id: str, target: Words, runs: ArmOptions, checkout: str | None, **more: Any
 ) -> VerifyRequest:
     from auditkit.probing.run.configuration import read_configuration
     from auditkit.trials.verify import VerifyRequest
 
     config = read_configuration(runs.config, checkout) if checkout or runs.config else configuration_near(folder)
-    named = targets.targets(config, checkout)
+    named = TargetOptions(target).targets(config, checkout)
     where = checkout or config.checkout or str(place_of(folder, None).folder)
     return VerifyRequest(ticket_id, where, runs.with_config(config), target=named[0] if named else None, **more)
 
@@ -171,7 +171,7 @@ def fix(
     ids: IdsArgument = None,
     apply: Annotated[bool, typer.Option("--apply", help="Write the diff into the files if it is sufficient.")] = False,
     *,
-    targets: TargetOption,
+    target: TargetOption = None,
     runs: ArmOptions,
     where: WhereOption = None,
     checkout: CheckoutOption = None,
@@ -185,7 +185,7 @@ def fix(
     folder = ticket_folder(tickets)
     documents, worst = [], 0
     for ticket_id in chosen(folder, ids, where):
-        request = _verify_request(folder, ticket_id, targets, runs, checkout)
+        request = _verify_request(folder, ticket_id, target, runs, checkout)
         look_for_fix(folder, request)
         found, files = apply_fix(folder, request) if apply else (verify_patch(folder, request), ())
         documents.append({**found.to_json(), "applied": list(files)})

@@ -142,12 +142,11 @@ def _audited_run(order: Order) -> Run:
     read = [*here, *named, *filter(None, [job.config])]
     print(f"{job.key}: cloning and installing in a sandbox with network access", file=sys.stderr)
     mounts = sandbox.Mounts([*read, *sandbox.interpreters(named, here)], [cache], network=True)
-    order = msgspec.structs.replace(order, step="prepare")
-    prepared = _inside(order, mounts)
-    order = msgspec.structs.replace(order, step="audit", place=prepared["place"], python=prepared["python"])
+    place, python = _inside(order, mounts, step="prepare")
+    pythons = sandbox.interpreters([*named, *filter(None, [python])], [place])
     has_cuda = job.device is not DeviceChoice.CPU and bool(sandbox.cards())
-    pythons = sandbox.interpreters([*named, *filter(None, [order.python])], [order.place])
-    return Run.from_json(_inside(order, sandbox.Mounts([*pythons, *read, order.place, cache], gpu=has_cuda))["run"])
+    mounts = sandbox.Mounts([*pythons, *read, place, cache], gpu=has_cuda)
+    return Run.from_json(_inside(order, mounts, step="audit", place=place, python=python))
 
 
 def _prepared(order: Order) -> tuple[Path, str | None]:
@@ -181,28 +180,28 @@ class _Bounded(io.BytesIO):
         return super().write(data)
 
 
-def _inside(order: Order, mounts: sandbox.Mounts) -> dict[str, Any]:
-    """Run the step of an order in a sandbox. Raises what the step raised there."""
+def _inside(order: Order, mounts: sandbox.Mounts, **step: Any) -> Any:
+    """Return the result of a step of an order, which runs in a sandbox. Raises what the step raised there."""
     output = _Bounded()
-    code = sandbox.run(order.command, mounts, output)
+    code = sandbox.run(msgspec.structs.replace(order, **step).command, mounts, output)
     try:
-        printed = dict(json.loads(output.getvalue()))
+        result, error = json.loads(output.getvalue())
     except (ValueError, TypeError):
         raise BadInputError(f"the job ended in its sandbox with exit code {code} and without a result") from None
-    if "error" in printed:
-        raise BadInputError(*map(str, printed["error"]))
-    return printed
+    if error:
+        raise BadInputError(str(error))
+    return result
 
 
-def _step(order: Order) -> dict[str, Any]:
-    """Return what a step of a job prints in its sandbox."""
+def _step(order: Order) -> tuple[Any, str]:
+    """Return the result of a step of a job, and its error: what a process prints in the sandbox."""
     try:
         if order.step == "prepare":
             place, python = _prepared(order)
-            return {"place": str(place), "python": python}
-        return {"run": _audited(order, Path(order.place), order.python).to_json()}
+            return (str(place), python), ""
+        return _audited(order, Path(order.place), order.python).to_json(), ""
     except AuditkitError as error:
-        return {"error": [error.message, error.hint or ""]}
+        return None, error.message
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class PageFiles(OutputFiles):
     """Into which files an audit is written, pages among them."""
 
     html: Annotated[Path | None, file_option("html", "A page for a browser, with pictures.")] = None
-    summary: Annotated[Path | None, file_option("summary", "Markdown for a job's summary, 900 kB at most.")] = None
+    summary: Annotated[Path | None, file_option("summary", "Markdown for a job's summary.")] = None
 
 
 @run_or_exit

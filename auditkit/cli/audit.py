@@ -126,7 +126,9 @@ def audit(
     demo = not is_here and is_about_specimen(options.targets.target or ())
     with base_at(against if new_only else None, checkout) as base:
         configuration = base.configuration(options.runs.config, str(specimen_dir()) if demo else checkout)
-        folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
+        usual = DEMO_FOLDER / "tickets" if demo else Path("tickets")  # auditkit creates no folder by itself
+        usual_folder = usual if demo or usual.is_dir() else None
+        folder = None if no_tickets else tickets or configuration.tickets or usual_folder
         known = base.known(folder or Path("tickets")) if new_only else None
         folder = None if new_only else folder
         label, limit_s = BUNDLED if demo else None, fix_time
@@ -139,9 +141,3 @@ def audit(
         run_and_finish(
             request, results, wants_tickets=not no_tickets, files=files, save=save, requires_steps=require_steps
         )
-
-
-def _usual_folder(demo: bool) -> Path | None:
-    """The demo's own folder, else `tickets` if it exists: auditkit creates no folder by itself."""
-    folder = DEMO_FOLDER / "tickets" if demo else Path("tickets")
-    return folder if demo or folder.is_dir() else None

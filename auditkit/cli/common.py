@@ -83,7 +83,7 @@ def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
             ended = exit_
     # A document on stdout stays the only one.
     put = complain if given.get("as_json") or given.get("as_sarif") else say
-    lines = _changes_of(plan)
+    lines = [line for path in plan.after for line in _of_file(plan, path)]
     for line in lines:
         put(line)
     if not lines:
@@ -92,12 +92,8 @@ def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
         raise ended
 
 
-def _changes_of(plan: Plan) -> list[str]:
-    """Return a line for each new file and a unified diff of each changed one."""
-    return [line for path in plan.after for line in _of_file(plan, path)]
-
-
 def _of_file(plan: Plan, path: Path) -> Iterator[str]:
+    """Yield a line for a new file, and a unified diff for a changed one."""
     import difflib
 
     after, before = plan.after[path], plan.before[path]

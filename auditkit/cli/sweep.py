@@ -100,7 +100,7 @@ def run(
         options=options,
         again=again,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
-        tell=_log,
+        tell=log,
     ).run()
     left = ended.planned - ended.done - ended.failed
     counts = [f"{ended.done} done", *[f"{ended.failed} without a result"] * bool(ended.failed)]
@@ -113,17 +113,13 @@ def run(
 _ENDS = {"again": "runs again", "answered": "done", "failed": "failed"}
 
 
-def _log(event: Event) -> None:
+def log(event: Event) -> None:
+    """Print `[12/150] failed  nanoGPT-...: no Python 3.9` of a job that ended."""
     if event.event in _ENDS:
-        complain(shown_event(event))
+        why = f": {event.reason}" if event.reason else ""
+        node = f" on {event.node}" if event.node and event.event == "again" else ""
+        complain(f"[{event.done + event.failed}/{event.planned}] {_ENDS[event.event]}  {event.key}{node}{why}")
         sys.stderr.flush()
-
-
-def shown_event(event: Event) -> str:
-    """Return `[12/150] failed  nanoGPT-...: no Python 3.9`."""
-    why = f": {event.reason}" if event.reason else ""
-    node = f" on {event.node}" if event.node and event.event == "again" else ""
-    return f"[{event.done + event.failed}/{event.planned}] {_ENDS[event.event]}  {event.key}{node}{why}"
 
 
 @app.command(epilog="Example: auditkit sweep merge swept --output merged")

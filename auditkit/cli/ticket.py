@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, run_or_exit, ticket_folder, write_or_exit
-from auditkit.cli.output import complain, is_terminal, say, say_json
+from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -127,7 +127,7 @@ def _consensus(document: Document, folder: TicketFolder, checkout: str | None) -
 
 def _print_ticket(document: Document, agreement: str) -> None:
     """Print the file as it is into a pipe; rendered, with the diff in colour, on a terminal."""
-    if not is_terminal():
+    if not sys.stdout.isatty():
         say(document.text.rstrip("\n"))
         say(f"\nConsensus: {agreement}")
         return

@@ -289,7 +289,13 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, file: Path | None
     """
     document = folder.read(request.ticket)
     evidence = folder.evidence(document.ticket.id)
-    codes = [_code_in(file)] if file is not None else recommended(document, evidence)
+    codes = recommended(document, evidence) if file is None else []
+    if file is not None:
+        try:
+            text = file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInputError(f"{file} cannot be read: {error}", "--patch names a diff or a Python file") from None
+        codes = [FixCode(file.name, text, any(line.startswith(("+++ ", "@@ ")) for line in text.split("\n")))]
     spec = request.spec()
     with request.options.open(spec) as opened:
         bases = [
@@ -312,14 +318,6 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, file: Path | None
 
 
 _WORST = (FixVerdict.INSUFFICIENT, FixVerdict.TRADES, FixVerdict.DOES_NOT_RUN, FixVerdict.SUFFICIENT)
-
-
-def _code_in(path: Path) -> FixCode:
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path} cannot be read: {error}", "--patch names a diff or a Python file") from None
-    return FixCode(path.name, text, any(line.startswith(("+++ ", "@@ ")) for line in text.split("\n")))
 
 
 def codes_of(document: Document, sections: Sequence[str]) -> list[FixCode]:

@@ -55,12 +55,9 @@ def _drawing(parts: Sequence[str], height: int, title: str, result: ProbeResult)
     return Picture(title, f"{head}{''.join(parts)}{label}</svg>")
 
 
-def _escaped(words: str) -> str:
-    return escape(inert(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"))
-
-
 def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{_escaped(words)}</text>'
+    shown = escape(inert(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"))
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{shown}</text>'
 
 
 def _line(kind: str, *points: tuple[float, float]) -> str:

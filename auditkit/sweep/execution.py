@@ -102,8 +102,10 @@ def _result(order: Order) -> Result:
             raise
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
-        reason = error.message if isinstance(error, AuditkitError) else reason
-        return Result(order.job, None, in_one_line(reason), node, round(time.monotonic() - began, 3))
+        reason = without_folder(error.message if isinstance(error, AuditkitError) else reason)
+        lines = "; ".join(line.strip() for line in reason.splitlines() if line.strip()).replace(":; ", ": ")
+        why = shortened(inert_line(lines), LONGEST_REASON)  # one cell of a table
+        return Result(order.job, None, why, node, round(time.monotonic() - began, 3))
     end_servers()  # getrusage counts a worker as soon as it has ended
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return Result(
@@ -115,12 +117,6 @@ def _result(order: Order) -> Result:
         cpu_seconds=round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3),
         memory_mb=max(usage.ru_maxrss for usage in usages) // 1000,
     )
-
-
-def in_one_line(text: str) -> str:
-    """Return a reason as one cell of a table, with semicolons between its lines."""
-    lines = "; ".join(line.strip() for line in without_folder(text).splitlines() if line.strip())
-    return shortened(inert_line(lines.replace(":; ", ": ")), LONGEST_REASON)
 
 
 def without_folder(text: str) -> str:

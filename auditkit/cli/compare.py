@@ -46,9 +46,8 @@ def compare(
     from auditkit.probing.run.configuration import catalog_of, read_configuration
     from auditkit.reports.comparison_page import comparison_page
     from auditkit.reports.review import Assessment
-    from auditkit.trials.compare import CompareRequest, exit_code
+    from auditkit.trials.compare import CompareRequest, exit_code, review
     from auditkit.trials.compare import compare as run_both
-    from auditkit.trials.review import review
 
     lowest = choose(Severity, fail_on.upper(), list(Severity), "severity")
     config = read_configuration(runs.config, checkout)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.answer_changes import compare_answers
@@ -20,7 +22,13 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout import git
-from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, import_roots, parse_checkout
+from auditkit.probing.checkout.checkout import (
+    CheckoutSpec,
+    OpenCheckout,
+    import_roots,
+    open_checkout,
+    parse_checkout,
+)
 from auditkit.probing.engine.catalog import select
 from auditkit.probing.run.changed import Changed
 from auditkit.probing.run.configuration import catalog_of
@@ -30,9 +38,12 @@ from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read
 from auditkit.probing.source.history.anchors import AnchoredSource
 from auditkit.probing.source.history.changes import read_changes
 from auditkit.probing.source.python_files import PythonFiles
+from auditkit.reports.review import Requirement, Review, State, judge_plan, review_of
 from auditkit.trials.answers import ANSWERS, answers_probe
 from auditkit.trials.comparison import contrast, contrast_added, contrast_source
 from auditkit.trials.target_pairs import Side, TargetPair, names_of, pair_found, pair_named
+
+_TESTS_LIMIT_S = 3600
 
 
 @dataclass(frozen=True)
@@ -235,3 +246,43 @@ def _said(contrasts: Iterable[Contrast]) -> list[Said]:
 
 def _is_unloaded(contrasts: Iterable[Contrast]) -> bool:
     return any(side.reason and side.reason.is_not_loaded for side in _said(contrasts))
+
+
+# The review: with the checkboxes of a plan, and the checkout's own tests at both revisions.
+
+
+def review(comparison: Comparison, plan: Path | None = None, tests: str = "") -> Review:
+    """Judge a change by the checkboxes of `plan`; run the command `tests` at both revisions.
+
+    Raises BadInputError for a plan that cannot be read or has no checkbox, and for a missing revision.
+    """
+    required: list[Requirement] = []
+    if plan is not None:
+        try:
+            required += judge_plan(plan.read_text(encoding="utf-8"), comparison)
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInputError(f"{plan} cannot be read: {error}") from None
+        if not required:
+            raise BadInputError(f"{plan} has no checkbox", "write each requirement as: - [ ] PROBE: fixed")
+    ended = []
+    if tests:
+        sides = (("base", comparison.base.checkout), ("head", comparison.head.checkout))
+        ended = [f"{name}: {_tested(side, tests)}" for name, side in sides]
+        state = State.MET if ended[1].startswith("head: passed") else State.NOT_MET
+        required.append(Requirement("the tests pass", state, "; ".join(ended)))
+    return review_of(comparison, required, "; ".join(ended))
+
+
+def _tested(checkout: str, command: str) -> str:
+    """Return how the tests end at one revision: `passed`, or the exit code and the last line."""
+    with open_checkout(parse_checkout(checkout)) as opened:
+        try:
+            done = subprocess.run(
+                command, shell=True, cwd=opened.path, capture_output=True, text=True, errors="replace",
+                timeout=_TESTS_LIMIT_S, stdin=subprocess.DEVNULL, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"no result in {_TESTS_LIMIT_S} s"
+    last = ([line for line in done.stdout.splitlines() if line.strip()] or [""])[-1].strip(" =")
+    state = "passed" if done.returncode == 0 else f"failed with exit code {done.returncode}"
+    return f"{state} ({last})" if last else state

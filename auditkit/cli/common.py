@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from auditkit.cli.output import INTERRUPTED, complain, complain_of, say
 
 if TYPE_CHECKING:
     from auditkit.files import Plan
+    from auditkit.tickets.document import TicketFileError
     from auditkit.tickets.store import TicketFolder
 
 TicketsOption = Annotated[
@@ -127,3 +128,11 @@ def ticket_folder(tickets: Path | None, must_exist: bool = True) -> TicketFolder
         told = f"{folder} is not a folder" if folder.exists() else f"there is no tickets folder {folder}"
         raise BadInputError(told, "name it: --tickets DIR; `auditkit audit --tickets DIR` creates it")
     return TicketFolder(folder)
+
+
+def end_if_broken(broken: Sequence[TicketFileError]) -> None:
+    """Name each file that is not a valid ticket, and end the command with 2 if there is one."""
+    for error in broken:
+        complain(f"error: {error.message}")
+    if broken:
+        raise typer.Exit(2)

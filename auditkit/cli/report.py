@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import TicketsOption, run_or_exit, ticket_folder
+from auditkit.cli.common import TicketsOption, end_if_broken, run_or_exit, ticket_folder
 from auditkit.cli.export import read_saved_run
 from auditkit.cli.output import complain, say
 
@@ -56,10 +56,7 @@ def _of_tickets(tickets: Path | None, output: Path | None) -> None:
     folder = ticket_folder(tickets)
     documents, broken = read_tickets(folder)
     put(tickets_page(documents, broken, folder.folder.resolve().name), output)
-    for error in broken:
-        complain(f"error: {error.message}")
-    if broken:
-        raise typer.Exit(2)
+    end_if_broken(broken)
 
 
 def put(page: Page, output: Path | None) -> None:

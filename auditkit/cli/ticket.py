@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, run_or_exit, ticket_folder, write_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, end_if_broken, run_or_exit, ticket_folder, write_or_exit
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from auditkit.tickets.document import Document, TicketFileError
+    from auditkit.tickets.document import Document
     from auditkit.tickets.lifecycle import Place
     from auditkit.tickets.store import TicketFolder
 
@@ -73,7 +73,7 @@ def list_(
         if form == "table":
             finished = sum(ticket.status.is_finished for ticket in listing.tickets)
             complain(f"{len(found)} of {len(listing.tickets)} tickets, {finished} finished")
-    _end_if_broken(listing.broken)
+    end_if_broken(listing.broken)
 
 
 def _print_rows(rows: Sequence[tuple[str, ...]], form: str, document: Any) -> None:
@@ -168,7 +168,7 @@ def next_(tickets: TicketsOption = None, where: WhereOption = None, as_json: Jso
         ticket = found.ticket
         say(f"{ticket.id}  {ticket.severity.value}  {ticket.title}\n  {ticket.location}\n  {found.reason}")
         say(f"  {found.waiting} more wait, {len(found.blocked)} are blocked: auditkit ticket show {ticket.id}")
-    _end_if_broken(listing.broken)
+    end_if_broken(listing.broken)
 
 
 @app.command(epilog="Example: auditkit ticket status B7-PT-01 investigating")
@@ -413,28 +413,20 @@ def _change(
     folder = ticket_folder(tickets)
     with folder.writing():
         before = [folder.read(ticket_id) for ticket_id in chosen(folder, ids, where)]
-        after = [edit(document) for document in before]
-        for old, new in zip(before, after, strict=True):
+        pairs = [(document, edit(document)) for document in before]
+        for old, new in pairs:
             folder.save(new, old)
-    say_written(after, [new.text != old.text for old, new in zip(before, after, strict=True)], as_json)
+    say_written(pairs, as_json)
 
 
-def say_written(documents: Sequence[Document], changed: Sequence[bool], as_json: bool) -> None:
+def say_written(pairs: Sequence[tuple[Document | None, Document]], as_json: bool) -> None:
+    """Print each ticket, with what it was before (None: it is new)."""
+    rows = []
+    for old, new in pairs:
+        ticket, is_changed = new.ticket, old is None or new.text != old.text
+        rows.append(ticket.to_json() | {"path": str(new.path), "changed": is_changed})
+        told = f"{ticket.severity.value} {ticket.status.value}, {new.path}" if is_changed else "nothing to change"
+        if not as_json:
+            say(f"{ticket.id}: {told}")
     if as_json:
-        rows = [
-            document.ticket.to_json() | {"path": str(document.path), "changed": is_changed}
-            for document, is_changed in zip(documents, changed, strict=True)
-        ]
         say_json({"schema_version": 1, "tickets": rows})
-        return
-    for document, is_changed in zip(documents, changed, strict=True):
-        ticket = document.ticket
-        told = f"{ticket.severity.value} {ticket.status.value}, {document.path}" if is_changed else "nothing to change"
-        say(f"{ticket.id}: {told}")
-
-
-def _end_if_broken(broken: Sequence[TicketFileError]) -> None:
-    for error in broken:
-        complain(f"error: {error.message}")
-    if broken:
-        raise typer.Exit(2)

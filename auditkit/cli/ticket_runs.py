@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @app.command(epilog="Example: auditkit ticket new --title 'step() ignores the scaler' --location trainer/loop.py:88")
 @write_or_exit
 def new(
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What is wrong, in one line.")] = "",
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What is wrong, in one line.")],
     severity: Annotated[str, typer.Option("--severity", metavar="P")] = "P2",
     location: Annotated[str, typer.Option("--location", metavar="FILE:LINE")] = "",
     batch: Annotated[int | None, typer.Option("--batch", metavar="N", min=0)] = None,
@@ -40,18 +40,6 @@ def new(
 ) -> None:
     """Create a ticket by hand. `audit --probe ID --target T --tickets DIR` files what a probe reproduces."""
     from auditkit.errors import BadInputError
-
-    folder = ticket_folder(tickets, must_exist=False)
-    if not title.strip():
-        raise BadInputError("a ticket needs a title", "--title TEXT, or: auditkit audit --probe ID --tickets DIR")
-    document = _by_hand(folder, title, severity, location, batch, agent)
-    say_written([document], [True], as_json)
-
-
-def _by_hand(
-    folder: TicketFolder, title: str, severity: str, location: str, batch: int | None, agent: str | None
-) -> Document:
-    from auditkit.errors import BadInputError
     from auditkit.model.text import inert_line
     from auditkit.model.ticket import Box, Ticket, agent_code
     from auditkit.tickets.body import domain_of
@@ -60,6 +48,7 @@ def _by_hand(
     from auditkit.tickets.lifecycle import today
     from auditkit.tickets.lint import TEMPLATE_TEXTS
 
+    folder = ticket_folder(tickets, must_exist=False)
     config = configuration_near(folder)
     number = next(one for one in (batch, config.batch, 1) if one is not None)
     code = agent_code(agent or config.agent or "PT", config.agents)
@@ -82,7 +71,7 @@ def _by_hand(
         what, how, fix = TEMPLATE_TEXTS
         return new_document(ticket, [("", what), (REPRODUCE, how), (FIX, fix)], folder.path(ticket_id))
 
-    return folder.create(number, code, make)
+    say_written([(None, folder.create(number, code, make))], as_json)
 
 
 @app.command(epilog="Example: auditkit ticket verify B7-PT-01 --checkout ../trainer --at 77ab310")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit
-from auditkit.cli.options import ArmOptions, ProbesOption, TargetOption, TargetOptions, choose, with_cache
+from auditkit.cli.options import ArmOptions, ProbesOption, TargetOption, TargetOptions, parse_severity, with_cache
 from auditkit.cli.output import say_json
 from auditkit.cli.report import OutputOption, put
 
@@ -42,14 +42,13 @@ def compare(
     """
     from auditkit.cli.runs.progress import progress
     from auditkit.errors import ExitCode
-    from auditkit.model.enums import Severity
     from auditkit.probing.run.configuration import catalog_of, read_configuration
     from auditkit.reports.comparison_page import comparison_page
     from auditkit.reports.review import Assessment
     from auditkit.trials.compare import CompareRequest, exit_code, review
     from auditkit.trials.compare import compare as run_both
 
-    lowest = choose(Severity, fail_on.upper(), list(Severity), "severity")
+    lowest = parse_severity(fail_on)
     config = read_configuration(runs.config, checkout)
     named = TargetOptions(target).targets(config, checkout)
     options = with_cache(runs.with_config(config), fresh=False)

@@ -242,12 +242,6 @@ class ResultOptions:
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every finding, probe and note.")] = False
     as_json: JsonOption = False
 
-    def lowest(self) -> Severity:
-        """The lowest severity that makes the command exit with 1. Raises BadInputError."""
-        from auditkit.model.enums import Severity
-
-        return choose(Severity, self.fail_on.upper(), list(Severity), "severity")
-
 
 SaveOption = Annotated[
     Path | None,
@@ -286,6 +280,13 @@ def choose(parse: Callable[[str], _R], text: str, known: Iterable[str], what: st
         near = nearest_names(text, names)
         hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
         raise BadInputError(f"no such {what}: '{text}'" if what else str(error), hint) from None
+
+
+def parse_severity(word: str) -> Severity:
+    """The severity that an option names. Raises BadInputError."""
+    from auditkit.model.enums import Severity
+
+    return choose(Severity, word.upper(), list(Severity), "severity")
 
 
 def parse_device(word: str) -> DeviceChoice:

@@ -51,10 +51,10 @@ def report(
 
 
 def _of_tickets(tickets: Path | None, output: Path | None) -> None:
-    from auditkit.reports.tickets import read_tickets, tickets_page
+    from auditkit.reports.tickets import tickets_page
 
     folder = ticket_folder(tickets)
-    documents, broken = read_tickets(folder)
+    documents, broken = folder.documents()
     put(tickets_page(documents, broken, folder.folder.resolve().name), output)
     end_if_broken(broken)
 

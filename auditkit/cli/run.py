@@ -9,7 +9,7 @@ import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit
 from auditkit.cli.export import file_option
-from auditkit.cli.options import WRITTEN, choose
+from auditkit.cli.options import WRITTEN, parse_severity
 from auditkit.cli.output import complain, complain_fitted, say_json
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
@@ -68,13 +68,12 @@ def run(
     from auditkit.live.page import document
     from auditkit.live.report import report
     from auditkit.live.watch import read_accepted, watch
-    from auditkit.model.enums import Severity
     from auditkit.probing.run.configuration import read_configuration
     from auditkit.reports.export import check_outputs
 
     if not command:
         raise BadInputError("no command is named", "auditkit run -- python train.py")
-    lowest = choose(Severity, fail_on.upper(), list(Severity), "severity") if fail_on is not None else None
+    lowest = parse_severity(fail_on) if fail_on is not None else None
     files = {name: path for name, path in (("save", save), ("html", html), ("sarif", sarif)) if path is not None}
     check_outputs(files)
     config = read_configuration(None, ".")  # of this folder, or an empty one

@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     from auditkit.tickets.document import TicketFileError
     from auditkit.tickets.store import TicketFolder
 
-TicketsOption = Annotated[
-    Path | None, typer.Option("--tickets", metavar="DIR", help="Folder of the tickets.", show_default="tickets")
-]
+
+def option(flags: str, text: str, metavar: str | None = None, panel: str | None = None, **more: Any) -> Any:
+    """An option with its help: `flags` are such as `--output -o`, `more` what else Typer takes."""
+    return typer.Option(*flags.split(), help=text, metavar=metavar, rich_help_panel=panel, **more)
+
+
+TicketsOption = Annotated[Path | None, option("--tickets", "Folder of the tickets.", "DIR", show_default="tickets")]
 _DRY_RUN = inspect.Parameter(
     "dry_run",
     inspect.Parameter.KEYWORD_ONLY,
     default=False,
-    annotation=Annotated[bool, typer.Option("--dry-run", help="Write nothing: show what would be changed.")],
+    annotation=Annotated[bool, option("--dry-run", "Write nothing: show what would be changed.")],
 )
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+JsonOption = Annotated[bool, option("--json", "Print one JSON document.")]
 
 
 def run_or_exit(command: Callable[..., None]) -> Callable[..., None]:

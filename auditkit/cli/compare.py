@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit
+from auditkit.cli.common import JsonOption, option, run_or_exit
 from auditkit.cli.options import ArmOptions, ProbesOption, TargetOption, TargetOptions, parse_severity, with_cache
 from auditkit.cli.output import say_json
 from auditkit.cli.report import OutputOption, put
@@ -24,11 +24,9 @@ def compare(
     target: TargetOption = None,
     probe: ProbesOption = None,
     runs: ArmOptions,
-    fail_on: Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")] = "P4",
-    plan: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="Judge the checkboxes of this Markdown file.")
-    ] = None,
-    tests: Annotated[str, typer.Option("--tests", metavar="COMMAND", help="Run this at both revisions.")] = "",
+    fail_on: Annotated[str, option("--fail-on", "Exit 1 from this severity on.", "P0..P4")] = "P4",
+    plan: Annotated[Path | None, option("--plan", "Judge the checkboxes of this Markdown file.", "FILE")] = None,
+    tests: Annotated[str, option("--tests", "Run this at both revisions.", "COMMAND")] = "",
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:

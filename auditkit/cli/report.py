@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import TicketsOption, end_if_broken, run_or_exit, ticket_folder
+from auditkit.cli.common import TicketsOption, end_if_broken, option, run_or_exit, ticket_folder
 from auditkit.cli.export import read_saved_run
 from auditkit.cli.output import complain, say
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from auditkit.reports.page import Page
 
 EXAMPLE = "Example: auditkit report run.json --file trainer/stats.py --output stats.html"
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there: HTML to *.html, else Markdown.")
-]
+OutputOption = Annotated[Path | None, option("--output -o", "Write there: HTML to *.html, else Markdown.", "FILE")]
 
 
 @run_or_exit
@@ -25,9 +23,7 @@ def report(
     run: Annotated[
         Path | None, typer.Argument(metavar="[RUN.json]", help="A run that `audit --save` or `--json` wrote.")
     ] = None,
-    file: Annotated[
-        str, typer.Option("--file", metavar="PATH", help="Only what concerns this file of the checkout.")
-    ] = "",
+    file: Annotated[str, option("--file", "Only what concerns this file of the checkout.", "PATH")] = "",
     tickets: TicketsOption = None,
     output: OutputOption = None,
 ) -> None:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit
-from auditkit.cli.export import file_option
+from auditkit.cli.common import JsonOption, option, run_or_exit
 from auditkit.cli.options import WRITTEN, parse_severity
 from auditkit.cli.output import complain, complain_fitted, say_json
 
@@ -21,40 +20,30 @@ def run(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program, as you start it.")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option("--steps", metavar="N", min=1, help="End the program after N optimizer steps.")
-    ] = None,
+    steps: Annotated[int | None, option("--steps", "End the program after N optimizer steps.", "N", min=1)] = None,
     fail_on: Annotated[
-        str | None,
-        typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on, if the program succeeded."),
+        str | None, option("--fail-on", "Exit 1 from this severity on, if the program succeeded.", "P0..P4")
     ] = None,
     accept: Annotated[
-        list[str] | None,
-        typer.Option("--accept", metavar="LAW:PLACE=REASON", help="Accept a finding; the report counts it."),
+        list[str] | None, option("--accept", "Accept a finding; the report counts it.", "LAW:PLACE=REASON")
     ] = None,
-    every: Annotated[
-        int,
-        typer.Option(
-            "--every", metavar="N", min=1, help="Inspect every N-th step after the first 5.", rich_help_panel=_HOW
-        ),
-    ] = 50,
+    every: Annotated[int, option("--every", "Inspect every N-th step after the first 5.", "N", panel=_HOW, min=1)] = 50,
     budget: Annotated[
-        str | None,
-        typer.Option("--budget", metavar="PERCENT", help="Choose --every for this cost: 0.3%.", rich_help_panel=_HOW),
+        str | None, option("--budget", "Choose --every for this cost: 0.3%.", "PERCENT", panel=_HOW)
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--folder", metavar="DIR", help="Where processes write; shared, for several nodes.", rich_help_panel=_HOW
-        ),
+        Path | None, option("--folder", "Where processes write; shared, for several nodes.", "DIR", panel=_HOW)
     ] = None,
     as_json: JsonOption = False,
-    save: Annotated[Path | None, file_option("save", "The whole run as JSON, as of an audit.")] = None,
-    html: Annotated[Path | None, file_option("html", "A page with the curves of the run and its findings.")] = None,
-    sarif: Annotated[Path | None, file_option("sarif", "Findings as SARIF 2.1.0, for code scanning.")] = None,
+    save: Annotated[Path | None, option("--save", "The whole run as JSON, as of an audit.", "FILE", WRITTEN)] = None,
+    html: Annotated[
+        Path | None, option("--html", "A page with the curves of the run and its findings.", "FILE", WRITTEN)
+    ] = None,
+    sarif: Annotated[
+        Path | None, option("--sarif", "Findings as SARIF 2.1.0, for code scanning.", "FILE", WRITTEN)
+    ] = None,
     tickets: Annotated[
-        Path | None,
-        typer.Option("--tickets", metavar="DIR", help="File findings of P3 or worse there.", rich_help_panel=WRITTEN),
+        Path | None, option("--tickets", "File findings of P3 or worse there.", "DIR", panel=WRITTEN)
     ] = None,
 ) -> None:
     """Watch a training run and report what breaks it.

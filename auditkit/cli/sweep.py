@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import run_or_exit
+from auditkit.cli.common import option, run_or_exit
 from auditkit.cli.options import Words
 from auditkit.cli.output import complain, say
 
@@ -45,34 +45,26 @@ def plan(
 def run(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What `auditkit sweep plan` printed.")],
     results: Annotated[
-        Path, typer.Option("--results", metavar="FOLDER", help="Folder of the results; an interrupted sweep continues.")
+        Path, option("--results", "Folder of the results; an interrupted sweep continues.", "FOLDER")
     ] = Path("swept"),
-    engine: Annotated[
-        str, typer.Option("--engine", metavar="NAME", help="local: processes here; or ray, or slurm.")
-    ] = "local",
+    engine: Annotated[str, option("--engine", "local: processes here; or ray, or slurm.", "NAME")] = "local",
     jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", metavar="N", min=1, help="At most N jobs at a time.", show_default="the engine's own"),
+        int | None, option("--jobs", "At most N jobs at a time.", "N", min=1, show_default="the engine's own")
     ] = None,
-    attempts: Annotated[
-        int,
-        typer.Option("--attempts", metavar="K", min=1, help="How often a job may start, if its worker is lost."),
-    ] = 3,
-    again: Annotated[bool, typer.Option("--again", help="Run failed jobs again.")] = False,
+    attempts: Annotated[int, option("--attempts", "How often a job may start, if its worker is lost.", "K", min=1)] = 3,
+    again: Annotated[bool, option("--again", "Run failed jobs again.")] = False,
     cache: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--cache",
-            metavar="DIR",
-            help="Folder of clones and environments; for a cluster: on its shared disk.",
+            "Folder of clones and environments; for a cluster: on its shared disk.",
+            "DIR",
             show_default="the user's cache",
         ),
     ] = None,
-    option: Annotated[
-        Words, typer.Option("--option", metavar="NAME=VALUE", help="For the engine, such as partition=gpu.")
-    ] = None,
+    option: Annotated[Words, option("--option", "For the engine, such as partition=gpu.", "NAME=VALUE")] = None,
     no_cage: Annotated[
-        bool, typer.Option("--no-cage", help="Clone, install and run repositories at URLs without a sandbox.")
+        bool, option("--no-cage", "Clone, install and run repositories at URLs without a sandbox.")
     ] = False,
 ) -> None:
     """Run the jobs of a plan that have no result yet.
@@ -127,8 +119,7 @@ def log(event: Event) -> None:
 def merge(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The --results of `auditkit sweep run`.")],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="DIR", help="Where files are written.", show_default="FOLDER/merged"),
+        Path | None, option("--output", "Where files are written.", "DIR", show_default="FOLDER/merged")
     ] = None,
 ) -> None:
     """Make one matrix of the results of all jobs.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, ticket_folder, write_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, option, ticket_folder, write_or_exit
 from auditkit.cli.options import ArmOptions, TargetOption, TargetOptions, Words
 from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket import (
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 @app.command(epilog="Example: auditkit ticket new --title 'step() ignores the scaler' --location trainer/loop.py:88")
 @write_or_exit
 def new(
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What is wrong, in one line.")],
+    title: Annotated[str, option("--title", "What is wrong, in one line.", "TEXT")],
     severity: Annotated[str, typer.Option("--severity", metavar="P")] = "P2",
     location: Annotated[str, typer.Option("--location", metavar="FILE:LINE")] = "",
     batch: Annotated[int | None, typer.Option("--batch", metavar="N", min=0)] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="pytorch, drl, ... or a code.")] = None,
+    agent: Annotated[str | None, option("--agent", "pytorch, drl, ... or a code.", "NAME")] = None,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -78,13 +78,10 @@ def new(
 @write_or_exit
 def verify(
     ids: IdsArgument = None,
-    at: Annotated[str, typer.Option("--at", metavar="REV", help="The fix. Default: the files as they are.")] = "",
-    base: Annotated[
-        str,
-        typer.Option("--base", metavar="REV", help="The broken code. Default: where the findings reproduced."),
-    ] = "",
-    patch: Annotated[Path | None, typer.Option("--patch", metavar="FILE", help="Try this diff or Python code.")] = None,
-    recommended: Annotated[bool, typer.Option("--recommended", help="Try the code of the ticket's Fix.")] = False,
+    at: Annotated[str, option("--at", "The fix. Default: the files as they are.", "REV")] = "",
+    base: Annotated[str, option("--base", "The broken code. Default: where the findings reproduced.", "REV")] = "",
+    patch: Annotated[Path | None, option("--patch", "Try this diff or Python code.", "FILE")] = None,
+    recommended: Annotated[bool, option("--recommended", "Try the code of the ticket's Fix.")] = False,
     *,
     target: TargetOption = None,
     runs: ArmOptions,
@@ -158,7 +155,7 @@ def _print_verification(found: Verification) -> None:
 @write_or_exit
 def fix(
     ids: IdsArgument = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Write the diff into the files if it is sufficient.")] = False,
+    apply: Annotated[bool, option("--apply", "Write the diff into the files if it is sufficient.")] = False,
     *,
     target: TargetOption = None,
     runs: ArmOptions,

@@ -135,7 +135,8 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         passed_over = [] if asked or request.targets else left_out.sentences()
         written = _written(opened, since_ns, bool(asked))
         notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *written)
-        missing = _no_target(found.failure)
+        lost = found.failure
+        missing = lost and NoTarget(lost.message, lost.hint or "", isinstance(lost, TargetNotLoadedError))
         run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
         run = replace(run, changed=changed.sentence() if changed else "")
         run = with_ignores(run, opened.path, set(catalog_of(request.config)))
@@ -202,12 +203,6 @@ def _with_fixes(
         prefix="" if request.label == BUNDLED else prefix_of(spec),
     )
     return with_fixes(run, without_fix(run, repository, paperwork), scene, request.fix_time_s, progress)
-
-
-def _no_target(failure: AuditkitError | None) -> NoTarget | None:
-    if failure is None:
-        return None
-    return NoTarget(failure.message, failure.hint or "", isinstance(failure, TargetNotLoadedError))
 
 
 def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[str, ...]:
@@ -329,10 +324,6 @@ def _about_targets(run: Run) -> list[ProbeResult]:
     return [result for result in run.results if not result.is_of_source] or list(run.results)
 
 
-def _has_answer(run: Run) -> bool:
-    return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in _about_targets(run))
-
-
 def load_failures(run: Run) -> list[AuditkitError]:
     """What to complain of: of a run, and of each arm, in which nothing could be loaded or measured."""
     if run.matrix:
@@ -351,7 +342,7 @@ def _load_failure(run: Run) -> AuditkitError | None:
         return None  # nothing that changed deals with gradients, or the source ignores all of it
     if not results:
         return NothingMeasuredError("no probe ran")
-    if _has_answer(run):
+    if any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in results):
         return None
     unloaded = next((result for result in results if not result.loaded), None)
     if unloaded is not None:

@@ -18,7 +18,6 @@ from auditkit.probing.checkout import git
 from auditkit.probing.checkout.checkout import CheckoutSpec, open_checkout, parse_checkout
 from auditkit.probing.engine.catalog import load_catalog
 from auditkit.probing.run.configuration import read_configuration
-from auditkit.reports.tickets import read_tickets
 from auditkit.tickets.baseline import only_new
 from auditkit.tickets.store import TicketFolder
 
@@ -90,7 +89,7 @@ class Base:
         """The tickets of the folder at the commit; none, and a note, where it is not there."""
         folder = self.there(tickets)
         # A ticket that is not valid as a whole accepts no finding.
-        documents, broken = read_tickets(TicketFolder(folder)) if folder.is_dir() else ([], [])
+        documents, broken = TicketFolder(folder).documents() if folder.is_dir() else ([], [])
         notes = [f"not a valid ticket: {one.message}" for one in broken]
         if not folder.is_dir():
             notes.append(f"there is no folder {tickets}{self.in_words()}, so every finding is new")

@@ -42,13 +42,10 @@ def doctor(checkout: str = ".", python: str | None = None) -> Machine:
             found.failure.message + (without if found.failure.reason is Reason.NO_TORCH else ""),
             found.failure.hint or "name another interpreter: --python PATH",
         )
-    return Machine(interpreter, found, git_is_installed(), *_sandbox())
-
-
-def _sandbox() -> tuple[str, str]:
-    if sandbox.inside():
-        return f"{sandbox.inside()}, and this command runs in it", ""
-    try:
-        return sandbox.engine()[1], ""
-    except NoSandboxError as error:
-        return "", f"{error.message.removeprefix('--cage: ')}; {error.hint}"
+    known, missing = f"{sandbox.inside()}, and this command runs in it", ""
+    if not sandbox.inside():
+        try:
+            known = sandbox.engine()[1]
+        except NoSandboxError as error:
+            known, missing = "", f"{error.message.removeprefix('--cage: ')}; {error.hint}"
+    return Machine(interpreter, found, git_is_installed(), known, missing)

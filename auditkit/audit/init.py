@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from auditkit.config.config import is_in_workspace
-from auditkit.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
+from auditkit.config.config import Config, is_in_workspace
+from auditkit.config.config_draft import render_config
 from auditkit.config.config_file import CONFIG_NAME
 from auditkit.errors import BadInputError
 from auditkit.files import create_files
 from auditkit.model.enums import Contract, Reason
-from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.engine.trials import Trial
@@ -22,6 +21,9 @@ from auditkit.probing.find.step_stub import MODULE_NAME, adapters_in, step_stub
 from auditkit.probing.run.found_targets import FoundTargets, find_targets, name_target
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.source.files import LeftOut
+
+_Draft = tuple[Target, tuple[str, ...]]
+"""A target to write, with sentences on how its values were found out."""
 
 
 @dataclass(frozen=True)
@@ -69,40 +71,42 @@ def init(
         raise found.failure
     at = str(spec.directory) + _revision(spec)
     inside = is_in_workspace(path.parent, spec.directory)
-    draft = ConfigDraft(
+    config = Config(
         checkout=_written(spec, path.parent) if inside else None,
-        elsewhere="" if inside else shlex.join([at, "--config", path.name]),
         python=_relative(Path(python), path.parent) if python and os.sep in python else python,
         batch=1,
         exclude=(adapter.name,) if steps else (),
-        targets=(*_drafts([trial for trial in found.trials if trial.works]), *steps),
-        unfed=tuple(_unfed(each) for each in found.candidates if not each.fed),
     )
-    files = {path: render_config(draft).encode("utf-8")}
+    targets = [*_drafts([trial for trial in found.trials if trial.works]), *steps]
+    left = [each for each in found.candidates if not each.fed]
+    unfed = [(each.call, f"left out: {each.excluded}" if each.excluded else each.why_not) for each in left]
+    elsewhere = "" if inside else shlex.join([at, "--config", path.name])
+    files = {path: render_config(config, targets, unfed, elsewhere).encode("utf-8")}
     if text:
         files[adapter] = text.encode("utf-8")
     create_files(files)
-    return Initialised(path, found, "" if inside else at, adapter if text else None, len(draft.targets))
+    return Initialised(path, found, "" if inside else at, adapter if text else None, len(targets))
 
 
-def _adapter(spec: CheckoutSpec, path: Path, found: FoundTargets) -> tuple[Path, str, tuple[DraftTarget, ...]]:
+def _adapter(spec: CheckoutSpec, path: Path, found: FoundTargets) -> tuple[Path, str, list[_Draft]]:
     """The file of step adapters, its text and its targets; the text is "" if the file is there already.
 
     Neither where the file could not be imported: at a revision, or beside a configuration elsewhere.
     """
     adapter = spec.directory / f"{MODULE_NAME}.py"
-    steps = [each for each in found.candidates if each.contract is Contract.TRAIN_STEP and _needs_adapter(each)]
+    steps = [
+        each
+        for each in found.candidates
+        if each.contract is Contract.TRAIN_STEP
+        and not (each.fed or each.excluded or each.reason is Reason.NOT_PARSED)
+        and not (each.reason and each.reason.is_not_loaded)
+    ]
     if spec.revision or path.absolute().parent != spec.directory.absolute() or found.files is None:
-        return adapter, "", ()
+        return adapter, "", []
     text = "" if adapter.exists() else step_stub(found.files, steps)
     names = adapters_in(text or (adapter.read_text(encoding="utf-8", errors="replace") if adapter.exists() else ""))
     targets = [Target(f"{MODULE_NAME}:{name}", name.replace("_", "-"), Contract.TRAIN_STEP) for name in names]
-    return adapter, text, tuple(DraftTarget(each, (f"complete it in {adapter.name}",)) for each in targets)
-
-
-def _needs_adapter(found: FoundCandidate) -> bool:
-    is_missing = found.reason is not None and (found.reason.is_not_loaded or found.reason is Reason.NOT_PARSED)
-    return not (found.fed or found.excluded or is_missing)
+    return adapter, text, [(each, (f"complete it in {adapter.name}",)) for each in targets]
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -120,12 +124,7 @@ def _revision(spec: CheckoutSpec) -> str:
     return f"@{spec.revision}" if spec.revision else ""
 
 
-def _unfed(found: FoundCandidate) -> UnfedCandidate:
-    why = f"left out: {found.excluded}" if found.excluded else found.why_not
-    return UnfedCandidate(found.call, (why,))
-
-
-def _drafts(trials: Sequence[Trial]) -> Iterator[DraftTarget]:
+def _drafts(trials: Sequence[Trial]) -> Iterator[_Draft]:
     """Each target under a name of its own: with its arguments' names, and a number where that is not enough."""
     calls = list(dict.fromkeys(trial.target.call for trial in trials))
     taken: set[str] = set()
@@ -135,15 +134,7 @@ def _drafts(trials: Sequence[Trial]) -> Iterator[DraftTarget]:
         names = (target.name, target.name + suffix, *(f"{target.name}{suffix}-{n}" for n in range(2, len(trials) + 2)))
         name = next(each for each in names if each not in taken)
         taken.add(name)
-        yield _draft(trial, replace(target, name=name))
-
-
-def _draft(trial: Trial, target: Target) -> DraftTarget:
-    """The target with what was seen in its source and learnt by trying."""
-    assert trial.plan is not None
-    roles = ", ".join(f"{role}: {entry['path'] or 'the result'}" for role, entry in trial.plan["roles"].items())
-    learnt = (
-        f"{trial.candidate.file}:{trial.candidate.line}",
-        f"returns {trial.plan['answer_kind']}; {roles or 'no field that a probe can judge'}",
-    )
-    return DraftTarget(target, learnt)
+        assert trial.plan is not None
+        roles = ", ".join(f"{role}: {entry['path'] or 'the result'}" for role, entry in trial.plan["roles"].items())
+        answer = f"returns {trial.plan['answer_kind']}; {roles or 'no field that a probe can judge'}"
+        yield replace(target, name=name), (f"{trial.candidate.file}:{trial.candidate.line}", answer)

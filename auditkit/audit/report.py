@@ -12,8 +12,7 @@ from auditkit.model.runs.run import Run
 from auditkit.probing.run.configuration import catalog_of
 from auditkit.reports.causes import Sources
 from auditkit.reports.findings import rows_of
-from auditkit.reports.html.page import html_page
-from auditkit.reports.page import markdown_page
+from auditkit.reports.page import Page
 from auditkit.reports.run_page import run_page
 from auditkit.tickets.store import TicketFolder
 
@@ -31,8 +30,8 @@ class ReportRequest:
     config: Config = field(default_factory=Config)
 
 
-def report(request: ReportRequest, is_html: bool = False) -> bytes:
-    """The page of the run, as Markdown or HTML.
+def report(request: ReportRequest) -> Page:
+    """The page of the run.
 
     Raises BadInputError for a file without any result, and for a missing folder of tickets.
     """
@@ -42,8 +41,7 @@ def report(request: ReportRequest, is_html: bool = False) -> bytes:
     listing = TicketFolder(request.tickets).listing() if request.tickets is not None else None
     notes = tuple(f"not a valid ticket: {one.message}" for one in (listing.broken if listing else ()))
     tickets = listing.tickets if listing else ()
-    page = run_page(Sources(run, catalog_of(request.config), tickets, notes, request.file))
-    return html_page(page) if is_html else markdown_page(page)
+    return run_page(Sources(run, catalog_of(request.config), tickets, notes, request.file))
 
 
 def report_code(run: Run) -> ExitCode:

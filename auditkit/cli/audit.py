@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import write_or_exit
+from auditkit.cli.common import option, write_or_exit
 from auditkit.cli.export import PageFiles
 from auditkit.cli.options import (
     FILED,
@@ -39,59 +39,48 @@ def audit(
     options: AuditOptions,
     exclude: ExcludeOption = None,
     batch: Annotated[
-        int | None,
-        typer.Option(
-            "--batch", metavar="N", min=0, max=9999, help="Batch number of new tickets.", rich_help_panel=FILED
-        ),
+        int | None, option("--batch", "Batch number of new tickets.", "N", panel=FILED, min=0, max=9999)
     ] = None,
     tickets: Annotated[
-        Path | None,
-        typer.Option("--tickets", metavar="DIR", help="File tickets there.", show_default="tickets, if it exists"),
+        Path | None, option("--tickets", "File tickets there.", "DIR", show_default="tickets, if it exists")
     ] = None,
-    no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File no tickets.", rich_help_panel=FILED)] = False,
+    no_tickets: Annotated[bool, option("--no-tickets", "File no tickets.", panel=FILED)] = False,
     fix_time: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--fix-time",
-            metavar="SECONDS",
+            "How long to try fixes; 0 tries none.",
+            "SECONDS",
+            panel=FILED,
             min=0.0,
-            help="How long to try fixes; 0 tries none.",
             show_default="120 where tickets are filed",
-            rich_help_panel=FILED,
         ),
     ] = None,
     new_only: Annotated[
         bool,
-        typer.Option(
-            "--new-only",
-            help="Exit 1 only for findings without an open or accepted ticket; file no tickets.",
-            rich_help_panel=_IN_CI,
+        option(
+            "--new-only", "Exit 1 only for findings without an open or accepted ticket; file no tickets.", panel=_IN_CI
         ),
     ] = False,
     changed: Annotated[
         bool,
-        typer.Option(
+        option(
             "--changed",
-            help="Check only functions in files that changed since --against (HEAD), and those that call them.",
-            rich_help_panel=_IN_CI,
+            "Check only functions in files that changed since --against (HEAD), and those that call them.",
+            panel=_IN_CI,
         ),
     ] = False,
     against: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--against",
-            metavar="REV",
-            help="With --new-only: compare with the tickets and auditkit.yaml at REV. With --changed: its files.",
-            rich_help_panel=_IN_CI,
+            "With --new-only: compare with the tickets and auditkit.yaml at REV. With --changed: its files.",
+            "REV",
+            panel=_IN_CI,
         ),
     ] = None,
     require_steps: Annotated[
-        bool,
-        typer.Option(
-            "--require-steps",
-            help="Exit 3 if a training step was found and could not be checked.",
-            rich_help_panel=_IN_CI,
-        ),
+        bool, option("--require-steps", "Exit 3 if a training step was found and could not be checked.", panel=_IN_CI)
     ] = False,
     outputs: PageFiles,
     results: ResultOptions,
@@ -126,7 +115,9 @@ def audit(
     demo = not is_here and is_about_specimen(options.targets.target or ())
     with base_at(against if new_only else None, checkout) as base:
         configuration = base.configuration(options.runs.config, str(specimen_dir()) if demo else checkout)
-        folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
+        usual = DEMO_FOLDER / "tickets" if demo else Path("tickets")  # auditkit creates no folder by itself
+        usual_folder = usual if demo or usual.is_dir() else None
+        folder = None if no_tickets else tickets or configuration.tickets or usual_folder
         known = base.known(folder or Path("tickets")) if new_only else None
         folder = None if new_only else folder
         label, limit_s = BUNDLED if demo else None, fix_time
@@ -139,9 +130,3 @@ def audit(
         run_and_finish(
             request, results, wants_tickets=not no_tickets, files=files, save=save, requires_steps=require_steps
         )
-
-
-def _usual_folder(demo: bool) -> Path | None:
-    """The demo's own folder, else `tickets` if it exists: auditkit creates no folder by itself."""
-    folder = DEMO_FOLDER / "tickets" if demo else Path("tickets")
-    return folder if demo or folder.is_dir() else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,18 +16,23 @@ from auditkit.cli.output import INTERRUPTED, complain, complain_of, say
 
 if TYPE_CHECKING:
     from auditkit.files import Plan
+    from auditkit.tickets.document import TicketFileError
     from auditkit.tickets.store import TicketFolder
 
-TicketsOption = Annotated[
-    Path | None, typer.Option("--tickets", metavar="DIR", help="Folder of the tickets.", show_default="tickets")
-]
+
+def option(flags: str, text: str, metavar: str | None = None, panel: str | None = None, **more: Any) -> Any:
+    """An option with its help: `flags` are such as `--output -o`, `more` what else Typer takes."""
+    return typer.Option(*flags.split(), help=text, metavar=metavar, rich_help_panel=panel, **more)
+
+
+TicketsOption = Annotated[Path | None, option("--tickets", "Folder of the tickets.", "DIR", show_default="tickets")]
 _DRY_RUN = inspect.Parameter(
     "dry_run",
     inspect.Parameter.KEYWORD_ONLY,
     default=False,
-    annotation=Annotated[bool, typer.Option("--dry-run", help="Write nothing: show what would be changed.")],
+    annotation=Annotated[bool, option("--dry-run", "Write nothing: show what would be changed.")],
 )
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+JsonOption = Annotated[bool, option("--json", "Print one JSON document.")]
 
 
 def run_or_exit(command: Callable[..., None]) -> Callable[..., None]:
@@ -83,7 +88,7 @@ def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
             ended = exit_
     # A document on stdout stays the only one.
     put = complain if given.get("as_json") or given.get("as_sarif") else say
-    lines = _changes_of(plan)
+    lines = [line for path in plan.after for line in _of_file(plan, path)]
     for line in lines:
         put(line)
     if not lines:
@@ -92,12 +97,8 @@ def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
         raise ended
 
 
-def _changes_of(plan: Plan) -> list[str]:
-    """Return a line for each new file and a unified diff of each changed one."""
-    return [line for path in plan.after for line in _of_file(plan, path)]
-
-
 def _of_file(plan: Plan, path: Path) -> Iterator[str]:
+    """Yield a line for a new file, and a unified diff for a changed one."""
     import difflib
 
     after, before = plan.after[path], plan.before[path]
@@ -131,3 +132,11 @@ def ticket_folder(tickets: Path | None, must_exist: bool = True) -> TicketFolder
         told = f"{folder} is not a folder" if folder.exists() else f"there is no tickets folder {folder}"
         raise BadInputError(told, "name it: --tickets DIR; `auditkit audit --tickets DIR` creates it")
     return TicketFolder(folder)
+
+
+def end_if_broken(broken: Sequence[TicketFileError]) -> None:
+    """Name each file that is not a valid ticket, and end the command with 2 if there is one."""
+    for error in broken:
+        complain(f"error: {error.message}")
+    if broken:
+        raise typer.Exit(2)

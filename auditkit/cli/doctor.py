@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from auditkit.cli.common import JsonOption, run_or_exit
+from auditkit.cli.common import JsonOption, option, run_or_exit
 from auditkit.cli.options import PythonOption
 from auditkit.cli.output import say, say_json
 
@@ -15,9 +13,7 @@ EXAMPLE = "Example: auditkit doctor --python ../trainer/.venv/bin/python"
 
 @run_or_exit
 def doctor(
-    checkout: Annotated[
-        str, typer.Option("--checkout", metavar="DIR", help="Check the interpreter of this one.")
-    ] = ".",
+    checkout: Annotated[str, option("--checkout", "Check the interpreter of this one.", "DIR")] = ".",
     python: PythonOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import run_or_exit
+from auditkit.cli.common import option, run_or_exit
 from auditkit.cli.options import WRITTEN
 from auditkit.cli.output import complain
 
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: auditkit export run.json --sarif audit.sarif --csv audit.csv"
 
 
-def file_option(name: str, text: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(f"--{name}", metavar="FILE", help=text, rich_help_panel=WRITTEN)
-    return option
-
-
 @dataclass(frozen=True)
 class OutputFiles:
     """Into which files a run is written, each replaced as a whole."""
 
-    sarif: Annotated[Path | None, file_option("sarif", "Findings as SARIF 2.1.0, for code scanning.")] = None
-    junit: Annotated[Path | None, file_option("junit", "Every check as a test case, in JUnit's XML.")] = None
-    gitlab: Annotated[Path | None, file_option("gitlab", "Findings as GitLab's code quality report.")] = None
-    csv: Annotated[Path | None, file_option("csv", "Every result as a row of a table.")] = None
+    sarif: Annotated[Path | None, option("--sarif", "Findings as SARIF 2.1.0, for code scanning.", "FILE", WRITTEN)] = (
+        None
+    )
+    junit: Annotated[Path | None, option("--junit", "Every check as a test case, in JUnit's XML.", "FILE", WRITTEN)] = (
+        None
+    )
+    gitlab: Annotated[Path | None, option("--gitlab", "Findings as GitLab's code quality report.", "FILE", WRITTEN)] = (
+        None
+    )
+    csv: Annotated[Path | None, option("--csv", "Every result as a row of a table.", "FILE", WRITTEN)] = None
 
     def checked(self, source: Path | None = None) -> dict[str, Path]:
         """The files that were named, by format, all of which can be written; `source` is not one of them.
@@ -48,8 +49,8 @@ class OutputFiles:
 class PageFiles(OutputFiles):
     """Into which files an audit is written, pages among them."""
 
-    html: Annotated[Path | None, file_option("html", "A page for a browser, with pictures.")] = None
-    summary: Annotated[Path | None, file_option("summary", "Markdown for a job's summary, 900 kB at most.")] = None
+    html: Annotated[Path | None, option("--html", "A page for a browser, with pictures.", "FILE", WRITTEN)] = None
+    summary: Annotated[Path | None, option("--summary", "Markdown for a job's summary.", "FILE", WRITTEN)] = None
 
 
 @run_or_exit
@@ -78,29 +79,15 @@ def export(
 
 def read_saved_run(path: Path) -> Run:
     """What `audit --json` or `probe run --json` printed into a file. Raises BadInputError where it is none."""
+    import json
+
     from auditkit.errors import BadInputError
     from auditkit.model.runs.run import Run
 
     try:
-        return Run.from_json(_read_document(path))
-    except ValueError as error:
-        hint = "auditkit audit CHECKOUT --json > FILE"
-        raise BadInputError(f"{path} is not a saved run: {error}", hint) from None
-
-
-def _read_document(path: Path) -> object:
-    """The JSON in a file. Raises BadInputError with the place where it is none."""
-    import json
-
-    from auditkit.errors import BadInputError
-
-    try:
-        return json.loads(path.read_bytes())
+        return Run.from_json(json.loads(path.read_bytes()))
     except OSError as error:
         raise BadInputError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadInputError(f"{path}:1: not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise BadInputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise BadInputError(f"{path}: nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        hint = "auditkit audit CHECKOUT --json > FILE"
+        raise BadInputError(f"{path} is not a saved run: {error}", hint) from None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import run_or_exit
+from auditkit.cli.common import option, run_or_exit
 from auditkit.cli.options import PythonOption
 from auditkit.cli.output import complain_fitted, say
 
@@ -18,9 +18,7 @@ EXAMPLE = "Example: auditkit init ../trainer --output auditkit.yaml"
 def init(
     checkout: Annotated[str, typer.Argument(metavar="[CHECKOUT[@REV]]", help="The code to read.")] = ".",
     python: PythonOption = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where to write; default: in the checkout.")
-    ] = None,
+    output: Annotated[Path | None, option("--output", "Where to write; default: in the checkout.", "FILE")] = None,
 ) -> None:
     """Find the collectors of a checkout, try each, write auditkit.yaml."""
     from auditkit.audit.init import init as run_init

@@ -83,31 +83,12 @@ def _exit_code() -> int | str | None:
 
 
 def _run() -> None:
-    if _may_want_sandbox():
-        _restart_in_sandbox()
+    from auditkit.cli.cage import restart
+
+    sys.argv[1:], code = restart(sys.argv[1:])
+    if code is not None:
+        raise SystemExit(code)
     from auditkit.cli.application import application
 
     # One name in help and for the shell's completion, however it was started.
     application(sys.argv[1:])(prog_name="auditkit")
-
-
-def _may_want_sandbox() -> bool:
-    """Look whether the command line, the environment or a configuration may request a sandbox, at no cost."""
-    if any(word == "--cage" or word.startswith("--config") for word in sys.argv[1:]) or "AUDITKIT_CAGE" in os.environ:
-        return True
-    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return os.path.exists(os.path.join(folder, "auditkit", "auditkit.yaml"))
-
-
-def _restart_in_sandbox() -> None:
-    """Run the command in the sandbox and end as it ends, if the user wants that; else remove `--cage`."""
-    from auditkit.cli.output import complain_of
-    from auditkit.errors import AuditkitError
-    from auditkit.sandbox import restart
-
-    try:
-        sys.argv[1:], code = restart(sys.argv[1:])
-    except AuditkitError as error:
-        code = complain_of(error, "--json" in sys.argv)
-    if code is not None:
-        raise SystemExit(code)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
-
-from auditkit.cli.common import JsonOption
+from auditkit.cli.common import JsonOption, option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,38 +28,24 @@ FILED = "How tickets are filed"
 WRITTEN = "Files for other programs"
 
 PythonOption = Annotated[
-    str | None,
-    typer.Option("--python", metavar="PATH", help="Interpreter of the checkout; default: its .venv, venv, this one."),
+    str | None, option("--python", "Interpreter of the checkout; default: its .venv, venv, this one.", "PATH")
 ]
-ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.")]
-_RunConfigOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.", rich_help_panel=_RUN)
-]
-TimeLimitOption = Annotated[
-    float,
-    typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.", rich_help_panel=_RUN),
-]
-ProbesOption = Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")]
+ConfigOption = Annotated[Path | None, option("--config", "An auditkit.yaml to read.", "FILE")]
+_RunConfigOption = Annotated[Path | None, option("--config", "An auditkit.yaml to read.", "FILE", panel=_RUN)]
+TimeLimitOption = Annotated[float, option("--time-limit", "Seconds for each probe.", "SECONDS", panel=_RUN, min=0.1)]
+TargetOption = Annotated[Words, option("--target", "A collector, or the name of a configured one.", "MODULE:FUNCTION")]
+ProbesOption = Annotated[Words, option("--probe", "Only this probe (may be repeated).", "ID")]
 StyleOption = Annotated[
-    bool, typer.Option("--style", help="Also check style: repeated defaults, unused or untested functions, ...")
+    bool, option("--style", "Also check style: repeated defaults, unused or untested functions, ...")
 ]
 CheckoutOption = Annotated[
-    str | None, typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder.")
+    str | None, option("--checkout", "Default: the configuration's, else this folder.", "DIR[@REV]")
 ]
-InPlaceOption = Annotated[
-    bool,
-    typer.Option("--in-place", help="Run the code in place, not in a temporary copy.", rich_help_panel=_RUN),
-]
+InPlaceOption = Annotated[bool, option("--in-place", "Run the code in place, not in a temporary copy.", panel=_RUN)]
 ExcludeOption = Annotated[
-    Words,
-    typer.Option(
-        "--exclude", metavar="GLOB", help="Paths of the checkout to skip: 'examples/*'.", rich_help_panel=_RUN
-    ),
+    Words, option("--exclude", "Paths of the checkout to skip: 'examples/*'.", "GLOB", panel=_RUN)
 ]
-FreshOption = Annotated[
-    bool,
-    typer.Option("--fresh", help="Use no cached results: run every probe.", rich_help_panel=_RUN),
-]
+FreshOption = Annotated[bool, option("--fresh", "Use no cached results: run every probe.", panel=_RUN)]
 
 _DEVICES = "auto, cuda, cpu or simulated"
 
@@ -70,47 +54,28 @@ _DEVICES = "auto, cuda, cpu or simulated"
 class TargetOptions:
     """Which collectors to check; for one that is named by its function, how to call it and read its result."""
 
-    target: Annotated[
-        Words, typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one.")
-    ] = None
+    target: TargetOption = None
     contract: Annotated[
-        str | None,
-        typer.Option(
-            "--contract",
-            metavar="NAME",
-            help="What it computes, such as grad_norm.",
-            rich_help_panel=_CALLED,
-        ),
+        str | None, option("--contract", "What it computes, such as grad_norm.", "NAME", panel=_CALLED)
     ] = None
     takes: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--takes",
-            metavar="HOW",
-            help="module, parameters, named_parameters, gradients; default: auditkit tries each.",
-            rich_help_panel=_CALLED,
+            "module, parameters, named_parameters, gradients; default: auditkit tries each.",
+            "HOW",
+            panel=_CALLED,
         ),
     ] = None
     finish: Annotated[
         str | None,
-        typer.Option(
-            "--finish",
-            metavar="MODULE:FUNCTION",
-            help="The function that reads an asynchronous result.",
-            rich_help_panel=_CALLED,
-        ),
+        option("--finish", "The function that reads an asynchronous result.", "MODULE:FUNCTION", panel=_CALLED),
     ] = None
     argument: Annotated[
-        Words,
-        typer.Option(
-            "--argument", metavar="NAME=VALUE", help="A further argument; VALUE may be JSON.", rich_help_panel=_CALLED
-        ),
+        Words, option("--argument", "A further argument; VALUE may be JSON.", "NAME=VALUE", panel=_CALLED)
     ] = None
     returns: Annotated[
-        Words,
-        typer.Option(
-            "--returns", metavar="ROLE=FIELD", help="Which field is the norm, nan_count, ...", rich_help_panel=_CALLED
-        ),
+        Words, option("--returns", "Which field is the norm, nan_count, ...", "ROLE=FIELD", panel=_CALLED)
     ] = None
 
     def targets(self, config: Config, checkout: str | None = None) -> tuple[Target, ...]:
@@ -148,32 +113,11 @@ class TargetOptions:
 
 
 @dataclass(frozen=True)
-class TargetOption:
-    """Which collectors are checked, where a ticket or auditkit.yaml says how they are called."""
-
-    target: Annotated[
-        Words, typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one.")
-    ] = None
-
-    def targets(self, config: Config, checkout: str | None = None) -> tuple[Target, ...]:
-        """As those of TargetOptions. Raises BadInputError."""
-        return TargetOptions(self.target).targets(config, checkout)
-
-
-@dataclass(frozen=True)
 class ArmOptions:
     """How probes are run: under one interpreter, on one device."""
 
     python: PythonOption = None
-    device: Annotated[
-        str,
-        typer.Option(
-            "--device",
-            metavar="NAME",
-            help=f"Where probes run: {_DEVICES}.",
-            rich_help_panel=_RUN,
-        ),
-    ] = "auto"
+    device: Annotated[str, option("--device", f"Where probes run: {_DEVICES}.", "NAME", panel=_RUN)] = "auto"
     config: _RunConfigOption = None
 
     def with_config(self, config: Config) -> RunOptions:
@@ -189,20 +133,20 @@ class MatrixOptions:
 
     python: Annotated[
         Words,
-        typer.Option(
+        option(
             "--python",
-            metavar="PATH",
-            help="Interpreter of the checkout; default: its .venv, venv, this one. May be repeated: one column each.",
+            "Interpreter of the checkout; default: its .venv, venv, this one. May be repeated: one column each.",
+            "PATH",
         ),
     ] = None
     device: Annotated[
         Words,
-        typer.Option(
+        option(
             "--device",
-            metavar="NAME",
-            help=f"Where probes run: {_DEVICES}. May be repeated: one column each.",
+            f"Where probes run: {_DEVICES}. May be repeated: one column each.",
+            "NAME",
+            panel=_RUN,
             show_default="auto",
-            rich_help_panel=_RUN,
         ),
     ] = None
     config: _RunConfigOption = None
@@ -247,28 +191,14 @@ class AuditOptions:
 class ResultOptions:
     """How a finished run is shown, and from which severity on it fails."""
 
-    fail_on: Annotated[
-        str,
-        typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on."),
-    ] = "P4"
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every finding, probe and note.")] = False
+    fail_on: Annotated[str, option("--fail-on", "Exit 1 from this severity on.", "P0..P4")] = "P4"
+    verbose: Annotated[bool, option("--verbose -v", "Show every finding, probe and note.")] = False
     as_json: JsonOption = False
-
-    def lowest(self) -> Severity:
-        """The lowest severity that makes the command exit with 1. Raises BadInputError."""
-        from auditkit.model.enums import Severity
-
-        return choose(Severity, self.fail_on.upper(), list(Severity), "severity")
 
 
 SaveOption = Annotated[
     Path | None,
-    typer.Option(
-        "--save",
-        metavar="FILE",
-        help="Write the whole run as JSON; --json then prints only findings.",
-        rich_help_panel=WRITTEN,
-    ),
+    option("--save", "Write the whole run as JSON; --json then prints only findings.", "FILE", panel=WRITTEN),
 ]
 
 
@@ -298,6 +228,13 @@ def choose(parse: Callable[[str], _R], text: str, known: Iterable[str], what: st
         near = nearest_names(text, names)
         hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
         raise BadInputError(f"no such {what}: '{text}'" if what else str(error), hint) from None
+
+
+def parse_severity(word: str) -> Severity:
+    """The severity that an option names. Raises BadInputError."""
+    from auditkit.model.enums import Severity
+
+    return choose(Severity, word.upper(), list(Severity), "severity")
 
 
 def parse_device(word: str) -> DeviceChoice:

@@ -89,14 +89,9 @@ def fitted(line: str, width: int | None, hanging: str = "  ") -> str:
     )
 
 
-def is_terminal() -> bool:
-    """Whether stdout is a terminal."""
-    return sys.stdout.isatty()
-
-
 def wants_colour() -> bool:
     """Whether stdout is a terminal that may be styled."""
-    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def discard(stream: IO[str]) -> None:
@@ -106,23 +101,13 @@ def discard(stream: IO[str]) -> None:
     os.close(nowhere)
 
 
-def is_harmless(text: str) -> bool:
-    """Whether `text` is sure to be inert as it is: printable ASCII, tabs and newlines."""
-    return text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
-
-
 def _write(stream: IO[str], text: str) -> None:
-    if not is_harmless(text):
+    if not (text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()):
         from auditkit.model.text import inert
 
-        text = inert(text)
-    _put(stream, _encodable(stream, text + "\n"))
-
-
-def _encodable(stream: IO[str], text: str) -> str:
-    """A terminal in an ASCII locale gets escapes rather than a traceback."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    return text if text.isascii() else text.encode(encoding, "backslashreplace").decode(encoding)
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        text = inert(text).encode(encoding, "backslashreplace").decode(encoding)  # a terminal may be ASCII only
+    _put(stream, text + "\n")
 
 
 def _put(stream: IO[str], text: str) -> None:

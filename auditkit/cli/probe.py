@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit
+from auditkit.cli.common import JsonOption, option, run_or_exit
 from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions, SaveOption
 from auditkit.cli.output import complain_of, say, say_json
 
@@ -81,7 +81,7 @@ def run_probes(
     results: ResultOptions,
     save: SaveOption = None,
     bisect: Annotated[
-        bool, typer.Option("--bisect", help="Exit 125 if nothing could be measured, as git bisect run expects.")
+        bool, option("--bisect", "Exit 125 if nothing could be measured, as git bisect run expects.")
     ] = False,
 ) -> None:
     """Run the named probes; file no tickets.
@@ -108,7 +108,7 @@ def run_probes(
 def write_probe(
     claim: Annotated[str, typer.Argument(metavar="CLAIM", help="The defect that it would prove: norm_is_cut_off.")],
     folder: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Default: the configuration's probes_dir, else probes.")
+        Path | None, option("--dir", "Default: the configuration's probes_dir, else probes.", "DIR")
     ] = None,
     config: ConfigOption = None,
 ) -> None:

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit
-from auditkit.cli.export import file_option
-from auditkit.cli.options import WRITTEN, choose
+from auditkit.cli.common import JsonOption, option, run_or_exit
+from auditkit.cli.options import WRITTEN, parse_severity
 from auditkit.cli.output import complain, complain_fitted, say_json
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
@@ -21,40 +20,30 @@ def run(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program, as you start it.")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option("--steps", metavar="N", min=1, help="End the program after N optimizer steps.")
-    ] = None,
+    steps: Annotated[int | None, option("--steps", "End the program after N optimizer steps.", "N", min=1)] = None,
     fail_on: Annotated[
-        str | None,
-        typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on, if the program succeeded."),
+        str | None, option("--fail-on", "Exit 1 from this severity on, if the program succeeded.", "P0..P4")
     ] = None,
     accept: Annotated[
-        list[str] | None,
-        typer.Option("--accept", metavar="LAW:PLACE=REASON", help="Accept a finding; the report counts it."),
+        list[str] | None, option("--accept", "Accept a finding; the report counts it.", "LAW:PLACE=REASON")
     ] = None,
-    every: Annotated[
-        int,
-        typer.Option(
-            "--every", metavar="N", min=1, help="Inspect every N-th step after the first 5.", rich_help_panel=_HOW
-        ),
-    ] = 50,
+    every: Annotated[int, option("--every", "Inspect every N-th step after the first 5.", "N", panel=_HOW, min=1)] = 50,
     budget: Annotated[
-        str | None,
-        typer.Option("--budget", metavar="PERCENT", help="Choose --every for this cost: 0.3%.", rich_help_panel=_HOW),
+        str | None, option("--budget", "Choose --every for this cost: 0.3%.", "PERCENT", panel=_HOW)
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--folder", metavar="DIR", help="Where processes write; shared, for several nodes.", rich_help_panel=_HOW
-        ),
+        Path | None, option("--folder", "Where processes write; shared, for several nodes.", "DIR", panel=_HOW)
     ] = None,
     as_json: JsonOption = False,
-    save: Annotated[Path | None, file_option("save", "The whole run as JSON, as of an audit.")] = None,
-    html: Annotated[Path | None, file_option("html", "A page with the run's findings, as of an audit.")] = None,
-    sarif: Annotated[Path | None, file_option("sarif", "Findings as SARIF 2.1.0, for code scanning.")] = None,
+    save: Annotated[Path | None, option("--save", "The whole run as JSON, as of an audit.", "FILE", WRITTEN)] = None,
+    html: Annotated[
+        Path | None, option("--html", "A page with the run's findings, as of an audit.", "FILE", WRITTEN)
+    ] = None,
+    sarif: Annotated[
+        Path | None, option("--sarif", "Findings as SARIF 2.1.0, for code scanning.", "FILE", WRITTEN)
+    ] = None,
     tickets: Annotated[
-        Path | None,
-        typer.Option("--tickets", metavar="DIR", help="File findings of P3 or worse there.", rich_help_panel=WRITTEN),
+        Path | None, option("--tickets", "File findings of P3 or worse there.", "DIR", panel=WRITTEN)
     ] = None,
 ) -> None:
     """Watch a training run and report what breaks it.
@@ -67,13 +56,12 @@ def run(
     from auditkit.files import ensure_writable, write_file
     from auditkit.live.report import document, report
     from auditkit.live.watch import read_accepted, watch
-    from auditkit.model.enums import Severity
     from auditkit.probing.run.configuration import read_configuration
     from auditkit.reports.export import check_outputs
 
     if not command:
         raise BadInputError("no command is named", "auditkit run -- python train.py")
-    lowest = choose(Severity, fail_on.upper(), list(Severity), "severity") if fail_on is not None else None
+    lowest = parse_severity(fail_on) if fail_on is not None else None
     files = {name: path for name, path in (("save", save), ("html", html), ("sarif", sarif)) if path is not None}
     check_outputs(files)
     config = read_configuration(None, ".")  # of this folder, or an empty one

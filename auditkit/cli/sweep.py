@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import run_or_exit
+from auditkit.cli.common import option, run_or_exit
 from auditkit.cli.options import Words
 from auditkit.cli.output import complain, say
 
@@ -45,34 +45,26 @@ def plan(
 def run(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What `auditkit sweep plan` printed.")],
     results: Annotated[
-        Path, typer.Option("--results", metavar="FOLDER", help="Folder of the results; an interrupted sweep continues.")
+        Path, option("--results", "Folder of the results; an interrupted sweep continues.", "FOLDER")
     ] = Path("swept"),
-    engine: Annotated[
-        str, typer.Option("--engine", metavar="NAME", help="local: processes here; or ray, or slurm.")
-    ] = "local",
+    engine: Annotated[str, option("--engine", "local: processes here; or ray, or slurm.", "NAME")] = "local",
     jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", metavar="N", min=1, help="At most N jobs at a time.", show_default="the engine's own"),
+        int | None, option("--jobs", "At most N jobs at a time.", "N", min=1, show_default="the engine's own")
     ] = None,
-    attempts: Annotated[
-        int,
-        typer.Option("--attempts", metavar="K", min=1, help="How often a job may start, if its worker is lost."),
-    ] = 3,
-    again: Annotated[bool, typer.Option("--again", help="Run failed jobs again.")] = False,
+    attempts: Annotated[int, option("--attempts", "How often a job may start, if its worker is lost.", "K", min=1)] = 3,
+    again: Annotated[bool, option("--again", "Run failed jobs again.")] = False,
     cache: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--cache",
-            metavar="DIR",
-            help="Folder of clones and environments; for a cluster: on its shared disk.",
+            "Folder of clones and environments; for a cluster: on its shared disk.",
+            "DIR",
             show_default="the user's cache",
         ),
     ] = None,
-    option: Annotated[
-        Words, typer.Option("--option", metavar="NAME=VALUE", help="For the engine, such as partition=gpu.")
-    ] = None,
+    option: Annotated[Words, option("--option", "For the engine, such as partition=gpu.", "NAME=VALUE")] = None,
     no_cage: Annotated[
-        bool, typer.Option("--no-cage", help="Clone, install and run repositories at URLs without a sandbox.")
+        bool, option("--no-cage", "Clone, install and run repositories at URLs without a sandbox.")
     ] = False,
 ) -> None:
     """Run the jobs of a plan that have no result yet.
@@ -100,7 +92,7 @@ def run(
         options=options,
         again=again,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
-        tell=_log,
+        tell=log,
     ).run()
     left = ended.planned - ended.done - ended.failed
     counts = [f"{ended.done} done", *[f"{ended.failed} without a result"] * bool(ended.failed)]
@@ -113,17 +105,13 @@ def run(
 _ENDS = {"again": "runs again", "answered": "done", "failed": "failed"}
 
 
-def _log(event: Event) -> None:
+def log(event: Event) -> None:
+    """Print `[12/150] failed  nanoGPT-...: no Python 3.9` of a job that ended."""
     if event.event in _ENDS:
-        complain(shown_event(event))
+        why = f": {event.reason}" if event.reason else ""
+        node = f" on {event.node}" if event.node and event.event == "again" else ""
+        complain(f"[{event.done + event.failed}/{event.planned}] {_ENDS[event.event]}  {event.key}{node}{why}")
         sys.stderr.flush()
-
-
-def shown_event(event: Event) -> str:
-    """Return `[12/150] failed  nanoGPT-...: no Python 3.9`."""
-    why = f": {event.reason}" if event.reason else ""
-    node = f" on {event.node}" if event.node and event.event == "again" else ""
-    return f"[{event.done + event.failed}/{event.planned}] {_ENDS[event.event]}  {event.key}{node}{why}"
 
 
 @app.command(epilog="Example: auditkit sweep merge swept --output merged")
@@ -131,8 +119,7 @@ def shown_event(event: Event) -> str:
 def merge(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The --results of `auditkit sweep run`.")],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="DIR", help="Where files are written.", show_default="FOLDER/merged"),
+        Path | None, option("--output", "Where files are written.", "DIR", show_default="FOLDER/merged")
     ] = None,
 ) -> None:
     """Make one matrix of the results of all jobs.
@@ -150,7 +137,7 @@ def merge(
     out = output or folder / "merged"
     written = write_merged(merged, out)
     filed = file_tickets(merged, out / TICKETS)
-    say(markdown_table(merged).decode("utf-8").rstrip("\n"))
+    say(markdown_table(merged))
     complain(f"wrote {', '.join(map(str, written))}")
     if filed:
         complain(f"{filed} findings have tickets in {out / TICKETS}")

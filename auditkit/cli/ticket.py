@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, run_or_exit, ticket_folder, write_or_exit
-from auditkit.cli.output import complain, is_terminal, say, say_json
+from auditkit.cli.common import (
+    JsonOption,
+    TicketsOption,
+    end_if_broken,
+    option,
+    run_or_exit,
+    ticket_folder,
+    write_or_exit,
+)
+from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from auditkit.tickets.document import Document, TicketFileError
+    from auditkit.tickets.document import Document
     from auditkit.tickets.lifecycle import Place
     from auditkit.tickets.store import TicketFolder
 
@@ -25,17 +33,12 @@ app = typer.Typer(
 )
 Words = list[str] | None
 IdsArgument = Annotated[Words, typer.Argument(metavar="[ID]...", help="Ticket ids, such as B7-PT-01.")]
-WhereOption = Annotated[
-    Words, typer.Option("--where", metavar="FIELD=VALUE", help="Every ticket that matches (may be repeated).")
-]
+WhereOption = Annotated[Words, option("--where", "Every ticket that matches (may be repeated).", "FIELD=VALUE")]
 CheckoutOption = Annotated[
-    str | None,
-    typer.Option(
-        "--checkout", metavar="DIR[@REV]", help="Default: that of auditkit.yaml, else the tickets' repository."
-    ),
+    str | None, option("--checkout", "Default: that of auditkit.yaml, else the tickets' repository.", "DIR[@REV]")
 ]
-_AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Write this name next to the one of git.")]
-_NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="What you found, or why.")]
+_AsOption = Annotated[str | None, option("--as", "Write this name next to the one of git.", "NAME")]
+_NoteOption = Annotated[str, option("--note", "What you found, or why.", "TEXT")]
 _COLUMNS = ("id", "severity", "status", "assignee", "location", "title")
 _FORMATS = ("table", "markdown", "csv", "json")
 
@@ -43,13 +46,13 @@ _FORMATS = ("table", "markdown", "csv", "json")
 @app.command("list", epilog="Example: auditkit ticket list --severity P1 --count-by agent")
 @run_or_exit
 def list_(
-    every: Annotated[bool, typer.Option("--all", help="Show finished tickets, too.")] = False,
-    severity: Annotated[str | None, typer.Option("--severity", metavar="P", help="This severity and worse.")] = None,
+    every: Annotated[bool, option("--all", "Show finished tickets, too.")] = False,
+    severity: Annotated[str | None, option("--severity", "This severity and worse.", "P")] = None,
     where: WhereOption = None,
     count_by: Annotated[
-        str | None, typer.Option("--count-by", metavar="FIELD", help="Print numbers: status, severity, agent, ...")
+        str | None, option("--count-by", "Print numbers: status, severity, agent, ...", "FIELD")
     ] = None,
-    form: Annotated[str, typer.Option("--format", metavar="FORM", help="table, markdown, csv or json.")] = "table",
+    form: Annotated[str, option("--format", "table, markdown, csv or json.", "FORM")] = "table",
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -73,7 +76,7 @@ def list_(
         if form == "table":
             finished = sum(ticket.status.is_finished for ticket in listing.tickets)
             complain(f"{len(found)} of {len(listing.tickets)} tickets, {finished} finished")
-    _end_if_broken(listing.broken)
+    end_if_broken(listing.broken)
 
 
 def _print_rows(rows: Sequence[tuple[str, ...]], form: str, document: Any) -> None:
@@ -127,7 +130,7 @@ def _consensus(document: Document, folder: TicketFolder, checkout: str | None) -
 
 def _print_ticket(document: Document, agreement: str) -> None:
     """Print the file as it is into a pipe; rendered, with the diff in colour, on a terminal."""
-    if not is_terminal():
+    if not sys.stdout.isatty():
         say(document.text.rstrip("\n"))
         say(f"\nConsensus: {agreement}")
         return
@@ -168,7 +171,7 @@ def next_(tickets: TicketsOption = None, where: WhereOption = None, as_json: Jso
         ticket = found.ticket
         say(f"{ticket.id}  {ticket.severity.value}  {ticket.title}\n  {ticket.location}\n  {found.reason}")
         say(f"  {found.waiting} more wait, {len(found.blocked)} are blocked: auditkit ticket show {ticket.id}")
-    _end_if_broken(listing.broken)
+    end_if_broken(listing.broken)
 
 
 @app.command(epilog="Example: auditkit ticket status B7-PT-01 investigating")
@@ -213,9 +216,9 @@ def review(
         list[str],
         typer.Argument(metavar="[ID]... VERDICT", help="Ids, and ENDORSE, REFINE, NEUTRAL or OBJECT."),
     ],
-    severity: Annotated[str | None, typer.Option("--severity", metavar="P", help="Default: the ticket's.")] = None,
+    severity: Annotated[str | None, option("--severity", "Default: the ticket's.", "P")] = None,
     note: _NoteOption = "",
-    role: Annotated[str, typer.Option("--role", metavar="NAME", help="One of auditkit.yaml's reviews: roles.")] = "",
+    role: Annotated[str, option("--role", "One of auditkit.yaml's reviews: roles.", "NAME")] = "",
     as_name: _AsOption = None,
     where: WhereOption = None,
     checkout: CheckoutOption = None,
@@ -250,9 +253,9 @@ def resolve(
         list[str],
         typer.Argument(metavar="[ID]... STATUS", help="fixed, closed, wont-fix, already-fixed, not-a-bug, duplicate."),
     ],
-    commit: Annotated[str, typer.Option("--commit", metavar="C", help="The commit with the fix.")] = "",
+    commit: Annotated[str, option("--commit", "The commit with the fix.", "C")] = "",
     note: _NoteOption = "",
-    force: Annotated[bool, typer.Option("--force", help="Resolve it, and write down what is missing.")] = False,
+    force: Annotated[bool, option("--force", "Resolve it, and write down what is missing.")] = False,
     as_name: _AsOption = None,
     where: WhereOption = None,
     checkout: CheckoutOption = None,
@@ -284,9 +287,7 @@ def resolve(
 @run_or_exit
 def lint(
     paths: Annotated[Words, typer.Argument(metavar="[ID or PATH]...", help="Default: all tickets.")] = None,
-    rule: Annotated[
-        str | None, typer.Option("--rule", metavar="NAME", help="Show what a rule, or `all`, checks.")
-    ] = None,
+    rule: Annotated[str | None, option("--rule", "Show what a rule, or `all`, checks.", "NAME")] = None,
     checkout: CheckoutOption = None,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
@@ -323,7 +324,7 @@ def lint(
 @write_or_exit
 def import_(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders of old tickets.")],
-    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Default: the tickets folder.")] = None,
+    to: Annotated[Path | None, option("--to", "Default: the tickets folder.", "DIR")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Import tickets that people wrote as free Markdown.
@@ -413,28 +414,20 @@ def _change(
     folder = ticket_folder(tickets)
     with folder.writing():
         before = [folder.read(ticket_id) for ticket_id in chosen(folder, ids, where)]
-        after = [edit(document) for document in before]
-        for old, new in zip(before, after, strict=True):
+        pairs = [(document, edit(document)) for document in before]
+        for old, new in pairs:
             folder.save(new, old)
-    say_written(after, [new.text != old.text for old, new in zip(before, after, strict=True)], as_json)
+    say_written(pairs, as_json)
 
 
-def say_written(documents: Sequence[Document], changed: Sequence[bool], as_json: bool) -> None:
+def say_written(pairs: Sequence[tuple[Document | None, Document]], as_json: bool) -> None:
+    """Print each ticket, with what it was before (None: it is new)."""
+    rows = []
+    for old, new in pairs:
+        ticket, is_changed = new.ticket, old is None or new.text != old.text
+        rows.append(ticket.to_json() | {"path": str(new.path), "changed": is_changed})
+        told = f"{ticket.severity.value} {ticket.status.value}, {new.path}" if is_changed else "nothing to change"
+        if not as_json:
+            say(f"{ticket.id}: {told}")
     if as_json:
-        rows = [
-            document.ticket.to_json() | {"path": str(document.path), "changed": is_changed}
-            for document, is_changed in zip(documents, changed, strict=True)
-        ]
         say_json({"schema_version": 1, "tickets": rows})
-        return
-    for document, is_changed in zip(documents, changed, strict=True):
-        ticket = document.ticket
-        told = f"{ticket.severity.value} {ticket.status.value}, {document.path}" if is_changed else "nothing to change"
-        say(f"{ticket.id}: {told}")
-
-
-def _end_if_broken(broken: Sequence[TicketFileError]) -> None:
-    for error in broken:
-        complain(f"error: {error.message}")
-    if broken:
-        raise typer.Exit(2)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, ticket_folder, write_or_exit
-from auditkit.cli.options import ArmOptions, TargetOption, Words
+from auditkit.cli.common import JsonOption, TicketsOption, option, ticket_folder, write_or_exit
+from auditkit.cli.options import ArmOptions, TargetOption, TargetOptions, Words
 from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket import (
     CheckoutOption,
@@ -30,27 +30,15 @@ if TYPE_CHECKING:
 @app.command(epilog="Example: auditkit ticket new --title 'step() ignores the scaler' --location trainer/loop.py:88")
 @write_or_exit
 def new(
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What is wrong, in one line.")] = "",
+    title: Annotated[str, option("--title", "What is wrong, in one line.", "TEXT")],
     severity: Annotated[str, typer.Option("--severity", metavar="P")] = "P2",
     location: Annotated[str, typer.Option("--location", metavar="FILE:LINE")] = "",
     batch: Annotated[int | None, typer.Option("--batch", metavar="N", min=0)] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="pytorch, drl, ... or a code.")] = None,
+    agent: Annotated[str | None, option("--agent", "pytorch, drl, ... or a code.", "NAME")] = None,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a ticket by hand. `audit --probe ID --target T --tickets DIR` files what a probe reproduces."""
-    from auditkit.errors import BadInputError
-
-    folder = ticket_folder(tickets, must_exist=False)
-    if not title.strip():
-        raise BadInputError("a ticket needs a title", "--title TEXT, or: auditkit audit --probe ID --tickets DIR")
-    document = _by_hand(folder, title, severity, location, batch, agent)
-    say_written([document], [True], as_json)
-
-
-def _by_hand(
-    folder: TicketFolder, title: str, severity: str, location: str, batch: int | None, agent: str | None
-) -> Document:
     from auditkit.errors import BadInputError
     from auditkit.model.text import inert_line
     from auditkit.model.ticket import Box, Ticket, agent_code
@@ -60,6 +48,7 @@ def _by_hand(
     from auditkit.tickets.lifecycle import today
     from auditkit.tickets.lint import TEMPLATE_TEXTS
 
+    folder = ticket_folder(tickets, must_exist=False)
     config = configuration_near(folder)
     number = next(one for one in (batch, config.batch, 1) if one is not None)
     code = agent_code(agent or config.agent or "PT", config.agents)
@@ -82,22 +71,19 @@ def _by_hand(
         what, how, fix = TEMPLATE_TEXTS
         return new_document(ticket, [("", what), (REPRODUCE, how), (FIX, fix)], folder.path(ticket_id))
 
-    return folder.create(number, code, make)
+    say_written([(None, folder.create(number, code, make))], as_json)
 
 
 @app.command(epilog="Example: auditkit ticket verify B7-PT-01 --checkout ../trainer --at 77ab310")
 @write_or_exit
 def verify(
     ids: IdsArgument = None,
-    at: Annotated[str, typer.Option("--at", metavar="REV", help="The fix. Default: the files as they are.")] = "",
-    base: Annotated[
-        str,
-        typer.Option("--base", metavar="REV", help="The broken code. Default: where the findings reproduced."),
-    ] = "",
-    patch: Annotated[Path | None, typer.Option("--patch", metavar="FILE", help="Try this diff or Python code.")] = None,
-    recommended: Annotated[bool, typer.Option("--recommended", help="Try the code of the ticket's Fix.")] = False,
+    at: Annotated[str, option("--at", "The fix. Default: the files as they are.", "REV")] = "",
+    base: Annotated[str, option("--base", "The broken code. Default: where the findings reproduced.", "REV")] = "",
+    patch: Annotated[Path | None, option("--patch", "Try this diff or Python code.", "FILE")] = None,
+    recommended: Annotated[bool, option("--recommended", "Try the code of the ticket's Fix.")] = False,
     *,
-    targets: TargetOption,
+    target: TargetOption = None,
     runs: ArmOptions,
     probe: Annotated[Words, typer.Option("--probe", metavar="ID")] = None,
     where: WhereOption = None,
@@ -124,7 +110,7 @@ def verify(
     found = []
     for ticket_id in chosen(folder, ids, where):
         request = _verify_request(
-            folder, ticket_id, targets, runs, checkout, at=at, base=base, probes=tuple(probe or ())
+            folder, ticket_id, target, runs, checkout, at=at, base=base, probes=tuple(probe or ())
         )
         tried = patch is not None or recommended
         found.append(verify_patch(folder, request, patch) if tried else verify_commit(folder, request))
@@ -139,13 +125,13 @@ def verify(
 
 
 def _verify_request(
-    folder: TicketFolder, ticket_id: str, targets: TargetOption, runs: ArmOptions, checkout: str | None, **more: Any
+    folder: TicketFolder, ticket_id: str, target: Words, runs: ArmOptions, checkout: str | None, **more: Any
 ) -> VerifyRequest:
     from auditkit.probing.run.configuration import read_configuration
     from auditkit.trials.verify import VerifyRequest
 
     config = read_configuration(runs.config, checkout) if checkout or runs.config else configuration_near(folder)
-    named = targets.targets(config, checkout)
+    named = TargetOptions(target).targets(config, checkout)
     where = checkout or config.checkout or str(place_of(folder, None).folder)
     return VerifyRequest(ticket_id, where, runs.with_config(config), target=named[0] if named else None, **more)
 
@@ -169,9 +155,9 @@ def _print_verification(found: Verification) -> None:
 @write_or_exit
 def fix(
     ids: IdsArgument = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Write the diff into the files if it is sufficient.")] = False,
+    apply: Annotated[bool, option("--apply", "Write the diff into the files if it is sufficient.")] = False,
     *,
-    targets: TargetOption,
+    target: TargetOption = None,
     runs: ArmOptions,
     where: WhereOption = None,
     checkout: CheckoutOption = None,
@@ -185,7 +171,7 @@ def fix(
     folder = ticket_folder(tickets)
     documents, worst = [], 0
     for ticket_id in chosen(folder, ids, where):
-        request = _verify_request(folder, ticket_id, targets, runs, checkout)
+        request = _verify_request(folder, ticket_id, target, runs, checkout)
         look_for_fix(folder, request)
         found, files = apply_fix(folder, request) if apply else (verify_patch(folder, request), ())
         documents.append({**found.to_json(), "applied": list(files)})

@@ -87,13 +87,10 @@ def read_config(
     if catalog_of is not None:
         config = replace(config, catalog=catalog_of(config.probes_dir))
         thresholds = sorted({name for probe in config.catalog.values() for name in probe.policy})
-        for what, names, known in (
-            ("severity", config.severity, list(config.catalog)),
-            ("policy", config.policy, thresholds),
-        ):
-            for name in names:
-                if name not in known:
-                    raise file.unknown(f"$.{what}.{name}?", f"unknown key {name!r} in {what}", name, known)
+        known = {"severity": list(config.catalog), "policy": thresholds}
+        for what, name in ((kind, each) for kind in known for each in getattr(config, kind)):
+            if name not in known[what]:
+                raise file.unknown(f"$.{what}.{name}?", f"unknown key {name!r} in {what}", name, known[what])
     return config
 
 
@@ -136,9 +133,7 @@ class _Checks:
             python=python,
             checkout=str(self._path("$.checkout", config.checkout)) if config.checkout else None,
             tickets=self._path("$.tickets", config.tickets) if config.tickets else None,
-            probes_dir=tuple(
-                self._path(f"$.probes_dir[{number}]", each) for number, each in enumerate(config.probes_dir)
-            ),
+            probes_dir=tuple(self._path(f"$.probes_dir[{n}]", each) for n, each in enumerate(config.probes_dir)),
             import_roots=tuple(map(os.path.normpath, config.import_roots)),
             agents=self._agents(config.agents),
         )
@@ -147,11 +142,8 @@ class _Checks:
         """Return a path as an absolute one; see docs/configuration.md for where it may lead."""
         absolute = Path(os.path.abspath(self.folder / path))
         if self.is_named and not is_in_workspace(self.folder, path):
-            raise self.file.error(
-                place,
-                f"{path} leaves the workspace {self.folder.parent}",
-                "move auditkit.yaml nearer, or give the path on the command line, where any is allowed",
-            )
+            hint = "move auditkit.yaml nearer, or give the path on the command line, where any is allowed"
+            raise self.file.error(place, f"{path} leaves the workspace {self.folder.parent}", hint)
         if not self.is_named and (os.path.isabs(path) or not absolute.resolve().is_relative_to(self.folder.resolve())):
             hint = f"--config {self.file.path} allows it"
             raise self.file.error(place, f"{path} is not below {self.folder}", hint)
@@ -174,8 +166,8 @@ class _Checks:
         for number, target in enumerate(targets):
             place = f"$.targets[{number}]"
             if target.name and not _NAME.fullmatch(target.name):
-                told = f"{target.name!r} is not a target's name"
-                raise self.file.error(f"{place}.name", told, "letters, digits, dots, dashes")
+                hint = "letters, digits, dots, dashes"
+                raise self.file.error(f"{place}.name", f"{target.name!r} is not a target's name", hint)
             for key in ("call", "finish"):
                 text = getattr(target, key)
                 if text is not None and not _CALL.fullmatch(text):

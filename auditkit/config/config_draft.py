@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from auditkit.config.config import Config
-from auditkit.config.yaml_reader import NUMBER_TEXT, keys_of
+from auditkit.config.yaml_reader import NUMBER_TEXT
 from auditkit.model.runs.target import Target
+from auditkit.model.text import inert_line
 
 _TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns", "places")
 _EXPLANATIONS = {
@@ -17,94 +19,53 @@ _EXPLANATIONS = {
     "batch": "Ticket ids: B<batch>-<agent code>-<number>.",
     "exclude": "Paths of the checkout, or patterns of them, whose files are not checked.",
 }
+_PLAIN = re.compile(r"[A-Za-z_./](?:[\w./@#<>+-]|:(?=[\w#]))*")
+"""Text that needs no quotes, if YAML takes it for text."""
 
 
-@dataclass(frozen=True)
-class DraftTarget:
-    """A target to write, and sentences on how each of its values was found out."""
+def render_config(
+    config: Config,
+    targets: Sequence[tuple[Target, Sequence[str]]] = (),
+    unfed: Iterable[tuple[str, str]] = (),
+    elsewhere: str = "",
+) -> str:
+    """The text of an auditkit.yaml; reading it back gives the same values and targets.
 
-    target: Target
-    inferred: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class UnfedCandidate:
-    """A function that looks like a collector but could not be tried with success: written as a comment."""
-
-    call: str
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ConfigDraft:
-    """A config to write. Paths are as they shall stand in the file: relative to its folder.
-
-    `elsewhere` is a checkout outside the workspace, which the file may not name.
+    Paths of `config` are written as they are. Each target has sentences on how its values were found out. `unfed` are
+    functions that look like collectors, with the reason why each was not tried with success. `elsewhere` is a checkout
+    outside the workspace, which the file may not name.
     """
-
-    checkout: str | None = None
-    python: str | None = None
-    batch: int | None = None
-    exclude: tuple[str, ...] = ()
-    elsewhere: str = ""
-    targets: tuple[DraftTarget, ...] = ()
-    unfed: tuple[UnfedCandidate, ...] = ()
-
-
-def render_config(draft: ConfigDraft) -> str:
-    """The text of an auditkit.yaml; reading it back gives the same values and targets."""
-    return "\n".join(_lines(draft)) + "\n"
-
-
-def _lines(draft: ConfigDraft) -> Iterator[str]:
-    yield "# Written by `auditkit init`; yours to edit. `auditkit audit` reads it."
-    for key in keys_of(Config):
-        value = getattr(draft, key, None)
-        if key in _EXPLANATIONS and value not in (None, (), ""):
-            yield f"\n# {_EXPLANATIONS[key]}"
-            yield f"{key}: {_flow(list(value) if isinstance(value, tuple) else value)}"
-    if draft.elsewhere:
-        yield f"\n# The code under audit lies outside this file's workspace: auditkit audit {_comment(draft.elsewhere)}"
-    yield "\n# One entry for each collector: what to call, with which inputs, and how to read its result."
-    yield "# An audit also checks what is not listed here; `discover: false` switches that off."
-    yield "targets:" if draft.targets else "targets: []"
-    for entry in draft.targets:
-        yield from _target(entry)
-    if draft.unfed:
-        yield "\n# These look like collectors, but could not be fed or read, or were left out:"
-    for candidate in draft.unfed:
-        yield f"#   {_comment(candidate.call)}"
-        yield from (f"#     {_comment(reason)}" for reason in candidate.reasons)
-
-
-def _target(entry: DraftTarget) -> Iterator[str]:
-    values = {key: value for key in _TARGET_KEYS if (value := getattr(entry.target, key)) not in (None, "", {}, ())}
-    dash = "  - "
-    for key, value in values.items():
-        plain = dict(value) if isinstance(value, Mapping) else list(value) if key == "places" else str(value)
-        yield f"{dash}{key}: {_flow(plain)}"
-        dash = "    "
-    yield from (f"    # {_comment(sentence)}" for sentence in entry.inferred)
-
-
-def _comment(text: str) -> str:
-    """One line of a comment: a line break in it would make the rest a line of YAML."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    lines = ["# Written by `auditkit init`; yours to edit. `auditkit audit` reads it."]
+    for key, explanation in _EXPLANATIONS.items():
+        value = getattr(config, key)
+        if value not in (None, (), ""):
+            lines += ["", f"# {explanation}", f"{key}: {_flow(value)}"]
+    if elsewhere:
+        place = inert_line(elsewhere)
+        lines += ["", f"# The code under audit lies outside this file's workspace: auditkit audit {place}"]
+    lines += ["", "# One entry for each collector: what to call, with which inputs, and how to read its result."]
+    lines += ["# An audit also checks what is not listed here; `discover: false` switches that off."]
+    lines += ["targets:" if targets else "targets: []"]
+    for target, inferred in targets:
+        values = {key: value for key in _TARGET_KEYS if (value := getattr(target, key)) not in (None, "", {}, ())}
+        lines += [f"{'    ' if number else '  - '}{key}: {_flow(values[key])}" for number, key in enumerate(values)]
+        lines += [f"    # {inert_line(sentence)}" for sentence in inferred]
+    listed = [f"#   {inert_line(call)}\n#     {inert_line(why)}" for call, why in unfed]
+    head = "# These look like collectors, but could not be fed or read, or were left out:"
+    return "\n".join([*lines, *(["", head] if listed else []), *listed]) + "\n"
 
 
 def _flow(value: Any) -> str:
     """A value on one line of YAML."""
     import yaml
 
-    class Dumper(yaml.SafeDumper):
-        """Quotes text such as 1e-8, which our reader takes for a number, and escapes odd line breaks."""
-
-    def represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-        style = '"' if NUMBER_TEXT.fullmatch(text) or not text.isprintable() else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    Dumper.add_representer(str, represent)
-    text: str = yaml.dump(
-        value, Dumper=Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=float("inf")
-    )
-    return text.removesuffix("\n").removesuffix("\n...")
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_flow(str(key))}: {_flow(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_flow, value))}]"
+    if not isinstance(value, str):
+        return json.dumps(value).replace("Infinity", ".inf").replace("NaN", ".nan")
+    if _PLAIN.fullmatch(value) and yaml.safe_load(value) == value and not NUMBER_TEXT.fullmatch(value):
+        return str(value)
+    quoted = json.dumps(str(value), ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)

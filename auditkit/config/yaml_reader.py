@@ -116,10 +116,8 @@ class YamlFile:
 
             def compose_node(self, parent: Node | None, index: int) -> Node | None:
                 if self.check_event(yaml.AliasEvent):
-                    event = self.get_event()  # type: ignore[no-untyped-call]
-                    raise yaml.MarkedYAMLError(
-                        problem="an alias (*name); write the value", problem_mark=event.start_mark
-                    )
+                    mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
+                    raise yaml.MarkedYAMLError(problem="an alias (*name); write the value", problem_mark=mark)
                 return super().compose_node(parent, index)
 
         try:
@@ -147,12 +145,8 @@ class YamlFile:
             raise self.error(place, f"a value of type {kind} is not supported here")
         if kind == "str" and "\0" in node.value:
             raise self.error(place, "a null byte is not allowed")
-        if (
-            kind == "str"
-            and getattr(node, "style", None) is None
-            and not self._as_text
-            and NUMBER_TEXT.fullmatch(node.value)
-        ):
+        is_plain = kind == "str" and getattr(node, "style", None) is None
+        if is_plain and not self._as_text and NUMBER_TEXT.fullmatch(node.value):
             return float(node.value)
         if kind == "str" or (self._as_text and kind != "null"):
             return node.value
@@ -190,13 +184,14 @@ def keys_of(kind: Any) -> list[str]:
 
 def _in_words(message: str) -> str:
     """Return `must be a whole number, not text` for msgspec's "Expected `int`, got `str`"."""
-    message = message.replace(" | null`", "`")
-    message = re.sub(
-        "`([^`]*)`", lambda kind: " or ".join(_WORDS.get(one, one) for one in kind[1].split(" | ")), message
-    )
-    return (
-        message.replace("Object missing required field", "misses").replace("Expected", "must be").replace("got", "not")
-    )
+    for theirs, ours in (
+        (" | null`", "`"),
+        ("Object missing required field", "misses"),
+        ("Expected", "must be"),
+        ("got", "not"),
+    ):
+        message = message.replace(theirs, ours)
+    return re.sub("`([^`]*)`", lambda kind: " or ".join(_WORDS.get(one, one) for one in kind[1].split(" | ")), message)
 
 
 def _hook(kind: Any, value: Any) -> Any:
@@ -215,10 +210,8 @@ def _read(path: Path, if_absent: str) -> str:
         return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise BadInputError(f"no such file: {path}", if_absent) from None
-    except IsADirectoryError:
-        raise BadInputError(f"{path} is a directory", "name the file in it") from None
     except OSError as error:
-        raise BadInputError(f"{path} cannot be read: {error.strerror}", "check its rights") from None
+        raise BadInputError(f"{path} cannot be read: {error.strerror}", "name a file that you may read") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise BadInputError(f"{path}:{line}:1: not UTF-8", "save the file as UTF-8") from None

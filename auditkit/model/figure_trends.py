@@ -75,12 +75,6 @@ _PYTHON_NOISE = {"bytes": 4096.0, "bytes per call": 512.0, "ratio": 0.005}
 held bytes up to 225 apart and shares up to 0.0004."""
 
 
-def noise_of(measurement: Measurement) -> float:
-    """The absolute difference that says nothing: some for memory that Python counts, none for all else."""
-    is_python = measurement.case.get("memory") == _PYTHON_MEMORY or measurement.name.startswith("python_peak")
-    return _PYTHON_NOISE.get(measurement.unit, 0.0) if is_python else 0.0
-
-
 def scale_of(measurement: Measurement) -> Scale:
     """By its name where that is known, else by its unit: fewer bytes, counts and shares are better."""
     known = SCALES.get(measurement.name)
@@ -136,17 +130,15 @@ def _trend(one: Measurement, other: Measurement, base: Sequence[Measurement], he
     # A single time has no noise that one could compare it by.
     if before is None or after is None or one.unit in TIME_UNITS:
         return Trend.SAME if _are_same(one.value, other.value) else Trend.MOVED
-    if before == after or abs(before - after) <= max(noise_of(one), _tolerance(one, other, before, after)):
+    # Python's memory has noise; counters are equal or not; only floats may differ a little.
+    is_python = one.case.get("memory") == _PYTHON_MEMORY or one.name.startswith("python_peak")
+    noise = _PYTHON_NOISE.get(one.unit, 0.0) if is_python else 0.0
+    larger = max(abs(before), abs(after))
+    if math.isfinite(larger) and not (isinstance(one.value, int) and isinstance(other.value, int)):
+        noise = max(noise, SAME_FLOAT * larger)
+    if before == after or abs(before - after) <= noise:
         return Trend.SAME
     return Trend.BETTER if after < before else Trend.WORSE
-
-
-def _tolerance(one: Measurement, other: Measurement, before: float, after: float) -> float:
-    """Counters are equal or not; only floats may differ a little."""
-    if isinstance(one.value, int) and isinstance(other.value, int):
-        return 0.0
-    larger = max(abs(before), abs(after))
-    return SAME_FLOAT * larger if math.isfinite(larger) else 0.0
 
 
 def _are_same(one: Any, other: Any) -> bool:

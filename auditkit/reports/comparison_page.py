@@ -25,7 +25,7 @@ from auditkit.reports.page import Block, Page, Section, bold, items, paragraph, 
 from auditkit.reports.review import BEFORE, Review, State
 from auditkit.tickets.markdown import code
 
-_MOST_ANSWERS, _MOST_NUMBERS, _MOST_NAMED, _LONGEST_CASE = 6, 30, 12, 40
+_MOST_ANSWERS, _MOST_NAMED, _LONGEST_CASE = 6, 12, 40
 _WORDS = {Change.INTRODUCED: "new", Change.FIXED: "fixed", Change.NOT_COMPARABLE: "cannot be compared"}
 _ORDER = ("new", "worse", "mixed", "cannot be compared", "fixed", "better")
 
@@ -143,9 +143,7 @@ def _numbers(review: Review) -> Iterator[str]:
                 name = f"{each.name}{_in_brackets(_case(each.case, 'device'))}"
                 rows.append((short_target(one.target), name, *sides, each.trend.value, each.evidence.value))
     if rows:
-        yield table(("Function", "Figure", "Before", "After", "Change", "Evidence"), rows[:_MOST_NUMBERS])
-    if len(rows) > _MOST_NUMBERS:
-        yield f"{len(rows) - _MOST_NUMBERS} more numbers are in the JSON of the comparison."
+        yield table(("Function", "Figure", "Before", "After", "Change", "Evidence"), rows)
 
 
 def _value(value: object, unit: str = "") -> str:

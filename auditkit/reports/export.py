@@ -31,10 +31,8 @@ _FORMS: Mapping[str, Callable[[Run, _Probes, str], bytes]] = {
     "gitlab": lambda run, probes, prefix: json_text(run_gitlab(run, probes, prefix)),
     "csv": lambda run, _, prefix: run_csv(run, prefix),
     "html": lambda run, probes, prefix: html_page(run_page(Sources(run, probes, prefix=prefix))),
-    "summary": lambda run, probes, prefix: cut(markdown_page(run_page(Sources(run, probes, prefix=prefix)))),
+    "summary": lambda run, probes, prefix: markdown_page(run_page(Sources(run, probes, prefix=prefix))),
 }
-MOST_BYTES = 900_000
-"""GitHub drops a job's summary of more than 1 MiB without a word."""
 _MOST_FINDINGS, _LONGEST = 50, 300
 
 
@@ -100,26 +98,10 @@ def save_run(run: Run, file: Path) -> dict[str, Any]:
 def _finding(row: Row) -> dict[str, Any]:
     one, place = row.result, row.result.location
     return {
-        "severity": str(one.severity),
-        "probe": one.probe,
-        "target": one.target,
-        "file": place.file if place is not None else None,
-        "line": place.line if place is not None else None,
-        "message": one.message[:_LONGEST],
-        "evidence": one.evidence.value if one.evidence is not None else None,
-        "ticket": row.ticket or None,
-        "fingerprint": one.fingerprint,
-    }
-
-
-def cut(document: bytes, most_bytes: int = MOST_BYTES) -> bytes:
-    """The lines of a document that fit; the last one says how many do not."""
-    if len(document) <= most_bytes:
-        return document
-    kept = document[: most_bytes - 200].rpartition(b"\n")[0]
-    left = document.count(b"\n") - kept.count(b"\n") - 1
-    said = f"**Left out: {left} more lines.** `auditkit export RUN.json --csv FILE` has every result."
-    return kept + b"\n\n" + said.encode() + b"\n"
+        "severity": one.severity, "probe": one.probe, "target": one.target, "file": place.file if place else None,
+        "line": place.line if place else None, "message": one.message[:_LONGEST], "evidence": one.evidence,
+        "ticket": row.ticket or None, "fingerprint": one.fingerprint,
+    }  # fmt: skip
 
 
 def json_text(document: Any) -> bytes:

@@ -39,7 +39,9 @@ def rows_of(run: Run, prefix: str = "") -> list[Row]:
     rows: dict[object, Row] = {}
     for result in run.results:
         called = _PLACE.fullmatch(calls[result.target][0]) if result.target in calls else None
-        place = result.location or found.get(result.target) or Location(_module_file(result.target), 1)
+        module = result.target.partition(":")[0]
+        file = module if module.endswith(".py") else f"{module.replace('.', '/') or 'unknown'}.py"
+        place = result.location or found.get(result.target) or Location(file, 1)
         if called is not None:
             place = Location(called["file"], int(called["line"]), called["function"] or "")
         is_finding = result.outcome is Outcome.REPRODUCED
@@ -55,8 +57,3 @@ def _rank(row: Row) -> tuple[bool, str, str, int, str]:
         return True, "", "", 0, ""
     place = row.result.location or Location("", 0)
     return False, row.result.severity or "P9", place.file, place.line, row.result.fingerprint
-
-
-def _module_file(target: str) -> str:
-    module = target.partition(":")[0]
-    return module if module.endswith(".py") else f"{module.replace('.', '/') or 'unknown'}.py"

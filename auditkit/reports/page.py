@@ -13,7 +13,7 @@ from auditkit.tickets import markdown
 
 _WRAP, _WIDEST = 120, 138
 """Columns of prose, and the most that a row of a table or a line of code has."""
-_MOST_DIFF = 40
+_MOST_DIFF, _MOST_ROWS = 40, 300
 _NARROWEST_CELL = 12
 _LIVE = re.compile(r"(?:https?://|www\.|@(?=\w))[^\s`]+|!?\[[^\]\n]*\]\([^\s`]*")
 """What a host makes a link, a picture or a mention of."""
@@ -95,8 +95,10 @@ def items(rows: Iterable[str]) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], code: Collection[int] = ()) -> str:
     """A table of plain texts, its longest cells shortened until a row fits; the columns `code` are code spans."""
-    ruler = "|---" * len(head) + "|"
-    return "\n".join([_row(head, ()), ruler, *(_row(each, code) for each in rows)])
+    made = [_row(each, code) for each in rows]
+    if len(made) > _MOST_ROWS:  # GitHub drops a summary of more than 1 MiB without a word
+        made[_MOST_ROWS:] = [f"| {len(made) - _MOST_ROWS} more rows are in the JSON |"]
+    return "\n".join([_row(head, ()), "|---" * len(head) + "|", *made])
 
 
 def _row(cells: Sequence[str], code: Collection[int]) -> str:

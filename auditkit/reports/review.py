@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from auditkit.model.answer_changes import RAISES
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.revisions.comparison import Agreement, AnswerContrast, Change, Comparison, Contrast, Trend
+from auditkit.model.revisions.comparison import Agreement, Change, Comparison, Contrast, Trend
 from auditkit.model.text import counted, listed
 
 _SAME_ANSWERS = "answers"
@@ -64,45 +64,38 @@ class Review:
 
 def review_of(comparison: Comparison, requirements: Sequence[Requirement], tests: str = "") -> Review:
     """Reject a grave new finding, a worse result or code that no longer runs; anything else unmet needs work."""
-    rejected = [*_grave(comparison), *_worse_answers(comparison)]
-    wanting = [*_new_or_worse(comparison), *_unexplained_answers(comparison)]
+    rejected, wanting = _findings(comparison)
+    for target in comparison.targets:
+        wrong = [one for one in target.answers if one.agreement is Agreement.DIFFERS and one.nearer == "base"]
+        if wrong:
+            rejected.append(f"{len(wrong)} numbers of {target.match.name} are further from the exact norm than before")
+    wanting += _unexplained_answers(comparison)
     wanting += [f"{one.state.value}: {one.text}" for one in requirements if one.state is not State.MET]
     assessment = Assessment.REJECTED if rejected else Assessment.NEEDS_WORK if wanting else Assessment.APPROVED
     reasons = [*rejected, *wanting] or ["nothing was introduced and nothing got worse"]
     return Review(comparison, requirements, assessment, reasons, tests)
 
 
-def _is_grave(one: Contrast) -> bool:
-    return one.change is Change.INTRODUCED and one.severity is not None and one.severity.at_least(_GRAVE)
-
-
-def _grave(comparison: Comparison) -> Iterator[str]:
+def _findings(comparison: Comparison) -> tuple[list[str], list[str]]:
+    """Return what is rejected, grave new findings and results that are lost, and the other new or worse findings."""
+    rejected, wanting = [], []
     for one in comparison.contrasts:
-        if _is_grave(one):
-            yield f"{one.severity} introduced: {one.probe} on {one.target}"
+        is_new = one.change is Change.INTRODUCED
+        if is_new and one.severity and one.severity.at_least(_GRAVE):
+            rejected.append(f"{one.severity} introduced: {one.probe} on {one.target}")
+        elif one.is_worse and one.severity:
+            wanting.append(f"{one.severity} {'introduced' if is_new else 'worse'}: {one.probe} on {one.target}")
         had_result = one.base is not None and one.base.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED)
         if had_result and one.head is not None and one.head.outcome is Outcome.ERROR:
-            yield f"{one.probe} returned a result at the base and ends in an error at the head: {one.head.message}"
-
-
-def _worse_answers(comparison: Comparison) -> Iterator[str]:
-    for target in comparison.targets:
-        wrong = [one for one in target.answers if one.agreement is Agreement.DIFFERS and one.nearer == "base"]
-        if wrong:
-            yield f"{len(wrong)} numbers of {target.match.name} are further from the exact norm than before"
-
-
-def _new_or_worse(comparison: Comparison) -> Iterator[str]:
-    for one in sorted(comparison.contrasts, key=lambda one: str(one.severity)):
-        if one.is_worse and one.severity and not _is_grave(one):
-            word = "introduced" if one.change is Change.INTRODUCED else "worse"
-            yield f"{one.severity.value} {word}: {one.probe} on {one.target}"
+            why = "returned a result at the base and ends in an error at the head"
+            rejected.append(f"{one.probe} {why}: {one.head.message}")
+    return rejected, sorted(wanting)
 
 
 def _unexplained_answers(comparison: Comparison) -> Iterator[str]:
     for target in comparison.targets:
-        apart = [one for one in target.answers if not (one.agrees or _is_explained(one))]
-        differing = [one for one in apart if one.agreement is Agreement.DIFFERS]
+        apart = [one for one in target.answers if not one.agrees]
+        differing = [one for one in apart if one.agreement is Agreement.DIFFERS and not one.nearer]
         if differing:
             yield f"{len(differing)} numbers of {target.match.name} differ, and no measurement shows which is right"
         # A call that raises has no field at all: it is named once.
@@ -115,10 +108,6 @@ def _unexplained_answers(comparison: Comparison) -> Iterator[str]:
             fields = dict.fromkeys(one.field or "number" for one in lost if one.agreement is only)
             if fields:
                 yield f"{target.match.name} returns no {listed(fields)} at the {other}"
-
-
-def _is_explained(one: AnswerContrast) -> bool:
-    return one.agreement is Agreement.DIFFERS and bool(one.nearer)
 
 
 # The requirements of a plan.

@@ -47,9 +47,9 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
         "toolExecutionNotifications": notifications,
         "properties": {"sandbox": run.environment.sandbox},
     }
-    rules = [_rule(probe_id, probes.get(probe_id)) for probe_id in ids]
     driver = {
-        "name": "auditkit", "version": version, "semanticVersion": version, "informationUri": _HOME, "rules": rules,
+        "name": "auditkit", "version": version, "semanticVersion": version, "informationUri": _HOME,
+        "rules": [_rule(probe_id, probes.get(probe_id)) for probe_id in ids],
     }  # fmt: skip
     log = {
         "tool": {"driver": driver},

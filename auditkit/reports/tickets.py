@@ -10,18 +10,6 @@ from auditkit.tickets.document import Document, TicketFileError
 from auditkit.tickets.lifecycle import consensus
 from auditkit.tickets.markdown import prose
 from auditkit.tickets.queue import blockers, selected
-from auditkit.tickets.store import TicketFolder
-
-
-def read_tickets(folder: TicketFolder) -> tuple[list[Document], list[TicketFileError]]:
-    """Return the tickets of a folder, and the files that are not valid."""
-    documents, broken = [], []
-    for ticket_id in folder.ids():
-        try:
-            documents.append(folder.read(ticket_id))
-        except TicketFileError as error:
-            broken.append(error)
-    return documents, broken
 
 
 def tickets_page(documents: Sequence[Document], broken: Sequence[TicketFileError], name: str) -> Page:

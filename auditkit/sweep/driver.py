@@ -155,13 +155,9 @@ def open_engine(name: str, folder: Path, jobs: int | None, options: Mapping[str,
         known = f"one of {', '.join(ENGINES[name])}" if ENGINES[name] else "it has none"
         raise BadInputError(f"the {name} engine has no option '{unknown}'", known)
     if name == "ray":
-        from auditkit.sweep.engines.ray_cluster import RayCluster
-
-        return RayCluster(folder, jobs, options)
-    if name == "slurm":
-        from auditkit.sweep.engines.slurm import SlurmQueue
-
-        return SlurmQueue(folder, jobs, options)
-    from auditkit.sweep.engines.local import LocalPool
-
-    return LocalPool(folder, jobs)
+        from auditkit.sweep.engines.ray_cluster import RayCluster as Chosen
+    elif name == "slurm":
+        from auditkit.sweep.engines.slurm import SlurmQueue as Chosen  # type: ignore[assignment]
+    else:
+        from auditkit.sweep.engines.local import LocalPool as Chosen  # type: ignore[assignment]
+    return Chosen(folder, jobs, options)

@@ -102,8 +102,10 @@ def _result(order: Order) -> Result:
             raise
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
-        reason = error.message if isinstance(error, AuditkitError) else reason
-        return Result(order.job, None, in_one_line(reason), node, round(time.monotonic() - began, 3))
+        reason = without_folder(error.message if isinstance(error, AuditkitError) else reason)
+        lines = "; ".join(line.strip() for line in reason.splitlines() if line.strip()).replace(":; ", ": ")
+        why = shortened(inert_line(lines), LONGEST_REASON)  # one cell of a table
+        return Result(order.job, None, why, node, round(time.monotonic() - began, 3))
     end_servers()  # getrusage counts a worker as soon as it has ended
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return Result(
@@ -115,12 +117,6 @@ def _result(order: Order) -> Result:
         cpu_seconds=round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3),
         memory_mb=max(usage.ru_maxrss for usage in usages) // 1000,
     )
-
-
-def in_one_line(text: str) -> str:
-    """Return a reason as one cell of a table, with semicolons between its lines."""
-    lines = "; ".join(line.strip() for line in without_folder(text).splitlines() if line.strip())
-    return shortened(inert_line(lines.replace(":; ", ": ")), LONGEST_REASON)
 
 
 def without_folder(text: str) -> str:
@@ -142,12 +138,11 @@ def _audited_run(order: Order) -> Run:
     read = [*here, *named, *filter(None, [job.config])]
     print(f"{job.key}: cloning and installing in a sandbox with network access", file=sys.stderr)
     mounts = sandbox.Mounts([*read, *sandbox.interpreters(named, here)], [cache], network=True)
-    order = msgspec.structs.replace(order, step="prepare")
-    prepared = _inside(order, mounts)
-    order = msgspec.structs.replace(order, step="audit", place=prepared["place"], python=prepared["python"])
+    place, python = _inside(order, mounts, step="prepare")
+    pythons = sandbox.interpreters([*named, *filter(None, [python])], [place])
     has_cuda = job.device is not DeviceChoice.CPU and bool(sandbox.cards())
-    pythons = sandbox.interpreters([*named, *filter(None, [order.python])], [order.place])
-    return Run.from_json(_inside(order, sandbox.Mounts([*pythons, *read, order.place, cache], gpu=has_cuda))["run"])
+    mounts = sandbox.Mounts([*pythons, *read, place, cache], gpu=has_cuda)
+    return Run.from_json(_inside(order, mounts, step="audit", place=place, python=python))
 
 
 def _prepared(order: Order) -> tuple[Path, str | None]:
@@ -181,28 +176,28 @@ class _Bounded(io.BytesIO):
         return super().write(data)
 
 
-def _inside(order: Order, mounts: sandbox.Mounts) -> dict[str, Any]:
-    """Run the step of an order in a sandbox. Raises what the step raised there."""
+def _inside(order: Order, mounts: sandbox.Mounts, **step: Any) -> Any:
+    """Return the result of a step of an order, which runs in a sandbox. Raises what the step raised there."""
     output = _Bounded()
-    code = sandbox.run(order.command, mounts, output)
+    code = sandbox.run(msgspec.structs.replace(order, **step).command, mounts, output)
     try:
-        printed = dict(json.loads(output.getvalue()))
+        result, error = json.loads(output.getvalue())
     except (ValueError, TypeError):
         raise BadInputError(f"the job ended in its sandbox with exit code {code} and without a result") from None
-    if "error" in printed:
-        raise BadInputError(*map(str, printed["error"]))
-    return printed
+    if error:
+        raise BadInputError(str(error))
+    return result
 
 
-def _step(order: Order) -> dict[str, Any]:
-    """Return what a step of a job prints in its sandbox."""
+def _step(order: Order) -> tuple[Any, str]:
+    """Return the result of a step of a job, and its error: what a process prints in the sandbox."""
     try:
         if order.step == "prepare":
             place, python = _prepared(order)
-            return {"place": str(place), "python": python}
-        return {"run": _audited(order, Path(order.place), order.python).to_json()}
+            return (str(place), python), ""
+        return _audited(order, Path(order.place), order.python).to_json(), ""
     except AuditkitError as error:
-        return {"error": [error.message, error.hint or ""]}
+        return None, error.message
 
 
 if __name__ == "__main__":

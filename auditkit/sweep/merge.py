@@ -24,7 +24,7 @@ from auditkit.reports.causes import Sources
 from auditkit.reports.export import json_text
 from auditkit.reports.formats import csv_bytes
 from auditkit.reports.html.page import html_page
-from auditkit.reports.page import Section, table, text
+from auditkit.reports.page import Section
 from auditkit.reports.run_page import run_page
 from auditkit.sweep.execution import without_folder
 from auditkit.sweep.jobs import Job, Result, ResultsFolder
@@ -228,12 +228,14 @@ def exit_code(merged: Merged) -> ExitCode:
 
 def write_merged(merged: Merged, out: Path) -> list[Path]:
     """Write the matrix as a run, a page and a table, and the jobs as CSV. Raises StoreConflictError."""
-    page = run_page(Sources(merged.run, load_catalog()))
+    page, overview = run_page(Sources(merged.run, load_catalog())), markdown_table(merged)
     replies = (one for each in merged.subjects for one in each.replies.values())
     files = {
         "matrix.json": json_text(merged.run.to_json()),
-        "matrix.html": html_page(replace(page, sections=(_checkouts(merged), *page.sections))),
-        "matrix.md": markdown_table(merged),
+        "matrix.html": html_page(
+            replace(page, sections=(Section("Checkouts by environment", (overview,)), *page.sections))
+        ),
+        "matrix.md": f"{overview}\n".encode(),
         "jobs.csv": csv_bytes([_JOB_COLUMNS, *map(_job_row, replies)]),
     }
     for name, data in files.items():
@@ -256,33 +258,19 @@ def file_tickets(merged: Merged, tickets: Path) -> int:
     return count
 
 
-def markdown_table(merged: Merged) -> bytes:
+def markdown_table(merged: Merged) -> str:
     """Return a row for each checkout, a column for each environment: its own findings by severity, of all results.
 
     Findings of torch itself are counted apart. The reasons of empty cells stand below, each once.
     """
-    rows, reasons = _cells(merged)
-    table = [["checkout", "revision", *merged.columns], ["---"] * (len(merged.columns) + 2)]
-    for subject, cells in zip(merged.subjects, rows, strict=True):
-        table.append([cell(subject.name), f"`{subject.job.revision[:10]}`", *cells])
-    lines = [f"| {' | '.join(row)} |" for row in table]
-    lines += ["", *(f"{number}. {cell(reason)}" for number, reason in enumerate(reasons, 1))] if reasons else []
-    return ("\n".join(lines) + "\n").encode("utf-8")
-
-
-def _checkouts(merged: Merged) -> Section:
-    """Return the same table as the first section of a page."""
-    rows, reasons = _cells(merged)
-    names = [f"{one.name} {one.job.revision[:10]}".strip() for one in merged.subjects]
-    cells = [(name, *row) for name, row in zip(names, rows, strict=True)]
-    numbered = "\n".join(f"{number}. {text(reason)}" for number, reason in enumerate(reasons, 1))
-    return Section("Checkouts by environment", (table(("checkout", *merged.columns), cells), *filter(None, [numbered])))
-
-
-def _cells(merged: Merged) -> tuple[list[list[str]], list[str]]:
-    """Return the cells of each checkout, and every reason for no result once."""
     reasons: list[str] = []
-    return [[_cell(one.replies.get(at), reasons) for at in merged.columns] for one in merged.subjects], reasons
+    rows = [["checkout", "revision", *merged.columns], ["---"] * (len(merged.columns) + 2)]
+    for one in merged.subjects:
+        cells = [_cell(one.replies.get(at), reasons) for at in merged.columns]
+        rows.append([cell(one.name), f"`{one.job.revision[:10]}`" if one.job.revision else "", *cells])
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines += ["", *(f"{number}. {cell(reason)}" for number, reason in enumerate(reasons, 1))] if reasons else []
+    return "\n".join(lines)
 
 
 def _cell(reply: Reply | None, reasons: list[str]) -> str:
@@ -311,13 +299,12 @@ def _answers(run: Run) -> int:
 
 
 def _job_row(reply: Reply) -> Sequence[object]:
-    job, result, environment = reply.job, reply.result, reply.run.environment
-    head = (job.key, job.name, job.repository, job.revision, environment.python or environment.interpreter,
-            environment.torch, job.device)  # fmt: skip
-    if result is None:
-        return *head, "not run", *[""] * 7
-    costs = (result.node, result.seconds, result.cpu_seconds, result.memory_mb)
-    if result.run is None:
-        return *head, "failed", result.reason, "", "", *costs
+    job, result, environment = reply.job, reply.result or Result(reply.job), reply.run.environment
+    status = "not run" if reply.result is None else "failed" if result.run is None else "answered"
     found = sum(one.outcome is Outcome.REPRODUCED for one in reply.run.results)
-    return *head, "answered", result.reason, found, _answers(reply.run), *costs
+    counts = (found, _answers(reply.run)) if result.run is not None else ("", "")
+    return (
+        job.key, job.name, job.repository, job.revision, environment.python or environment.interpreter,
+        environment.torch, job.device, status, result.reason, *counts,
+        result.node, result.seconds, result.cpu_seconds, result.memory_mb,
+    )  # fmt: skip

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 from auditkit.config.yaml_reader import YamlFile
-from auditkit.errors import BadInputError
 from auditkit.model.enums import DeviceChoice
 from auditkit.probing.engine.catalog import load_catalog, select
 from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources
@@ -31,7 +30,7 @@ class Checkout:
     url: str = ""
     name: str = ""
     revisions: tuple[str, ...] = ()
-    requirements: tuple[str, ...] | None = None
+    requirements: tuple[str, ...] = ()
     config: str = ""
 
     @property
@@ -52,7 +51,6 @@ class Plan:
     interpreters: tuple[str, ...] = ()
     devices: tuple[DeviceChoice, ...] = (DeviceChoice.AUTO,)
     probes: tuple[str, ...] = ()
-    requirements: tuple[str, ...] = ()
     torch_index: str = ""
     time_limit: float = 3600.0
 
@@ -70,7 +68,11 @@ def read_plan_file(path: Path) -> Plan:
         raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")
     checkouts = [_placed(file, f"$.checkouts[{number}]", one, folder) for number, one in enumerate(plan.checkouts)]
     interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
-    return replace(plan, checkouts=named_apart(checkouts), interpreters=interpreters)
+    for number, one in enumerate(checkouts):
+        if one.name in (other.name for other in checkouts[:number]):
+            hint = "give it a name: of its own; revisions: lists several of one checkout"
+            raise file.error(f"$.checkouts[{number}]", f"a second checkout is called {one.name}", hint)
+    return replace(plan, checkouts=tuple(checkouts), interpreters=interpreters)
 
 
 def _placed(file: YamlFile, place: str, one: Checkout, folder: Path) -> Checkout:
@@ -109,19 +111,6 @@ def _absolute(path: str, folder: Path) -> str:
     return os.path.abspath(folder / Path(path).expanduser())
 
 
-def named_apart(checkouts: Iterable[Checkout]) -> tuple[Checkout, ...]:
-    """Return the checkouts; the name of each is its row of the matrix. Raises BadInputError if two have one name."""
-    first: dict[str, Checkout] = {}
-    for one in checkouts:
-        other = first.setdefault(one.name, one)
-        if replace(other, revisions=()) != replace(one, revisions=()):
-            message = f"a second checkout is called {one.name}: {one.repository} as well as {other.repository}"
-            raise BadInputError(message, "in a plan, give one of them a name: of its own")
-        # The same folder at two revisions.
-        first[one.name] = replace(other, revisions=tuple(dict.fromkeys((*other.revisions, *one.revisions))))
-    return tuple(first.values())
-
-
 def jobs_of(plan: Plan) -> Iterator[Job]:
     """Yield the jobs of a plan in their order: checkouts, revisions, environments, devices.
 
@@ -147,10 +136,9 @@ def jobs_of(plan: Plan) -> Iterator[Job]:
 
 def _environments(plan: Plan, checkout: Checkout) -> Sequence[EnvironmentSpec]:
     """Return existing interpreters, then those that auditkit makes; the checkout's own if the plan names neither."""
-    requirements = checkout.requirements if checkout.requirements is not None else plan.requirements
     existing = [EnvironmentSpec(interpreter=path) for path in dict.fromkeys(plan.interpreters)]
     made = [
-        EnvironmentSpec(python=python, torch=torch, requirements=requirements, index=plan.torch_index)
+        EnvironmentSpec(python=python, torch=torch, requirements=checkout.requirements, index=plan.torch_index)
         for torch, python in product(dict.fromkeys(plan.torch) or ("",), dict.fromkeys(plan.pythons) or ("",))
         if torch or python
     ]

@@ -72,10 +72,8 @@ def resolve(repository: str, revision: str) -> str:
     if not is_url(repository):
         return _resolve_here(Path(repository), revision)
     name = revision or "HEAD"
-    done = fetch_with_git(Path.cwd(), "ls-remote", "--", repository, name, f"{name}^{{}}")
-    if done.returncode != 0:
-        raise BadInputError(f"git cannot read {repository}: {_why(done.stderr)}", "check the URL and the network")
-    found = {ref: commit for commit, _, ref in (line.partition("\t") for line in done.stdout.splitlines())}
+    lines = _fetched("read", repository, Path.cwd(), "ls-remote", "--", repository, name, f"{name}^{{}}").splitlines()
+    found = {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
     best = [f"refs/heads/{name}", f"refs/tags/{name}^{{}}", f"refs/tags/{name}", name]
     commit = next((found[ref] for ref in best if ref in found), "")
     if not commit:
@@ -105,9 +103,7 @@ def _mirror(url: str, revision: str, cache: Path) -> Path:
         if not (place / "HEAD").is_file():
             half = place.with_suffix(f".{os.getpid()}.half")
             try:
-                done = fetch_with_git(place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
-                if done.returncode != 0:
-                    raise BadInputError(f"git cannot clone {url}: {_why(done.stderr)}", "check the URL and the network")
+                _fetched("clone", url, place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
                 half.rename(place)
             finally:
                 shutil.rmtree(half, ignore_errors=True)
@@ -123,9 +119,14 @@ def _has(repository: Path, revision: str) -> bool:
     return git.run_git(repository, "cat-file", "-e", f"{revision}^{{commit}}").returncode == 0
 
 
-def _why(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()] or ["git gave no reason"]
-    return next((line for line in lines if line.startswith("fatal:")), lines[-1])
+def _fetched(verb: str, url: str, folder: Path, *arguments: str) -> str:
+    """Return what a command of git's prints, which may use the network. Raises BadInputError with its reason."""
+    done = fetch_with_git(folder, *arguments)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["git gave no reason"]
+        why = next((line for line in lines if line.startswith("fatal:")), lines[-1])
+        raise BadInputError(f"git cannot {verb} {url}: {why}", "check the URL and the network")
+    return done.stdout
 
 
 def interpreter_for(spec: EnvironmentSpec, device: DeviceChoice, cache: Path) -> str | None:
@@ -150,8 +151,7 @@ def interpreter_for(spec: EnvironmentSpec, device: DeviceChoice, cache: Path) ->
 def _build(spec: EnvironmentSpec, kind: str, lines: Sequence[str], place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
-    beside = os.path.join(sysconfig.get_path("scripts"), "uv")
-    uv = shutil.which("uv") or shutil.which(beside)
+    uv = shutil.which("uv") or shutil.which(os.path.join(sysconfig.get_path("scripts"), "uv"))
     if uv is None:
         raise BadInputError("uv makes environments, and it is not installed here: pip install uv")
     if sandbox.inside():  # the home folder is empty there, and does not last
@@ -170,20 +170,15 @@ def _build(spec: EnvironmentSpec, kind: str, lines: Sequence[str], place: Path) 
 
 
 def _run(command: Sequence[str], what: str) -> None:
+    """Run the installer. Raises BadInputError with its reason, on one line without its marks and hints."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                               timeout=_MADE_WITHIN_S)  # fmt: skip
-    except OSError as error:
-        raise BadInputError(f"{what}: {command[0]} cannot be started: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise BadInputError(f"{what}: not installed within {_MADE_WITHIN_S:.0f} s") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BadInputError(f"{what}: {error}") from None
     if done.returncode != 0:
-        raise BadInputError(f"{what}: {installer_reason(done.stderr)}")
-
-
-def installer_reason(stderr: str) -> str:
-    """Return why an installer failed, on one line without its marks and hints."""
-    lines = (line.lstrip(" ×╰─▶│|`->").rstrip() for line in stderr.splitlines())
-    # The number of its attempts and their seconds differ each time.
-    words = " ".join(line for line in lines if line and not re.match("hint:|warning|.*Request failed after", line))
-    return shortened(re.sub(r"\b(error|cause): ", "", words) or "the installer gave no reason", LONGEST_REASON)
+        lines = (line.lstrip(" ×╰─▶│|`->").rstrip() for line in done.stderr.splitlines())
+        # The number of its attempts and their seconds differ each time.
+        words = " ".join(line for line in lines if line and not re.match("hint:|warning|.*Request failed after", line))
+        why = re.sub(r"\b(error|cause): ", "", words) or "the installer gave no reason"
+        raise BadInputError(f"{what}: {shortened(why, LONGEST_REASON)}")

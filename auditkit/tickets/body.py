@@ -12,7 +12,7 @@ from typing import Any
 from auditkit.model.enums import Evidence as EvidenceKind
 from auditkit.model.enums import Severity
 from auditkit.model.runs.fix import Fix
-from auditkit.model.runs.measurement import CodeExcerpt, Measurement
+from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Finding
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert, inert_line, shortened
@@ -101,8 +101,9 @@ def body_of(findings: Sequence[Finding], ticket_id: str, most_rows: int = ROW_LI
 
 def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], most_rows: int) -> str:
     leader = findings[0]
-    why = _sentence(leader.result.why) if leader.result.why else ""
-    told = (f"**{_sentence(leader.result.message)}**", f"{why} {_cause(leader)}".strip(), _met_by(findings))
+    why, does = _sentence(leader.result.why) if leader.result.why else "", leader.probe.statement_does
+    cause = f"The marked statement {markdown.line(does)}." if leader.result.statement is not None and does else ""
+    told = (f"**{_sentence(leader.result.message)}**", f"{why} {cause}".strip(), _met_by(findings))
     parts = ["\n".join(_paragraph(text) for text in told if text)]
     excerpt = _excerpt(leader, min(_MOST_EXCERPT, most_rows + 2)) if most_rows else ""
     parts += [excerpt] if excerpt else []
@@ -129,13 +130,6 @@ def _paragraph(text: str) -> str:
     return "\n".join(textwrap.wrap(text, LONGEST_LINE, break_long_words=False, break_on_hyphens=False))
 
 
-def _cause(finding: Finding) -> str:
-    """Name the statement that causes the finding by what it does."""
-    if finding.result.statement is None or not finding.probe.statement_does:
-        return ""
-    return f"The marked statement {markdown.line(finding.probe.statement_does)}."
-
-
 def _met_by(findings: Sequence[Finding]) -> str:
     """Return who meets the finding: as the run of a day showed, with its lines, else as the source shows."""
     target, met_by = findings[0].target, findings[0].result.met_by
@@ -158,7 +152,8 @@ def _excerpt(finding: Finding, most: int) -> str:
     if excerpt is None or not excerpt.lines:
         return ""
     first, last = (statement.first, statement.last) if statement else (0, 0)
-    start = _window_start(excerpt, first, most)
+    at = first - excerpt.first_line - most // 2 if first else 0
+    start = max(0, min(at, len(excerpt.lines) - most))
     lines = excerpt.lines[start : start + most]
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     shown = []
@@ -168,13 +163,6 @@ def _excerpt(finding: Finding, most: int) -> str:
         shown.append(f"  > {text}" if is_cause else f"    {shortened(text, LONGEST_LINE - 7)}".rstrip())
     # A mark in the first column of a code block would make a quotation of it.
     return "```python\n" + "\n".join(line[2:] if line else "" for line in shown) + "\n```"
-
-
-def _window_start(excerpt: CodeExcerpt, first: int, most: int) -> int:
-    if not first or len(excerpt.lines) <= most:
-        return 0
-    at = first - excerpt.first_line
-    return max(0, min(at - most // 2, len(excerpt.lines) - most))
 
 
 def command_of(finding: Finding) -> str:
@@ -308,7 +296,7 @@ def evidence_block(
     table = [
         f"| | {f'at {revision}' if revision else 'value'} | case |",
         "|---|---|---|",
-        *(_table_row(row) for row in cut),
+        *(f"| {' | '.join(shortened(markdown.cell(each), _LONGEST_CELL) for each in row)} |" for row in cut),
     ]
     table += [f"| {len(rows) - len(cut)} more rows | | |"] if len(rows) > len(cut) and most_rows else []
     return "\n".join([*table, "", *_origin(ticket.id, results)])
@@ -344,10 +332,6 @@ def _growth(measurements: Sequence[Measurement]) -> list[tuple[str, str, str]]:
                 row = (f"{one.name}, {name} parameters", format_value(one.value, one.unit), one.evidence.value)
                 found.setdefault((one.name, name), row)
     return list(found.values())
-
-
-def _table_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(shortened(markdown.cell(cell), _LONGEST_CELL) for cell in cells) + " |"
 
 
 def _origin(ticket_id: str, results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -163,17 +163,12 @@ def _result_json(finding: Finding, options: FilingOptions) -> dict[str, Any]:
     left_out = ("ticket", "ticket_action", "siblings", "duration_s", "remembered")
     document = {key: value for key, value in result.to_json().items() if key not in left_out}
     words = finding.target.command_words() if finding.target else []
-    further = {"run": {"id": finding.run_id, **environment.to_json()}, "code": _code_of(finding, options)}
+    further = {"run": {"id": finding.run_id, **environment.to_json()}, "code": code_of(result, options.source)}
     return document | further | {"target_words": words}
 
 
-def _code_of(finding: Finding, options: FilingOptions) -> str:
-    """Return a digest of the function's body, by which a renamed function is found again."""
-    return code_of(finding.result, options.source)
-
-
 def code_of(result: ProbeResult, source: Callable[[str], str | None]) -> str:
-    """Return the digest of the body of a result's function; "" if the result has none."""
+    """Return the digest of the body of a result's function, by which a renamed one is found again; "" for none."""
     import hashlib
 
     location = result.location
@@ -227,7 +222,7 @@ def _follow_renamed(
     new = [finding for fingerprint, finding in found.items() if fingerprint not in known]
     if not new:
         return
-    codes = {finding.result.fingerprint: _code_of(finding, options) for finding in new}
+    codes = {finding.result.fingerprint: code_of(finding.result, options.source) for finding in new}
     for name, old in moved_findings(folder, known.values(), found, codes, options.source).items():
         ticket_id = known[old].id
         document = folder.read(ticket_id)

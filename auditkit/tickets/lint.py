@@ -13,7 +13,7 @@ from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.model.ticket import REOPENING, UNKNOWN, Evidence
-from auditkit.tickets.document import Document, TicketFileError
+from auditkit.tickets.document import Document
 from auditkit.tickets.lifecycle import Place, stale_reviews, still_reproducing
 from auditkit.tickets.store import TicketFolder
 
@@ -260,12 +260,7 @@ _CONFLICT = re.compile(r"conflict mark|is there twice|a second section")
 
 def lint(folder: TicketFolder, place: Place | None, ids: Sequence[str] = ()) -> list[Finding]:
     """Check the tickets with these ids (all of them without), in the order of their files and lines."""
-    documents, broken = [], []
-    for ticket_id in ids or folder.ids():
-        try:
-            documents.append(folder.read(ticket_id))
-        except TicketFileError as error:
-            broken.append(error)
+    documents, broken = folder.documents(ids)
     scope = Scope(folder, place, documents)
     found = [
         Finding(

@@ -42,7 +42,7 @@ def code(text: str) -> str:
 
 def paragraphs(text: str) -> str:
     """Prose of several lines, in which no line opens a fence, a heading, a table, a rule or HTML."""
-    return "\n".join(_prose_line(part) for part in inert(text).strip().split("\n"))
+    return "\n".join(_TAG.sub(r"\\<", opens_nothing(part)) for part in inert(text).strip().split("\n"))
 
 
 def prose(text: str) -> str:
@@ -74,10 +74,6 @@ def opens_nothing(text: str) -> str:
     # Four blanks would make code of the line, in which an escape would show.
     indented = re.sub(r"^(?: {4,}|[ ]*\t[ \t]*)", "   ", text.rstrip())
     return _BLOCK_START.sub(r"\1\\\2", indented)
-
-
-def _prose_line(text: str) -> str:
-    return _TAG.sub(r"\\<", opens_nothing(text))
 
 
 def _longest_run(text: str) -> int:

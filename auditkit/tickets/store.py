@@ -6,7 +6,7 @@ import contextlib
 import gc
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,6 +128,16 @@ class TicketFolder:
             raise BadInputError(str(error), f"did you mean {' or '.join(near)}?" if near else None) from None
         path = self.path(ticket_id)
         return parse_document(self._bytes(path), path)
+
+    def documents(self, ids: Sequence[str] = ()) -> tuple[list[Document], list[TicketFileError]]:
+        """Read the tickets with these ids (all of them without), and name the files that are not valid."""
+        documents, broken = [], []
+        for ticket_id in ids or self.ids():
+            try:
+                documents.append(self.read(ticket_id))
+            except TicketFileError as error:
+                broken.append(error)
+        return documents, broken
 
     def evidence(self, ticket_id: str) -> Evidence | None:
         """Read the evidence file of a ticket, None if there is none. Raises BadInputError for an invalid file."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.answer_changes import compare_answers
@@ -20,19 +22,28 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout import git
-from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, import_roots, parse_checkout
+from auditkit.probing.checkout.checkout import (
+    CheckoutSpec,
+    OpenCheckout,
+    import_roots,
+    open_checkout,
+    parse_checkout,
+)
 from auditkit.probing.engine.catalog import select
 from auditkit.probing.run.changed import Changed
 from auditkit.probing.run.configuration import catalog_of
 from auditkit.probing.run.measurement import Progress, Questions, environment_of, measure
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read_source
-from auditkit.probing.source.history.anchors import AnchoredSource
 from auditkit.probing.source.history.changes import read_changes
 from auditkit.probing.source.python_files import PythonFiles
+from auditkit.reports.review import Requirement, Review, State, judge_plan, review_of
 from auditkit.trials.answers import ANSWERS, answers_probe
 from auditkit.trials.comparison import contrast, contrast_added, contrast_source
-from auditkit.trials.target_pairs import Side, TargetPair, names_of, pair_found, pair_named
+from auditkit.trials.questions import Version
+from auditkit.trials.target_pairs import TargetPair, names_of, pair_found, pair_named
+
+_TESTS_LIMIT_S = 3600
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,7 @@ def _compared(
     request: CompareRequest, base: OpenCheckout, head: OpenCheckout, probes: Sequence[ProbeInfo], progress: Progress
 ) -> Comparison:
     asked = [probe for probe in probes if probe.scope == "target"]
-    sides = (_side(request.options, base), _side(request.options, head))
+    sides = (Version(base, request.options), Version(head, request.options))
     touched = None if request.targets else _Touched(_changed(base, head))
     pairs, notes = _pairs(request, sides, touched, progress)
     known = [pair for pair in pairs if pair.match.state is not MatchState.REMOVED]
@@ -98,13 +109,13 @@ def _compared(
         targets=tuple(_of_target(pair, [probe.id for probe in asked], *results) for pair in pairs),
         source=_of_source(request, sides, pairs, [probe for probe in probes if probe.scope == "source"], progress),
         changes=read_changes(base, head),
-        notes=tuple(dict.fromkeys((*_notes(sides, runs), *notes))),
+        notes=tuple(dict.fromkeys(_notes(sides, runs, notes))),
         untouched=len(touched.passed_over - _calls(pairs)) if touched else 0,
     )
 
 
 def _measured(
-    label: str, side: Side, targets: Sequence[Target], probes: Sequence[ProbeInfo], progress: Progress
+    label: str, side: Version, targets: Sequence[Target], probes: Sequence[ProbeInfo], progress: Progress
 ) -> Run:
     """The results of every probe, and what the targets return, at one revision."""
     place = environment_of(label, side.opened)
@@ -135,17 +146,17 @@ class _Touched:
 
 
 def _pairs(
-    request: CompareRequest, sides: tuple[Side, Side], touched: _Touched | None, progress: Progress
-) -> tuple[list[TargetPair], list[str]]:
+    request: CompareRequest, sides: tuple[Version, Version], touched: _Touched | None, progress: Progress
+) -> tuple[list[TargetPair], Sequence[Sequence[str]]]:
     """Those that the command line names; else those of auditkit.yaml and of discovery that the change touches."""
     config = request.options.config
     if touched is None:
-        return pair_named(request.targets, *sides), []
+        return [pair_named(target, *sides) for target in request.targets], ((), ())
     files = [PythonFiles(side.opened.path, import_roots(side.opened.path, config.import_roots)) for side in sides]
     configured = [target for target in config.targets if any(touched.has(target, each) for each in files)]
-    named = pair_named(configured, *sides)
+    named = [pair_named(target, *sides) for target in configured]
     if not config.discover:
-        return named, []
+        return named, ((), ())
     found, notes = pair_found(*sides, config, progress.trying, touched.has)
     calls = _calls(named)
     return [*named, *(pair for pair in found if calls.isdisjoint((pair.match.base, pair.match.head)))], notes
@@ -153,10 +164,6 @@ def _pairs(
 
 def _calls(pairs: Sequence[TargetPair]) -> set[str]:
     return {call for pair in pairs for call in (pair.match.base, pair.match.head) if call}
-
-
-def _side(options: RunOptions, opened: OpenCheckout) -> Side:
-    return Side(opened, options.setting(opened), AnchoredSource(opened.path, options.import_roots(opened)))
 
 
 _Results = dict[tuple[str, str], ProbeResult]
@@ -178,7 +185,7 @@ def _of_target(pair: TargetPair, probes: Sequence[str], base: _Results, head: _R
 
 def _of_source(
     request: CompareRequest,
-    sides: Sequence[Side],
+    sides: Sequence[Version],
     pairs: Sequence[TargetPair],
     probes: Sequence[ProbeInfo],
     progress: Progress,
@@ -194,9 +201,9 @@ def _of_source(
     return contrast_source(results[0], results[1], names_of(pairs))
 
 
-def _notes(sides: Sequence[Side], runs: Sequence[Run]) -> Iterator[str]:
-    """Notes on the two checkouts and their runs; what only one side says names it."""
-    said = [[*side.opened.notes, *run.notes] for side, run in zip(sides, runs, strict=True)]
+def _notes(sides: Sequence[Version], runs: Sequence[Run], found: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Notes on the two checkouts, their runs and discovery; what only one side says names it."""
+    said = [[*side.opened.notes, *run.notes, *notes] for side, run, notes in zip(sides, runs, found, strict=True)]
     yield from (note for note in said[0] if note in said[1])
     for name, ours, others in (("base", *said), ("head", *reversed(said))):
         yield from (f"{name}: {note}" for note in ours if note not in others)
@@ -235,3 +242,43 @@ def _said(contrasts: Iterable[Contrast]) -> list[Said]:
 
 def _is_unloaded(contrasts: Iterable[Contrast]) -> bool:
     return any(side.reason and side.reason.is_not_loaded for side in _said(contrasts))
+
+
+# The review: with the checkboxes of a plan, and the checkout's own tests at both revisions.
+
+
+def review(comparison: Comparison, plan: Path | None = None, tests: str = "") -> Review:
+    """Judge a change by the checkboxes of `plan`; run the command `tests` at both revisions.
+
+    Raises BadInputError for a plan that cannot be read or has no checkbox, and for a missing revision.
+    """
+    required: list[Requirement] = []
+    if plan is not None:
+        try:
+            required += judge_plan(plan.read_text(encoding="utf-8"), comparison)
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInputError(f"{plan} cannot be read: {error}") from None
+        if not required:
+            raise BadInputError(f"{plan} has no checkbox", "write each requirement as: - [ ] PROBE: fixed")
+    ended = []
+    if tests:
+        sides = (("base", comparison.base.checkout), ("head", comparison.head.checkout))
+        ended = [f"{name}: {_tested(side, tests)}" for name, side in sides]
+        state = State.MET if ended[1].startswith("head: passed") else State.NOT_MET
+        required.append(Requirement("the tests pass", state, "; ".join(ended)))
+    return review_of(comparison, required, "; ".join(ended))
+
+
+def _tested(checkout: str, command: str) -> str:
+    """Return how the tests end at one revision: `passed`, or the exit code and the last line."""
+    with open_checkout(parse_checkout(checkout)) as opened:
+        try:
+            done = subprocess.run(
+                command, shell=True, cwd=opened.path, capture_output=True, text=True, errors="replace",
+                timeout=_TESTS_LIMIT_S, stdin=subprocess.DEVNULL, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"no result in {_TESTS_LIMIT_S} s"
+    last = ([line for line in done.stdout.splitlines() if line.strip()] or [""])[-1].strip(" =")
+    state = "passed" if done.returncode == 0 else f"failed with exit code {done.returncode}"
+    return f"{state} ({last})" if last else state

@@ -17,7 +17,6 @@ from auditkit.model.enums import Outcome
 from auditkit.model.revisions.trial import ChangeKind, FixVerdict, Judgement
 from auditkit.model.runs.fix import Fix, FixRow
 from auditkit.model.runs.run import Finding, ProbeResult, Run
-from auditkit.model.runs.target import Target
 from auditkit.model.text import counted, inert_line
 from auditkit.probing.engine.runner import in_parallel
 from auditkit.probing.fix.patches import CannotComplete, FunctionFile, function_in
@@ -97,7 +96,11 @@ class Search:
         outcomes: dict[int, Fix | str] = {}
 
         def search(number: int) -> None:
-            outcome = None if self._ends.is_set() else self._outcome_of(groups[number])
+            outcome: Fix | str | None = None
+            try:
+                outcome = None if self._ends.is_set() else self._fix_of(groups[number])
+            except (AuditkitError, OSError, SyntaxError, ValueError, RecursionError) as error:
+                outcome = f"could not be tried: {inert_line(str(error))}"
             if outcome is not None and (isinstance(outcome, Fix) or not self._ends.is_set()):
                 outcomes[number] = outcome
 
@@ -115,13 +118,6 @@ class Search:
         effects = {one: self._effects[one] for one in of_groups if isinstance(one, Fix)}
         return _found(groups, _shared(groups, of_groups, effects), time.monotonic() - began)
 
-    def _outcome_of(self, group: Sequence[Finding]) -> Fix | str:
-        """The fix of a group; what cannot be read, or changed meanwhile, is a reason why there is none."""
-        try:
-            return self._fix_of(group)
-        except (AuditkitError, OSError, SyntaxError, ValueError, RecursionError) as error:
-            return f"could not be tried: {inert_line(str(error))}"
-
     def _fix_of(self, group: Sequence[Finding]) -> Fix | str:
         """The smallest fix of the findings that judge it. Minor ones may stay: no edit grows on their account."""
         judging = judging_of(group)
@@ -130,7 +126,9 @@ class Search:
         if not places:
             return NO_REWRITE
         if not cause.targets:
-            cause = replace(cause, targets=self._readers(cause, places[0]))
+            lines = {one.result.location.line for one in cause.findings if one.result.location}
+            readers = list(other_targets(self._files, self.run, cause, places[0], lines))
+            cause = replace(cause, targets=tuple(readers[:_MOST_READERS]))  # they run code that was only read
         if not cause.targets:
             return NO_TARGET
         if not all(self._trials.base(cause.arm, target).are_comparable for target in cause.targets):
@@ -161,11 +159,6 @@ class Search:
         calls = [cause.call_in(self._files), *(target.call for target in cause.targets)]
         places = [function_in(self._files, call) for call in dict.fromkeys(calls) if call]
         return [place for place in places if place is not None]
-
-    def _readers(self, cause: Cause, place: FunctionFile) -> tuple[Target, ...]:
-        """Targets that run code in which only reading found something."""
-        lines = {one.result.location.line for one in cause.findings if one.result.location}
-        return tuple(other_targets(self._files, self.run, cause, place, lines)[:_MOST_READERS])
 
     def _tried(self, cause: Cause, candidate: Candidate) -> Fix | Failed:
         """Return the fix if every probe and every correct result agrees; else what is wrong with it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from auditkit.config.config import Config
@@ -15,6 +16,7 @@ from auditkit.model.runs.run import ProbeResult, fingerprint
 from auditkit.model.runs.target import Target, split_call
 from auditkit.model.ticket import Evidence, Ticket
 from auditkit.probing.checkout.checkout import OpenCheckout, cited_file
+from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.find.blocks.blocks import blocks_of
 from auditkit.probing.run.measurement import Progress, ask
 from auditkit.probing.run.run_options import RunOptions
@@ -100,16 +102,25 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Checkable:
-    """One version of the code: its open checkout, its functions, and how probes run there."""
+class Version:
+    """One version of the code, and the options with which probes run there."""
 
     opened: OpenCheckout
-    source: AnchoredSource
     options: RunOptions
+
+    @cached_property
+    def source(self) -> AnchoredSource:
+        """The functions of the version."""
+        return AnchoredSource(self.opened.path, self.options.import_roots(self.opened))
+
+    @cached_property
+    def setting(self) -> Setting:
+        """How probes run there."""
+        return self.options.setting(self.opened)
 
 
 def results_at(
-    code: Checkable, questions: Sequence[Question], other: Checkable | None, progress: Progress
+    code: Version, questions: Sequence[Question], other: Version | None, progress: Progress
 ) -> dict[str, Found]:
     """Return the results by fingerprint.
 
@@ -158,7 +169,7 @@ def _no_result(question: Question, outcome: Outcome, message: str) -> ProbeResul
     )
 
 
-def _read(questions: Sequence[Question], code: Checkable, progress: Progress) -> dict[str, Found]:
+def _read(questions: Sequence[Question], code: Version, progress: Progress) -> dict[str, Found]:
     """Return the results of source probes; each names what it found in the whole source, not what is sound."""
     if not questions:
         return {}

@@ -8,21 +8,11 @@ from dataclasses import dataclass, replace
 from auditkit.config.config import Config
 from auditkit.model.revisions.comparison import MatchState, TargetMatch
 from auditkit.model.runs.target import Target
-from auditkit.probing.checkout.checkout import OpenCheckout
-from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.run.found_targets import find_targets
 from auditkit.probing.source.files import LeftOut
-from auditkit.probing.source.history.anchors import AnchoredSource, AnchorState, FoundAgain, text_of
+from auditkit.probing.source.history.anchors import AnchorState, FoundAgain, text_of
 from auditkit.probing.source.python_files import PythonFiles
-
-
-@dataclass(frozen=True)
-class Side:
-    """One revision: its files, how probes run there, and its functions."""
-
-    opened: OpenCheckout
-    setting: Setting
-    source: AnchoredSource
+from auditkit.trials.questions import Version
 
 
 @dataclass(frozen=True)
@@ -34,19 +24,14 @@ class TargetPair:
     head: Target | None
 
 
-def pair_named(targets: Sequence[Target], base: Side, head: Side) -> list[TargetPair]:
-    """Match the named targets, by their name at either revision, with the other revision."""
-    return [_pair_named(target, base, head) for target in targets]
-
-
 def pair_found(
-    base: Side,
-    head: Side,
+    base: Version,
+    head: Version,
     config: Config,
     trying: Callable[[str], None],
     only: Callable[[Target, PythonFiles], bool],
-) -> tuple[list[TargetPair], list[str]]:
-    """What discovery finds at each revision beside the targets of auditkit.yaml, matched; and its notes.
+) -> tuple[list[TargetPair], list[Sequence[str]]]:
+    """What discovery finds at each revision beside the targets of auditkit.yaml, matched; and its notes at each.
 
     Nothing that `only` rejects is found.
 
@@ -65,20 +50,18 @@ def pair_found(
         )
         for side in (base, head)
     )
-    ours, theirs, our_notes, their_notes = older.found, newer.found, older.notes, newer.notes
+    ours, theirs = older.found, newer.found
     if not ours and newer.failure is not None:
         raise newer.failure
     by_call = {target.call: target for target in theirs}
-    named = [_pair_named(target, base, head) for target in ours]
+    named = [pair_named(target, base, head) for target in ours]
     pairs = [replace(pair, head=by_call.get(pair.match.head, pair.head)) for pair in named]
     taken = {pair.match.head for pair in pairs}
     pairs += [_pair_back(target, base, head) for target in theirs if target.call not in taken]
-    notes = [f"base: {note}" for note in our_notes if note not in their_notes]
-    notes += [f"head: {note}" for note in their_notes if note not in our_notes]
-    return pairs, notes + [note for note in our_notes if note in their_notes]
+    return pairs, [older.notes, newer.notes]
 
 
-def _find(call: str, here: Side, there: Side) -> FoundAgain | None:
+def _find(call: str, here: Version, there: Version) -> FoundAgain | None:
     """The function of `here` at the other revision; None where `here` has none, LOST where the other has none.
 
     A function that both revisions have under its own name is no other one renamed, however alike they are.
@@ -91,7 +74,7 @@ def _find(call: str, here: Side, there: Side) -> FoundAgain | None:
     return FoundAgain(AnchorState.LOST, None, 0.0) if is_other else found
 
 
-def _pair_named(target: Target, base: Side, head: Side) -> TargetPair:
+def pair_named(target: Target, base: Version, head: Version) -> TargetPair:
     found = _find(target.call, base, head)
     if found is not None:
         if found.state is not AnchorState.LOST:
@@ -105,7 +88,7 @@ def _pair_named(target: Target, base: Side, head: Side) -> TargetPair:
     return _pair_back(target, base, head)
 
 
-def _pair_back(target: Target, base: Side, head: Side) -> TargetPair:
+def _pair_back(target: Target, base: Version, head: Version) -> TargetPair:
     """A target of the head, looked for at the base."""
     found = _find(target.call, head, base)
     if found is None or found.state is AnchorState.LOST:
@@ -113,12 +96,12 @@ def _pair_back(target: Target, base: Side, head: Side) -> TargetPair:
     return _made(_as_found(target, found, head, base), target, found, base, head)
 
 
-def _made(before: Target, after: Target, found: FoundAgain, base: Side, head: Side) -> TargetPair:
+def _made(before: Target, after: Target, found: FoundAgain, base: Version, head: Version) -> TargetPair:
     state = MatchState(found.state.value)
     return TargetPair(_match(before.call, after.call, state, found.similarity, base, head), before, after)
 
 
-def _as_found(target: Target, found: FoundAgain, here: Side, there: Side) -> Target:
+def _as_found(target: Target, found: FoundAgain, here: Version, there: Version) -> Target:
     """The same request under the names of the other revision; the step that finishes it is looked for, too."""
     finish = target.finish
     if finish is not None and (anchor := here.source.anchor(finish)) is not None:
@@ -126,7 +109,7 @@ def _as_found(target: Target, found: FoundAgain, here: Side, there: Side) -> Tar
     return replace(target, call=found.call, finish=finish)
 
 
-def _match(before: str, after: str, state: MatchState, similarity: float, base: Side, head: Side) -> TargetMatch:
+def _match(before: str, after: str, state: MatchState, similarity: float, base: Version, head: Version) -> TargetMatch:
     texts = [
         text_of(found) if (found := side.source.function(call)) is not None else None
         for side, call in ((base, before), (head, after))

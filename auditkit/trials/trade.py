@@ -87,9 +87,13 @@ def _changes(
     lost: Sequence[str],
     changed: Sequence[str],
 ) -> tuple[ProbeChange, ...]:
+    def worst(pair: tuple[ProbeResult, ProbeResult]) -> tuple[str, str]:
+        """What began to reproduce has its severity only in the arm."""
+        return min((result.severity or Severity.P4).value for result in pair), pair[0].probe
+
     at_arm = {result.probe: result for result in arm}
     pairs = [(before, at_arm[before.probe]) for before in base if before.probe in at_arm]
-    changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=_order))
+    changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=worst))
     costs = [(f"it no longer returns {', '.join(lost)}", f"the result's {', '.join(lost)}")] if lost else []
     costs += [(f"correct results differ, such as {changed[0]}", "correct results")] if changed else []
     outcomes = Outcome.NOT_REPRODUCED, Outcome.ERROR
@@ -99,11 +103,6 @@ def _changes(
 def does_not_run(reason: str, changes: tuple[ProbeChange, ...] = ()) -> Judgement:
     """The verdict on code that cannot be completed or loaded, or that returns nothing."""
     return Judgement(FixVerdict.DOES_NOT_RUN, FixVerdict.DOES_NOT_RUN.value, reason, changes)
-
-
-def _order(pair: tuple[ProbeResult, ProbeResult]) -> tuple[str, str]:
-    """The worst first: what began to reproduce has its severity only in the arm."""
-    return min((result.severity or Severity.P4).value for result in pair), pair[0].probe
 
 
 def _is_cost(change: ProbeChange) -> bool:

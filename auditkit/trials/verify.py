@@ -29,7 +29,6 @@ from auditkit.probing.fix.patches import CannotComplete, FunctionFile, find_func
 from auditkit.probing.run.configuration import catalog_of
 from auditkit.probing.run.measurement import Progress, ask
 from auditkit.probing.run.run_options import RunOptions
-from auditkit.probing.source.history.anchors import AnchoredSource
 from auditkit.tickets.document import FIX, Document
 from auditkit.tickets.lifecycle import today
 from auditkit.tickets.store import TicketFolder
@@ -37,9 +36,9 @@ from auditkit.trials.answers import Answers, answers_probe, judged, without_answ
 from auditkit.trials.bench import Bench
 from auditkit.trials.diff_block import DIFF, changes_of
 from auditkit.trials.questions import (
-    Checkable,
     Found,
     Question,
+    Version,
     located_target,
     questions_of,
     questions_of_boxes,
@@ -178,10 +177,10 @@ def verify_commit(folder: TicketFolder, request: VerifyRequest) -> Verification:
     ticket, evidence = document.ticket, folder.evidence(document.ticket.id)
     with contextlib.ExitStack() as stack:
 
-        def code_at(revision: str) -> Checkable:
+        def code_at(revision: str) -> Version:
             opened = stack.enter_context(options.open(spec.at(revision)))
             opened = replace(apart_from(opened, folder.folder), label=spec.folder)
-            return Checkable(opened, AnchoredSource(opened.path, options.import_roots(opened)), options)
+            return Version(opened, options)
 
         fixed = code_at("")
         questions = _questions(ticket, evidence, request, fixed.opened)
@@ -289,7 +288,13 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, file: Path | None
     """
     document = folder.read(request.ticket)
     evidence = folder.evidence(document.ticket.id)
-    codes = [_code_in(file)] if file is not None else recommended(document, evidence)
+    codes = recommended(document, evidence) if file is None else []
+    if file is not None:
+        try:
+            text = file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInputError(f"{file} cannot be read: {error}", "--patch names a diff or a Python file") from None
+        codes = [FixCode(file.name, text, any(line.startswith(("+++ ", "@@ ")) for line in text.split("\n")))]
     spec = request.spec()
     with request.options.open(spec) as opened:
         bases = [
@@ -312,14 +317,6 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, file: Path | None
 
 
 _WORST = (FixVerdict.INSUFFICIENT, FixVerdict.TRADES, FixVerdict.DOES_NOT_RUN, FixVerdict.SUFFICIENT)
-
-
-def _code_in(path: Path) -> FixCode:
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path} cannot be read: {error}", "--patch names a diff or a Python file") from None
-    return FixCode(path.name, text, any(line.startswith(("+++ ", "@@ ")) for line in text.split("\n")))
 
 
 def codes_of(document: Document, sections: Sequence[str]) -> list[FixCode]:

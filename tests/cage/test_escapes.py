@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 
 from auditkit import sandbox
+from auditkit.cli import cage
 from tests.probing_helpers import TARGETS
 
 pytestmark = pytest.mark.process
@@ -92,8 +93,6 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("HOME", str(folder / "home"))
         patch.setenv("AUDITKIT_TEST_TOKEN", SECRET)
-        sandbox._private.cache_clear()
-        stack.callback(sandbox._private.cache_clear)
         patch.setattr(sandbox, "_memory_bytes", lambda: MEMORY_BYTES)
         yield Outside(folder, {
             "secret": str(folder / "secret"), "outside": str(folder), "victim": victim.pid, "host": os.getpid(),
@@ -158,7 +157,7 @@ def with_sandbox(outside: Outside) -> dict[str, list[Any]]:
     Path(outside.places["system"]).unlink(missing_ok=True)
     words = ["audit", str(checkout), "--tickets", str(checkout.parent / "tickets")]
     said = io.BytesIO()
-    code = sandbox.run([sys.executable, str(checkout / "attempts.py")], sandbox._mounts_of(words), said)
+    code = sandbox.run([sys.executable, str(checkout / "attempts.py")], cage.mounts_of(words), said)
     assert code == 0
     found = dict(json.loads(said.getvalue()))
     # What was written is looked for here, where it would have arrived.

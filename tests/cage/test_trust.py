@@ -16,6 +16,7 @@ import pytest
 import typer
 
 from auditkit import sandbox
+from auditkit.cli import cage
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.probing.checkout.checkout import parse_checkout
 from auditkit.probing.fix.file_change import FileChange
@@ -140,7 +141,6 @@ def test_a_diff_does_not_write_through_a_folder_that_is_a_link(place: Path) -> N
 def test_an_output_that_leads_elsewhere_is_refused(place: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything runs: `--tickets` and `--save` may name places of a hostile checkout."""
     monkeypatch.setenv("HOME", str(place / "home"))
-    sandbox._private.cache_clear()
     monkeypatch.chdir(place)
     (place / "checkout" / "tickets").symlink_to(place / "home")
     (place / "checkout" / "deep").symlink_to(place / "home")
@@ -150,10 +150,9 @@ def test_an_output_that_leads_elsewhere_is_refused(place: Path, way: str, monkey
         "repository": "repository", "over the checkout": ".",
     }[way]  # fmt: skip
     with pytest.raises(BadInputError):
-        sandbox._mounts_of(["audit", "checkout", "--tickets", named])
-    mounts = sandbox._mounts_of(["audit", "checkout", "--tickets", "own"])
+        cage.mounts_of(["audit", "checkout", "--tickets", named])
+    mounts = cage.mounts_of(["audit", "checkout", "--tickets", "own"])
     assert mounts.write == [str(place / "own")], "control"
-    sandbox._private.cache_clear()
 
 
 def test_a_git_file_of_the_checkout_names_no_place_that_is_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +162,7 @@ def test_a_git_file_of_the_checkout_names_no_place_that_is_shown(place: Path, mo
     (place / "checkout" / "own" / "gitdir").write_text(".git\n")
     (place / "checkout" / "own" / "commondir").write_text(f"{place / 'home'}\n")
     monkeypatch.chdir(place / "checkout")
-    read = sandbox._mounts_of(["audit", "."]).read
+    read = cage.mounts_of(["audit", "."]).read
     assert (read[0], [path for path in read if "home" in path]) == (str(place / "checkout"), [])
 
 
@@ -252,4 +251,4 @@ def test_every_option_that_names_a_path_is_read_or_written() -> None:
         }
         return own.union(*map(options, below))
 
-    assert options(typer.main.get_command(app)) - read - sandbox.OUTPUTS == set()
+    assert options(typer.main.get_command(app)) - read - cage.OUTPUTS == set()

@@ -19,19 +19,10 @@ from tests.test_schema import document_of
 UNTESTED = "public_function_untested"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["compare"], "error: name a checkout and two revisions of it"),
-        (["compare", ".", "v1", "v2", "--device", "tpu"], "error: no such device: 'tpu'"),
-        (["compare", ".", "v1", "v2", "--format", "pdf"], "error: no such format: 'pdf'"),
-    ],
-    ids=" ".join,
-)
-def test_bad_input_is_one_clear_line(words: list[str], said: str) -> None:
-    ended = CliRunner().invoke(app, words)
+def test_bad_input_is_one_clear_line() -> None:
+    ended = CliRunner().invoke(app, ["compare", ".", "v1", "v2", "--device", "tpu"])
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert ended.stderr.startswith(said), ended.stderr
+    assert ended.stderr.startswith("error: no such device: 'tpu'"), ended.stderr
 
 
 def test_the_document_of_a_comparison_is_valid() -> None:
@@ -59,7 +50,7 @@ def test_a_comparison_writes_nothing_into_the_repository(tmp_path: Path) -> None
     ]
     assert (found["targets"][0]["state"], found["base"]["device"]) == ("changed", "source")
     plan = put(tmp_path, "plan.md", f"- [ ] {UNTESTED}: fixed\n- [ ] rename it\n")
-    reviewed = compared("--format", "markdown", "--plan", plan, "--tests", "grep -q large_gradients tests/*.py")
+    reviewed = compared("--plan", plan, "--tests", "grep -q large_gradients tests/*.py")
     text = " ".join(reviewed.stdout.split())
     assert reviewed.code == 1
     assert "base: failed with exit code 2; head: passed" in text

@@ -26,11 +26,10 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["report", *map(str, arguments)])
 
 
-def test_the_name_of_the_file_or_the_option_chooses_the_form(saved: Path, tmp_path: Path) -> None:
+def test_the_name_of_the_file_chooses_the_form(saved: Path, tmp_path: Path) -> None:
     page = tmp_path / "new" / "audit.html"
     done = run(saved, "--output", page)
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"wrote {page}\n")
-    assert page.read_text("utf-8") == run(saved, "--format", "html").stdout
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
     assert run(saved).stdout.startswith("# trainer at aaaaaaaaaaaa\n")
 
@@ -54,12 +53,12 @@ def test_the_tickets_of_a_run_have_their_status(saved: Path, tmp_path: Path) -> 
 
 def test_a_folder_of_tickets_is_a_page(tmp_path: Path) -> None:
     put(tmp_path / "tickets", "B7-PT-01.md", ticket_text())
-    page = run("--tickets", tmp_path / "tickets", "--format", "html")
-    assert page.exit_code == 0
-    assert "1 open of 1 (1 P2); finished: none." in page.stdout
+    page = tmp_path / "tickets.html"
+    assert run("--tickets", tmp_path / "tickets", "--output", page).exit_code == 0
+    assert "1 open of 1 (1 P2); finished: none." in page.read_text("utf-8")
     assert run("--tickets", tmp_path / "tickets").stdout.startswith("# Tickets: tickets\n")
     put(tmp_path / "tickets", "B7-PT-02.md", "# Finding Ticket: x\n")
-    assert run("--tickets", tmp_path / "tickets", "--format", "html").exit_code == 2
+    assert run("--tickets", tmp_path / "tickets").exit_code == 2
 
 
 def test_a_run_without_a_result_is_no_success(tmp_path: Path) -> None:
@@ -74,7 +73,6 @@ def test_a_run_without_a_result_is_no_success(tmp_path: Path) -> None:
         (("none.json",), "error: none.json: No such file or directory\n"),
         (("part.json",), "error: part.json is not a saved run: "),
         (("run.json", "--tickets", "none"), "error: no tickets folder: none\n"),
-        (("run.json", "--format", "pdf"), "error: no such format: 'pdf'\nhint: one of markdown, html\n"),
         (("run.json", "-o", "."), "error: . is a folder\nhint: name a file: --output FILE\n"),
     ],
 )

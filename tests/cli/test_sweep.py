@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.cli.sweep import shown_event
+from auditkit.cli.sweep import log
 from auditkit.sweep.driver import Event
 from tests.sweep_helpers import auditkit, job, plan, repository
 
 
-def test_a_log_has_a_line_for_each_end() -> None:
-    late = Event("again", 150, 2, 1, "job-7", reason="killed by SIGKILL", node="n3")
-    assert shown_event(late) == "[3/150] runs again  job-7 on n3: killed by SIGKILL"
+def test_a_log_has_a_line_for_each_end(capsys: pytest.CaptureFixture[str]) -> None:
+    log(Event("again", 150, 2, 1, "job-7", reason="killed by SIGKILL", node="n3"))
+    assert capsys.readouterr().err == "[3/150] runs again  job-7 on n3: killed by SIGKILL\n"
 
 
 @pytest.mark.process

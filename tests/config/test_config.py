@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.config.config import Config, read_config
-from auditkit.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
+from auditkit.config.config_draft import render_config
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, Severity, Takes
 from auditkit.model.runs.target import Target
@@ -190,16 +190,12 @@ def test_a_file_that_was_found_names_no_program_and_no_place_outside(folder: Pat
 def test_a_written_config_reads_back_the_same_and_says_what_was_inferred(folder: Path) -> None:
     target = Target(
         "my-pkg/x.py:f#g.2", "f", Contract.GRAD_NORM, Takes.MODULE, finish="m:h", setup="s",
-        arguments={"eps": "1e-8", "n": [1.5, None], "t": "a: #b\n"}, returns={"norm": "a"}, places=("a.py:3 in f",),
+        arguments={"eps": "1e-8", "n": [1.5, None], "t": "a: #b\n", "on": "yes"}, returns={"norm": "a"},
+        places=("a.py:3 in f",),
     )  # fmt: skip
-    draft = ConfigDraft(
-        checkout="../code@v1",
-        python=".venv/bin/python",
-        batch=7,
-        targets=(DraftTarget(target, ("reads .grad at line 3\nbatch: 8",)),),
-        unfed=(UnfedCandidate("m:Trainer.norm", ("making a Trainer needs optimizer",)),),
-    )
-    text = render_config(draft)
+    written = Config(checkout="../code@v1", python=".venv/bin/python", batch=7)
+    unfed = [("m:Trainer.norm", "making a Trainer needs optimizer")]
+    text = render_config(written, [(target, ["reads .grad at line 3\nbatch: 8"])], unfed)
     config = read(folder, text)
     assert (config.targets, config.batch) == ((target,), 7)
     assert config.checkout == os.path.abspath(folder / "../code@v1")

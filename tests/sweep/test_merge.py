@@ -76,7 +76,7 @@ def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(
         assert (made.outcome, made.message) == (Outcome.ERROR, "no environment: torch==2.10.*: no wheel")
         assert (never.outcome, never.message) == (Outcome.ERROR, "not run: it is planned, and no job ran it")
         assert one.arms_differ
-    table = markdown_table(merged).decode()
+    table = markdown_table(merged)
     assert "| no result (1) | no result (2) |" in table
     assert "\n1. no environment: torch==2.10." in table
 
@@ -91,7 +91,7 @@ def test_the_table_counts_what_is_torchs_apart(tmp_path: Path) -> None:
     assert sum(int(word) for word in own.partition(" of ")[0].split() if word.isdigit()) == len(others)
     assert "torch" not in all_own
     folder = folder_with(tmp_path / "swept", [one], [Result(one, owned.to_json())])
-    assert f"| {own} |" in markdown_table(merge(folder, [one])).decode()
+    assert f"| {own} |" in markdown_table(merge(folder, [one]))
 
 
 def test_a_changed_answer_is_named(tmp_path: Path) -> None:

@@ -103,7 +103,6 @@ def test_a_list_shows_the_open_tickets_worst_first(place: Path) -> None:
         (("review", "B7-PT-01", "ENDORSE", "--role", "torch"), "auditkit.yaml names them"),
         (("resolve", "B7-PT-01", "wont-fix"), "--note TEXT"),
         (("resolve", "B7-PT-01", "duplicate"), "no duplicate link"),
-        (("new",), "a ticket needs a title"),
     ],
 )
 def test_bad_input_is_named_and_nothing_is_written(place: Path, words: tuple[str, ...], told: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +13,11 @@ from auditkit.model.enums import Outcome, Reason, Severity
 from auditkit.model.revisions.comparison import Agreement, Change, Comparison, Contrast, MatchState, Trend
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
-from auditkit.probing.checkout.checkout import import_roots, open_checkout
-from auditkit.probing.engine.sandbox import Setting
-from auditkit.probing.source.history.anchors import AnchoredSource
+from auditkit.probing.checkout.checkout import open_checkout
+from auditkit.probing.run.run_options import RunOptions
 from auditkit.trials.compare import CompareRequest, compare, exit_code
-from auditkit.trials.target_pairs import Side, names_of, pair_named
+from auditkit.trials.questions import Version
+from auditkit.trials.target_pairs import names_of, pair_named
 from tests import compared_results as results
 from tests.compared_history import OVERFLOWING, commit, make_history, state_of
 from tests.probing_helpers import OVERFLOW, SYNCS
@@ -46,12 +45,11 @@ def broken(reason: Reason = Reason.CRASH, outcome: Outcome = Outcome.ERROR) -> P
 
 
 @contextlib.contextmanager
-def sides(repository: Path, *revisions: str) -> Iterator[list[Side]]:
+def sides(repository: Path, *revisions: str) -> Iterator[list[Version]]:
     """Revisions whose sources are read; nothing is run."""
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(open_checkout(f"{repository}@{revision}")) for revision in revisions]
-        setting = Setting(repository, sys.executable, ())
-        yield [Side(one, setting, AnchoredSource(one.path, import_roots(one.path))) for one in opened]
+        yield [Version(one, RunOptions()) for one in opened]
 
 
 def test_a_fix_that_costs_memory_is_fixed_and_introduced(repository: Path) -> None:
@@ -75,8 +73,8 @@ def test_a_renamed_function_is_the_same_target(repository: Path) -> None:
     """By its body, and the similarity is said; one that is gone or new is said to be."""
     targets = [TOTAL, Target("trainer.stats:largest_norm"), Target("trainer.stats:no_such")]
     with sides(repository, "widened", "renamed") as (base, head):
-        renamed, same, unread = pair_named(targets, base, head)
-        (back,) = pair_named([Target("trainer.stats:gradient_norm")], base, head)
+        renamed, same, unread = (pair_named(target, base, head) for target in targets)
+        back = pair_named(Target("trainer.stats:gradient_norm"), base, head)
     assert (renamed.match.state, renamed.match.head) == (MatchState.RENAMED, "trainer.stats:gradient_norm")
     assert renamed.match.describe() == "renamed from trainer.stats:total_norm (body 100% the same)"
     assert renamed.head == Target("trainer.stats:gradient_norm")

@@ -68,10 +68,10 @@ def run_and_finish(
     """
     from auditkit.audit.audit import audit, exit_code, load_failures, specimen_dir
     from auditkit.audit.baseline import only_new
-    from auditkit.cli.options import FIRST
+    from auditkit.cli.options import FIRST, parse_severity
     from auditkit.model.runs.candidates import unchecked_steps
 
-    lowest = shown.lowest()
+    lowest = parse_severity(shown.fail_on)
     if save is not None:
         from auditkit.reports.export import check_outputs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -213,7 +213,9 @@ class TargetComparison(Record, keys="**match contrasts answers agreement"):
 
     @property
     def agreement(self) -> dict[str, int]:
-        return count_agreements(self.answers)
+        """The number of results of each agreement."""
+        counts = Counter(answer.agreement for answer in self.answers)
+        return {agreement.value: counts[agreement] for agreement in Agreement}
 
 
 @dataclass(frozen=True)
@@ -241,21 +243,10 @@ class Comparison(Record, keys="checkout base head targets source changes summary
 
     @property
     def summary(self) -> dict[str, int]:
-        return count_changes(self.contrasts)
-
-
-def count_changes(contrasts: Iterable[Contrast]) -> dict[str, int]:
-    """How many there are of each change, and how many findings got worse."""
-    listed = list(contrasts)
-    counts = Counter(contrast.change for contrast in listed)
-    worse = sum(contrast.is_worse and contrast.change is Change.STILL_REPRODUCED for contrast in listed)
-    return {**{change.value: counts[change] for change in Change}, "worsened": worse}
-
-
-def count_agreements(answers: Iterable[AnswerContrast]) -> dict[str, int]:
-    """Count the results by agreement."""
-    counts = Counter(answer.agreement for answer in answers)
-    return {agreement.value: counts[agreement] for agreement in Agreement}
+        """How many there are of each change, and how many findings got worse."""
+        counts = Counter(contrast.change for contrast in self.contrasts)
+        worse = sum(each.is_worse and each.change is Change.STILL_REPRODUCED for each in self.contrasts)
+        return {**{change.value: counts[change] for change in Change}, "worsened": worse}
 
 
 def relative_difference(base: Any, head: Any) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -303,7 +303,9 @@ class Run(
 
     @property
     def summary(self) -> dict[str, int]:
-        return count_outcomes(self.results)
+        """How many results there are of each outcome, every outcome named."""
+        counts = Counter(result.outcome for result in self.results)
+        return {outcome.value: counts[outcome] for outcome in Outcome}
 
     @classmethod
     def from_json(cls, document: Any) -> Run:
@@ -349,9 +351,3 @@ class Arm(Record, keys="arm=label **run"):
 
     label: str
     run: Run
-
-
-def count_outcomes(results: Iterable[ProbeResult]) -> dict[str, int]:
-    """How many results there are of each outcome, every outcome named."""
-    counts = Counter(result.outcome for result in results)
-    return {outcome.value: counts[outcome] for outcome in Outcome}

@@ -55,35 +55,28 @@ def _drawing(parts: Sequence[str], height: int, title: str, result: ProbeResult)
     return Picture(title, f"{head}{''.join(parts)}{label}</svg>")
 
 
-def _escaped(words: str) -> str:
-    return escape(inert(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"))
-
-
 def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{_escaped(words)}</text>'
+    shown = escape(inert(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"))
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{shown}</text>'
 
 
 def _line(kind: str, *points: tuple[float, float]) -> str:
     return f'<polyline class="{kind}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>'
 
 
-def _growths(result: ProbeResult) -> Iterator[Picture]:
+def _growths(result: ProbeResult) -> list[Picture]:
     """The first figure that has a fitted law, or extrapolated points, over three sizes or more."""
-    by_name: dict[str, list[Measurement]] = {}
-    for one in result.measurements:
-        if (number := _finite(one.value)) is not None and number >= 0:
-            by_name.setdefault(one.name, []).append(one)
+    drawn = [one for one in result.measurements if (number := _finite(one.value)) is not None and number >= 0]
     laws = {
-        _FIGURE_OF.get(name, name.removesuffix("_law")): str(taken[0].case.get("law", result.law))
-        for name, taken in by_name.items()
-        if name.endswith("_law")
+        _FIGURE_OF.get(one.name, one.name.removesuffix("_law")): str(one.case.get("law", result.law))
+        for one in reversed(drawn)
+        if one.name.endswith("_law")
     }
     far = {one.name for one in result.measurements if one.evidence is Evidence.EXTRAPOLATED}
-    for name, taken in sorted(by_name.items(), key=lambda item: item[0] not in laws):
-        picture = _growth(result, taken, laws.get(name, result.law)) if name in laws or name in far else None
-        if picture is not None:
-            yield picture
-            return
+    names = sorted(dict.fromkeys(one.name for one in drawn), key=lambda name: name not in laws)
+    named = ([one for one in drawn if one.name == name] for name in names if name in laws or name in far)
+    made = (_growth(result, taken, laws.get(taken[0].name, result.law)) for taken in named)
+    return [picture for picture in made if picture is not None][:1]
 
 
 def _growth(result: ProbeResult, taken: Sequence[Measurement], law: str) -> Picture | None:

@@ -1,4 +1,5 @@
 """The bundled specimens: which probes each of their targets exists for, and what the probes say of it."""
+# ruff: noqa: F403, F405 - the names of probes
 
 from __future__ import annotations
 
@@ -10,55 +11,7 @@ from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.worker.measure.ranks import why_not
 from tests.probes.in_process import Answer, ask_all
-from tests.probing_helpers import (
-    ACCUMULATION,
-    ACCURACY,
-    ALIGNMENT,
-    ASYNC,
-    BATCH,
-    CACHED,
-    CAPTURE,
-    CLIPPING,
-    COUNTS,
-    ECHO,
-    EMPTY,
-    FROZEN,
-    GATHER,
-    GENERATOR,
-    GRAPHS,
-    GROUPING,
-    HEALTH,
-    LAUNCHES,
-    LIMIT_MISSED,
-    LOST,
-    LOW_PRECISION,
-    LOW_SUMS,
-    MATRICES,
-    MEMORY,
-    MESH,
-    MISSES,
-    MISSING,
-    MIXED_DTYPES,
-    MUTATES,
-    NAN_STEP,
-    NO_ELEMENTS,
-    NONCONTIGUOUS,
-    OFF_DEVICE,
-    OVERFLOW,
-    PER_RANK,
-    RATIO,
-    RETAINED,
-    SCALED_CLIP,
-    SHARDING,
-    SHARDS,
-    SPARSE,
-    STEPS,
-    SYNCS,
-    TWO_DEVICES,
-    UNDERFLOW,
-    WAITS,
-    run_probes,
-)  # fmt: skip
+from tests.probing_helpers import *
 from tests.sharing import kept_of, once
 
 FOLDER = Path(__file__).parents[2] / "probes" / "specimens"

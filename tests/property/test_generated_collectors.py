@@ -6,6 +6,7 @@ only the first few cases: `SHARES` says how many. Probes that need a GPU and pro
 for memory, launches or reads is not asked of a case that pays for what the probe counts (`Case.costs`). Everything
 runs in this process, on one thread.
 """
+# ruff: noqa: F403, F405 - the names of probes
 
 from __future__ import annotations
 
@@ -25,32 +26,7 @@ from auditkit.worker.base.refusals import NotApplicable, TargetRaised
 from auditkit.worker.context.context import Context
 from auditkit.worker.feed.caller import Caller
 from auditkit.worker.feed.search import find_plan
-from tests.probing_helpers import (
-    ACCURACY,
-    ASYNC,
-    CLIPPING,
-    COUNTS,
-    EMPTY,
-    GENERATOR,
-    GRAPHS,
-    GROUPING,
-    HEALTH,
-    LAUNCHES,
-    MEMORY,
-    MISSING,
-    MIXED_DTYPES,
-    MUTATES,
-    NO_ELEMENTS,
-    NONCONTIGUOUS,
-    OFF_DEVICE,
-    OVERFLOW,
-    RATIO,
-    RETAINED,
-    SPARSE,
-    SYNCS,
-    TWO_DEVICES,
-    UNDERFLOW,
-)
+from tests.probing_helpers import *
 from tests.property.generated import Case, make_case
 
 pytestmark = pytest.mark.acceptance

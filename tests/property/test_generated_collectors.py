@@ -1,7 +1,7 @@
 """500 random well-behaved collectors: none of the probes that look at their answers may reproduce.
 
 A cheap probe takes 10 to 90 ms of CPU for a case, all sixteen 0.3 s: each case gets four of them by turns, so
-each sees 125, 12 of them in the acceptance run (the others are marked `slow`). The expensive ones (0.4 to 5 s) see
+each sees 125, 6 of them in the acceptance run (the others are marked `slow`). The expensive ones (0.4 to 5 s) see
 only the first few cases: `SHARES` says how many. Probes that need a GPU and probes of the source are not asked; a probe
 for memory, launches or reads is not asked of a case that pays for what the probe counts (`Case.costs`). Everything
 runs in this process, on one thread.
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.acceptance
 
 CASES = 500
 # 0.1 s of processor time a case.
-DEFAULT_CASES = 50
+SHARE = 25
 CHEAP = (
     *(TWO_DEVICES, MIXED_DTYPES, OFF_DEVICE, EMPTY, GENERATOR, MISSING, NONCONTIGUOUS, SPARSE),
     *(NO_ELEMENTS, MUTATES, HEALTH, OVERFLOW, UNDERFLOW, RATIO, CLIPPING, ASYNC),
@@ -97,18 +97,18 @@ def probes_for(number: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "first", [pytest.param(n, marks=[] if n < DEFAULT_CASES else pytest.mark.slow) for n in range(0, CASES, 50)]
+    "first", [pytest.param(n, marks=pytest.mark.slow if n else []) for n in range(0, CASES, SHARE)]
 )
 def test_no_probe_reproduces_on_a_well_behaved_collector(first: int, tmp_path: Path) -> None:
     wrong: dict[str, dict[str, str]] = {}
     asked = 0
-    for seed in range(first, first + 50):
+    for seed in range(first, first + SHARE):
         found = answers(make_case(seed), f"generated_{seed}", probes_for(seed), tmp_path)
         asked += len(found)
         bad = {probe: text for probe, text in found.items() if text not in ("not_reproduced", "not_applicable")}
         wrong.update({f"seed {seed}": bad} if bad else {})
     assert wrong == {}
-    assert asked >= 50
+    assert asked >= SHARE
 
 
 @pytest.mark.parametrize(

@@ -10,22 +10,17 @@ runs in this process, on one thread.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from auditkit.probing.engine.catalog import load_catalog, load_module
 from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.base.refusals import NotApplicable, TargetRaised
 from auditkit.worker.context.context import Context
 from auditkit.worker.feed.caller import Caller
 from auditkit.worker.feed.search import find_plan
+from tests.probes.in_process import CATALOG, _ask
 from tests.probing_helpers import *
 from tests.property.generated import Case, make_case
 
@@ -40,7 +35,6 @@ CHEAP = (
 )
 SHARES = {COUNTS: 8, ACCURACY: 1, GROUPING: 1, SYNCS: 4, LAUNCHES: 4, MEMORY: 2, RETAINED: 2, GRAPHS: 1}
 SIMULATED = (TWO_DEVICES, OFF_DEVICE, SYNCS, LAUNCHES, ASYNC)
-CATALOG = load_catalog()
 
 
 @pytest.fixture(autouse=True)
@@ -51,43 +45,19 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def load(case: Case, name: str, folder: Path) -> Any:
-    """The case as a module of its own file, so that a failure can be read and run again."""
+def answers(case: Case, name: str, probes: list[str], folder: Path) -> dict[str, str]:
+    """What probes say of a collector, which is a module of its own file, so that a failure can be run again."""
     path = folder / f"{name}.py"
     path.write_text(case.text)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[name]
-    return module
-
-
-def said(caller: Caller, plan: Any, probe: str, roots: SourceRoots) -> str:
-    """What a probe says of a collector in this process, judged under its own policy."""
-    device = "simulated" if probe in SIMULATED else "cpu"
-    context = Context(plan, caller, device, roots, {"memory_sizes": [1_000_000]})
-    module = load_module(CATALOG[probe])
-    try:
-        messages = list(module.measure(context))
-    except NotApplicable:
-        return "not_applicable"
-    except TargetRaised as error:
-        return f"error: {error}"
-    measured = [types.SimpleNamespace(**m) for m in messages if m["type"] == "measurement"]
-    verdict = module.judge(measured, CATALOG[probe].policy)
-    return verdict["outcome"] if verdict["outcome"] != "reproduced" else f"reproduced: {verdict['message']}"
-
-
-def answers(case: Case, name: str, probes: list[str], folder: Path) -> dict[str, str]:
-    module = load(case, name, folder)
+    module = load_target(path)
     caller = Caller(module.collect, None, "", {}, getattr(module, "materialize", None))
-    plan, roots = find_plan(caller, {}), SourceRoots(str(folder))
-    return {probe: said(caller, plan, probe, roots) for probe in probes if probe not in case.costs}
+    plan, roots, found = find_plan(caller, {}), SourceRoots(str(folder)), {}
+    for probe in (probe for probe in probes if probe not in case.costs):
+        device = "simulated" if probe in SIMULATED else "cpu"
+        answer = _ask(CATALOG[probe], Context(plan, caller, device, roots, {"memory_sizes": [1_000_000]}), {})
+        is_quiet = answer.outcome in ("not_reproduced", "not_applicable")
+        found[probe] = answer.outcome if is_quiet else f"{answer.outcome}: {answer.message}"
+    return found
 
 
 def probes_for(number: int) -> list[str]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import subprocess
 from pathlib import Path
 
-GIT = ["-c", "user.name=A. Author", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+from tests.verify_helpers import git
 
 # A float32 sum of squares overflows from 1.84e19 on, and holds one tensor's squares at a time.
 OVERFLOWING = '''
@@ -71,11 +68,6 @@ Converts to float64 first.
 """
 
 
-def git(directory: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(directory), *GIT, *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
 def commit(repository: Path, message: str, **files: str | None) -> str:
     """Write `files` (a None removes one; `__` is a folder, `.py` is added) and commit them; returns the full hash."""
     for name, text in files.items():
@@ -102,14 +94,3 @@ def make_history(repository: Path) -> Path:
     commit(repository, "rename", trainer__stats=renamed, tests__test_stats=TEST.replace("total_norm", "gradient_norm"))
     git(repository, "tag", "renamed")
     return repository
-
-
-def state_of(repository: Path) -> dict[str, str]:
-    """Every file of a repository, .git included, with its content's hash and its modification time."""
-    found = {}
-    for folder, _, names in os.walk(repository):
-        for name in names:
-            path = Path(folder, name)
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            found[str(path.relative_to(repository))] = f"{digest} {path.stat().st_mtime_ns}"
-    return found

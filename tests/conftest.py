@@ -85,6 +85,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("unit")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The acceptance tests alone need a third of the files, and every process of `-n` would import the others too."""
+    if config.option.markexpr.startswith("acceptance") and collection_path.name.startswith("test_"):
+        return "acceptance" not in collection_path.read_text("utf-8") or None
+    return None
+
+
 def pytest_collection_finish() -> None:
     """As a worker does before it measures: what was imported is no garbage, and looking through it takes 0.2 s."""
     gc.collect()

@@ -78,13 +78,6 @@ def wait_for(happened: Callable[[], Any], limit_s: float = 30.0) -> Any:
     raise AssertionError("it did not happen")
 
 
-def is_running(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def processes_of(folder: Path, key: str = "") -> list[int]:
     """The processes of the folder's jobs, or of one job."""
     found = []

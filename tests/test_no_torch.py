@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 
-from tests.application import app
+from tests.application import EVERY
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import Ended, auditkit, run_program
 
@@ -58,14 +55,6 @@ def grad_norm(parameters):
 """
 
 
-def every_command(command: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command and group, from the application itself."""
-    command = command or typer.main.get_command(app)
-    yield words
-    for name, child in getattr(command, "commands", {}).items():
-        yield from every_command(child, (*words, name))
-
-
 def run_watched(modules: tuple[str, ...], *arguments: object, cwd: Path | None = None) -> tuple[Ended, list[str]]:
     """The command's end, and which of `modules` its process had loaded by then."""
     command = [sys.executable, "-c", DRIVER, ",".join(modules), *map(str, arguments)]
@@ -91,7 +80,7 @@ def tickets(tmp_path: Path) -> Path:
 
 def test_help_needs_nothing_that_is_slow_to_load() -> None:
     """Every command's help has an example and loads nothing that only other commands need; Typer's help needs rich."""
-    commands = list(every_command())
+    commands = list(EVERY)
     heavy = [name for name in HEAVY if name not in ("rich", "markdown_it")]
     ended = run_program([sys.executable, "-c", PAGES, json.dumps([[*heavy, "auditkit.cli.main"], commands])])
     told = json.loads(ended.stdout)
@@ -137,7 +126,7 @@ def test_measuring_happens_elsewhere(checkout: Path, tmp_path: Path) -> None:
     assert (ended.code, loaded) == (1, []), ended.stderr
     assert '"torch": "' in ended.stdout
 
-    named = ["--probe", "syncs_grow_with_tensors", "--tickets", tmp_path / "tickets"]
+    named = ["--probe", "syncs_grow_with_tensors", "--tickets", tmp_path / "tickets", "--fix-time=0"]
     ended, loaded = run_watched(("torch", "numpy"), "audit", checkout, *named)
     assert (ended.code, loaded) == (1, []), ended.stderr
     assert list((tmp_path / "tickets").rglob("B1-PT-01.md")) != []

@@ -63,7 +63,7 @@ def audited(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     probes = ["syncs_grow_with_tensors", "norm_overflows_on_finite_grads", "async_collect_synchronizes"]
     tickets = tmp_path_factory.mktemp("tickets")
     named = [word for probe in probes for word in ("--probe", probe)]
-    ended = auditkit("audit", checkout, *targets, *named, "--tickets", tickets, "--json")
+    ended = auditkit("audit", checkout, *targets, *named, "--tickets", tickets, "--fix-time=0", "--json")
     assert ended.code == 1, ended.stderr
     return {**document_of("run", ended), "tickets": tickets}
 

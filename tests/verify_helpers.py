@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from pathlib import Path
@@ -54,3 +55,14 @@ def commit(folder: Path, text: str) -> str:
     git(folder, "add", ".")
     git(folder, "commit", "-q", "--allow-empty", "-m", "work")
     return git(folder, "rev-parse", "HEAD")
+
+
+def state_of(*folders: Path) -> dict[str, str]:
+    """Return every path below some folders, .git included, with its mode, and a file's time and hash."""
+    found = {}
+    for path in (path for folder in folders for path in folder.rglob("*")):
+        status = path.lstat()
+        data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        time_ns = "" if path.is_dir() else status.st_mtime_ns
+        found[str(path)] = f"{status.st_mode} {time_ns} {hashlib.sha256(data).hexdigest()}"
+    return found

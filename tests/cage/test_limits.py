@@ -22,7 +22,7 @@ BOUNDED_STORM = """
 import os, sys, time
 for number in range(400):
     if os.fork() == 0:
-        time.sleep(20)
+        time.sleep(float(sys.argv[1]))
         os._exit(0)
 print("all started", flush=True)
 """
@@ -63,13 +63,13 @@ def own(*more: str) -> Mounts:
 def test_a_storm_of_processes_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the same storm is whole without the sandbox. It is bounded, and so is its limit here."""
     plain = subprocess.run(
-        [sys.executable, "-c", BOUNDED_STORM], capture_output=True, text=True, start_new_session=True
+        [sys.executable, "-c", BOUNDED_STORM, "1"], capture_output=True, text=True, start_new_session=True
     )
     assert plain.stdout == "all started\n"
     monkeypatch.setattr(sandbox, "_MOST_PROCESSES", 100)
     began, said, told = time.monotonic(), io.BytesIO(), ""
     try:
-        code = sandbox.run([sys.executable, "-c", BOUNDED_STORM], own(), said)
+        code = sandbox.run([sys.executable, "-c", BOUNDED_STORM, "20"], own(), said)
     except NothingMeasuredError as error:  # root has no such limit: the watch ends everything
         code, told = 3, error.message
     assert (code, told) in ((1, ""), (3, "--cage ended the command: it used more than 100 processes"))

@@ -23,6 +23,7 @@ from auditkit import sandbox
 from tests.cage.test_trust import NORM, auditkit, probe
 from tests.probing_helpers import OVERFLOW
 from tests.project_files import ROOT
+from tests.verify_helpers import git, state_of
 
 pytestmark = pytest.mark.process
 
@@ -47,9 +48,8 @@ def filed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (place / "home").mkdir()
     (place / "checkout").mkdir()
     (place / "checkout" / "stats.py").write_text(ESCAPE + NORM)
-    git = ["git", "-C", str(place / "checkout"), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
-        subprocess.run([*git, *words], check=True)
+        git(place / "checkout", *words)
     done = probe(place, "--tickets", "tickets", before=("--cage",))
     assert done.returncode == 1, done.stderr
     ticket = place / "tickets" / "B1-PT-01.md"
@@ -142,16 +142,6 @@ def test_no_result_of_the_cache_is_read_in_the_sandbox(tmp_path: Path) -> None:
     assert ran == [(True, "reproduced"), (False, "reproduced"), (False, "reproduced")]
 
 
-def files_below(*folders: Path) -> dict[str, Any]:
-    """Every path below some folders, with the content, the mode and the time of each file."""
-    found: dict[str, Any] = {}
-    for path in (path for folder in folders for path in folder.rglob("*")):
-        status = path.lstat()
-        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-        found[str(path)] = (status.st_mode, content, None if path.is_dir() else status.st_mtime_ns)
-    return found
-
-
 CARELESS = """
 import os, tempfile
 open("beside the command", "w").write("x")
@@ -173,7 +163,7 @@ def test_without_the_sandbox_an_audit_changes_only_its_outputs(tmp_path: Path) -
     (checkout / "stats.py").write_text(CARELESS + NORM)
     (checkout / "link").symlink_to(home)
     (home / "kept").write_text("kept")
-    before = files_below(*folders)
+    before = state_of(*folders)
     words = ("--target", "stats:norm", "--probe", OVERFLOW, "--device", "cpu", "--fix-time=0")
     done = auditkit(
         "audit", "checkout", *words, "--tickets", "tickets", "--save", "run.json",
@@ -181,12 +171,12 @@ def test_without_the_sandbox_an_audit_changes_only_its_outputs(tmp_path: Path) -
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     cache = str(home / ".cache")
-    after = {path: what for path, what in files_below(*folders).items() if not path.startswith(cache)}
+    after = {path: what for path, what in state_of(*folders).items() if not path.startswith(cache)}
     assert after == before
     assert {path.name for path in tmp_path.iterdir()} == {"home", "checkout", "tmp", "tickets", "run.json"}
     environment = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary)}
     subprocess.run([sys.executable, "-c", "import stats"], cwd=checkout, env=environment, check=True)
-    assert len(files_below(checkout, temporary).keys() - before.keys()) >= 3, "control"
+    assert len(state_of(checkout, temporary).keys() - before.keys()) >= 3, "control"
 
 
 STARTERS = ("auditkit", "probes", "templates", "tests", "benchmarks", "docs")

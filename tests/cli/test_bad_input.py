@@ -162,8 +162,16 @@ def test_it_is_refused_before_anything_is_measured(
     assert ended.code == code, ended.stderr
     assert ended.stderr.startswith("error: ")
     assert ended.stderr.count("error: ") == 1
-    told = json.loads(ended.stdout)["error"].split("\n")[0] if as_json else ended.stdout
-    assert told == (ended.stderr.split("\n")[0].removeprefix("error: ") if as_json else "")
+    if as_json:
+        document = json.loads(ended.stdout)
+        assert sorted(document) == ["error", "exit_code", "hint", "location", "schema_version"]
+        assert document["error"].split("\n")[0] == ended.stderr.split("\n")[0].removeprefix("error: ")
+        place = (
+            {"path": str(untouched / "wrong/auditkit.yaml"), "line": 2, "column": 1} if line == "audit wrong" else None
+        )
+        assert (document["exit_code"], document["location"]) == (code, place)
+    else:
+        assert ended.stdout == ""
     for sentence in sentences:
         assert sentence in ended.stderr
 

@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 
 from auditkit.model.schemas import schema
 from tests.application import app
-from tests.compared_history import make_history, state_of
+from tests.compared_history import make_history
 from tests.compared_results import TARGET, comparison
 from tests.filing_helpers import put
 from tests.project_files import Ended, auditkit
 from tests.test_schema import document_of
+from tests.verify_helpers import state_of
 
 UNTESTED = "public_function_untested"
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from auditkit.sweep.jobs import Result, ResultsFolder
+from tests import application
 from tests.application import app
 from tests.filing_helpers import ROOT, put, ticket_text
 from tests.reports.exported_runs import RUNS
 from tests.sweep_helpers import job, plan
-from tests.verify_helpers import LOOP, NAIVE, git
+from tests.verify_helpers import LOOP, NAIVE, git, state_of
 
 pytestmark = pytest.mark.process
 
@@ -44,14 +42,7 @@ MAY_FAIL = {"ticket verify", "ticket fix"}
 """These need what is not made here: they are held to have the option."""
 
 
-def commands(group: Any, above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, command in group.commands.items():
-        found |= commands(command, f"{name} ") if hasattr(command, "commands") else {f"{above}{name}": command}
-    return found
-
-
-COMMANDS = commands(typer.main.get_command(app))
+COMMANDS = {" ".join(words): command for words, command in application.COMMANDS.items()}
 
 
 def test_every_command_that_may_write_has_the_option() -> None:
@@ -83,34 +74,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def digest(folder: Path) -> dict[str, str]:
-    """Every file and folder, with what it holds; git's own state too, but for what reading it touches."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-        for path in sorted(folder.rglob("*"))
-        if path.name not in ("index", "ORIG_HEAD")
-    }
+def state(folder: Path) -> dict[str, str]:
+    """Every file and folder; git's own state too, but for what reading it touches."""
+    return {path: what for path, what in state_of(folder).items() if Path(path).name not in ("index", "ORIG_HEAD")}
 
 
 @pytest.mark.parametrize("name", [name for name in WRITES if name not in MAY_FAIL])
 def test_a_dry_run_shows_what_would_change_and_changes_nothing(folder: Path, name: str) -> None:
     words, shown = WRITES[name]
-    before = digest(folder)
+    before = state(folder)
     result = CliRunner().invoke(app, [*name.split(), *shlex.split(words), "--dry-run"])
     assert result.exit_code in (0, 1), result.output
     assert shown in result.stdout, result.output
-    assert digest(folder) == before
+    assert state(folder) == before
     assert result.stderr.startswith("dry run: nothing is written; the output shows what would happen\n")
 
 
 def test_what_is_shown_is_what_is_written(folder: Path) -> None:
     """The control: without the option the same command changes the same file; its document stays the only one."""
     words = ["ticket", "edit", "B7-PT-01", "severity=P0"]
-    before = digest(folder)
+    before = state(folder)
     dry = CliRunner().invoke(app, [*words, "--dry-run", "--json"])
     assert json.loads(dry.stdout)["tickets"][0]["severity"] == "P0"
     assert "+severity: P0" in dry.stderr
-    assert digest(folder) == before
+    assert state(folder) == before
     assert CliRunner().invoke(app, words).exit_code == 0
-    changed = {path for path, text in digest(folder).items() if before.get(path) != text and ".auditkit" not in path}
-    assert changed == {"tickets/B7-PT-01.md"}
+    changed = {path for path, text in state(folder).items() if before.get(path) != text and ".auditkit" not in path}
+    assert changed == {str(folder / "tickets/B7-PT-01.md")}

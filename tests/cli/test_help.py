@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import pytest
-import typer.main
 from typer.testing import CliRunner
 
-from tests.application import app
-from tests.test_no_torch import every_command
-
-COMMANDS = pytest.mark.parametrize("words", list(every_command()), ids=lambda words: " ".join(words) or "auditkit")
-ROOT_COMMAND: Any = typer.main.get_command(app)
+from tests.application import COMMANDS, EVERY, app
 
 
-@COMMANDS
+@pytest.mark.parametrize("words", EVERY, ids=lambda words: " ".join(words) or "auditkit")
 def test_every_command_has_help_with_an_example(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     page = CliRunner().invoke(app, [*words, "-h"])
     assert page.exit_code == 0
     assert max(map(len, page.stdout.splitlines())) <= 80
-    command = ROOT_COMMAND
-    for word in words:
-        command = command.commands[word]
-    example = command.epilog.removeprefix("Example: ")
+    example = EVERY[words].epilog.removeprefix("Example: ")
     assert shlex.split(example)[: len(words) + 1] == ["auditkit", *words]
 
 
 def test_there_are_few_commands_and_options() -> None:
     """28 commands and 200 options at most: nobody finds one among more."""
-    options = [sum(one.param_type_name == "option" for one in each.params) for each in leaves(ROOT_COMMAND)]
+    options = [sum(one.param_type_name == "option" for one in each.params) for each in COMMANDS.values()]
     assert (len(options) <= 28, sum(options) <= 200) == (True, True)
-
-
-def leaves(group: Any) -> list[Any]:
-    return [
-        one
-        for command in group.commands.values()
-        for one in (leaves(command) if hasattr(command, "commands") else [command])
-    ]

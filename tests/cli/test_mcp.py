@@ -18,8 +18,9 @@ import pytest
 
 from auditkit.cli import mcp
 from auditkit.model.enums import Outcome
+from tests.probing_helpers import is_alive
 from tests.project_files import ROOT, auditkit, our_environment
-from tests.sweep_helpers import is_running, wait_for
+from tests.sweep_helpers import wait_for
 
 _NEEDS_SDK = pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="mcp is not installed: the extra mcp")
 VERBS = {"audit", "results", "probe", "tickets", "ticket", "verify", "fix"}
@@ -188,7 +189,7 @@ def test_an_audit_ends_when_its_client_is_killed(tmp_path: Path) -> None:
         assert len(started) >= 4  # the client, the server, the audit and a worker
         client.kill()
         client.wait()
-        wait_for(lambda: not any(map(is_running, started)), 60)
+        wait_for(lambda: not any(map(is_alive, started)), 60)
         assert _marked(mark) == []
     finally:
         for pid in [*_marked(mark), *(map(int, workers.read_text().split()) if workers.exists() else [])]:

@@ -29,7 +29,6 @@ def triton_measures(tensors: Sequence[Tensor]) -> list[GradientMeasure]:
 oracle.PASSES["triton"] = triton_measures
 
 # Their fixture is parametrized over PASSES when they are imported.
-from tests.collectors.test_every_scale import test_norm_is_within_its_bound_at_every_scale  # noqa: E402, F401
 from tests.collectors.test_passes import *  # noqa: E402, F403
 from tests.collectors.test_passes import DTYPES, _measure, random_tensor  # noqa: E402, F401
 

@@ -13,8 +13,9 @@ from torch import nn
 
 from auditkit.collectors import GradientStats, collect_gradients, compute_total_norm
 from auditkit.collectors.cpu_pass import measure_on_cpu
+from auditkit.worker.simulated.device import simulated_cuda
+from auditkit.worker.simulated.tensor import to_simulated
 from tests.collectors.oracle import norm_error_bound, relative_error
-from tests.collectors.pretend_cuda import PretendCuda
 
 # Of the norm of a few float32 elements on the CPU.
 NARROW_BOUND = norm_error_bound(100, measure_on_cpu, torch.float32)
@@ -134,7 +135,8 @@ def test_gradients_are_not_modified(model: nn.Module) -> None:
     gradients[1].requires_grad_(False)
     before = [(g.clone(), g._version, g.requires_grad) for g in gradients]
     stats_of(gradients)
-    stats_of([PretendCuda(g) for g in gradients])
+    with simulated_cuda():
+        stats_of([to_simulated(g) for g in gradients])
     for gradient, (values, version, requires_grad) in zip(gradients, before, strict=True):
         assert torch.equal(gradient.nan_to_num(), values.nan_to_num())
         assert (gradient._version, gradient.requires_grad) == (version, requires_grad)

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 
 from auditkit.collectors import collect_gradients
 from auditkit.collectors.cpu_pass import CONVERTED_ELEMENTS
 from auditkit.collectors.device_pass import measure_on_device
 from auditkit.collectors.records import shifts_for
+from auditkit.worker.measure import memory
 
 pytestmark = pytest.mark.process
 
@@ -26,33 +26,12 @@ BYTES_PER_TENSOR = 256
 
 
 def peak_bytes(work: Callable[[], object]) -> int:
-    """Return the largest sum of allocated minus freed bytes during `work`.
-
-    Events of the profiler and not of a dispatch mode, which misses what is allocated inside a kernel.
-    """
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        work()
-    live = peak = 0
-    assert profiler.profiler is not None
-    results = profiler.profiler.kineto_results
-    assert results is not None
-    for event in results.events():
-        if event.name() == "[memory]":
-            live += event.nbytes()
-            peak = max(peak, live)
-    return peak
+    return memory.peak_bytes(work, "cpu")
 
 
 def norms_of_seed_003(gradients: Sequence[Tensor]) -> object:
     """Control: every gradient copied to float64, as the audited fix did."""
     return torch._foreach_norm([gradient.double() for gradient in gradients])
-
-
-def test_the_instrument_reads_what_is_allocated() -> None:
-    """10 MiB read 10 MiB, inside a kernel too: a boolean sum builds int64."""
-    assert peak_bytes(lambda: torch.empty(10 * 2**20, dtype=torch.uint8)) == 10 * 2**20
-    mask = torch.zeros(2**20, dtype=torch.bool)
-    assert peak_bytes(mask.sum) >= 8 * 2**20
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,26 +1,31 @@
 """Traffic: nothing is read while collecting, one read per device afterwards, operators do not grow."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
 from auditkit.collectors import collect_dual_gradients, collect_gradients
+from auditkit.worker.base.frames import SourceRoots
+from auditkit.worker.measure.syncs import count_launches, count_syncs
 from auditkit.worker.simulated.device import simulated_cuda
-from auditkit.worker.simulated.tensor import to_simulated
-from tests.collectors.pretend_cuda import PretendCuda
+from auditkit.worker.simulated.tensor import State, to_simulated
+
+ROOTS = SourceRoots(str(Path(__file__).parent))
 
 
-def pretend_gradients(count: int, dtype: torch.dtype = torch.float32, index: int = 0) -> list[Tensor]:
-    return [PretendCuda(torch.randn(7, 9).to(dtype), index) for _ in range(count)]
+def device_gradients(count: int, dtype: torch.dtype = torch.float32, index: int = 0) -> list[Tensor]:
+    return [to_simulated(torch.randn(7, 9).to(dtype), index) for _ in range(count)]
 
 
-def traffic_of(work: Callable[[], object]) -> tuple[int, int]:
-    """Return the numbers of operators and of device-to-host reads of `work`."""
-    PretendCuda.reset()
-    work()
-    return len(PretendCuda.launches), len(PretendCuda.reads)
+def reads(work: Callable[[], object]) -> int:
+    return count_syncs(work, "simulated", ROOTS).total
+
+
+def operators(work: Callable[[], object]) -> int:
+    return count_launches(work, "simulated", ROOTS).total
 
 
 def enhanced_stats_of_seed_000(gradients: Sequence[Tensor]) -> list[float]:
@@ -32,41 +37,37 @@ def enhanced_stats_of_seed_000(gradients: Sequence[Tensor]) -> list[float]:
 def test_collect_reads_nothing_and_materialize_reads_once(dtype: torch.dtype) -> None:
     """0 reads, then 1, however many gradients there are and whatever is in them."""
     for count in (1, 4, 64):
-        gradients = pretend_gradients(count, dtype)
-        gradients += [PretendCuda(torch.tensor([torch.nan, torch.inf, 0.0]).to(dtype))]
-        PretendCuda.reset()
-        pending = collect_gradients(gradients)
-        assert PretendCuda.reads == []
-        pending.materialize()
-        assert PretendCuda.reads == ["_to_copy"]
+        gradients = [*device_gradients(count, dtype), to_simulated(torch.tensor([torch.nan, torch.inf, 0.0]).to(dtype))]
+        pending = []
+        assert reads(lambda gradients=gradients, pending=pending: pending.append(collect_gradients(gradients))) == 0
+        assert reads(pending[0].materialize) == 1
+    assert reads(lambda: enhanced_stats_of_seed_000(gradients)) == 65
 
 
-def test_one_read_per_device() -> None:
+def test_one_read_per_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two CUDA devices and the CPU in one call: two reads; dtypes and groups add none."""
+    monkeypatch.setattr(State, "device_count", 2)
     gradients = [torch.ones(3)]
     for index in (0, 1):
         for dtype in (torch.float32, torch.float16, torch.float64):
-            gradients += pretend_gradients(3, dtype, index)
-    pending = collect_dual_gradients(gradients, gradients[:8])
-    stats: list[object] = []
-    assert traffic_of(lambda: stats.append(pending.materialize()))[1] == 2
+            gradients += device_gradients(3, dtype, index)
+    with simulated_cuda():
+        pending = collect_dual_gradients(gradients, gradients[:8])
+    assert reads(pending.materialize) == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_operators_do_not_grow_with_tensors(dtype: torch.dtype) -> None:
     """4 and 256 small gradients take the same number of operators."""
-    few, many = pretend_gradients(4, dtype), pretend_gradients(256, dtype)
-    assert traffic_of(lambda: collect_gradients(few))[0] == traffic_of(lambda: collect_gradients(many))[0]
-    control_few, control_many = (
-        traffic_of(lambda: enhanced_stats_of_seed_000(few))[0],
-        traffic_of(lambda: enhanced_stats_of_seed_000(many))[0],
-    )
-    assert control_few < control_many
+    few, many = device_gradients(4, dtype), device_gradients(256, dtype)
+    assert operators(lambda: collect_gradients(few)) == operators(lambda: collect_gradients(many))
+    assert operators(lambda: enhanced_stats_of_seed_000(few)) < operators(lambda: enhanced_stats_of_seed_000(many))
 
 
 def test_materialize_reads_the_device_anew() -> None:
     """A replayed CUDA graph writes new numbers into the same buffer; materialize shows them."""
-    pending = collect_gradients(pretend_gradients(2))
+    with simulated_cuda():
+        pending = collect_gradients(device_gradients(2))
     assert pending.materialize() == pending.materialize()
     ((buffer, _),) = pending._sets._buffers.values()
     buffer.zero_()

@@ -1,4 +1,5 @@
 """The bundled specimens: which probes each of their targets exists for, and what the probes say of it."""
+# ruff: noqa: F403, F405 - the names of probes
 
 from __future__ import annotations
 
@@ -10,55 +11,7 @@ from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.worker.measure.ranks import why_not
 from tests.probes.in_process import Answer, ask_all
-from tests.probing_helpers import (
-    ACCUMULATION,
-    ACCURACY,
-    ALIGNMENT,
-    ASYNC,
-    BATCH,
-    CACHED,
-    CAPTURE,
-    CLIPPING,
-    COUNTS,
-    ECHO,
-    EMPTY,
-    FROZEN,
-    GATHER,
-    GENERATOR,
-    GRAPHS,
-    GROUPING,
-    HEALTH,
-    LAUNCHES,
-    LIMIT_MISSED,
-    LOST,
-    LOW_PRECISION,
-    LOW_SUMS,
-    MATRICES,
-    MEMORY,
-    MESH,
-    MISSES,
-    MISSING,
-    MIXED_DTYPES,
-    MUTATES,
-    NAN_STEP,
-    NO_ELEMENTS,
-    NONCONTIGUOUS,
-    OFF_DEVICE,
-    OVERFLOW,
-    PER_RANK,
-    RATIO,
-    RETAINED,
-    SCALED_CLIP,
-    SHARDING,
-    SHARDS,
-    SPARSE,
-    STEPS,
-    SYNCS,
-    TWO_DEVICES,
-    UNDERFLOW,
-    WAITS,
-    run_probes,
-)  # fmt: skip
+from tests.probing_helpers import *
 from tests.sharing import kept_of, once
 
 FOLDER = Path(__file__).parents[2] / "probes" / "specimens"
@@ -126,9 +79,9 @@ REPRODUCED = {
     "ranksteps.defective:train_by_own_tokens": {PER_RANK},
     "ranksteps.defective:train_by_all_tokens": {PER_RANK},
 }  # fmt: skip
-# Sound ones, with the dear probes that each of them is asked too.
+# Sound ones, with the dear probes that each of them is asked too; tests/data/frozen_results.txt has those of all.
 SOUND: dict[str, set[str]] = {
-    "gradmon.sound:foreach_norm": set(),
+    "gradmon.sound:foreach_norm": {GRAPHS, MEMORY, ACCURACY, GROUPING},
     "gradmon.sound:stacked_layer_norms": set(),
     "gradmon.sound:counted_quality": set(),
     "gradmon.sound:collect_health_async": set(),
@@ -163,6 +116,8 @@ SOUND: dict[str, set[str]] = {
     "ranksteps.sound:train_and_reduce": {PER_RANK},
 }
 EXPECTED: dict[str, set[str]] = {**REPRODUCED, **{call: set() for call in SOUND}}
+# Defective ones whose memory has a known value.
+MEASURED = {"gradmon.defective:squared_sum_norm": {MEMORY}, "gradmon.defective:per_layer_norms": {MEMORY}}
 MAIN = [call for call in EXPECTED if call.startswith(("gradmon.defective:", "gradmon.sound:"))]
 NO_RANKS = why_not("cpu", 2)
 
@@ -192,10 +147,15 @@ def target_of(call: str) -> Target:
     return Target(call, finish=finish, contract=contract)
 
 
+def dear_for(call: str) -> set[str]:
+    return DEAR & (EXPECTED[call] | SOUND.get(call, set()) | MEASURED.get(call, set()))
+
+
 @functools.cache
 def audited(call: str) -> list[ProbeResult]:
-    """The probes of gradients on a main target, in a real worker."""
-    return once(call, lambda: run_probes(folder_of(call), target_of(call), PROBES).results)
+    """The probes of gradients on a main target, in a real worker, less the dear ones that it does not exist for."""
+    chosen = [probe for probe in PROBES if probe not in DEAR - dear_for(call)]
+    return once(call, lambda: run_probes(folder_of(call), target_of(call), chosen).results)
 
 
 @functools.cache
@@ -203,5 +163,5 @@ def asked_here(call: str) -> dict[str, Answer]:
     """The probes on one target in this process, less the dear ones that it does not exist for: about 1 s."""
     kinds = {"gradmon": (*PROBES, SHARDING), "specan": (*ONE_PROCESS, OFF_DEVICE, SHARDING, MESH, GATHER)}
     probes = kinds.get(call.split(".")[0], (*STEPS, PER_RANK))
-    chosen = [each for each in probes if each not in NEEDS_GPU | (DEAR - EXPECTED[call] - SOUND.get(call, set()))]
+    chosen = [each for each in probes if each not in NEEDS_GPU | (DEAR - dear_for(call))]
     return once(call, lambda: ask_all(target_of(call), chosen, folder_of(call)))

@@ -1,4 +1,5 @@
 """Forms of input (none, generators, missing, zero, laid out, sparse, empty): what is a defect, and what is none."""
+# ruff: noqa: F403, F405 - the names of probes
 
 from __future__ import annotations
 
@@ -12,23 +13,7 @@ from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.target import Target
 from auditkit.worker.base.frames import SourceRoots
 from tests.probes.in_process import Answer, ask, ask_all
-from tests.probing_helpers import (
-    EMPTY,
-    GENERATOR,
-    MISSING,
-    MIXED_DTYPES,
-    MUTATES,
-    NO_ELEMENTS,
-    NONCONTIGUOUS,
-    OFF_DEVICE,
-    RATIO,
-    SPARSE,
-    TARGETS,
-    TWO_DEVICES,
-    by_probe,
-    load_target,
-    run_probes,
-)  # fmt: skip
+from tests.probing_helpers import *
 from tests.source_helpers import write
 
 PROBES = {"inputs": (EMPTY, GENERATOR, MISSING, RATIO), "layouts": (NONCONTIGUOUS, SPARSE, NO_ELEMENTS, MUTATES)}

@@ -1,4 +1,5 @@
 """What every source probe promises, over a checkout that is read and never run: `training_telemetry`."""
+# ruff: noqa: F403, F405 - the names of probes
 
 from __future__ import annotations
 
@@ -16,19 +17,7 @@ from auditkit.model.schemas import schema
 from auditkit.probing.engine.catalog import load_catalog
 from tests.probing_helpers import HEALTH, LAUNCHES, OVERFLOW, SYNCS, UNDERFLOW, outcomes, run_probes
 from tests.project_files import ROOT, run_program
-from tests.source_helpers import (
-    COLLECT,
-    DEFAULT,
-    EXPORT,
-    LOOP,
-    PRIVATE,
-    SOURCE_PROBES,
-    UNTESTED,
-    UNUSED,
-    findings,
-    read,
-    write,
-)
+from tests.source_helpers import *
 
 pytestmark = pytest.mark.process
 

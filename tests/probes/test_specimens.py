@@ -1,4 +1,5 @@
 """What every probe of targets promises: it tells the bad specimen from the good one, and its own advice passes it."""
+# ruff: noqa: F403, F405 - the names of probes
 
 from __future__ import annotations
 
@@ -17,52 +18,8 @@ from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog, load_module
 from tests.probes.in_process import ask_all
-from tests.probes.specimens import (
-    DEAR,
-    EXPECTED,
-    KEPT,
-    MAIN,
-    NEEDS_GPU,
-    NO_RANKS,
-    OF_RANKS,
-    ONE_PROCESS,
-    PROBES,
-    REPRODUCED,
-    SOUND,
-    SPECIMEN,
-    asked_here,
-    audited,
-    folder_of,
-    target_of,
-)  # fmt: skip
-from tests.probing_helpers import (
-    ACCUMULATION,
-    ASYNC,
-    CAPTURE,
-    CLIPPING,
-    COUNTS,
-    ECHO,
-    GATHER,
-    HEALTH,
-    LAUNCHES,
-    MATRICES,
-    MEMORY,
-    MIXED_DTYPES,
-    OFF_DEVICE,
-    OVERFLOW,
-    PER_RANK,
-    SHARDING,
-    SHARDS,
-    STEPS,
-    SYNCS,
-    TWO_DEVICES,
-    UNDERFLOW,
-    WAITS,
-    by_probe,
-    outcomes,
-    run_probes,
-    values,
-)  # fmt: skip
+from tests.probes.specimens import *
+from tests.probing_helpers import *
 from tests.sharing import one_of
 
 CATALOG = {name: probe for name, probe in load_catalog().items() if probe.scope == "target"}

@@ -1,4 +1,5 @@
 """Training steps in the shapes that strangers write: each is fed, and only what is wrong in it is told."""
+# ruff: noqa: F403, F405 - the names of probes
 
 from __future__ import annotations
 
@@ -10,17 +11,7 @@ from auditkit.model.enums import Contract, Outcome
 from auditkit.model.runs.target import Target
 from auditkit.worker.base.refusals import CannotFeedError
 from tests.probes.in_process import ask_all
-from tests.probing_helpers import (
-    ACCUMULATION,
-    FROZEN,
-    LIMIT_MISSED,
-    LOST,
-    MISSES,
-    SCALED_CLIP,
-    STEPS,
-    TARGETS,
-    run_probes,
-)
+from tests.probing_helpers import *
 
 FOLDER = TARGETS / "steps"
 REPRODUCED: dict[str, set[str]] = {

@@ -1,70 +1,40 @@
 """500 random well-behaved collectors: none of the probes that look at their answers may reproduce.
 
 A cheap probe takes 10 to 90 ms of CPU for a case, all sixteen 0.3 s: each case gets four of them by turns, so
-each sees 125, 12 of them in the acceptance run (the others are marked `slow`). The expensive ones (0.4 to 5 s) see
+each sees 125, 6 of them in the acceptance run (the others are marked `slow`). The expensive ones (0.4 to 5 s) see
 only the first few cases: `SHARES` says how many. Probes that need a GPU and probes of the source are not asked; a probe
 for memory, launches or reads is not asked of a case that pays for what the probe counts (`Case.costs`). Everything
 runs in this process, on one thread.
 """
+# ruff: noqa: F403, F405 - the names of probes
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from auditkit.probing.engine.catalog import load_catalog, load_module
 from auditkit.worker.base.frames import SourceRoots
-from auditkit.worker.base.refusals import NotApplicable, TargetRaised
 from auditkit.worker.context.context import Context
 from auditkit.worker.feed.caller import Caller
 from auditkit.worker.feed.search import find_plan
-from tests.probing_helpers import (
-    ACCURACY,
-    ASYNC,
-    CLIPPING,
-    COUNTS,
-    EMPTY,
-    GENERATOR,
-    GRAPHS,
-    GROUPING,
-    HEALTH,
-    LAUNCHES,
-    MEMORY,
-    MISSING,
-    MIXED_DTYPES,
-    MUTATES,
-    NO_ELEMENTS,
-    NONCONTIGUOUS,
-    OFF_DEVICE,
-    OVERFLOW,
-    RATIO,
-    RETAINED,
-    SPARSE,
-    SYNCS,
-    TWO_DEVICES,
-    UNDERFLOW,
-)
+from tests.probes.in_process import CATALOG, _ask
+from tests.probing_helpers import *
 from tests.property.generated import Case, make_case
 
 pytestmark = pytest.mark.acceptance
 
 CASES = 500
 # 0.1 s of processor time a case.
-DEFAULT_CASES = 50
+SHARE = 25
 CHEAP = (
     *(TWO_DEVICES, MIXED_DTYPES, OFF_DEVICE, EMPTY, GENERATOR, MISSING, NONCONTIGUOUS, SPARSE),
     *(NO_ELEMENTS, MUTATES, HEALTH, OVERFLOW, UNDERFLOW, RATIO, CLIPPING, ASYNC),
 )
 SHARES = {COUNTS: 8, ACCURACY: 1, GROUPING: 1, SYNCS: 4, LAUNCHES: 4, MEMORY: 2, RETAINED: 2, GRAPHS: 1}
 SIMULATED = (TWO_DEVICES, OFF_DEVICE, SYNCS, LAUNCHES, ASYNC)
-CATALOG = load_catalog()
 
 
 @pytest.fixture(autouse=True)
@@ -75,43 +45,19 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def load(case: Case, name: str, folder: Path) -> Any:
-    """The case as a module of its own file, so that a failure can be read and run again."""
+def answers(case: Case, name: str, probes: list[str], folder: Path) -> dict[str, str]:
+    """What probes say of a collector, which is a module of its own file, so that a failure can be run again."""
     path = folder / f"{name}.py"
     path.write_text(case.text)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[name]
-    return module
-
-
-def said(caller: Caller, plan: Any, probe: str, roots: SourceRoots) -> str:
-    """What a probe says of a collector in this process, judged under its own policy."""
-    device = "simulated" if probe in SIMULATED else "cpu"
-    context = Context(plan, caller, device, roots, {"memory_sizes": [1_000_000]})
-    module = load_module(CATALOG[probe])
-    try:
-        messages = list(module.measure(context))
-    except NotApplicable:
-        return "not_applicable"
-    except TargetRaised as error:
-        return f"error: {error}"
-    measured = [types.SimpleNamespace(**m) for m in messages if m["type"] == "measurement"]
-    verdict = module.judge(measured, CATALOG[probe].policy)
-    return verdict["outcome"] if verdict["outcome"] != "reproduced" else f"reproduced: {verdict['message']}"
-
-
-def answers(case: Case, name: str, probes: list[str], folder: Path) -> dict[str, str]:
-    module = load(case, name, folder)
+    module = load_target(path)
     caller = Caller(module.collect, None, "", {}, getattr(module, "materialize", None))
-    plan, roots = find_plan(caller, {}), SourceRoots(str(folder))
-    return {probe: said(caller, plan, probe, roots) for probe in probes if probe not in case.costs}
+    plan, roots, found = find_plan(caller, {}), SourceRoots(str(folder)), {}
+    for probe in (probe for probe in probes if probe not in case.costs):
+        device = "simulated" if probe in SIMULATED else "cpu"
+        answer = _ask(CATALOG[probe], Context(plan, caller, device, roots, {"memory_sizes": [1_000_000]}), {})
+        is_quiet = answer.outcome in ("not_reproduced", "not_applicable")
+        found[probe] = answer.outcome if is_quiet else f"{answer.outcome}: {answer.message}"
+    return found
 
 
 def probes_for(number: int) -> list[str]:
@@ -121,18 +67,18 @@ def probes_for(number: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "first", [pytest.param(n, marks=[] if n < DEFAULT_CASES else pytest.mark.slow) for n in range(0, CASES, 50)]
+    "first", [pytest.param(n, marks=pytest.mark.slow if n else []) for n in range(0, CASES, SHARE)]
 )
 def test_no_probe_reproduces_on_a_well_behaved_collector(first: int, tmp_path: Path) -> None:
     wrong: dict[str, dict[str, str]] = {}
     asked = 0
-    for seed in range(first, first + 50):
+    for seed in range(first, first + SHARE):
         found = answers(make_case(seed), f"generated_{seed}", probes_for(seed), tmp_path)
         asked += len(found)
         bad = {probe: text for probe, text in found.items() if text not in ("not_reproduced", "not_applicable")}
         wrong.update({f"seed {seed}": bad} if bad else {})
     assert wrong == {}
-    assert asked >= 50
+    assert asked >= SHARE
 
 
 @pytest.mark.parametrize(

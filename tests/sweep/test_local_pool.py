@@ -12,7 +12,8 @@ import pytest
 from auditkit.sweep.engines.engine import Ended, Task
 from auditkit.sweep.engines.local import LocalPool
 from auditkit.sweep.jobs import Resources
-from tests.sweep_helpers import is_running, wait_for
+from tests.probing_helpers import is_alive
+from tests.sweep_helpers import wait_for
 
 pytestmark = pytest.mark.process
 
@@ -126,4 +127,4 @@ def test_closing_ends_a_job_that_will_not_end_with_what_it_started(
     wait_for(lambda: out.exists() and out.read_text())
     engine.close()
     for pid in map(int, out.read_text().split()):
-        assert not is_running(pid)
+        assert not is_alive(pid)

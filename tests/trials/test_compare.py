@@ -19,8 +19,9 @@ from auditkit.trials.compare import CompareRequest, compare, exit_code
 from auditkit.trials.questions import Version
 from auditkit.trials.target_pairs import names_of, pair_named
 from tests import compared_results as results
-from tests.compared_history import OVERFLOWING, commit, make_history, state_of
+from tests.compared_history import OVERFLOWING, commit, make_history
 from tests.probing_helpers import OVERFLOW, SYNCS
+from tests.verify_helpers import state_of
 
 pytestmark = pytest.mark.process
 

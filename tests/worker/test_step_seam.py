@@ -1,16 +1,13 @@
-"""The seam of the optimizer reads its toy, and says so where it does not; what of a loop is found by reading."""
+"""The seam of the optimizer reads its toy, and says so where it does not."""
 
 from __future__ import annotations
 
 import pytest
 
-from auditkit.model.enums import Contract
-from auditkit.probing.find.search import discover
 from auditkit.worker.measure import selfcheck
 from auditkit.worker.steps import seam
 from auditkit.worker.steps.toy_model import Batch, ToyModel, joined, loss_of, make_batches, true_gradient
 from tests.probes.in_process import ROOTS
-from tests.probing_helpers import TARGETS
 
 
 def test_the_seam_reads_its_toy() -> None:
@@ -34,11 +31,3 @@ def test_the_true_gradient_is_that_of_the_model(task: str) -> None:
     exact = true_gradient(ToyModel("scores"), Batch(*batch))
     assert set(own) == set(exact) == {"embedding.weight", "linear.weight", "linear.bias"}
     assert all((own[name] - exact[name]).abs().max() < 1e-6 for name in own)
-
-
-def test_loops_are_found_by_reading() -> None:
-    """Functions that are handed what they train, and methods."""
-    found = [each for each in discover(TARGETS / "steps").candidates if each.contract_guess is Contract.TRAIN_STEP]
-    names = {each.call.partition(":")[2] for each in found}
-    assert {"train_for_cuda", "train_on_values", "train_by_closure", "LateTrainer.train_epoch"} <= names
-    assert "LateTrainer.compute_loss" not in names

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.probing_helpers import is_alive
 from tests.project_files import our_environment
-from tests.sweep_helpers import is_running, wait_for
+from tests.sweep_helpers import wait_for
 from tests.verify_helpers import git
 
 pytestmark = pytest.mark.process
@@ -84,7 +85,7 @@ def test_an_interrupted_audit_leaves_nothing(repository: Path, tmp_path: Path) -
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout, stderr) == (130, "", "interrupted\n")
-    wait_for(lambda: not any(map(is_running, workers)), 60)
+    wait_for(lambda: not any(map(is_alive, workers)), 60)
     assert os.listdir(scratch) == []
     assert subprocess.run(status, check=True, capture_output=True).stdout == before
     assert not (tmp_path / "tickets").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import signal
 import subprocess
@@ -16,14 +15,11 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.probing.checkout.checkout import (
-    import_roots,
-    open_checkout,
-)
+from auditkit.probing.checkout.checkout import import_roots, open_checkout
+from tests.project_files import ROOT
+from tests.verify_helpers import git, state_of
 
 pytestmark = pytest.mark.process
-
-ROOT = Path(__file__).resolve().parents[3]
 
 HOLDER = """
 import sys, time
@@ -32,12 +28,6 @@ with open_checkout(sys.argv[1]) as checkout:
     print(checkout.path, flush=True)
     time.sleep(600)
 """
-
-
-def git(directory: Path, *arguments: str) -> str:
-    settings = ["-c", "user.name=A", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
-    command = ["git", "-C", str(directory), *settings, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.fixture(autouse=True)
@@ -70,16 +60,6 @@ def repository(tmp_path: Path) -> Path:
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hook-ran\n")
     hook.chmod(0o755)
     return path
-
-
-def state(repository: Path) -> dict[str, str]:
-    """Every file of a repository, .git included, with its content's hash and its modification time."""
-    return {
-        str(path.relative_to(repository)): (
-            f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_mtime_ns}" if path.is_file() else "folder"
-        )
-        for path in sorted(repository.rglob("*"))
-    }
 
 
 def value(path: Path) -> str:
@@ -147,14 +127,14 @@ def test_the_audited_repository_is_left_byte_for_byte(repository: Path, tmp_path
     (repository / "src" / "package" / "module.py").write_text("VALUE = 'uncommitted'\n")
     # Same content, newer time: `git status` would like to write that into the index.
     os.utime(repository / "later" / "code.py", (time.time() + 5, time.time() + 5))
-    before = state(repository)
+    before = state_of(repository)
     with open_checkout(repository) as checkout:
         assert checkout.dirty
     for revision in ("v1", "HEAD"):
         with open_checkout(f"{repository}@{revision}") as checkout:
             (checkout.path / "written.py").write_text("")
             assert "\n" not in git(repository, "worktree", "list")
-    assert state(repository) == before
+    assert state_of(repository) == before
     assert not (tmp_path / "hook-ran").exists()
 
 
@@ -168,13 +148,13 @@ def test_a_subdirectory_is_checked_out_as_that_subdirectory(repository: Path) ->
 
 
 def test_a_signal_removes_the_worktree(repository: Path, temporary_directory: Path) -> None:
-    before = state(repository)
+    before = state_of(repository)
     with holder(f"{repository}@v1") as (process, path):
         assert path.is_dir()
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=120) != 0
     assert list(temporary_directory.iterdir()) == []
-    assert state(repository) == before
+    assert state_of(repository) == before
 
 
 # The interpreter

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,13 +13,9 @@ from auditkit.probing.checkout import copies
 from auditkit.probing.checkout.checkout import parse_checkout
 from auditkit.probing.checkout.copies import open_copy, written_since
 from tests.filing_helpers import put
+from tests.verify_helpers import git
 
 pytestmark = pytest.mark.process
-
-
-def git(folder: Path, *words: str) -> None:
-    settings = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-    subprocess.run(["git", "-C", folder, *settings, *words], check=True, capture_output=True)
 
 
 @pytest.fixture

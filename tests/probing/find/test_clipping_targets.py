@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,13 +10,7 @@ import torch
 from torch import nn
 
 from auditkit.worker.answers.roles import Role
-from auditkit.worker.feed.caller import Caller
-from auditkit.worker.feed.plan import Plan
-from auditkit.worker.feed.search import find_plan
-
-
-def plan_of(function: Callable, arguments: Mapping[str, Any] = {}) -> Plan:
-    return find_plan(Caller(function, None, "", dict(arguments)), {})
+from tests.worker.test_plan import plan_of
 
 
 def clipped_in_place(parameters: Any, max_grad_norm: float) -> None:
@@ -87,4 +81,4 @@ def test_a_limit_that_nobody_gave_is_one_and_the_plan_says_so() -> None:
     plan = plan_of(nn.utils.clip_grad_norm_)
     assert (plan.roles, plan.feed.slots) == ({"norm": Role("", 1)}, ["parameters"])
     assert plan.filled == {"max_norm": 1.0}
-    assert plan_of(nn.utils.clip_grad_norm_, {"max_norm": 2.0}).filled == {}
+    assert plan_of(nn.utils.clip_grad_norm_, arguments={"max_norm": 2.0}).filled == {}

@@ -8,16 +8,9 @@ import pytest
 
 from auditkit.errors import BadInputError
 from auditkit.probing.find.search import Discovery, discover
+from tests.source_helpers import write
 
 COLLECTOR = "def norm(model):\n    return sum(p.grad.norm() for p in model.parameters())\n"
-
-
-def write(root: Path, files: dict[str, str | bytes]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return root
 
 
 def calls(found: Discovery) -> list[str]:

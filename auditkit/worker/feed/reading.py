@@ -57,11 +57,18 @@ class Trial(NamedTuple):
 
         return observe(apply)
 
-    def effects_once_warm(self) -> Effects:
-        """Return what one object does to gradients after many calls: its limit may follow earlier gradients."""
+    def effects_once_warm(self) -> Optional[Effects]:
+        """Return what one object does to gradients after many calls: its limit may follow earlier gradients.
+
+        Returns None if the object refuses a second call, as a GradScaler does until its update.
+        """
         repeated = RepeatedCall(self.caller, self.feed, benign(), self.second)
-        for _ in range(_WARM_UP):
-            repeated.call(benign())
+        try:
+            for _ in range(_WARM_UP):
+                repeated.call(benign())
+        except Exception as error:
+            raise_if_out_of_memory(error)
+            return None
 
         def apply(grads: List[torch.Tensor]) -> List[Optional[torch.Tensor]]:
             repeated.call(grads)
@@ -162,7 +169,8 @@ def _why_it_writes(trial: Trial, answer: Any, effects: Effects) -> str:
     """Say why changing gradients is the purpose of a target; "" if it changes none, or should not."""
     function = trial.caller.function
     if trial.caller.needs_instance() and not effects.limits:
-        effects = next((each for each in [trial.effects_once_warm()] if each.limits), effects)
+        warm = trial.effects_once_warm()
+        effects = warm if warm is not None and warm.limits else effects
     if not effects.forms and (effects.nonfinite is None or effects.nonfinite.form == SAME):
         return ""
     is_a_statistic = trial.numbers(_larger()) != repr(flatten(answer))

@@ -29,6 +29,7 @@ FLAT_GRADIENT = "the gradients end to end"
 LIMITS, CLIPS = "a limit of 1.0 for each parameter", "torch.nn.utils.clip_grad_norm_"
 PAIRS = "pairs of a parameter and its gradient"
 SCALER, SCALER_STATES = "a GradScaler that scales by 1", "the records by optimizer of a GradScaler"
+SILENT = "an object whose methods do nothing"
 LOGGER, LOSS = "a logger that prints nothing", "a loss that no parameter reaches"
 NO_INF, SCALE_OF_ONE = "a tensor of 0.0", "a tensor of 1.0"
 GIVES_GROUP = "a function giving a process group of world size 1"
@@ -47,7 +48,7 @@ OF_ONE_CALL = (
     TOTAL_NORM_NUMBER, GROUP_NORMS, OF_ONE_SAMPLE,
 )  # fmt: skip
 """Values computed from the gradients of a call, which do not change when the parameters get others."""
-_CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE)
+_CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE, SILENT)
 STEPS_OF_A_CALL = 1000
 """The distance between the steps of two calls, so that periodic work runs in both."""
 
@@ -118,6 +119,7 @@ _BY_NAME: _Patterns = (
         _WORD + r"(writer|logger|tb|wandb|tensorboard|tracker|experiment|pbar|progress_bar|message_hub|recorder)",
         Guess(LOGGER),
     ),
+    (_WORD + r"timers?", Guess(SILENT)),
     (_WORD + r"scale", Guess(2.0, 4.0)),
     (_WORD + r"(window|patience|steps)", Guess(1)),
     (_WORD + r"tolerance|weight_decay", Guess(0.0)),
@@ -157,7 +159,8 @@ _SECTIONS = re.compile(
     r"hyperparameters|general|system|runtime|cfg|config|args|hparams)"
 )
 _CARRIERS_BY_NAME: _Patterns = (
-    (r"(get|set|compute|zero|clip|reduce|norm|num)_\w*|\w*_has_\w*", ""),  # a method, a list with one item each, a flag
+    # a method, a list with one item each, a flag
+    (r"(get|set|compute|prepare|zero|clip|reduce|norm|num)_\w*|\w*_has_\w*", ""),
     (r"\w*named_\w+", NAMED_PARAMETERS),
     (_WORD + r"(models|modules|model_chunks|model_parts|model_list|chunks|networks|nets|layers)", MODULES),
     (_WORD + r"(params?|parameters?|weights)(_list|_flat\w*|_for_\w+)?|(param|parameter)_list", PARAMETERS),

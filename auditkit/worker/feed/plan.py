@@ -21,7 +21,8 @@ class Feed(NamedTuple):
 
     `paths` are values that the target reads besides its required arguments, `cfg.max_norm`, created before each call.
     `refusal` is the type of exception that it raises for non-finite gradients; `keeps` means that its result is what it
-    stores. `by_use` has what uses show where names do not, by path, see `stub.py`; None if names explain all values.
+    stores, `hooks` that it is what the hooks do that it registers. `by_use` has what uses show where names do not, by
+    path, see `stub.py`; None if names explain all values.
     """
 
     takes: str
@@ -33,6 +34,7 @@ class Feed(NamedTuple):
     paths: Tuple[str, ...] = ()
     refusal: str = ""
     keeps: bool = False
+    hooks: bool = False
     by_use: Optional[Dict[str, str]] = {}  # noqa: RUF012
 
 
@@ -96,6 +98,8 @@ class Plan(NamedTuple):
             return "its program chose the device when it was loaded, and chose the CPU"
         if instrument in _OF_COSTS and self.feed.keeps:
             return "it returns nothing, and reading back what it stores would be counted as its own cost"
+        if instrument in _OF_COSTS and self.feed.hooks:
+            return "it registers hooks, which cost in the backward pass"
         if instrument == "graphs" and (self.feed.setup == MADE or self.feed.paths):
             return "some of its inputs are stubs, and torch.compile would trace those"
         return ""

@@ -92,6 +92,10 @@ def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan
             trial, effects, settings = other, changed, {name: 2 * value or 1.0}
             answer = trial.result()
             break
+    if answer is None and not effects.is_an_answer and trial.feed.takes != "gradients":
+        hooked = trial.with_feed(hooks=True)
+        changed = hooked.effects()
+        trial, effects = (hooked, changed) if changed.is_an_answer else (trial, effects)
     if not depends and not effects.is_an_answer and not flatten(answer):
         refusal = _refusal(trial)
         if refusal:

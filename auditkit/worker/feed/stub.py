@@ -9,7 +9,7 @@ import copy
 import dis
 import sys
 from types import FrameType
-from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -222,6 +222,31 @@ class Quiet:
                 self._said[name] = value.detach().cpu() if isinstance(value, torch.Tensor) else value
 
 
+class Silent(Quiet):
+    """An object whose methods do nothing and whose values are 0; calling it returns another one with the same items."""
+
+    val = avg = sum = count = global_avg = value = 0.0
+
+    def __init__(self, items: Any = ()) -> None:
+        super().__init__({})
+        self.__dict__["_items"] = range(items) if isinstance(items, int) else items
+
+    def __call__(self, *values: Any, **_: Any) -> "Silent":
+        return Silent(values[0] if values and isinstance(values[0], (int, Iterable)) else ())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __enter__(self) -> "Silent":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
 COMMON: Dict[Any, Callable[[Any, str], Any]] = {
     guesses.GROUP: lambda around, _: groups.world(),
     guesses.BACKEND: lambda around, _: groups.backend(),
@@ -233,6 +258,7 @@ COMMON: Dict[Any, Callable[[Any, str], Any]] = {
     guesses.OPTIMIZERS: lambda around, _: [around.optimizer],
     guesses.PARAM_GROUPS: lambda around, _: around.optimizer.param_groups,
     guesses.LOGGER: lambda around, _: Quiet(around.logged),
+    guesses.SILENT: lambda around, _: Silent(),
     guesses.MODULE: lambda around, _: around.module,
     guesses.MODULES: lambda around, _: [around.module],
     guesses.PARAMETERS: lambda around, _: list(around.module.parameters()),

@@ -110,6 +110,8 @@ def _held(around: Surroundings, instance: Any) -> Iterator[Tuple[Tuple[str, Any]
     """Yield every number and tensor that can be stored, by its name and its place."""
     for name, value in around.written.items():
         yield (name, ""), value
+    for path, value in around.stored.items():
+        yield (path.rpartition(".")[2], path), value
     for place, parameter in enumerate(around.module.parameters()):
         for name, value in vars(parameter).items():
             if isinstance(value, torch.Tensor):

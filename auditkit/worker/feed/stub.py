@@ -58,7 +58,7 @@ class Recorder:
 
     A value that no name explains is None if a recorder `has_none`; else it is inferred from its use. `by_use` has the
     inferred values by path: the class of an object as `module:Class`, or "". `waiting` are the paths whose use has not
-    shown anything yet. While `is_preparing`, values are created before the target reads them.
+    shown anything yet, `stored` the attributes that the target set on stubs. While `is_preparing`, values are created before the target reads them.
     """
 
     has_none = False
@@ -71,6 +71,7 @@ class Recorder:
         self.by_use: Dict[str, str] = {}
         self.waiting: Dict[str, None] = {}
         self.logged: Dict[str, Any] = {}
+        self.stored: Dict[str, Any] = {}
         self.is_preparing = False
 
     module: Any = None
@@ -143,6 +144,8 @@ class Stub:
 
     def __setattr__(self, name: str, value: Any) -> None:
         made = self._around.object_at(self._path)
+        if made is None:
+            self._around.stored["{}.{}".format(self._path, name)] = value
         (self.__dict__ if made is None else made.__dict__)[name] = value
 
     def __call__(self, *_: Any, **__: Any) -> Any:

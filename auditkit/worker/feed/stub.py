@@ -58,7 +58,8 @@ class Recorder:
 
     A value that no name explains is None if a recorder `has_none`; else it is inferred from its use. `by_use` has the
     inferred values by path: the class of an object as `module:Class`, or "". `waiting` are the paths whose use has not
-    shown anything yet, `stored` the attributes that the target set on stubs. While `is_preparing`, values are created before the target reads them.
+    shown anything yet, `stored` the attributes that the target set on stubs. While `is_preparing`, values are created
+    before the target reads them.
     """
 
     has_none = False

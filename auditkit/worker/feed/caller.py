@@ -5,6 +5,7 @@ arguments, so that measurements exclude building modules and registering them.
 """
 
 import copy
+import functools
 import inspect
 import re
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -17,7 +18,6 @@ from ..gradients.gradients import placed
 from . import groups, guesses, recorded, uninitialized
 from .given import GroupInput, Wrap, end_to_end, handed_over
 from .guesses import Guess
-from .module_state import ModuleState
 from .plan import MADE, SINGLE, Feed
 from .signatures import VARIADIC, guessed, required_parameters, shared, source_of, with_own_signature
 from .silent import with_result
@@ -26,6 +26,7 @@ from .uninitialized import SELF
 
 CONSTRUCTOR = "__init__"
 """The set-up step of a class whose constructor gets the modules it watches."""
+_CACHED_FUNCTION = type(functools.lru_cache(maxsize=None)(len))
 
 
 class Caller:
@@ -293,3 +294,29 @@ def file_of(function: Callable) -> str:
             return file.read()
     except (OSError, TypeError, UnicodeDecodeError):
         return ""
+
+
+class ModuleState:
+    """The names, containers and caches of a function's module, to be restored: it may keep its first result there."""
+
+    def __init__(self, function: Callable) -> None:
+        self._names: Dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
+        self._before = {name: (value, _copy(value)) for name, value in self._names.items() if name[:2] != "__"}
+
+    def put_back(self) -> None:
+        """Restore every name and every container, and clear the functions' caches."""
+        for name in [name for name in self._names if name[:2] != "__" and name not in self._before]:
+            del self._names[name]
+        for name, (value, content) in self._before.items():
+            self._names[name] = value
+            if isinstance(content, list):
+                value[:] = content
+            elif content is not None:
+                value.clear()
+                value.update(content)
+            elif type(value) is _CACHED_FUNCTION:
+                value.cache_clear()
+
+
+def _copy(value: Any) -> Any:
+    return type(value)(value) if type(value) in (dict, list, set) else None

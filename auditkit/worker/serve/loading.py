@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import importlib.util
 import inspect
 import os
 import re
@@ -15,6 +16,8 @@ from .cut_out import CutOut, CutOutLoader, Statements, is_definition, statements
 from .families import is_out_of_memory
 
 OLDEST_TORCH = (2, 9)
+SHARED = "forms"
+"""The module that probes import."""
 
 
 class LoadError(Exception):
@@ -190,3 +193,27 @@ def _refuse_other_copy(module_name: str, module: Any, roots: List[str]) -> None:
                 message = "{} was imported from {}, not from {}".format(module_name, loaded_from, candidate)
                 hint = "an installed copy hides the checkout: uninstall it there"
                 raise LoadError("import_error", message, hint, is_final=True)
+
+
+def load_probe(path: str, forms: str) -> ModuleType:
+    """Load the probe at `path`, in which `import forms` means the file `forms`.
+
+    A module `forms` of the target is restored after the probe is loaded.
+    """
+    before = sys.modules.get(SHARED)
+    sys.modules[SHARED] = _load(SHARED, forms)
+    try:
+        return _load("_auditkit_probe", path)
+    finally:
+        del sys.modules[SHARED]
+        if before is not None:
+            sys.modules[SHARED] = before
+
+
+def _load(name: str, path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

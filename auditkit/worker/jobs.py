@@ -7,7 +7,6 @@ from typing import Any, Dict
 from .base.frames import SourceRoots
 from .serve import ladder, loading, placeholders
 from .serve.messages import Writer
-from .serve.probe_files import load_probe
 from .targets import LoadedTarget, load_target
 
 
@@ -104,7 +103,7 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         if device == "cuda" and job["instrument"] != "ranks":  # ranks use CUDA themselves, and must be forked before it
             _first_cuda_use(results)
         check(job["instrument"], device, loaded.roots)
-        for message in load_probe(job["path"], job["forms"]).measure(context):
+        for message in loading.load_probe(job["path"], job["forms"]).measure(context):
             results.send(message)
         placeholders.raise_if_touched()  # The target may have caught it.
     except NotApplicable as reason:

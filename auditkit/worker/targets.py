@@ -7,10 +7,9 @@ import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .base.frames import SourceRoots
-from .serve import blocks, ladder, loading, rungs
-from .serve.loading import LoadError
+from .serve import blocks, ladder, loading
+from .serve.loading import OF_BLOCKS, LoadError
 from .serve.messages import Writer
-from .serve.rungs import OF_BLOCKS
 
 # State of this process: why modules could not be loaded in the common way.
 _unloaded: Dict[str, LoadError] = {}
@@ -41,7 +40,7 @@ def load_modules(request: Dict[str, Any]) -> None:
     def load() -> None:
         for module in (each for each in ways if each not in _unloaded):
             try:
-                if rungs.current() not in ways[module]:
+                if loading.current() not in ways[module]:
                     raise LoadError("import_error", "{} is loaded in another way".format(module.rstrip(OF_BLOCKS)))
                 loading.import_module(module.rstrip(OF_BLOCKS), roots)
             except LoadError as error:
@@ -57,7 +56,7 @@ def load_modules(request: Dict[str, Any]) -> None:
             reason = ladder.APART if len(ways) == 1 else "import_error"  # The host loads several modules again, alone.
             raise LoadError(reason, "importing the target initialises CUDA or starts threads", is_final=True)
 
-    usual = [rung for rung in rungs.RUNGS if any(rung in its_ways for its_ways in ways.values())]
+    usual = [rung for rung in loading.RUNGS if any(rung in its_ways for its_ways in ways.values())]
     ladder.climb(load, [module.rstrip(OF_BLOCKS) for module in ways], roots, usual, float(request["time_limit_s"]))
 
 
@@ -90,7 +89,7 @@ def load_target(results: Writer, target: Dict[str, Any], request: Dict[str, Any]
     calls = request.get("recorded", {}).get(target["call"], {})
     caller.recorded = recorded.accepted(function, calls, roots) if calls else {}
     # A module that loaded stays when the import of its package fails afterwards; the package does not.
-    top = sys.modules.get(rungs.module_of(place, roots)[0].split(".")[0])
+    top = sys.modules.get(loading.module_of(place, roots)[0].split(".")[0])
     source_roots = SourceRoots(request["checkout"], tuple(outside_package(top, request["checkout"])))
     State.roots = source_roots
     return LoadedTarget(caller, source_roots)
@@ -124,8 +123,8 @@ def _bind(call: str, request: Dict[str, Any]) -> Tuple[Any, Optional[type], str]
 def _ways(module: str, request: Dict[str, Any]) -> Sequence[str]:
     """Return the ways to load a module; of a block's file, run only what the block needs, since the rest may train."""
     if module.endswith(OF_BLOCKS):
-        return rungs.RUNGS[-1:]
-    return request["rungs"] or rungs.ways(module, request["import_roots"])
+        return loading.RUNGS[-1:]
+    return request["rungs"] or loading.ways(module, request["import_roots"])
 
 
 def _module_of(call: str) -> str:

@@ -232,7 +232,12 @@ def test_what_returns_nothing_is_an_answer_only_where_it_limits_or_scales() -> N
         for p in params:
             p.grad.zero_()
 
+    def hook(params: Any) -> None:
+        for p in params:
+            p.register_hook(lambda grad: grad.clamp(-0.5, 0.5))
+
     assert plan_of(weaken).fields == {}
+    assert (plan_of(hook).clips, plan_of(hook).feed.hooks) == (True, True)
     with pytest.raises(CannotFeedError, match="returns None"):
         plan_of(reset)
 

@@ -56,6 +56,12 @@ def with_its_limit(model: nn.Module, grad_norm: float | None = None) -> Any:
     return clipped(model.parameters(), grad_norm) if grad_norm else None
 
 
+def timed(model: nn.Module, timers: Any, inv_scale: Any) -> Any:
+    """Takes a number by its name, and reads it as a tensor."""
+    timers("norm", log_level=1).start(barrier=False)
+    return norm_of([p.grad * inv_scale.detach() for p in model.parameters()])
+
+
 def of_both(gradients: Any, params: Any) -> Any:
     """Takes the parameters of the same gradients, not those of a second group."""
     return norm_of([gradient for gradient, p in zip(gradients, params, strict=True) if p.requires_grad])
@@ -90,6 +96,7 @@ def of_both(gradients: Any, params: Any) -> Any:
             },
         ),
         (with_its_limit, "module", {"grad_norm": 1.0}),
+        (timed, "module", {"timers": "an object whose methods do nothing", "inv_scale": "a tensor of 2.0"}),
         (of_both, "gradients", {"params": "the parameters"}),
     ],
 )
@@ -135,6 +142,7 @@ class Trainer:
         self.model, self.history, self.power = model, [], power
         self.max_norm = clip
         self.calls = 0
+        self.infos = list(self.history)
 
     def clip(self) -> Any:
         self.calls += 1
@@ -146,6 +154,10 @@ class Trainer:
 
     def count(self) -> int:
         return self.calls + 1
+
+    def check(self) -> None:
+        for each in self.infos:
+            each.found_inf = not all(bool(p.grad.isfinite().all()) for p in each.layer.parameters())
 
 
 def made(owner: type, method: str) -> Plan:
@@ -166,6 +178,7 @@ def test_an_object_is_made_without_its_constructor_where_that_needs_too_much() -
     }
     assert (plan.clips, plan.others) == (True, {"self.max_norm": 0.5})
     assert made(Trainer, "powers").filled["self.power"] == 2
+    assert made(Trainer, "check").fields == {"stored.found_inf": "bool"}
     with pytest.raises(CannotFeedError, match="its result is the same for other gradients"):
         method_plan(Trainer, "count")
 

@@ -18,7 +18,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.runs.probe import CATEGORIES, DEVICES, SCOPES, ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.text import inert_line
-from auditkit.worker.serve.probe_files import SHARED, load_probe
+from auditkit.worker.serve.loading import SHARED, load_probe
 
 INSTRUMENTS = (
     "numerics", "memory", "syncs", "launches", "mutation", "graphs", "devices", "transfers", "graph_capture", "ranks",

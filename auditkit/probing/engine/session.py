@@ -24,7 +24,7 @@ from auditkit.probing.find.blocks.blocks import blocks_of, nearest_blocks, undef
 from auditkit.probing.source.modules import Module, module_name, parse_module, source_bytes
 from auditkit.processes import shortage
 from auditkit.worker.serve.families import describe_end, is_out_of_memory
-from auditkit.worker.serve.rungs import OF_BLOCKS
+from auditkit.worker.serve.loading import OF_BLOCKS
 
 _NOT_FED = (Reason.CANNOT_FEED, Reason.CANNOT_READ)
 # The last output of a process may explain these.

@@ -14,7 +14,7 @@ from auditkit.probing.engine.runner import in_parallel
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.engine.session import Job, Session, module_of
 from auditkit.probing.find.candidates import Candidate
-from auditkit.worker.serve.rungs import OF_BLOCKS
+from auditkit.worker.serve.loading import OF_BLOCKS
 from auditkit.worker.steps.roles import IMPORTED_BY_STEPS
 
 TRIAL_TIME_LIMIT_S = 30.0

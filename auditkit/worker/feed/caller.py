@@ -19,7 +19,7 @@ from .given import GroupInput, Wrap, end_to_end, handed_over
 from .guesses import Guess
 from .module_state import ModuleState
 from .plan import MADE, SINGLE, Feed
-from .signatures import VARIADIC, guessed, required_parameters, shared, with_own_signature
+from .signatures import VARIADIC, guessed, required_parameters, shared, source_of, with_own_signature
 from .silent import with_result
 from .surroundings import Surroundings
 from .uninitialized import SELF
@@ -284,14 +284,6 @@ class Caller:
             return function(*positional, **keywords)
 
         return with_result(feed, function, called, around, handed, instance), finish
-
-
-def source_of(function: Callable) -> str:
-    """Return the source of a function; "" if it cannot be read."""
-    try:
-        return inspect.getsource(inspect.unwrap(function))
-    except (OSError, TypeError):
-        return ""
 
 
 def file_of(function: Callable) -> str:

@@ -12,7 +12,6 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 TOTAL_NORM = "the total norm of the gradients"
 TOTAL_NORM_NUMBER = "the total norm of the gradients as a number"
-GROUP_NORMS = "a list of the total norm of the gradients"
 DEVICE, DEVICE_NAME = "the device of the gradients", "the name of the gradients' device"
 GROUP = "a process group of world size 1"
 BACKEND = "torch.distributed with a process group of world size 1"
@@ -28,6 +27,7 @@ FLAT_GRADIENT = "the gradients end to end"
 LIMITS, CLIPS = "a limit of 1.0 for each parameter", "torch.nn.utils.clip_grad_norm_"
 PAIRS = "pairs of a parameter and its gradient"
 SCALER, SCALER_STATES = "a GradScaler that scales by 1", "the records by optimizer of a GradScaler"
+SILENT = "an object whose methods do nothing"
 LOGGER, LOSS = "a logger that prints nothing", "a loss that no parameter reaches"
 NO_INF, SCALE_OF_ONE = "a tensor of 0.0", "a tensor of 1.0"
 GIVES_GROUP = "a function giving a process group of world size 1"
@@ -43,10 +43,10 @@ CARRIERS = {
 """What can carry the gradients of a call, with the command line's word for it."""
 OF_ONE_CALL = (
     GRADIENTS, GRADIENT_LISTS, BUFFER_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM,
-    TOTAL_NORM_NUMBER, GROUP_NORMS, OF_ONE_SAMPLE,
+    TOTAL_NORM_NUMBER, OF_ONE_SAMPLE,
 )  # fmt: skip
 """Values computed from the gradients of a call, which do not change when the parameters get others."""
-_CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE)
+_CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE, SILENT)
 STEPS_OF_A_CALL = 1000
 """The distance between the steps of two calls, so that periodic work runs in both."""
 
@@ -117,6 +117,7 @@ _BY_NAME: _Patterns = (
         _WORD + r"(writer|logger|tb|wandb|tensorboard|tracker|experiment|pbar|progress_bar|message_hub|recorder)",
         Guess(LOGGER),
     ),
+    (_WORD + r"timers?", Guess(SILENT)),
     (_WORD + r"scale", Guess(2.0, 4.0)),
     (_WORD + r"(window|patience|steps)", Guess(1)),
     (_WORD + r"tolerance|weight_decay", Guess(0.0)),
@@ -147,7 +148,6 @@ _OF_OBJECTS: _Patterns = (
     (r"_*(gather|all_gather|all_reduce|reduce|unwrap_model)_*", Guess(SAME_VALUE)),
 )
 """Attributes and methods of objects only."""
-_GROUP_NORMS = re.compile(r"(\w+_)?(norm_groups|norms?_list|group_norms)")
 _OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
 # Sections of a configuration, which have further parts.
 _SECTIONS = re.compile(
@@ -156,7 +156,8 @@ _SECTIONS = re.compile(
     r"hyperparameters|general|system|runtime|cfg|config|args|hparams)"
 )
 _CARRIERS_BY_NAME: _Patterns = (
-    (r"(get|set|compute|zero|clip|reduce|norm|num)_\w*|\w*_has_\w*", ""),  # a method, a list with one item each, a flag
+    # a method, a list with one item each, a flag
+    (r"(get|set|compute|prepare|zero|clip|reduce|norm|num)_\w*|\w*_has_\w*", ""),
     (r"\w*named_\w+", NAMED_PARAMETERS),
     (_WORD + r"(models|modules|model_chunks|model_parts|model_list|chunks|networks|nets|layers)", MODULES),
     (_WORD + r"(params?|parameters?|weights)(_list|_flat\w*|_for_\w+)?|(param|parameter)_list", PARAMETERS),
@@ -182,8 +183,6 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
         return Guess(DEVICE_NAME)
     if name in ("total_norm", "global_norm", "grad_norm") and _OPTIONAL.fullmatch(annotation) is None:
         return Guess(TOTAL_NORM_NUMBER if annotation == "float" else TOTAL_NORM)
-    if holds_group_norms(name):
-        return Guess(GROUP_NORMS)
     if name in ("inv_scale", "inverse_scale") and annotation.endswith("Tensor"):
         return Guess(SCALE_OF_ONE)
     if is_limit(name) and re.search(r"\b[dD]ict\b", annotation):
@@ -213,11 +212,6 @@ def of_object(name: str) -> Optional[Guess]:
 def is_callable(found: Optional[Guess]) -> bool:
     """Return whether a guessed value can be called."""
     return found is not None and found.value in _CALLABLE
-
-
-def holds_group_norms(name: str) -> bool:
-    """Return whether an argument of this name is a list of one norm for each group of parameters."""
-    return _GROUP_NORMS.fullmatch(name) is not None
 
 
 def is_limit(name: str) -> bool:

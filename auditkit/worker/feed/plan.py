@@ -12,8 +12,8 @@ _OF_COSTS = frozenset(("devices", "graph_capture", "graphs", "launches", "memory
 _PLAIN = (type(None), bool, int, float, str)
 SINGLE = "single"
 """The container of a target that takes one tensor or one parameter: all gradients, concatenated."""
-LISTS, NORMS = "lists", "norms"
-"""Containers of targets that take groups: a list of the one list, and a list of the total norm."""
+LISTS = "lists"
+"""The container of a target that takes groups: a list of the one list."""
 
 
 class Feed(NamedTuple):
@@ -21,11 +21,12 @@ class Feed(NamedTuple):
 
     `paths` are values that the target reads besides its required arguments, `cfg.max_norm`, created before each call.
     `refusal` is the type of exception that it raises for non-finite gradients; `keeps` means that its result is what it
-    stores. `by_use` has what uses show where names do not, by path, see `stub.py`; None if names explain all values.
+    stores, `hooks` that it is what the hooks do that it registers. `by_use` has what uses show where names do not, by
+    path, see `stub.py`; None if names explain all values.
     """
 
     takes: str
-    container: Literal["list", "iterator", "single", "lists", "norms"]
+    container: Literal["list", "iterator", "single", "lists"]
     slots: List[str]
     setup: Optional[str]
     setup_slots: List[str]
@@ -33,6 +34,7 @@ class Feed(NamedTuple):
     paths: Tuple[str, ...] = ()
     refusal: str = ""
     keeps: bool = False
+    hooks: bool = False
     by_use: Optional[Dict[str, str]] = {}  # noqa: RUF012
 
 
@@ -94,6 +96,8 @@ class Plan(NamedTuple):
             return "it stores values of its own rank, which other code combines"
         if instrument in _OF_COSTS and self.feed.keeps:
             return "it returns nothing, and reading back what it stores would be counted as its own cost"
+        if instrument in _OF_COSTS and self.feed.hooks:
+            return "it registers hooks, which cost in the backward pass"
         if instrument == "graphs" and (self.feed.setup == MADE or self.feed.paths):
             return "some of its inputs are stubs, and torch.compile would trace those"
         return ""

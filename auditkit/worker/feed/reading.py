@@ -12,8 +12,8 @@ from ..gradients.gradients import benign, total_norm
 from .caller import CONSTRUCTOR, Caller
 from .effects import OTHER, SAME, THINNED, Effects, gradients_now, observe
 from .given import GroupInput
-from .guesses import GROUP_NORMS, OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER
-from .plan import MADE, NORMS, Feed, Groups, Plan
+from .guesses import OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER
+from .plan import MADE, Feed, Groups, Plan
 from .promises import names_a_statistic, only_measures, writes_by_its_own_words
 from .repeated import RepeatedCall
 
@@ -55,11 +55,18 @@ class Trial(NamedTuple):
 
         return observe(apply)
 
-    def effects_once_warm(self) -> Effects:
-        """Return what one object does to gradients after many calls: its limit may follow earlier gradients."""
+    def effects_once_warm(self) -> Optional[Effects]:
+        """Return what one object does to gradients after many calls: its limit may follow earlier gradients.
+
+        Returns None if the object refuses a second call, as a GradScaler does until its update.
+        """
         repeated = RepeatedCall(self.caller, self.feed, benign(), self.second)
-        for _ in range(_WARM_UP):
-            repeated.call(benign())
+        try:
+            for _ in range(_WARM_UP):
+                repeated.call(benign())
+        except Exception as error:
+            raise_if_out_of_memory(error)
+            return None
 
         def apply(grads: List[torch.Tensor]) -> List[Optional[torch.Tensor]]:
             repeated.call(grads)
@@ -83,6 +90,10 @@ def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan
             trial, effects, settings = other, changed, {name: 2 * value or 1.0}
             answer = trial.result()
             break
+    if answer is None and not effects.is_an_answer and trial.feed.takes != "gradients":
+        hooked = trial.with_feed(hooks=True)
+        changed = hooked.effects()
+        trial, effects = (hooked, changed) if changed.is_an_answer else (trial, effects)
     if not depends and not effects.is_an_answer and not flatten(answer):
         refusal = _refusal(trial)
         if refusal:
@@ -98,8 +109,6 @@ def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan
     if not (depends or trial.feed.refusal):  # A result that follows only auditkit's total norm is none; the effect is.
         answer = None
     plan = _read_plan(trial, answer, request, effects, settings)
-    if plan.feed.container == NORMS or any(made.value == GROUP_NORMS for made in read.values()):
-        plan = plan._replace(clips=False)  # The guessed norms were not checked.
     return plan.with_filled(read)
 
 
@@ -111,9 +120,9 @@ def _depends_on_gradients(trial: Trial, answer: Any) -> bool:
     if not flatten(answer):
         return False
     for path, made in trial.caller.around.read.items():  # Keep auditkit's total norm constant.
-        if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER, GROUP_NORMS):
+        if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER):
             norm = total_norm(benign())
-            fixed = {TOTAL_NORM: norm, TOTAL_NORM_NUMBER: float(norm), GROUP_NORMS: [norm]}
+            fixed = {TOTAL_NORM: norm, TOTAL_NORM_NUMBER: float(norm)}
             trial = trial.with_argument(path, fixed[made.value])
     text = repr(flatten(answer))
     if trial.numbers(_larger()) != text:
@@ -158,7 +167,8 @@ def _why_it_writes(trial: Trial, answer: Any, effects: Effects) -> str:
     """Say why changing gradients is the purpose of a target; "" if it changes none, or should not."""
     function = trial.caller.function
     if trial.caller.needs_instance() and not effects.limits:
-        effects = next((each for each in [trial.effects_once_warm()] if each.limits), effects)
+        warm = trial.effects_once_warm()
+        effects = warm if warm is not None and warm.limits else effects
     if not effects.forms and (effects.nonfinite is None or effects.nonfinite.form == SAME):
         return ""
     is_a_statistic = trial.numbers(_larger()) != repr(flatten(answer))

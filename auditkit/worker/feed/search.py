@@ -152,7 +152,7 @@ def _first_result(trial: Trial) -> Tuple[Trial, Any]:
     Raises the target's errors.
     """
     for _ in range(_MOST_REMEDIES):
-        raised, path, wrong = None, "", []
+        raised, path, wrong = None, "", {}
         try:
             answer = trial.result()
         except Exception as error:
@@ -172,7 +172,7 @@ def _first_result(trial: Trial) -> Tuple[Trial, Any]:
         if not wrong:
             read = (each for each in around.read if "." in each and each not in paths)
             paths = (*paths, *read, *filter(None, [path]))
-        trial = trial.with_feed(by_use={**around.by_use, **dict.fromkeys(wrong, "")}, paths=paths)
+        trial = trial.with_feed(by_use={**around.by_use, **wrong}, paths=paths)
         if raised is None:
             placeholders.raise_if_touched()  # The target may have caught it.
             if isinstance(answer, Stub):

@@ -1,7 +1,10 @@
 """The arguments that a function or a class requires, and what is known about each."""
 
+import functools
 import inspect
-from types import FunctionType
+import linecache
+import textwrap
+from types import CodeType, FunctionType
 from typing import Any, Callable, Container, List, Optional
 
 import torch
@@ -75,3 +78,25 @@ def shared(name: str, parameter: inspect.Parameter) -> Optional[Guess]:
     """Return another view of the same gradients if the name of an argument means one."""
     kind = guesses.carrier(name, annotation_text(parameter.annotation))
     return Guess(kind) if kind else None
+
+
+def is_block(function: Any) -> bool:
+    """Return whether a function was made of statements in a script or a function."""
+    return hasattr(function, "text")
+
+
+@functools.lru_cache(maxsize=None)
+def source_of(function: Any) -> str:
+    """Return the text of a function, or of a code object; "" if it has none.
+
+    `inspect.getsource` is slow: it resolves the path of every loaded module in each process.
+    """
+    if is_block(function):
+        return str(function.text)
+    code = getattr(inspect.unwrap(function), "__code__", function)
+    if not isinstance(code, CodeType):
+        return ""
+    lines = linecache.getlines(code.co_filename)
+    if code.co_name != "<module>":
+        lines = inspect.getblock(lines[code.co_firstlineno - 1 :])
+    return textwrap.dedent("".join(lines))

@@ -24,6 +24,8 @@ def with_result(
     """Return the call with a result if it returns None, or new gradients that replace the old."""
     if feed.keeps:
         return lambda: _stored(function, call, around, instance)
+    if feed.hooks:
+        return lambda: _through_hooks(call, handed[0])
     if feed.refusal:
         return lambda: {"is_finite": not _refuses(call, feed.refusal)}
     if feed.container == SINGLE:
@@ -43,6 +45,16 @@ def _refuses(call: Callable[[], Any], refusal: str) -> bool:
             raise
         return True
     return False
+
+
+def _through_hooks(call: Callable[[], Any], handed: GroupInput) -> None:
+    """Call, and let the gradients pass through the hooks of their parameters, as the next backward pass does."""
+    call()
+    held = [each for each in handed.module.parameters() if each.grad is not None] if handed.module is not None else []
+    grads = [each.grad for each in held]
+    for each in held:
+        each.grad = None
+    torch.autograd.backward(held, grads)
 
 
 def _put_in_place(result: Any, handed: GroupInput) -> Any:
@@ -98,6 +110,8 @@ def _held(around: Surroundings, instance: Any) -> Iterator[Tuple[Tuple[str, Any]
     """Yield every number and tensor that can be stored, by its name and its place."""
     for name, value in around.written.items():
         yield (name, ""), value
+    for path, value in around.stored.items():
+        yield (path.rpartition(".")[2], path), value
     for place, parameter in enumerate(around.module.parameters()):
         for name, value in vars(parameter).items():
             if isinstance(value, torch.Tensor):

@@ -9,7 +9,7 @@ import copy
 import dis
 import sys
 from types import FrameType
-from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -58,7 +58,8 @@ class Recorder:
 
     A value that no name explains is None if a recorder `has_none`; else it is inferred from its use. `by_use` has the
     inferred values by path: the class of an object as `module:Class`, or "". `waiting` are the paths whose use has not
-    shown anything yet. While `is_preparing`, values are created before the target reads them.
+    shown anything yet, `stored` the attributes that the target set on stubs. While `is_preparing`, values are created
+    before the target reads them.
     """
 
     has_none = False
@@ -71,6 +72,7 @@ class Recorder:
         self.by_use: Dict[str, str] = {}
         self.waiting: Dict[str, None] = {}
         self.logged: Dict[str, Any] = {}
+        self.stored: Dict[str, Any] = {}
         self.is_preparing = False
 
     module: Any = None
@@ -143,6 +145,8 @@ class Stub:
 
     def __setattr__(self, name: str, value: Any) -> None:
         made = self._around.object_at(self._path)
+        if made is None:
+            self._around.stored["{}.{}".format(self._path, name)] = value
         (self.__dict__ if made is None else made.__dict__)[name] = value
 
     def __call__(self, *_: Any, **__: Any) -> Any:
@@ -222,6 +226,31 @@ class Quiet:
                 self._said[name] = value.detach().cpu() if isinstance(value, torch.Tensor) else value
 
 
+class Silent(Quiet):
+    """An object whose methods do nothing and whose values are 0; calling it returns another one with the same items."""
+
+    val = avg = sum = count = global_avg = value = 0.0
+
+    def __init__(self, items: Any = ()) -> None:
+        super().__init__({})
+        self.__dict__["_items"] = range(items) if isinstance(items, int) else items
+
+    def __call__(self, *values: Any, **_: Any) -> "Silent":
+        return Silent(values[0] if values and isinstance(values[0], (int, Iterable)) else ())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __enter__(self) -> "Silent":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
 COMMON: Dict[Any, Callable[[Any, str], Any]] = {
     guesses.GROUP: lambda around, _: groups.world(),
     guesses.BACKEND: lambda around, _: groups.backend(),
@@ -233,6 +262,7 @@ COMMON: Dict[Any, Callable[[Any, str], Any]] = {
     guesses.OPTIMIZERS: lambda around, _: [around.optimizer],
     guesses.PARAM_GROUPS: lambda around, _: around.optimizer.param_groups,
     guesses.LOGGER: lambda around, _: Quiet(around.logged),
+    guesses.SILENT: lambda around, _: Silent(),
     guesses.MODULE: lambda around, _: around.module,
     guesses.MODULES: lambda around, _: [around.module],
     guesses.PARAMETERS: lambda around, _: list(around.module.parameters()),

@@ -15,6 +15,7 @@ import torch
 from ..base.frames import chain
 from ..base.torch_internals import new_scaler_states, without_compiler
 from ..gradients.gradients import GradientHolder, holder_of, placed, total_norm
+from ..serve.cut_out import CutOut
 from ..simulated.tensor import to_host
 from . import groups, guesses
 from .given import end_to_end
@@ -24,6 +25,7 @@ from .stub import COMMON, Recorder, Stub, is_called, no_value, raised_at
 from .uninitialized import SELF, make
 
 BY_USE = "how it is used"
+_TENSOR = "torch:Tensor"
 _STEP = re.compile(r"\w+|\[0\]|\[:\]|\(\)")
 _WRAPPED = {
     "module": ("module", "model", "orig_mod", "clip_grad_norm"),
@@ -81,6 +83,9 @@ class Surroundings(Recorder):
             return value.build(self) if isinstance(value, Recorded) else value
         if found is None and not self._infers:
             raise no_value(path)
+        if found is not None and self.by_use.get(path) == _TENSOR:
+            self.read[path] = Guess("a tensor of {}".format(found.value))
+            return placed([torch.full((1,), float(found.value))], self.device)[0]
         if found is None or path in self.by_use:
             self.by_use.setdefault(path, "")
             self.read[path] = Guess(BY_USE)
@@ -192,18 +197,19 @@ class Surroundings(Recorder):
                 raise no_value(path) from error
         return ""
 
-    def explained_wrongly(self, error: BaseException) -> List[str]:
-        """Return the paths whose guessed value lacks the attribute that the target read."""
+    def explained_wrongly(self, error: BaseException) -> Dict[str, str]:
+        """Return the paths whose guessed value lacks the attribute that the target read, with what it is instead."""
         if not isinstance(error, AttributeError) or error.obj is None or error.name is None:
-            return []
+            return {}
         found, held = guesses.of_object(error.name), error.obj
-        if found is not None and (guesses.is_callable(found) or not is_called(*raised_at(error))):
-            return []
-        return [
-            path
+        kind = _TENSOR if isinstance(held, (int, float)) and hasattr(torch.Tensor, error.name) else ""
+        if not kind and found is not None and (guesses.is_callable(found) or not is_called(*raised_at(error))):
+            return {}
+        return {
+            path: kind
             for path, made in self._made.items()
             if made is held or (isinstance(made, list) and any(each is held for each in made))
-        ]
+        }
 
     def _kind_of(self, made: Any) -> str:
         if made is None:
@@ -275,6 +281,8 @@ def _class_with(method: str, module: str, owner: Optional[type]) -> Optional[typ
     own = [sys.modules[module]] if module in sys.modules else []
     loaded = [each for name, each in list(sys.modules.items()) if (name + ".").startswith(package)]
     for modules in (own, loaded):
+        for cut_out in (each for each in modules if isinstance(each, CutOut)):
+            cut_out.define_classes_with(method)
         families: Dict[type, List[type]] = {}
         for each in _classes(modules):
             held = vars(each).get(method)
@@ -352,7 +360,6 @@ Surroundings.fakes = {
     **COMMON,
     guesses.TOTAL_NORM: lambda around, _: total_norm(around.grads),
     guesses.TOTAL_NORM_NUMBER: lambda around, _: float(to_host(total_norm(around.grads))),
-    guesses.GROUP_NORMS: lambda around, _: [total_norm(around.grads)],
     guesses.DEVICE: lambda around, _: _device(around),
     guesses.DEVICE_NAME: lambda around, _: str(_device(around)),
     guesses.NO_INF: lambda around, _: placed([torch.zeros(1)], around.device)[0],

@@ -234,6 +234,14 @@ class CutOut(ModuleType):
             return vars(self)[name]
         raise AttributeError("module '{}' has no attribute '{}'".format(self.__name__, name))
 
+    def define_classes_with(self, method: str) -> None:
+        """Run the classes of a file of which one defines a method of this name: others may derive from it."""
+        loader = self.__spec__.loader if self.__spec__ is not None else None
+        assert isinstance(loader, CutOutLoader)
+        classes = [each.node for each in loader.statements.all if isinstance(each.node, ast.ClassDef)]
+        if any(getattr(each, "name", "") == method for node in classes for each in node.body):
+            loader.define(self, [node.name for node in classes])
+
 
 class CutOutLoader(importlib.machinery.SourceFileLoader):
     """Loads a file as a `CutOut`; a name whose statement raises is a stub."""

@@ -7,7 +7,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
-from . import families, placeholders, rungs
+from . import families, loading, placeholders
 from .loading import LoadError
 
 APART = "apart"
@@ -72,7 +72,7 @@ def climb(
 def described() -> Dict[str, Any]:
     """Describe how this process loads its target: the way, the stubs, and why the package did not load."""
     package_error = next((error.message for way, error in _Climbed.refusals or [] if way == "package"), "")
-    return {"rung": rungs.current(), "placeholders": list(placeholders.given()), "package_error": package_error}
+    return {"rung": loading.current(), "placeholders": list(placeholders.given()), "package_error": package_error}
 
 
 def _load_here(load: Callable[[], _Made], places: Sequence[str], roots: List[str], way: str, write: int) -> _Made:
@@ -82,7 +82,7 @@ def _load_here(load: Callable[[], _Made], places: Sequence[str], roots: List[str
     families.adopt_orphans()
     own, words, made = os.getpid(), _LOADED, None
     try:
-        rungs.prepare(way, places, roots)
+        loading.prepare(way, places, roots)
         made = load()
     except LoadError as error:
         words = json.dumps(vars(error)).encode("utf-8")

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib
 import math
 from types import FunctionType, MethodType
 from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Sequence, Tuple, cast
@@ -90,6 +91,9 @@ def in_place_of(module: str, name: str) -> Any:
     """Return a stub for a name of a module that is not installed, or for the module itself if the name is ""."""
     if module == "torch._six" and name in _REMOVED:
         return _REMOVED[name]
+    with contextlib.suppress(ImportError, AttributeError):  # torch has its own copy of `packaging`
+        vendored = importlib.import_module("torch._vendor." + module)
+        return getattr(vendored, name) if name else vendored
     top = module.split(".")[0]
     _State.given.setdefault(top, "")
     return Placeholder("{}.{}".format(module, name) if name else module)

@@ -13,12 +13,13 @@ from torch.amp import grad_scaler
 
 from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable, TargetRaised
+from ..feed.signatures import source_of
 from ..feed.stub import raised_at
 from ..measure.syncs import count_syncs
 from . import readings
 from .host import INITIAL_SCALE
 from .readings import Accumulated, AfterNan, Limited, Line, Mixed, Moved, Owned, Scaled, Shares, effective
-from .runs import ALL, FIXED, OPTION, Run, StepRuns, source_of
+from .runs import ALL, FIXED, OPTION, Run, StepRuns
 from .seam import Grads, Trace, added_up, cosine, norm_of
 from .toy_model import FROZEN, TOKEN_TASKS, Batch, ToyModel, joined, make_batches, true_gradient, uneven_counts
 from .values import NO_LIMIT, Case

@@ -10,8 +10,9 @@ from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable
 from ..base.torch_internals import import_first
 from ..feed import guesses
+from ..feed.signatures import source_of
 from .readings import is_mean_loss
-from .runs import FIXED, StepRuns, source_of
+from .runs import FIXED, StepRuns
 from .seam import Grads, cosine, norm_of
 from .toy_model import NEXT_TOKENS, TOKEN_TASKS, Batch, ModelAnswer, ToyModel, joined, make_batches, true_gradient
 from .values import Case, Values

@@ -18,12 +18,12 @@ ACCUMULATION, LIMIT = "as many micro-batches as the probe passes", "the limit th
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "rarely enough that it does not happen", "nothing"
 SAMPLES = "as many samples as a batch has"
 EPOCHS = "one epoch, or as many as the probe needs"
-SILENT = "an object whose methods do nothing"
 NO_CONTEXT = "a context that does nothing"
 MIXED = "mixed precision where a probe checks its scaler"
 LOSS_SCALER = "a scaler that is called with the loss: it runs the backward pass, clips and steps"
 GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
+SILENT = guesses.SILENT
 
 NO_WAY = "no input made it pass a gradient to an optimizer"
 IMPORTED_BY_STEPS = "torch._dynamo"

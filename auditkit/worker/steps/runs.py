@@ -1,15 +1,11 @@
 """Run a training step with auditkit's model and batches, and record what reaches the optimizer."""
 
 import contextlib
-import functools
 import inspect
-import linecache
 import logging
 import math
 import re
-import textwrap
 import warnings
-from types import CodeType
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -20,7 +16,7 @@ from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised
 from ..base.torch_internals import import_first, raise_if_out_of_memory
 from ..feed import groups, guesses, recorded, uninitialized
 from ..feed.caller import Caller
-from ..feed.signatures import VARIADIC, annotation_text
+from ..feed.signatures import VARIADIC, annotation_text, is_block, source_of
 from ..feed.stub import raised_at
 from ..feed.uninitialized import SELF
 from ..serve import placeholders
@@ -328,28 +324,6 @@ class StepRuns:
             if isinstance(each, CannotFeedError):
                 raise each from error
         return TargetRaised(error, self.roots.of_traceback(error.__traceback__), is_deliberate(error, self.roots))
-
-
-def is_block(function: Any) -> bool:
-    """Return whether a function was made of statements in a script or a function."""
-    return hasattr(function, "text")
-
-
-@functools.lru_cache(maxsize=None)
-def source_of(function: Any) -> str:
-    """Return the text of a function, or of a code object; "" if it has none.
-
-    `inspect.getsource` is slow: it resolves the path of every loaded module in each process.
-    """
-    if is_block(function):
-        return str(function.text)
-    code = getattr(inspect.unwrap(function), "__code__", function)
-    if not isinstance(code, CodeType):
-        return ""
-    lines = linecache.getlines(code.co_filename)
-    if code.co_name != "<module>":
-        lines = inspect.getblock(lines[code.co_firstlineno - 1 :])
-    return textwrap.dedent("".join(lines))
 
 
 @contextlib.contextmanager

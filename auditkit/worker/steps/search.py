@@ -9,8 +9,9 @@ from ..base.refusals import CannotFeedError
 from ..feed.caller import Caller
 from ..feed.plan import Feed, Groups, Plan
 from ..feed.recorded import sizes_of
+from ..feed.signatures import source_of
 from . import roles
-from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
+from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone
 from .seam import added_up, norm_of
 from .toy_model import FORMS, NEXT_TOKENS, PIXELS, RETURNS, make_batches
 from .values import Case

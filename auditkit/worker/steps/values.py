@@ -3,7 +3,7 @@
 import contextlib
 import re
 import sys
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 import torch
 
@@ -11,7 +11,7 @@ from ..base.namespaces import replace_held
 from ..base.refusals import CannotFeedError
 from ..feed import guesses
 from ..feed.guesses import Guess
-from ..feed.stub import COMMON, Quiet, Recorder, Stub, no_value
+from ..feed.stub import COMMON, Quiet, Recorder, Silent, Stub, no_value
 from ..serve import placeholders
 from . import roles
 from .host import INITIAL_SCALE
@@ -29,31 +29,6 @@ _SILENT = re.compile(
 
 class EnoughBatches(BaseException):
     """The loop repeatedly takes more batches than there are: the run ends here."""
-
-
-class Silent(Quiet):
-    """An object whose methods do nothing and whose values are 0; calling it returns another one with the same items."""
-
-    val = avg = sum = count = global_avg = value = 0.0
-
-    def __init__(self, items: Any = ()) -> None:
-        super().__init__({})
-        self.__dict__["_items"] = range(items) if isinstance(items, int) else items
-
-    def __call__(self, *values: Any, **_: Any) -> "Silent":
-        return Silent(values[0] if values and isinstance(values[0], (int, Iterable)) else ())
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __enter__(self) -> "Silent":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        pass
 
 
 class LossScaler:
@@ -259,6 +234,5 @@ Values.fakes = {
     roles.EPOCHS: lambda values, _: values.case.calls,
     roles.MIXED: lambda values, _: values.case.scales,
     roles.NOTHING: lambda values, _: None,
-    roles.SILENT: lambda values, _: Silent(),
     roles.NO_CONTEXT: lambda values, _: contextlib.nullcontext(),
 }  # fmt: skip

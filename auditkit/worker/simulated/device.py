@@ -165,7 +165,9 @@ def _chosen(roots: Optional[SourceRoots]) -> List[_Chosen]:
     found = []
     for held in modules:
         asks: Dict[str, str] = {}
-        for name, text in (m.groups() for m in map(_ASSIGNS.match, linecache.getlines(held["__file__"])) if m):
+        for name, text in (
+            m.groups() for m in map(_ASSIGNS.match, linecache.getlines(held.get("__file__") or "")) if m
+        ):
             depends = _LOOKS_FOR_CUDA.search(text) or asks.keys() & set(re.findall(r"\w+", text))
             if depends and set(re.findall(r"(\w+)\(", text)) <= _MAY_RUN_AGAIN:
                 asks[name] = text

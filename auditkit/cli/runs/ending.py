@@ -109,11 +109,16 @@ def next_step(run: Run, request: AuditRequest, causes: Sequence[Cause], wants_ti
 
 def _way_to_a_target(run: Run, request: AuditRequest) -> tuple[str, ...]:
     """How a collector is named that was not found, or not enough known of."""
+    from auditkit.model.enums import Contract
+
     asked: list[ProbeResult] = [result for result in run.results if not result.is_of_source]
     lacks_modules = bool(asked) and asked[0].reason is not None and asked[0].reason.is_not_loaded
     if lacks_modules or (run.no_target is not None and run.no_target.is_import):
         title = "Next, install what is missing, or name the interpreter that has it:"
         return title, _typed(request, "--python", "VENV/bin/python")
+    steps = {each.call for each in run.candidates if each.contract is Contract.TRAIN_STEP}
+    if asked and asked[0].target in steps:
+        return "Next, watch a real run, which shows what the step gets:", "auditkit run -- python YOUR_SCRIPT.py"
     if asked:
         title = "Next, give the arguments of the likeliest collector (one --argument each):"
         return title, _typed(request, "--target", asked[0].target, "--argument", "NAME=VALUE")

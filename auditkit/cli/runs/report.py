@@ -242,11 +242,22 @@ def _style_lines(causes: Sequence[Cause]) -> Iterator[str]:
         yield f"    {place}  {one.probe}: {words_of(one)}"
 
 
+_RECOGNIZED = 60
+"""How many characters of a reason are compared, since a list of reasons cuts them."""
+
+
 def _silent_lines(run: Run) -> Iterator[str]:
-    """Errors and missing devices, each reason once with the probes that it stopped, and the targets if several."""
+    """Errors and missing devices, each reason once with the probes that it stopped, and the targets if several.
+
+    What stopped the whole run is said by `nothing_audited`.
+    """
+    from auditkit.audit.audit import load_failures
     from auditkit.reports.causes import without_result
 
+    stopped = "\n".join(each.message for each in ([] if run.matrix else load_failures(run)))
     for (why, message), those in without_result(run.results).items():
+        if message[:_RECOGNIZED] in stopped:
+            continue
         probes, targets = {one.probe for one in those}, {one.target for one in those}
         named = those[0].probe if len(probes) == 1 else f"{len(probes)} probes"
         yield f"{why}  {named}{f' on {len(targets)} targets' if len(targets) > 1 else ''}: {message}"

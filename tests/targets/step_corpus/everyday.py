@@ -250,3 +250,13 @@ def train_graphs(model, optimizer, loader, opt, device):
         loss.backward()
         optimizer.step_and_update_lr()
         nn.utils.clip_grad_norm_(model.parameters(), opt.max_norm)
+
+
+def train_listed_twice(model, loader):
+    """Train the encoder and the whole model: the encoder's parameters are in the list twice."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD([*parameters, *parameters[:2]], lr=1e-2)
+    for inputs, targets in loader:
+        functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()

@@ -24,6 +24,11 @@ from .tensor import (
     is_simulated,
 )
 
+_ASSIGNS = re.compile(r"(\w+)\s*(?::[^=]+)?=\s*([^=].*)")
+_LOOKS_FOR_CUDA = re.compile(r"\bcuda\.(is_available|device_count)\(\)")
+_MAY_RUN_AGAIN = {"is_available", "device_count", "device", "str", "bool"}
+_ASKS_FOR_DEVICE = re.compile(r"(get_|current_)?device(_name|_type)?")
+
 State.answer_call, State.run_operator = answer_as_cuda, run_operator
 
 
@@ -143,54 +148,71 @@ def _foreach_takes_simulated() -> Iterator[None]:
         supported.remove(SimulatedCudaTensor)
 
 
-_ASSIGNS = re.compile(r"(\w+)\s*(?::[^=]+)?=\s*([^=].*)")
-_LOOKS_FOR_CUDA = re.compile(r"\bcuda\.(is_available|device_count)\(\)")
-_MAY_RUN_AGAIN = {"is_available", "device_count", "device", "str", "bool"}
-
-
 @functools.lru_cache(maxsize=1)
-def _modules_of(roots: Optional[SourceRoots]) -> List[Tuple[Dict[str, Any], List[Tuple[str, str]]]]:
-    """Return the namespaces of the checkout's modules, each with its assignments that look for CUDA: name and text."""
-    found = []
-    for held in namespaces() if roots is not None else ():
-        path = held.get("__file__") or ""
-        if roots is None or roots.relative(path) is None:
-            continue
-        lines, asks = linecache.getlines(path), {}
-        for name, text in (match.groups() for match in map(_ASSIGNS.match, lines) if match):
-            depends = _LOOKS_FOR_CUDA.search(text) or asks.keys() & set(re.findall(r"\w+", text))
-            if depends and set(re.findall(r"(\w+)\(", text)) <= _MAY_RUN_AGAIN:
-                asks[name] = text
-        found.append((held, list(asks.items())))
+def _chosen_devices(roots: Optional[SourceRoots]) -> List[Tuple[Dict[str, Any], str, Any]]:
+    """Return what chose the CPU when the checkout's modules were loaded, with what it is on a machine with CUDA.
+
+    These are modules' names that a line sets by looking for CUDA, or called `device`, in any case, and methods such as
+    `current_device_name` of modules' own objects. Each is a namespace, a name in it, and its value there.
+    """
+    found: List[Tuple[Dict[str, Any], str, Any]] = []
+    modules = [held for held in namespaces() if roots and held.get("__file__")]
+    modules = [held for held in modules if roots and roots.relative(held["__file__"]) is not None]
+    own = {module.get("__name__") for module in modules}
+    for module in modules:
+        for name, value in _looked_for_cuda(module).items():
+            before = module[name]
+            same = (each for each in modules if name in each and type(each[name]) is type(before))
+            found += [(each, name, value) for each in same if each[name] == before]  # some may have imported it
+    for held, name, value in [(module, *item) for module in modules for item in module.items()]:
+        if name.lower() == "device" and _is_host(value):
+            found.append((held, name, _on_cuda(value)))
+        elif type(value).__module__ in own and not isinstance(value, (type, torch.nn.Module)):
+            found += [(vars(value), each, _returns(_on_cuda(answer))) for each, answer in _answers_with_host(value)]
     return found
+
+
+def _looked_for_cuda(module: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what `USE_CUDA = torch.cuda.is_available()` and the like, and lines that read such names, set now."""
+    found: Dict[str, Any] = {}
+    for name, text in (line.groups() for line in map(_ASSIGNS.match, linecache.getlines(module["__file__"])) if line):
+        depends = _LOOKS_FOR_CUDA.search(text) or found.keys() & set(re.findall(r"\w+", text))
+        if depends and name in module and set(re.findall(r"(\w+)\(", text)) <= _MAY_RUN_AGAIN:
+            with contextlib.suppress(Exception):
+                found[name] = eval(text, {**module, **found})
+    return found
+
+
+def _answers_with_host(asked: Any) -> Iterator[Tuple[str, Any]]:
+    """Yield the methods of an object that say where tensors go, and say the host."""
+    for name in filter(_ASKS_FOR_DEVICE.fullmatch, dir(type(asked)) if hasattr(asked, "__dict__") else ()):
+        with contextlib.suppress(Exception):
+            answer = getattr(asked, name)()
+            if _is_host(answer):
+                yield name, answer
+
+
+def _is_host(value: Any) -> bool:
+    return isinstance(value, (str, torch.device)) and str(value) == "cpu"
+
+
+def _on_cuda(value: Any) -> Any:
+    return "cuda" if isinstance(value, str) else torch.device("cuda")
 
 
 @contextlib.contextmanager
 def _devices_of_modules() -> Iterator[None]:
-    """Set `DEVICE = "cuda" if torch.cuda.is_available() else "cpu"` of modules to what they set on a machine with CUDA.
+    """Set what modules chose without CUDA, `DEVICE` for example, to what they choose on a machine with it.
 
-    The same for each name `device`, in any case, that means the CPU. Otherwise every copy to it would count as one to
-    the host.
+    Otherwise every copy to it would count as one to the host.
     """
-    modules = _modules_of(State.roots)
     with contextlib.ExitStack() as undo:
-
-        def put(held: Dict[str, Any], name: str, value: Any) -> None:
-            undo.callback(held.__setitem__, name, held[name])
+        for held, name, value in _chosen_devices(State.roots):
+            if name in held:
+                undo.callback(held.__setitem__, name, held[name])
+            else:
+                undo.callback(held.pop, name)
             held[name] = value
-
-        for held, asks in modules:
-            for name, text in asks:
-                before = held.get(name)  # None if only a part of the file ran
-                with contextlib.suppress(Exception):
-                    after = eval(text, held)
-                    for other, _ in modules:  # a module may have imported the name
-                        if name in other and type(other[name]) is type(before) and other[name] == before:
-                            put(other, name, after)
-        for held, _ in modules:
-            for name in [each for each in held if each.lower() == "device"]:
-                if isinstance(held[name], (str, torch.device)) and str(held[name]) == "cpu":
-                    put(held, name, "cuda" if isinstance(held[name], str) else torch.device("cuda"))
         yield
 
 

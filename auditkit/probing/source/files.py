@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import re
@@ -12,7 +13,9 @@ from functools import cached_property
 from operator import attrgetter
 from pathlib import Path, PurePosixPath
 
+from auditkit.errors import BadInputError
 from auditkit.model.text import counted, inert_line
+from auditkit.probing.checkout import git
 from auditkit.probing.checkout.reading import read_file, read_text
 from auditkit.probing.source.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, files_below, is_foreign
 
@@ -66,11 +69,29 @@ def is_in_side_folder(file: str) -> bool:
 def list_files(root: Path) -> list[SourceFile]:
     """Return the checkout's files sorted by name: no links, hidden, vendored, built and environment folders.
 
-    Files with unprintable names are skipped: such a name fits in no ticket and no import.
+    Files that git ignores (copies of code beside logs) are skipped, and files with unprintable names: such a name fits
+    in no ticket and no import.
     """
     paths = [path for path in files_below(root, is_foreign) if not path.is_symlink() and path.is_file()]
-    found = (SourceFile(path, path.relative_to(root).as_posix(), _kind(path.name)) for path in paths)
-    return sorted((file for file in found if file.kind and inert_line(file.name) == file.name), key=attrgetter("name"))
+    found = [SourceFile(path, path.relative_to(root).as_posix(), _kind(path.name)) for path in paths]
+    found = [file for file in found if file.kind and inert_line(file.name) == file.name]
+    ignored = _ignored_by_git(root)
+    return sorted((file for file in found if ignored.isdisjoint(_with_folders(file.name))), key=attrgetter("name"))
+
+
+def _ignored_by_git(root: Path) -> frozenset[str]:
+    """Return the files and the folders, `logs/`, that git ignores; none of a checkout that it ignores as a whole."""
+    with contextlib.suppress(BadInputError, OSError):
+        words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+        listed = git.run_git(root, *words)
+        if listed.returncode == 0:
+            return frozenset(listed.stdout.split("\0"))
+    return frozenset()
+
+
+def _with_folders(name: str) -> list[str]:
+    """Return `a/`, `a/b/` and `a/b/c.py` for `a/b/c.py`."""
+    return [name[: end + 1] for end, letter in enumerate(name) if letter == "/"] + [name]
 
 
 def _kind(name: str) -> str:

@@ -50,6 +50,9 @@ def _exit_code() -> int | str | None:
     """What the command ends with: 4 if its output is lost, but not for a reader that has left (`| head -1`)."""
     from auditkit.cli.output import INTERRUPTED, complain, complain_of, discard
 
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell: `>&-`
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - it stays open
     code: int | str | None = 0
     lost = ""
     try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit import __version__
-from auditkit.errors import BadInputError, nearest_names
+from auditkit.errors import AuditkitError, BadInputError, nearest_names
 from auditkit.git_process import run_git
 from auditkit.live.command import Ended, prepare, run_command
 from auditkit.live.laws import LAWS, Broken, Law, NotShown, merged, named_ranks, replicas_drift, statistic
@@ -25,6 +25,7 @@ from auditkit.live.recording import Place, Recording, read_recording
 from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.recorded import RECORDED_NAME
 from auditkit.model.runs.run import Environment, ProbeResult, Run, fingerprint
 from auditkit.model.text import counted
 from auditkit.probing.run.recorded_file import recorded_in
@@ -102,11 +103,14 @@ def watch(
         recording = replace(read_recording(folder, root), revision=revision, dirty=dirty)
         calls = recorded_run(recording, folder, recorded_in(root)[0])
         if calls is not None:
-            path = write_recorded(calls, root)
             kept = sum(bool(each.when) for each in calls.calls.values())
-            text = f"recorded {counted(len(calls.calls) - kept, 'function')} in {path.name}, "
+            text = f"recorded {counted(len(calls.calls) - kept, 'function')} in {RECORDED_NAME}, "
             text += f"beside {kept} of earlier runs, " if kept else ""
             text += "from which auditkit audit builds inputs"
+            try:
+                write_recorded(calls, root)
+            except (AuditkitError, OSError) as error:  # The report of a long run is worth more.
+                text = f"the functions that the program called were not recorded: {error}"
             recording = replace(recording, reasons=(*recording.reasons, text))
     finally:
         if shared is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from auditkit.model.enums import Evidence
-from auditkit.testing.failures import Unused, failure, in_words, places
+from auditkit.testing.failures import GuardUnavailable, Unused, failure, in_words, places
 from auditkit.testing.here import has_cuda
 
 __tracebackhide__ = True  # pytest shows the test's own line
@@ -19,6 +21,8 @@ _SCALARS_BYTES = 1024
 
 class _Block:
     """A block that an instrument measures; an exception of the block itself passes as it is."""
+
+    _instrument = ""
 
     def __init__(self, root: str | Path | None) -> None:
         self._root = Path(root or Path.cwd())
@@ -31,6 +35,7 @@ class _Block:
     def __enter__(self) -> Self:
         self._unused.use()
         self._device = "cuda" if has_cuda() else "cpu"
+        _check(self._instrument, self._device)
         with contextlib.ExitStack() as entered:
             self._measure(entered)
             self._block = entered.pop_all()
@@ -54,6 +59,18 @@ class _Block:
         raise failure(headline, ("line", lines), ("evidence", kind))
 
 
+@functools.cache
+def _check(instrument: str, device: str) -> None:
+    """Raise GuardUnavailable if an instrument misreads its toy in this process: its guard would pass anything."""
+    from auditkit.worker.base.frames import SourceRoots
+    from auditkit.worker.measure import selfcheck
+
+    try:
+        selfcheck.check(instrument, device, SourceRoots(os.sep))
+    except selfcheck.SelfCheckError as error:
+        raise GuardUnavailable(str(error)) from None
+
+
 class no_sync(_Block):
     """A block that waits for the device at most `at_most` times: `with no_sync(): train_step(model, batch)`.
 
@@ -61,6 +78,8 @@ class no_sync(_Block):
     the block, and what is computed from it; a tensor that the block makes without naming a device is the host's.
     `count` is known when the block has ended.
     """
+
+    _instrument = "syncs"
 
     def __init__(self, at_most: int = 0, *, root: str | Path | None = None) -> None:
         super().__init__(root)
@@ -89,6 +108,8 @@ class no_sync(_Block):
 
 class no_allocation(_Block):
     """A block in which torch allocates nothing but scalars, measured on the CPU or the GPU."""
+
+    _instrument = "memory"
 
     def __init__(self, *, root: str | Path | None = None) -> None:
         super().__init__(root)

@@ -273,3 +273,9 @@ def test_output_that_is_lost_is_said() -> None:
         done = subprocess.run(command, env=our_environment(), stdout=full, stderr=subprocess.PIPE, text=True)
     told = "error: the output cannot be written: No space left on device\n"
     assert (done.returncode, done.stderr) == (STORE_CONFLICT, told)
+
+
+def test_closed_streams_are_no_error() -> None:
+    """`>&- 2>&-`: Python has None for them."""
+    command = ["sh", "-c", 'exec "$0" -P -m auditkit probe list >&- 2>&-', sys.executable]
+    assert subprocess.run(command, env=our_environment(), check=False).returncode == OK

@@ -100,7 +100,7 @@ def clipped_after_the_step(wrong: bool) -> None:
             nn.utils.clip_grad_norm_(model.parameters(), 0.1)
 
 
-def mean_of_each_micro_batch(wrong: bool) -> None:
+def mean_of_each_micro_batch(wrong: bool, by_hand: bool = False) -> None:
     """huggingface/transformers pull request 34191: each micro-batch's mean counts alike, whatever its padding."""
     model = nn.Sequential(nn.Embedding(32, 16), nn.Linear(16, 32))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -115,9 +115,16 @@ def mean_of_each_micro_batch(wrong: bool) -> None:
             logits, targets = model(ids)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
             if not wrong:
                 (F.cross_entropy(logits, targets, reduction="sum") / count).backward()
+            elif by_hand:
+                (F.cross_entropy(logits, targets, reduction="sum") / (targets != -100).sum()).backward()
             else:
                 (F.cross_entropy(logits, targets) / len(batches)).backward()
         optimizer.step()
+
+
+def sum_of_each_micro_batch(wrong: bool) -> None:
+    """The same, with a sum that is divided by the valid targets of its micro-batch."""
+    mean_of_each_micro_batch(wrong, by_hand=True)
 
 
 def norms_stay_at_one(wrong: bool) -> None:
@@ -234,6 +241,7 @@ BUGS = [
     ("clip_on_scaled_gradients", "P1", clipped_before_unscale, "scaler's factor"),
     ("clip_misses_the_step", "P1", clipped_after_the_step, "clips after the step"),
     ("tokens_weigh_differently", "P1", mean_of_each_micro_batch, "times"),
+    ("tokens_weigh_differently", "P1", sum_of_each_micro_batch, "times"),
     ("low_precision_updates_vanish", "P3", norms_stay_at_one, "1.weight (100%)"),
     ("eval_mode_in_training", "P2", evaluated_for_ever, "modules"),
     ("schedule_does_not_act", "P2", two_optimizers, "never steps"),

@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.utils.data import DataLoader
 
-from auditkit.model.runs.recorded import RECORDED_NAME, read_recorded
+from auditkit.live.watch import watch
+from auditkit.model.runs.recorded import RECORDED_NAME, VERSION, RecordedRun, read_recorded
 from auditkit.probing.run.recorded_file import recorded_notes
 from auditkit.probing.source.python_files import PythonFiles
 from auditkit.worker.feed.recorded import FULL, SHRUNK, in_size, sizes_of
+from auditkit.worker.watch.structure import Encoder, Literals, open_loaders
 from tests.project_files import auditkit
 
 pytestmark = pytest.mark.process
@@ -294,3 +297,22 @@ def test_the_number_of_a_collector_is_checked_and_a_further_run_keeps_what_it_di
     assert all(later.calls[call].when == first.when for call in kept)
     assert later.calls["train:full_norm"].callers == ("other.py:9",)
     assert "train:weight_norm" not in later.calls
+
+
+def test_the_report_of_a_run_is_there_if_its_recording_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / RECORDED_NAME).mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("auditkit.live.watch.recorded_run", lambda *_: RecordedRun(VERSION, "2026-01-01", "", 1, {}))
+    watched = watch(["true"], {})
+    assert "were not recorded" in watched.recording.reasons[0]
+
+
+def test_the_batch_of_a_loader_that_holds_another_one_is_its_batch() -> None:
+    """accelerate's loader iterates over the one that it was made of."""
+    held = DataLoader([1, 2])
+    holder = DataLoader([1, 2])
+    vars(holder)["base_dataloader"] = held
+    node = Encoder(Literals("")).encode(holder)
+    assert (node, id(held)) == open_loaders.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils.data import DataLoader, TensorDataset
 
-from auditkit.testing import GuardFailed, no_allocation, no_sync
+from auditkit.testing import GuardFailed, GuardUnavailable, blocks, no_allocation, no_sync
 
 HERE = Path(__file__).parent
 WIDTH = 8
@@ -113,3 +114,14 @@ def test_all_is_put_back_and_the_blocks_own_exception_passes() -> None:
     assert functions == (torch.cuda.synchronize, torch.nn.Module.cuda, torch.amp.GradScaler.__init__)
     said = refused(no_allocation(root=HERE), lambda: torch.ones(1000))  # the profiler is free again
     assert said[0] == "4,000 bytes at the peak of the block; none allowed"
+
+
+@pytest.mark.parametrize(("block", "instrument"), [(no_sync, "sync counter"), (no_allocation, "peak memory")])
+def test_a_block_is_not_passed_by_an_instrument_that_misreads(
+    block: Any, instrument: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks._check.cache_clear()
+    monkeypatch.setattr("auditkit.worker.measure.syncs.count_syncs", lambda *_: SimpleNamespace(total=0))
+    monkeypatch.setattr("auditkit.worker.measure.memory.peak_bytes", lambda *_: 0)
+    with pytest.raises(GuardUnavailable, match=instrument), block():
+        pass

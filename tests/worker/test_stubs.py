@@ -160,6 +160,14 @@ class Trainer:
             each.found_inf = not all(bool(p.grad.isfinite().all()) for p in each.layer.parameters())
 
 
+class Stats(dict):  # type: ignore[type-arg]
+    def __init__(self, run: Any) -> None:
+        super().__init__(run.open("stats.json").read())
+
+    def norm(self, parameters: Any) -> Any:
+        return self.setdefault("norm", norm_of([p.grad for p in parameters]))
+
+
 def made(owner: type, method: str) -> Plan:
     plan = method_plan(owner, method)
     assert plan.feed.setup == "__new__"
@@ -179,6 +187,7 @@ def test_an_object_is_made_without_its_constructor_where_that_needs_too_much() -
     assert (plan.clips, plan.others) == (True, {"self.max_norm": 0.5})
     assert made(Trainer, "powers").filled["self.power"] == 2
     assert made(Trainer, "check").fields == {"stored.found_inf": "bool"}
+    assert made(Stats, "norm").feed.takes == "parameters"
     with pytest.raises(CannotFeedError, match="its result is the same for other gradients"):
         method_plan(Trainer, "count")
 

@@ -227,7 +227,9 @@ def _named_interpreter(python: str) -> Path:
         return path
     if path.is_file():
         raise BadInputError(f"{python} cannot be executed", f"chmod +x {path}, or name another interpreter")
-    raise BadInputError(f"no such Python interpreter: {python}", "give the path of a python executable")
+    raise BadInputError(
+        f"no such Python interpreter: {python}", "give the path of a python executable, such as .venv/bin/python"
+    )
 
 
 def _is_executable(path: Path) -> bool:

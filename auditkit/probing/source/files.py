@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import re
@@ -11,7 +12,9 @@ from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from auditkit.errors import BadInputError
 from auditkit.model.text import counted, inert_line
+from auditkit.probing.checkout import git
 from auditkit.probing.checkout.reading import read_file, read_text
 
 TEST_FOLDERS = frozenset({"tests", "test"})
@@ -66,7 +69,8 @@ def is_in_side_folder(file: str) -> bool:
 def list_files(root: Path) -> list[SourceFile]:
     """Return the checkout's files sorted by name: no links, hidden, vendored, built and environment folders.
 
-    Files with unprintable names are skipped: such a name fits in no ticket and no import.
+    Files that git ignores (copies of code beside logs) are skipped, and files with unprintable names: such a name fits
+    in no ticket and no import.
     """
     return sorted(_listed(root), key=attrgetter("name"))
 
@@ -78,11 +82,12 @@ def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
 
 
 def _listed(root: Path) -> Iterator[SourceFile]:
+    ignored = _ignored_by_git(root)
     for path in files_below(root, is_foreign):
         kind = _kind(path.name)
         if kind and not path.is_symlink() and path.is_file():
             name = path.relative_to(root).as_posix()
-            if inert_line(name) == name:
+            if inert_line(name) == name and ignored.isdisjoint(_with_folders(name)):
                 yield SourceFile(path, name, kind)
 
 
@@ -101,6 +106,21 @@ def is_foreign(folder: Path) -> bool:
         or folder.name.endswith(".egg-info")
         or (folder / "pyvenv.cfg").is_file()
     )
+
+
+def _ignored_by_git(root: Path) -> frozenset[str]:
+    """Return the files and the folders, `logs/`, that git ignores; none of a checkout that it ignores as a whole."""
+    with contextlib.suppress(BadInputError, OSError):
+        words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+        listed = git.run_git(root, *words)
+        if listed.returncode == 0:
+            return frozenset(listed.stdout.split("\0"))
+    return frozenset()
+
+
+def _with_folders(name: str) -> list[str]:
+    """Return `a/`, `a/b/` and `a/b/c.py` for `a/b/c.py`."""
+    return [name[: end + 1] for end, letter in enumerate(name) if letter == "/"] + [name]
 
 
 def _kind(name: str) -> str:

@@ -23,6 +23,8 @@ class GroupInput(NamedTuple):
         """Put other gradients into the same objects, or none, as `zero_grad()` does."""
         if self.module is not None:
             self.module.put(grads)
+        elif self.listed is not None:
+            self.listed[:] = grads or ()
 
 
 def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> Tuple[Optional[torch.Tensor], List[torch.Tensor]]:

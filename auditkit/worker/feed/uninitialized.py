@@ -68,7 +68,10 @@ def make(owner: type, around: Recorder, at: str = SELF) -> Any:
         made_class: Any = types.new_class(owner.__name__, (owner,), {}, lambda names: names.update(members))
         made_class.__abstractmethods__ = frozenset()
         made_class.__module__, made_class.__qualname__ = owner.__module__, owner.__qualname__
-        made = object.__new__(made_class)
+        try:
+            made = object.__new__(made_class)
+        except TypeError:  # A subclass of `dict` needs its own `__new__`.
+            made = made_class.__new__(made_class)
     except Exception as error:
         raise CannotFeedError("{} cannot be made without its __init__: {}".format(owner.__name__, error)) from error
     for name, method in left_open.items():

@@ -5,7 +5,7 @@ import functools
 import linecache
 import re
 import types
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -24,6 +24,9 @@ from .tensor import (
     is_simulated,
 )
 
+_ASSIGNS = re.compile(r"(\w+)\s*(?::[^=]+)?=\s*([^=].*)")
+_LOOKS_FOR_CUDA = re.compile(r"\bcuda\.(is_available|device_count)\(\)")
+_MAY_RUN_AGAIN = {"is_available", "device_count", "device", "str", "bool"}
 _ASKS_FOR_DEVICE = re.compile(r"(get_|current_)?device(_name|_type)?")
 
 State.answer_call, State.run_operator = answer_as_cuda, run_operator
@@ -145,45 +148,48 @@ def _foreach_takes_simulated() -> Iterator[None]:
         supported.remove(SimulatedCudaTensor)
 
 
-_ASSIGNS = re.compile(r"(\w+)\s*(?::[^=]+)?=\s*([^=].*)")
-_LOOKS_FOR_CUDA = re.compile(r"\bcuda\.(is_available|device_count)\(\)")
-_MAY_RUN_AGAIN = {"is_available", "device_count", "device", "str", "bool"}
-
-
-class _Chosen(NamedTuple):
-    """What a module of the checkout chose by whether there is CUDA: assignments as text, methods of its objects."""
-
-    held: Dict[str, Any]
-    assignments: List[Tuple[str, str]]
-    answers: List[Tuple[Dict[str, Any], str, Any]]
-
-
 @functools.lru_cache(maxsize=1)
-def _chosen(roots: Optional[SourceRoots]) -> List[_Chosen]:
-    modules = [held for held in namespaces() if roots and roots.relative(held.get("__file__") or "") is not None]
-    own = {held.get("__name__") for held in modules}
-    found = []
-    for held in modules:
-        asks: Dict[str, str] = {}
-        for name, text in (
-            m.groups() for m in map(_ASSIGNS.match, linecache.getlines(held.get("__file__") or "")) if m
-        ):
-            depends = _LOOKS_FOR_CUDA.search(text) or asks.keys() & set(re.findall(r"\w+", text))
-            if depends and set(re.findall(r"(\w+)\(", text)) <= _MAY_RUN_AGAIN:
-                asks[name] = text
-        objects = [value for value in held.values() if type(value).__module__ in own and hasattr(value, "__dict__")]
-        found.append(_Chosen(held, list(asks.items()), [each for value in objects for each in _answers_of(value)]))
+def _chosen_devices(roots: Optional[SourceRoots]) -> List[Tuple[Dict[str, Any], str, Any]]:
+    """Return what chose the CPU when the checkout's modules were loaded, with what it is on a machine with CUDA.
+
+    These are modules' names that a line sets by looking for CUDA, or called `device`, in any case, and methods such as
+    `current_device_name` of modules' own objects. Each is a namespace, a name in it, and its value there.
+    """
+    found: List[Tuple[Dict[str, Any], str, Any]] = []
+    modules = [held for held in namespaces() if roots and held.get("__file__")]
+    modules = [held for held in modules if roots and roots.relative(held["__file__"]) is not None]
+    own = {module.get("__name__") for module in modules}
+    for module in modules:
+        for name, value in _looked_for_cuda(module).items():
+            before = module[name]
+            same = (each for each in modules if name in each and type(each[name]) is type(before))
+            found += [(each, name, value) for each in same if each[name] == before]  # some may have imported it
+    for held, name, value in [(module, *item) for module in modules for item in module.items()]:
+        if name.lower() == "device" and _is_host(value):
+            found.append((held, name, _on_cuda(value)))
+        elif type(value).__module__ in own and not isinstance(value, (type, torch.nn.Module)):
+            found += [(vars(value), each, _returns(_on_cuda(answer))) for each, answer in _answers_with_host(value)]
     return found
 
 
-def _answers_of(asked: Any) -> Iterator[Tuple[Dict[str, Any], str, Any]]:
-    """Yield the methods of an object that say where tensors go, and say the host, with what they say with CUDA."""
-    is_module = isinstance(asked, (type, torch.nn.Module))
-    for name in () if is_module else filter(_ASKS_FOR_DEVICE.fullmatch, dir(type(asked))):
+def _looked_for_cuda(module: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what `USE_CUDA = torch.cuda.is_available()` and the like, and lines that read such names, set now."""
+    found: Dict[str, Any] = {}
+    for name, text in (line.groups() for line in map(_ASSIGNS.match, linecache.getlines(module["__file__"])) if line):
+        depends = _LOOKS_FOR_CUDA.search(text) or found.keys() & set(re.findall(r"\w+", text))
+        if depends and name in module and set(re.findall(r"(\w+)\(", text)) <= _MAY_RUN_AGAIN:
+            with contextlib.suppress(Exception):
+                found[name] = eval(text, {**module, **found})
+    return found
+
+
+def _answers_with_host(asked: Any) -> Iterator[Tuple[str, Any]]:
+    """Yield the methods of an object that say where tensors go, and say the host."""
+    for name in filter(_ASKS_FOR_DEVICE.fullmatch, dir(type(asked)) if hasattr(asked, "__dict__") else ()):
         with contextlib.suppress(Exception):
             answer = getattr(asked, name)()
             if _is_host(answer):
-                yield vars(asked), name, _returns(_on_cuda(answer))
+                yield name, answer
 
 
 def _is_host(value: Any) -> bool:
@@ -200,26 +206,13 @@ def _devices_of_modules() -> Iterator[None]:
 
     Otherwise every copy to it would count as one to the host.
     """
-    chosen = _chosen(State.roots)
     with contextlib.ExitStack() as undo:
-
-        def put(held: Dict[str, Any], name: str, value: Any) -> None:
-            undo.callback(*((held.__setitem__, name, held[name]) if name in held else (held.pop, name)))
+        for held, name, value in _chosen_devices(State.roots):
+            if name in held:
+                undo.callback(held.__setitem__, name, held[name])
+            else:
+                undo.callback(held.pop, name)
             held[name] = value
-
-        for module in chosen:
-            for name, text in module.assignments:
-                before = module.held.get(name)  # None if only a part of the file ran
-                with contextlib.suppress(Exception):
-                    after = eval(text, module.held)
-                    for other in (each.held for each in chosen):  # a module may have imported the name
-                        if name in other and type(other[name]) is type(before) and other[name] == before:
-                            put(other, name, after)
-        for module in chosen:
-            for held, name, answer in module.answers:
-                put(held, name, answer)
-            for name in [each for each in module.held if each.lower() == "device" and _is_host(module.held[each])]:
-                put(module.held, name, _on_cuda(module.held[name]))
         yield
 
 

@@ -146,13 +146,15 @@ class StepMeasures:
 
     @staticmethod
     def _is_held_twice(place: int, trace: Trace) -> bool:
-        """Return whether two optimizers that alternate have a parameter; torch refuses one that has it twice.
+        """Return whether a group has a parameter twice, of which torch only warns, or two optimizers that alternate.
 
         A step that creates its optimizer in each call has several, one after the other.
         """
         holds = {
-            id(one): {id(each) for group in one.param_groups for each in group["params"]} for one in trace.optimizers
+            id(one): [id(each) for group in one.param_groups for each in group["params"]] for one in trace.optimizers
         }
+        if any(held.count(place) > 1 for held in holds.values()):
+            return True
         turns = [step.optimizer for step in trace.steps if place in holds.get(step.optimizer, ())]
         return len([one for one, _ in itertools.groupby(turns)]) > len(set(turns))
 

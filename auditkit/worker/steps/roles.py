@@ -23,6 +23,7 @@ MIXED = "mixed precision where a probe checks its scaler"
 LOSS_SCALER = "a scaler that is called with the loss: it runs the backward pass, clips and steps"
 GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
+GIVES_LOADER = "a function giving batches of three samples"
 SILENT = guesses.SILENT
 
 NO_WAY = "no input made it pass a gradient to an optimizer"

@@ -6,6 +6,7 @@ import logging
 import math
 import re
 import warnings
+from types import FunctionType
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -270,6 +271,11 @@ class StepRuns:
     def _bound_function(self, values: Values) -> Callable[..., Any]:
         names = getattr(self.caller.function, "__globals__", {})
         names.update({name: values.scaler for name, each in names.items() if isinstance(each, torch.amp.GradScaler)})
+        for name in getattr(getattr(self.caller.function, "__code__", None), "co_names", ()):
+            # Functions that the step calls for its batches, `get_batch("train")`, which read files.
+            words = getattr(roles.known(name), "value", None)
+            if words in (roles.BATCHES, roles.GIVES_BATCH) and isinstance(names.get(name), FunctionType):
+                names[name] = values.made(roles.GIVES_LOADER if words == roles.BATCHES else words, name)
         if not self.caller.needs_instance():
             return self.caller.function
         return getattr(self._instance(values), self.caller.method)

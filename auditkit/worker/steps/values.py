@@ -46,6 +46,9 @@ class LossScaler:
         optimizer.step()
         return norm
 
+    def state_dict(self) -> Dict[str, Any]:
+        return {}
+
 
 def put_stub(path: str) -> bool:
     """Replace a stub that a loop used by a silent object; return False if none is known for it."""
@@ -218,6 +221,7 @@ Values.fakes = {
     guesses.CLIPS: lambda values, _: torch.nn.utils.clip_grad_norm_,
     roles.BATCHES: lambda values, _: values.loader,
     roles.GIVES_RATE: lambda values, _: lambda *_, **__: LEARNING_RATE,
+    roles.GIVES_LOADER: lambda values, _: lambda *_, **__: values.loader,
     roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
     roles.BATCH: lambda values, _: values.batch,
     roles.LOSS_SCALER: lambda values, _: LossScaler(),

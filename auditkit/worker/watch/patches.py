@@ -303,14 +303,15 @@ class Patches:
         return step
 
     def _weigh(self, loss: Any, args: tuple, kwargs: dict) -> None:
-        """Watch the mean loss of a `cross_entropy` without weights."""
+        """Watch the loss of a `cross_entropy` without weights; a sum is its mean times the valid targets."""
         given = {**dict(zip(("input", "target", "weight", "", "ignore_index", "", "reduction"), args)), **kwargs}
         target, reduction = given["target"], given.get("reduction", "mean")
-        if given.get("weight") is not None or reduction != "mean" or target.is_floating_point() or loss.grad_fn is None:
+        if given.get("weight") is not None or target.is_floating_point() or loss.grad_fn is None:
             return
-        with quietly():
-            valid = int((target != given.get("ignore_index", -100)).sum())
-        self.watcher.weighs(loss, valid, target.numel())
+        if reduction in ("mean", "sum"):
+            with quietly():
+                valid = int((target != given.get("ignore_index", -100)).sum())
+            self.watcher.weighs(loss, valid, target.numel(), 1 if reduction == "mean" else valid)
 
     def _saved(self, _: Any, args: tuple, kwargs: dict) -> None:
         content, file = [*args, *kwargs.values()][:2]

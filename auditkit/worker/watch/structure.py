@@ -217,7 +217,8 @@ class Encoder:
             }
         if isinstance(value, torch.utils.data.DataLoader):
             found = {"k": "loader", "c": _class(type(value)), "n": _length(value)}
-            open_loaders.append((found, id(value)))
+            inner = vars(value).get("base_dataloader", value)  # accelerate's loader iterates over another one
+            open_loaders.append((found, id(inner)))
             return found
         return self._other(value, depth)
 

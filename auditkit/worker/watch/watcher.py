@@ -159,13 +159,13 @@ class Watcher:
         if place[0]:
             self.reads[place] = self.reads.get(place, 0) + 1
 
-    def weighs(self, loss: Any, valid: int, total: int) -> None:
-        """Record the gradient that reaches the mean loss of a `cross_entropy`, beside its number of valid targets."""
+    def weighs(self, loss: Any, valid: int, total: int, factor: int) -> None:
+        """Record the gradient that reaches the mean of a `cross_entropy`, beside its number of valid targets."""
         place = where()
 
         def reached(gradients: tuple) -> None:
             if gradients[0] is not None:
-                self.losses.append((*place, valid, total, gradients[0].detach().clone()))
+                self.losses.append((*place, valid, total, gradients[0].detach() * factor))
 
         loss.grad_fn.register_prehook(reached)
 

@@ -45,3 +45,5 @@ def test_what_is_made_for_one_call_is_asked_about_that_call_alone() -> None:
         "a later call would get param_gradient_pairs of the first one",
     )
     assert [results[probe].outcome for probe in (MISSING, ACCURACY)] == [Outcome.NOT_REPRODUCED] * 2
+    held = by_probe(run_probes(FOLDER, "guessed:Held.norm", [CACHED]))[CACHED]
+    assert held.outcome is Outcome.NOT_REPRODUCED  # The list that it was made of has the later call's gradients.

@@ -12,6 +12,7 @@ from auditkit.model.enums import Outcome, Reason
 from auditkit.probing.source.files import list_files
 from tests.project_files import our_environment
 from tests.source_helpers import LOOP, SOURCE_PROBES, findings, read, write
+from tests.verify_helpers import git
 
 pytestmark = pytest.mark.process
 
@@ -50,7 +51,8 @@ def test_a_file_that_does_not_parse_is_an_error_of_that_file(
 
 
 def test_only_the_checkouts_own_files_are_read(tmp_path: Path) -> None:
-    """Hidden, vendored, built and environment folders are left out."""
+    """Hidden, vendored, built and environment folders are left out, and what git ignores."""
+    git(write(tmp_path, {".gitignore": "runs/\n", "runs/1/code/own.py": ""}), "init", "-q")
     files = {"pkg/own.py": "", ".venv/lib/x.py": "", "build/lib/x.py": "", "vendor/x.py": "", ".hidden/x.py": ""}
     write(tmp_path, {**files, "pyproject.toml": "", "notes.md": "", "picture.png": "", "poetry.lock": ""})
     kinds = {source.name: source.kind for source in list_files(tmp_path)}

@@ -48,3 +48,13 @@ class Wrapper:
 def checked_by_kind(parameters, check: "str | None"):
     """The norm of what is finite; raises where `check` names what to do about the rest, and they are not."""
     return checked(parameters, check is not None)
+
+
+class Held:
+    """Keeps the list of gradients that its caller fills anew for each step."""
+
+    def __init__(self, gradients):
+        self.gradients = gradients
+
+    def norm(self):
+        return torch.linalg.vector_norm(torch.stack(_norms(self.gradients))).item()

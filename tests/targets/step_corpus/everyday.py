@@ -250,3 +250,27 @@ def train_graphs(model, optimizer, loader, opt, device):
         loss.backward()
         optimizer.step_and_update_lr()
         nn.utils.clip_grad_norm_(model.parameters(), opt.max_norm)
+
+
+def train_listed_twice(model, loader):
+    """Train the encoder and the whole model: the encoder's parameters are in the list twice."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD([*parameters, *parameters[:2]], lr=1e-2)
+    for inputs, targets in loader:
+        functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def get_batch(split):
+    """As nanoGPT's: it reads a file that only its author has."""
+    tokens = torch.load(f"{split}.pt")
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def train_drawing(model, optimizer):
+    """Zero the gradients before the step, on a batch that a function of the module gives."""
+    x, y = get_batch("train")
+    functional.cross_entropy(model(x), y).backward()
+    optimizer.zero_grad()
+    optimizer.step()

@@ -31,8 +31,6 @@ class GradientFlow:
     grad_reads: set[int] = field(default_factory=set)
     reductions: dict[str, int] = field(default_factory=dict)
     """Every reduction of gradients, by its name as written."""
-    helpers: dict[str, int] = field(default_factory=dict)
-    """Every call of the checkout's own functions that returns statistics of gradients."""
     flags: dict[str, bool] = field(default_factory=dict)
     """Whether each reduction and helper returns flags or counts of NaN, infinity and zeros."""
     clips: dict[str, int] = field(default_factory=dict)
@@ -396,7 +394,6 @@ class Tracer:
             self.flow.grad_reads.add(node.lineno)
             return max(mark, GRADIENTS)
         if names.gets_norm(name) and isinstance(node.func, ast.Attribute):
-            self.flow.helpers.setdefault(written, node.lineno)
             return STATISTICS
         return mark
 
@@ -415,7 +412,6 @@ class Tracer:
         if helper.clips and (self.limits_by_name or names.speaks_of_gradients(last_name(node.func))):
             self.flow.clips.setdefault(written, node.lineno)
         if helper.mark == STATISTICS:
-            self.flow.helpers.setdefault(written, node.lineno)
             self.flow.flags[written] = helper.tells_flags
         self.flow.differentiates |= helper.differentiates
         return max(helper.mark, mark)

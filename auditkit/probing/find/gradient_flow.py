@@ -203,8 +203,8 @@ class Tracer:
             return
         mark = self.mark(value)
         # A value computed from local values is more than a flag.
-        is_made = any(isinstance(part, ast.Name) and part.id != "torch" for part in walk([value]))
-        is_flag = control == STATISTICS and not is_made
+        names_in = (part.id for part in walk([value]) if isinstance(part, ast.Name))
+        is_flag = control == STATISTICS and all(name == "torch" for name in names_in)
         for target in targets:
             if (mark == STATISTICS or is_flag) and self.outlives(target):
                 self.flow.stores.setdefault(ast.unparse(target), target.lineno)

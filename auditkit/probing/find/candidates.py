@@ -152,8 +152,6 @@ def why_excluded(function: Function, flow: GradientFlow) -> str:
         return "it is a forward or backward pass"
     if flow.trains:
         return _TRAINS
-    if flow.differentiates:
-        return _DIFFERENTIATES
     return "it updates parameters" if updates_parameters(function.nodes) else ""
 
 
@@ -199,7 +197,7 @@ def pair(collector: Function, finishers: list[Finisher], calls: CollectorCalls) 
     for finisher in finishers:
         function = finisher.function
         is_of_another = function.is_bound and function.owner is not collector.owner
-        if function is collector or is_of_another or calls.calls(collector, function):
+        if is_of_another or calls.calls(collector, function):
             continue
         is_namesake = finisher.is_named and _subject(function.name) == _subject(collector.name)
         if produced.issuperset(finisher.keys) and (finisher.keys or is_namesake):

@@ -172,10 +172,10 @@ class CollectorCalls:
         return self._trains[function]
 
     def trains_through(self, function: Function) -> bool:
-        """Return whether a function trains, itself or in a method of its object: a wrapper's `step` calls `_step`."""
+        """Return whether a function trains in a method of its object: a wrapper's `step` calls `_step`."""
         called = (node for node in function.nodes if isinstance(node, ast.Call))
         own = (node for node in called if dotted_name(node.func).startswith("self."))
-        return self.trains(function) or any(self.trains(each) for node in own if (each := self.callee(function, node)))
+        return any(self.trains(each) for node in own if (each := self.callee(function, node)))
 
     def callers(self, function: Function) -> list[Function]:
         """Return the collectors that call a function."""
@@ -206,9 +206,7 @@ class CollectorCalls:
 
 def may_read_gradients(function: Function) -> bool:
     """Return whether it is worth following gradients through a function, by a cheap text search."""
-    text = function.text
-    is_likely = any(word in text for word in _WORDS) and _READS.search(text) is not None
-    return is_likely or bool(gradient_parameters(function))
+    return any(word in function.text for word in _WORDS) and _READS.search(function.text) is not None
 
 
 def gradient_parameters(function: Function) -> list[str]:

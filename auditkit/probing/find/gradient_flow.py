@@ -31,8 +31,6 @@ class GradientFlow:
     grad_reads: set[int] = field(default_factory=set)
     reductions: dict[str, int] = field(default_factory=dict)
     """Every reduction of gradients, by its name as written."""
-    helpers: dict[str, int] = field(default_factory=dict)
-    """Every call of the checkout's own functions that returns statistics of gradients."""
     flags: dict[str, bool] = field(default_factory=dict)
     """Whether each reduction and helper returns flags or counts of NaN, infinity and zeros."""
     clips: dict[str, int] = field(default_factory=dict)
@@ -49,8 +47,6 @@ class GradientFlow:
     """The mark of each `return` with a value, by its line."""
     trains: bool = False
     differentiates: bool = False
-    scales: bool = False
-    """Whether gradients are multiplied by statistics or by a norm."""
 
     @property
     def tells_flags(self) -> bool:
@@ -194,7 +190,7 @@ class Tracer:
         if made is not None and not isinstance(value, ast.Call):
             self.enter(made, [])  # A factory: the function that it returns does the work.
             return
-        if self.replaces and self.mark(value) == GRADIENTS and (self.flow.scales or self.limits(value)):
+        if self.replaces and self.mark(value) == GRADIENTS and self.limits(value):
             self.flow.clips.setdefault("what it returns", node.lineno)
         if dotted_name(value).startswith("self."):
             control = NOTHING  # A guard returns a value that was known before.
@@ -207,8 +203,8 @@ class Tracer:
             return
         mark = self.mark(value)
         # A value computed from local values is more than a flag.
-        is_made = any(isinstance(part, ast.Name) and part.id != "torch" for part in walk([value]))
-        is_flag = control == STATISTICS and not is_made
+        names_in = (part.id for part in walk([value]) if isinstance(part, ast.Name))
+        is_flag = control == STATISTICS and all(name == "torch" for name in names_in)
         for target in targets:
             if (mark == STATISTICS or is_flag) and self.outlives(target):
                 self.flow.stores.setdefault(ast.unparse(target), target.lineno)
@@ -321,10 +317,8 @@ class Tracer:
                 return STATISTICS if self.mark(test) == STATISTICS else chosen
             case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right):
                 marks = {self.mark(left), self.mark(right)}
-                if GRADIENTS in marks and marks & {STATISTICS, NORM}:
-                    self.flow.scales = True
-                    return GRADIENTS  # `grad * clip_coef` is a gradient
-                return max(marks)
+                scales = GRADIENTS in marks and marks & {STATISTICS, NORM}
+                return GRADIENTS if scales else max(marks)  # `grad * clip_coef` is a gradient
             case _:
                 return max((self.mark(part) for part in children(node) if isinstance(part, ast.expr)), default=NOTHING)
 
@@ -350,7 +344,7 @@ class Tracer:
         if name == "getattr" and len(node.args) > 1 and "grad" in ast.unparse(node.args[1]).lower():
             self.flow.grad_reads.add(node.lineno)
             return GRADIENTS
-        if name == "grad" or name.endswith("value_and_grad"):
+        if name == "grad":
             # torch.autograd.grad(...) computes new gradients.
             self.flow.differentiates = True
             return NOTHING
@@ -400,7 +394,6 @@ class Tracer:
             self.flow.grad_reads.add(node.lineno)
             return max(mark, GRADIENTS)
         if names.gets_norm(name) and isinstance(node.func, ast.Attribute):
-            self.flow.helpers.setdefault(written, node.lineno)
             return STATISTICS
         return mark
 
@@ -419,8 +412,7 @@ class Tracer:
         if helper.clips and (self.limits_by_name or names.speaks_of_gradients(last_name(node.func))):
             self.flow.clips.setdefault(written, node.lineno)
         if helper.mark == STATISTICS:
-            self.flow.helpers.setdefault(written, node.lineno)
-            self.flow.flags[written] = helper.tells_flags or names.is_finite_check(last_name(node.func))
+            self.flow.flags[written] = helper.tells_flags
         self.flow.differentiates |= helper.differentiates
         return max(helper.mark, mark)
 
@@ -565,8 +557,6 @@ def updates_parameters(nodes: Sequence[ast.AST]) -> bool:
             case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _CHANGES_ALL:
                 if is_parameter(first):
                     return True
-            case ast.AugAssign(target=target) if dotted_name(target).removesuffix(".data") in holders:
-                return True
             case ast.Assign(targets=targets):
                 data = (each for each in targets if isinstance(each, ast.Attribute) and each.attr == "data")
                 if any(map(is_parameter, data)):

@@ -116,11 +116,7 @@ def is_helper_of_collectors(name: str) -> bool:
         return False
     is_asked_for = _words(name)[:1] in (("get",), ("compute",), ("calc",), ("calculate",))
     of_all = bool(words & {"norm", "norms"}) and (bool(words & {"total", "global"}) or is_asked_for)
-    return (
-        of_all
-        or bool(words & (vocabulary.GRADIENT_WORDS | vocabulary.FINITE_WORDS | {"zeros"}))
-        or name.startswith("clip_")
-    )
+    return of_all or bool(words & (vocabulary.GRADIENT_WORDS | vocabulary.FINITE_WORDS | {"zeros"}))
 
 
 def speaks_of_gradients(name: str) -> bool:

@@ -66,26 +66,25 @@ def is_in_side_folder(file: str) -> bool:
     return any(part in _SIDE_FOLDERS or _DATED_FOLDER.fullmatch(part) for part in file.split("/")[:-1])
 
 
-def list_files(root: Path) -> list[SourceFile]:
+def list_files(root: Path, kinds: Sequence[str] = ("python", "settings", "prose")) -> list[SourceFile]:
     """Return the checkout's files sorted by name: no links, hidden, vendored, built and environment folders.
 
     Files that git ignores (copies of code beside logs) are skipped, and files with unprintable names: such a name fits
     in no ticket and no import.
     """
-    return sorted(_listed(root), key=attrgetter("name"))
+    return sorted(_listed(root, kinds), key=attrgetter("name"))
 
 
 def source_files(root: Path, with_tests: bool = False) -> Iterator[Path]:
     """Yield the Python files among them, each folder's own first; no tests by default."""
-    python = (each for each in _listed(root) if each.kind == "python")
-    return (each.path for each in python if with_tests or not is_test_file(each.name))
+    return (each.path for each in _listed(root, ("python",)) if with_tests or not is_test_file(each.name))
 
 
-def _listed(root: Path) -> Iterator[SourceFile]:
+def _listed(root: Path, kinds: Sequence[str]) -> Iterator[SourceFile]:
     ignored = _ignored_by_git(root)
     for path in files_below(root, is_foreign):
         kind = _kind(path.name)
-        if kind and not path.is_symlink() and path.is_file():
+        if kind in kinds and not path.is_symlink() and path.is_file():
             name = path.relative_to(root).as_posix()
             if inert_line(name) == name and ignored.isdisjoint(_with_folders(name)):
                 yield SourceFile(path, name, kind)

@@ -30,7 +30,9 @@ class SourceIndex(PythonFiles):
             for path in sorted(self.names, key=self.name_of):
                 module = self.parse(path)
                 if isinstance(module, Module):
-                    self.all_modules.append(_slim(module) if module.is_test else module)
+                    if module.is_test:
+                        module = self.modules[module.name] = self._parsed[path] = _slim(module)
+                    self.all_modules.append(module)
         self.by_name = {module.name: module for module in reversed(self.all_modules)}
 
     @property

@@ -151,11 +151,6 @@ class Class(_Definition):
         bases = (base.value if isinstance(base, ast.Subscript) else base for base in self.node.bases)
         return any(last_name(base) == "Protocol" for base in bases)
 
-    @property
-    def fields(self) -> list[ast.AnnAssign]:
-        """Its annotated names in order: a dataclass's fields."""
-        return [item for item in self.node.body if isinstance(item, ast.AnnAssign)]
-
 
 @dataclass(eq=False)
 class Module:

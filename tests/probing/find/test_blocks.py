@@ -115,9 +115,9 @@ for step in range(3):
         ("print(f'{next(model.parameters()).grad.norm():.3f}')", "norm", ["model"], "recorded_norm_"),
         (
             "history = writer.history\nhistory['grad_norm'] = max(p.grad.abs().max() for p in model.parameters())",
-            "grad_norm",
+            "max",
             ["model"],
-            "recorded_grad_norm_",
+            "recorded_max_",
         ),
         ("self.norm = torch.stack([p.grad.norm() for p in self.params]).norm()", "norm", ["self"], "recorded_norm_"),
         (

@@ -77,7 +77,6 @@ NO_METHODS = [
     "import wandb\nclass W:\n    def f(self):\n        self.watch(path)",
     "from train import clip_grads\nclip_grads(p, 1.0)",
     "from lib import get_clip_grad_config\nget_clip_grad_config(p)",
-    "class Engine:\n    def get_global_grad_norm(self): ...\ndef f(engine):\n    engine.get_global_grad_norm()",
 ]
 
 

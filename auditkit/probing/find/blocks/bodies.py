@@ -15,7 +15,6 @@ from auditkit.probing.fix.local_names import names_of, parameters
 from auditkit.probing.source.modules import (
     changed_by,
     last_name,
-    text_in,
 )
 from auditkit.probing.source.statements import head_of
 from auditkit.probing.source.walking import children, suites_of
@@ -44,8 +43,7 @@ class Body:
         """Return the block's name and its statements; None if it has no result."""
         last = self._run.statements[-1]
         if isinstance(last, ast.Return):
-            body = [kept for each in self._run.statements for kept in self._silent(each)]
-            return self._name_of(last), body
+            return self._name_of(last), self.silent()
         outputs = self._outputs()
         is_limit = any(map(self._scope.limits, self._run.kernels))
         body = []
@@ -62,10 +60,9 @@ class Body:
         name = _plain((named or outputs)[-1])
         return name if name.strip("_") else self._name_of(last), [*starts, *body, self._answer(outputs)]
 
-    def answering(self, outputs: Sequence[str]) -> list[ast.stmt]:
-        """Return all statements, with a return of these names."""
-        body = [kept for each in self._run.statements for kept in self._silent(each)]
-        return [*body, self._answer(outputs)] if outputs else body
+    def silent(self) -> list[ast.stmt]:
+        """Return all statements that do more than report."""
+        return [kept for each in self._run.statements for kept in self._silent(each)]
 
     def _answer(self, outputs: Sequence[str]) -> ast.stmt:
         if len(outputs) == 1:
@@ -185,9 +182,6 @@ class Body:
         for target in changed_by(statement):
             if isinstance(target, ast.Attribute):
                 return target.attr
-            key = re.sub(r"\W+", "_", text_in(target.slice)) if isinstance(target, ast.Subscript) else ""
-            if key.isidentifier():
-                return key
         if isinstance(statement, ast.Return) and statement.value is not None:
             marks = self._scope.marks.marks
             names = [each for each in sorted(names_of(statement.value).loads) if marks.get(each) == STATISTICS]
@@ -202,7 +196,7 @@ def handed_on_body(found: HandedOn, scope: Scope) -> list[ast.stmt]:
     """Return the statements from a norm's computation to its use; up to a check, with the check's result."""
     there, answer = found.run.statements[-1], ast.unparse(found.answer)
     is_check = isinstance(found.answer, ast.Call | ast.BoolOp)
-    body = Body(Run(found.run.suite, found.run.first, found.run.last - is_check), scope).answering(())
+    body = Body(Run(found.run.suite, found.run.first, found.run.last - is_check), scope).silent()
     if is_check:
         name = f"{RECORDED}{found.name}_"
         body, answer = [*body, _at(there, f"{name} = {answer}")], name
@@ -232,7 +226,7 @@ def _parts(value: ast.AST) -> list[ast.expr]:
     """Return the values inside an f-string, a formatted text or a container."""
     holders = ast.JoinedStr | ast.FormattedValue | ast.Dict | ast.Tuple | ast.List
     is_format = isinstance(value, ast.Call) and isinstance(getattr(value.func, "value", None), ast.Constant)
-    if is_format or isinstance(value, holders) or (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod)):
+    if is_format or isinstance(value, holders):
         return [part for each in children(value) for part in _parts(each)]
     return [value] if isinstance(value, ast.expr) else []
 

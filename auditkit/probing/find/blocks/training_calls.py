@@ -57,9 +57,6 @@ class TrainingCalls:
         """Return whether a call is an optimizer's or a scaler's step, directly or in a helper."""
         return is_step(call) or self._in_helper(call)[1]
 
-    def is_any(self, call: ast.Call) -> bool:
-        return self.is_backward(call) or self.is_step(call)
-
     def of(self, function: Function) -> tuple[bool, bool]:
         """Return whether a function runs a backward pass, and whether it steps."""
         name, within = function.qualified_name, self.inside(function.owner)

@@ -20,7 +20,6 @@ from auditkit.worker.steps import roles
 
 MAY_TRAIN = re.compile(r"\.backward\(")
 _LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
-_LOADERS = re.compile(r"\w*(loader|iter|iterator|dataset|dl)s?")
 _FURTHEST = 30
 """How many statements before the backward pass are searched for what it needs."""
 
@@ -83,7 +82,7 @@ def _joining(scope: Scope, backward: ast.stmt, step: ast.stmt) -> Run | None:
 def _widened(scope: Scope, run: Run, calls: TrainingCalls) -> Run:
     """Extend a run to what makes the batch and the loss, and to what clears gradients; include a loop over batches."""
     _take_after(run, calls)
-    _take_before(run, calls)
+    _take_before(run)
     around = scope.places[run.statements[0]].around
     if isinstance(around, ast.With | ast.If | ast.Try) and not any(_any_call(each, _clears) for each in run.statements):
         place = scope.places[around]
@@ -130,7 +129,7 @@ def _updates_scale(call: ast.Call) -> bool:
     return head.endswith("scaler") and name.rpartition(".")[2] == "update"
 
 
-def _take_before(run: Run, calls: TrainingCalls) -> None:
+def _take_before(run: Run) -> None:
     """Extend the run back to the first statement that sets what it reads, except objects made once for all steps."""
     read = set(reads_of(run.statements))
     for index in range(run.first - 1, max(-1, run.first - _FURTHEST), -1):
@@ -138,9 +137,7 @@ def _take_before(run: Run, calls: TrainingCalls) -> None:
         if isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
             continue
         stored = names_of(statement).stores
-        if any(roles.is_part(name) or _LOADERS.fullmatch(name) for name in stored):
-            return
-        if _any_call(statement, calls.is_step):
+        if any(map(roles.is_part, stored)):
             return
         clears = _any_call(statement, _clears)
         if clears or stored & read:
@@ -162,7 +159,7 @@ def _kept(statement: ast.stmt, scope: Scope, calls: TrainingCalls, is_in_loop: b
     """Return the statement without reports; a statement that leaves the loop around the run becomes a return."""
     if isinstance(statement, ast.Return) or (isinstance(statement, ast.Break | ast.Continue) and not is_in_loop):
         return [ast.copy_location(ast.Return(None), statement)]
-    if scope.tells(statement) and not _any_call(statement, calls.is_any):
+    if scope.tells(statement):
         return []
     if not suites_of(statement) or isinstance(statement, FunctionNode | ast.ClassDef):
         return [statement]

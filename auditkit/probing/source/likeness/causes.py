@@ -175,8 +175,8 @@ def _places(root: Path, keys: set[str]) -> dict[str, list[Sibling]]:
     found: dict[str, list[Sibling]] = defaultdict(list)
     words = {key: [word.rpartition(".")[2] for word in _CALLED.findall(key)] for key in keys}
     heads = {word for called in words.values() for word in called}
-    for source in list_files(root) if keys else ():
-        data = source_bytes(source.path) if source.kind == "python" else b""
+    for source in list_files(root, ("python",)) if keys else ():
+        data = source_bytes(source.path)
         text = data.decode("utf-8", "replace")
         is_likely = any(all(word in text for word in called) for called in words.values())
         module = parse_module(source.path, data, root, source.name) if is_likely else None

@@ -193,10 +193,10 @@ LISTS = frozenset({"findings", "categories", "labels", "links"})
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The file `evidence/ID.json`: the complete results of the run for the ticket's findings.
 
-    Each of `results` is a result as `audit --json` prints it, with the head of its run under `run` and the normalised
-    code of its function under `code`. `fixes` are the changes of the code that were run, `no_fix` the reason for each
-    finding without one. `proof` is what the last `ticket verify` measured; `gone` are the findings that a later run
-    did not reproduce, each with the revision of that run.
+    Each of `results` is a result as `audit --json` prints it, with the head of its run under `run`, the digest of its
+    function's code under `code` and its target, as a text of JSON, under `called`. `fixes` are the changes of the code
+    that were run, `no_fix` the reason for each finding without one. `proof` is what the last `ticket verify` measured;
+    `gone` are the findings that a later run did not reproduce, each with the revision of that run.
     """
 
     ticket: str

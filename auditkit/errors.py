@@ -71,3 +71,9 @@ def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     close = sorted(close, key=lambda other: (-ratio[other], -sum(map(str.__eq__, other, name))))[:most]
     holding = [other for other in names if len(name) > 2 and name.lower() in other.lower() and other not in close]
     return [*close, *holding][:most]
+
+
+def meant(name: str, known: Iterable[str], otherwise: str = "", most: int = 1) -> str:
+    """The hint `did you mean a or b?` with the known names closest to `name`; `otherwise` if none is close."""
+    near = nearest_names(name, known, most)
+    return f"did you mean {' or '.join(near)}?" if near else otherwise

@@ -136,8 +136,7 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         written = _written(opened, since_ns, bool(asked))
         notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *written)
         lost = found.failure
-        is_import = isinstance(lost, TargetNotLoadedError)
-        missing = None if lost is None else NoTarget(lost.message, lost.hint or "", is_import)
+        missing = NoTarget(lost.message, lost.hint or "", isinstance(lost, TargetNotLoadedError)) if lost else None
         run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
         run = replace(run, changed=changed.sentence() if changed else "")
         run = with_ignores(run, opened.path, set(catalog_of(request.config)))

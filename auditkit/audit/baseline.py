@@ -18,10 +18,7 @@ from auditkit.probing.checkout import git
 from auditkit.probing.checkout.checkout import CheckoutSpec, open_checkout, parse_checkout
 from auditkit.probing.engine.catalog import load_catalog
 from auditkit.probing.run.configuration import read_configuration
-from auditkit.tickets.baseline import only_new
 from auditkit.tickets.store import TicketFolder
-
-__all__ = ["Base", "Known", "base_at", "only_new"]
 
 
 @dataclass(frozen=True)

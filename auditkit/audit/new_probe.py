@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.assets import bundled_dir
@@ -17,17 +16,12 @@ DEFAULT_FOLDER = Path("probes")
 _CLAIM = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
-@dataclass(frozen=True)
-class NewProbe:
-    """The files that were written, the probe first, and what to do with them next."""
-
-    claim: str
-    files: tuple[Path, ...]
-    next_steps: tuple[str, ...]
-
-
-def new_probe(claim: str, folder: Path | None = None, config: Path | None = None) -> NewProbe:
+def new_probe(
+    claim: str, folder: Path | None = None, config: Path | None = None
+) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Write `CLAIM.py`, `specimens/CLAIM/` and `tests/test_CLAIM.py` into a folder of probes: all or none.
+
+    Return the files, the probe first, and what to do with them next.
 
     The folder is the named one, the first that `probes_dir` of the configuration names (default: the
     current folder's auditkit.yaml), or `probes`. Raises BadInputError for a claim that is no name, or
@@ -37,8 +31,11 @@ def new_probe(claim: str, folder: Path | None = None, config: Path | None = None
     path = config or config_near()
     configured = read_config(path, is_named=config is not None).probes_dir if path else ()
     if folder is None:
-        folder = _relative(configured[0]) if configured else DEFAULT_FOLDER
-    _check_free(claim, configured)
+        here, folder = Path.cwd(), configured[0] if configured else DEFAULT_FOLDER
+        folder = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    known = load_catalog(path for path in configured if path.is_dir())
+    if claim in known:
+        raise BadInputError(f"there is a probe {claim} already: {known[claim].path}", "auditkit probe show explains it")
     texts = {
         folder / f"{claim}.py": "probe/probe.py.txt",
         folder / "specimens" / claim / "defective.py": "probe/defective.py.txt",
@@ -55,7 +52,7 @@ def new_probe(claim: str, folder: Path | None = None, config: Path | None = None
     if taken is not None:
         raise BadInputError(f"{taken} exists already; nothing was written", "choose another claim, or --dir")
     create_files(contents)
-    return NewProbe(claim, tuple(texts), _next_steps(claim, tuple(texts), path, configured))
+    return tuple(texts), _next_steps(claim, tuple(texts), path, configured)
 
 
 def _check_name(claim: str) -> None:
@@ -65,18 +62,6 @@ def _check_name(claim: str) -> None:
     words = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_0123456789")
     hint = f"did you mean {words}?" if words else "name the defect that it would prove: norm_is_cut_off"
     raise BadInputError(f"'{claim}' is not a name for a probe: lower-case words joined by underscores", hint)
-
-
-def _check_free(claim: str, configured: tuple[Path, ...]) -> None:
-    known = load_catalog(path for path in configured if path.is_dir())
-    if claim in known:
-        raise BadInputError(f"there is a probe {claim} already: {known[claim].path}", "auditkit probe show explains it")
-
-
-def _relative(folder: Path) -> Path:
-    """The folder as a user in the current one would write it."""
-    here = Path.cwd()
-    return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
 
 def _next_steps(

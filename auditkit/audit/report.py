@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from auditkit.audit.audit import exit_code
@@ -17,31 +17,17 @@ from auditkit.reports.run_page import run_page
 from auditkit.tickets.store import TicketFolder
 
 
-@dataclass(frozen=True)
-class ReportRequest:
-    """What a report is written from.
-
-    `file` is the one file that it covers, "" for the whole run. `tickets` is their folder, None for none.
-    """
-
-    run: Run
-    file: str = ""
-    tickets: Path | None = None
-    config: Config = field(default_factory=Config)
-
-
-def report(request: ReportRequest) -> Page:
-    """The page of the run.
+def report(run: Run, file: str, tickets: Path | None, config: Config) -> Page:
+    """The page of a run, or of one `file` of it ("" for all), with the status of its tickets in a folder.
 
     Raises BadInputError for a file without any result, and for a missing folder of tickets.
     """
-    if request.tickets is not None and not request.tickets.is_dir():
-        raise BadInputError(f"no tickets folder: {request.tickets}", "name the folder: --tickets DIR")
-    run = only_file(request.run, request.file) if request.file else request.run
-    listing = TicketFolder(request.tickets).listing() if request.tickets is not None else None
+    if tickets is not None and not tickets.is_dir():
+        raise BadInputError(f"no tickets folder: {tickets}", "name the folder: --tickets DIR")
+    listing = TicketFolder(tickets).listing() if tickets is not None else None
     notes = tuple(f"not a valid ticket: {one.message}" for one in (listing.broken if listing else ()))
-    tickets = listing.tickets if listing else ()
-    return run_page(Sources(run, catalog_of(request.config), tickets, notes, request.file))
+    known = listing.tickets if listing else ()
+    return run_page(Sources(only_file(run, file) if file else run, catalog_of(config), known, notes, file))
 
 
 def report_code(run: Run) -> ExitCode:

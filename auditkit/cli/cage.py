@@ -80,6 +80,7 @@ def mounts_of(words: list[str], config: Config | None = None) -> Mounts:
         named = (("--tickets", config.tickets), ("--python", config.python), ("--checkout", config.checkout))
         probes = (("--probes-dir", path) for path in config.probes_dir)
         words = [*(f"{option}={value}" for option, value in (*named, *probes) if value), *words]
+    pythons = _named(words, ("--python",))
     written = [os.path.abspath(os.path.expanduser(path)) for path in _named(words, OUTPUTS) if path != "-"]
     if not _named(words, ("--tickets",)) and os.path.isdir("tickets") and not os.path.islink("tickets"):
         written.append(os.path.abspath("tickets"))
@@ -87,7 +88,7 @@ def mounts_of(words: list[str], config: Config | None = None) -> Mounts:
         path = os.path.expanduser(word.partition("=")[2] if word.startswith("--") else word)
         while path and not os.path.lexists(path):  # FOLDER@REVISION
             path = path.rpartition("@")[0]
-        if path and os.path.abspath(path) not in written:
+        if path and os.path.abspath(path) not in written and word.removeprefix("--python=") not in pythons:
             read.append(os.path.abspath(path))
     has_folder = any(map(os.path.isdir, read))
     if not has_folder and verb == ["audit"] and not (_named(words, ("--target",)) or os.path.isfile("auditkit.yaml")):
@@ -103,8 +104,7 @@ def mounts_of(words: list[str], config: Config | None = None) -> Mounts:
     write = [_output(path, read) for path in written if not path.startswith("/dev/")]
     device = _named(words, ("--device",))[-1:] or ["auto"]
     has_gpu = device[0] in ("auto", "cuda") and bool(sandbox.cards())
-    pythons = sandbox.interpreters(_named(words, ("--python",)), read)
-    return sandbox.Mounts([*read, *pythons], write, gpu=has_gpu)
+    return sandbox.Mounts([*read, *sandbox.interpreters(pythons, read)], write, gpu=has_gpu)
 
 
 def _named(words: Sequence[str], options: Iterable[str]) -> list[str]:

@@ -87,7 +87,7 @@ def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
         except typer.Exit as exit_:
             ended = exit_
     # A document on stdout stays the only one.
-    put = complain if given.get("as_json") or given.get("as_sarif") else say
+    put = complain if given.get("as_json") else say
     lines = [line for path in plan.after for line in _of_file(plan, path)]
     for line in lines:
         put(line)

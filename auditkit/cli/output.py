@@ -68,7 +68,7 @@ def terminal_width(stream: IO[str] | None = None) -> int | None:
     return min(shutil.get_terminal_size().columns, _WIDEST)
 
 
-def fitted(line: str, width: int | None, hanging: str = "  ") -> str:
+def fitted(line: str, width: int | None) -> str:
     """The line broken between words where it is wider, its further lines further in; as it is without a width.
 
     A path or another long word is never broken: it stands on a line of its own.
@@ -79,14 +79,8 @@ def fitted(line: str, width: int | None, hanging: str = "  ") -> str:
 
     text = line.lstrip(" ")
     indent = " " * (len(line) - len(text))
-    return textwrap.fill(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent + hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_long_words=False,
+                         break_on_hyphens=False)  # fmt: skip
 
 
 def wants_colour() -> bool:

@@ -118,8 +118,8 @@ def write_probe(
     """
     from auditkit.audit.new_probe import new_probe
 
-    made = new_probe(claim, folder, config)
-    for path in made.files:
+    files, steps = new_probe(claim, folder, config)
+    for path in files:
         say(f"wrote {path}")
-    for number, step in enumerate(made.next_steps, start=1):
+    for number, step in enumerate(steps, start=1):
         say(f"{number}. {step}")

@@ -32,8 +32,8 @@ def report(
     Without RUN.json the page is of the tickets in --tickets. Exits 0 when the page is written, 2 if a ticket is not
     valid, 3 or 5 if the run has neither a finding nor a result.
     """
-    from auditkit.audit.report import ReportRequest, report_code
     from auditkit.audit.report import report as make
+    from auditkit.audit.report import report_code
     from auditkit.probing.run.configuration import read_configuration
 
     if run is None:
@@ -42,7 +42,7 @@ def report(
     saved = read_saved_run(run)
     configuration = read_configuration(None, None)
     folder = tickets or (Path("tickets") if Path("tickets").is_dir() else None)
-    put(make(ReportRequest(saved, file.removeprefix("./"), folder, configuration)), output)
+    put(make(saved, file.removeprefix("./"), folder, configuration), output)
     raise typer.Exit(int(report_code(saved)))
 
 

@@ -226,15 +226,14 @@ def review(
     as_json: JsonOption = False,
 ) -> None:
     """Add one line of cross-review, about the checkout's HEAD."""
-    from auditkit.errors import BadInputError, nearest_names
+    from auditkit.errors import BadInputError, meant
     from auditkit.tickets.lifecycle import new_review, person
 
     *ids, verdict = words
     folder = ticket_folder(tickets)
     roles = configuration_near(folder).reviews.roles
     if role and role not in roles:
-        near = nearest_names(role, roles, 1)
-        hint = f"did you mean {near[0]}?" if near else "auditkit.yaml names them: reviews: {roles: [...]}"
+        hint = meant(role, roles, "auditkit.yaml names them: reviews: {roles: [...]}")
         raise BadInputError(f"{role!r} is not a role of reviews", hint)
     who, place = person(folder.folder, as_name), place_of(folder, checkout)
     _change(
@@ -293,15 +292,14 @@ def lint(
     as_json: JsonOption = False,
 ) -> None:
     """Check tickets by fifteen rules. Exit 1 with findings."""
-    from auditkit.errors import BadInputError, nearest_names
+    from auditkit.errors import BadInputError, meant
     from auditkit.tickets.lint import lint as check
     from auditkit.tickets.lint import rule_pages
 
     if rule is not None:
         pages = rule_pages()
         if rule != "all" and rule not in pages:
-            near = nearest_names(rule, pages, 1)
-            raise BadInputError(f"{rule!r} is not a rule", f"did you mean {near[0]}?" if near else ", ".join(pages))
+            raise BadInputError(f"{rule!r} is not a rule", meant(rule, pages, ", ".join(pages)))
         say("\n\n".join(f"{name}\n{page}" for name, page in pages.items() if rule in ("all", name)))
         return
     folder = ticket_folder(tickets)

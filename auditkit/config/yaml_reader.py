@@ -42,11 +42,11 @@ class YamlFile:
         self.path, self._as_text = path, as_text
         self.text = _read(path, if_absent)
         self._nodes: dict[str, Node] = {}
-        root = self._composed()
         try:
+            root = self._composed()
             self.value: Any = self._plain(root, "$") if root is not None else None
         except RecursionError:
-            raise self.error("$", "nested too deeply") from None
+            raise self._error(1, 1, 1, "nested too deeply") from None
 
     def error(self, place: str, message: str, hint: str | None = None) -> BadInputError:
         """Return the error for a place: `file:line:column: message`, then the line with a mark under the place."""
@@ -87,10 +87,8 @@ class YamlFile:
     def _check(self, value: Any, kind: Any, place: str, what: str) -> None:
         """Check the keys and the words of enums, which have a nearest name."""
         origin, inner = get_origin(kind), get_args(kind)
-        if origin in (Union, UnionType):
+        if origin in (Union, UnionType, Annotated):
             self._check(value, next(one for one in inner if one is not NoneType), place, what)
-        elif origin is Annotated:
-            self._check(value, inner[0], place, what)
         elif origin is tuple and isinstance(value, list):
             for number, item in enumerate(value):
                 self._check(item, inner[0], f"{place}[{number}]", what.removesuffix("s"))
@@ -129,8 +127,6 @@ class YamlFile:
             mark = error.problem_mark or error.context_mark
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
             raise self._error(line, column, 1, f"not valid YAML: {error.problem or error.context}") from None
-        except RecursionError:
-            raise self._error(1, 1, 1, "nested too deeply") from None
         return root
 
     def _plain(self, node: Node, place: str) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from auditkit.model.enums import Severity
+from auditkit.model.runs.probe import CATEGORIES as PROBE_CATEGORIES
 
 CATEGORIES = (
     "correctness bug",
@@ -25,20 +26,11 @@ CATEGORIES = (
     "defensive programming",
     "legacy code",
 )
-"""The twelve categories that a ticket may have."""
+"""The twelve categories that a ticket may have, in the order of those of probes."""
 
-CATEGORY_OF = {
-    "race condition / concurrency": "race condition",
-    "memory leak / resource issue": "memory",
-    "performance bottleneck": "performance",
-    "torch.compile compatibility": "torch.compile",
-    "dead code / unwired functionality": "dead code",
-    "api design / contract violation": "api contract",
-    "test coverage gap": "test coverage",
-    "documentation / naming": "documentation",
-    "defensive programming violation": "defensive programming",
-    "legacy code policy violation": "legacy code",
-} | {name: name for name in CATEGORIES}
+CATEGORY_OF = dict(zip(map(str.casefold, PROBE_CATEGORIES), CATEGORIES, strict=True)) | {
+    name: name for name in CATEGORIES
+}
 """The category for the names that probes and imported tickets use."""
 
 LINK_KINDS = ("blocked-by", "blocks", "duplicate", "related")
@@ -201,10 +193,10 @@ LISTS = frozenset({"findings", "categories", "labels", "links"})
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The file `evidence/ID.json`: the complete results of the run for the ticket's findings.
 
-    Each of `results` is a result as `audit --json` prints it, with the head of its run under `run` and the normalised
-    code of its function under `code`. `fixes` are the changes of the code that were run, `no_fix` the reason for each
-    finding without one. `proof` is what the last `ticket verify` measured; `gone` are the findings that a later run
-    did not reproduce, each with the revision of that run.
+    Each of `results` is a result as `audit --json` prints it, with the head of its run under `run`, the digest of its
+    function's code under `code` and its target, as a text of JSON, under `called`. `fixes` are the changes of the code
+    that were run, `no_fix` the reason for each finding without one. `proof` is what the last `ticket verify` measured;
+    `gone` are the findings that a later run did not reproduce, each with the revision of that run.
     """
 
     ticket: str

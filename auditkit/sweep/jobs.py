@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from auditkit.files import create_file, write_file
 from auditkit.model.enums import DeviceChoice
 from auditkit.tickets.store import LOCK_FOLDER, locked
 
-_HEAD, _PLAN, _ANSWERED, _FAILED = "sweep.json", "plan.jsonl", "results", "failed"
+_PLAN, _ANSWERED, _FAILED = "plan.jsonl", "results", "failed"
 _HINT = "auditkit sweep plan FILE.yaml > plan.jsonl writes a plan"
 
 
@@ -54,7 +53,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     `repository` is an absolute folder, or a URL that is cloned where the job runs; `revision` is a full commit, "" for
     a folder outside git, which is checked as it is. `name` is its row in the merged matrix. `probes` are ids; empty for
     all that an audit runs. `config` is an auditkit.yaml. `key` is always made of the other fields:
-    `nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the result depends on.
+    `nanoGPT-3adf61e154-torch2.9-cpu-` and a digest of all that the result depends on, auditkit's version too.
     """
 
     key: str
@@ -69,7 +68,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         environment, device = self.environment, self.device
-        content = msgspec.json.encode([self.repository, self.revision, self.probes, environment, device, self.config])
+        settings = [self.repository, self.revision, self.probes, environment, device, self.config, __version__]
+        content = msgspec.json.encode(settings)
         path = Path(environment.interpreter)
         interpreter = path.parent.parent.name if path.parent.name == "bin" else path.name
         torch = f"torch{environment.torch}" if environment.torch else interpreter
@@ -151,39 +151,23 @@ class ResultsFolder:
     def held(self, jobs: Sequence[Job]) -> Iterator[None]:
         """Make the folder of these jobs, or continue in an existing one, and keep every other sweep out.
 
-        Raises BadInputError if another version made it or it holds something else, StoreConflictError if a sweep runs
-        in it or it cannot be written.
+        Raises BadInputError if it holds something else, StoreConflictError if a sweep runs in it or it cannot be
+        written.
         """
-        head = self._head()
-        if head is None and self.path.exists():
+        if self.path.exists() and not (self.path / _PLAN).is_file():
             if not self.path.is_dir():
                 raise BadInputError(f"{self.path} is a file", "name a folder: --results FOLDER")
             if any(entry.name != LOCK_FOLDER for entry in self.path.iterdir()):
                 raise BadInputError(f"{self.path} is not the folder of a sweep, and it is not empty", "name a new one")
-        if head is not None and head.get("auditkit") != __version__:
-            message = f"{self.path} was made by auditkit {head.get('auditkit')}, and this is {__version__}"
-            raise BadInputError(message, "results of two versions cannot be combined: name a new folder")
         with locked(self.path, timeout_s=0.0):
             for name in (_ANSWERED, _FAILED, "logs"):
                 (self.path / name).mkdir(exist_ok=True)
-            if head is None:
-                write_file(self.path / _HEAD, f"{json.dumps({'auditkit': __version__})}\n".encode("ascii"))
             write_file(self.path / _PLAN, "".join(f"{line_of(job)}\n" for job in jobs).encode("utf-8"))
             yield
 
-    def _head(self) -> Any:
-        """Return what made the folder; None for a new one."""
-        path = self.path / _HEAD
-        try:
-            return dict(json.loads(path.read_bytes()))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError, TypeError) as error:
-            raise BadInputError(f"{path} cannot be read: {error}", "name another folder") from None
-
     def plan(self) -> list[Job]:
         """Return the jobs of the last plan. Raises BadInputError if this is not the folder of a sweep."""
-        if self._head() is None:
+        if not (self.path / _PLAN).is_file():
             raise BadInputError(f"{self.path} is not the folder of a sweep", "auditkit sweep run PLAN --results FOLDER")
         return read_plan(self.path / _PLAN)
 

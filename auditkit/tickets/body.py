@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -36,14 +36,6 @@ _LINE_NUMBERS = re.compile(
 _PLACES = frozenset(("line", "loop", "first", "last"))
 """Values of a case that are line numbers."""
 _SIZES = (("10M", 10_000_000), ("100M", 100_000_000), ("1B", 1_000_000_000))
-
-
-@dataclass(frozen=True)
-class Body:
-    """The parts of a new ticket's text."""
-
-    sections: tuple[tuple[str, str], ...]
-    boxes: tuple[Box, ...]
 
 
 def categories_of(findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -86,17 +78,19 @@ def location_of(finding: Finding) -> str:
     return f"{path}:{line}" if line else str(path)
 
 
-def body_of(findings: Sequence[Finding], ticket_id: str, most_rows: int = ROW_LIMITS[0]) -> Body:
+def body_of(
+    findings: Sequence[Finding], ticket_id: str, most_rows: int
+) -> tuple[list[tuple[str, str]], tuple[Box, ...]]:
     """Return the sections and the boxes of a new ticket. The first finding is the worst; see ROW_LIMITS."""
     leader = findings[0]
     firsts = list({finding.probe.id: finding for finding in reversed(findings)}.values())[::-1]
     probes = [finding.probe.id for finding in firsts if finding.severity is not Severity.P4 or finding is leader]
-    sections = (
+    sections = [
         ("", _introduction(findings, firsts, most_rows)),
         (REPRODUCE, _reproduce(leader)),
         (FIX, _fix(findings, ticket_id, most_rows)),
-    )
-    return Body(sections, tuple(Box(f"probe: {probe}") for probe in probes))
+    ]
+    return sections, tuple(Box(f"probe: {probe}") for probe in probes)
 
 
 def _introduction(findings: Sequence[Finding], firsts: Sequence[Finding], most_rows: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -142,9 +143,9 @@ def _create(folder: TicketFolder, findings: Sequence[Finding], options: FilingOp
         folder.save_evidence(evidence)
 
         def with_rows(most_rows: int) -> Document:
-            text = body.body_of(findings, ticket_id, most_rows)
-            whole = msgspec.structs.replace(ticket, boxes=text.boxes)
-            return body.with_evidence(new_document(whole, text.sections, folder.path(ticket_id)), evidence.results, {})
+            sections, boxes = body.body_of(findings, ticket_id, most_rows)
+            whole = msgspec.structs.replace(ticket, boxes=boxes)
+            return body.with_evidence(new_document(whole, sections, folder.path(ticket_id)), evidence.results, {})
 
         return body.fitted(with_rows)
 
@@ -162,9 +163,9 @@ def _result_json(finding: Finding, options: FilingOptions) -> dict[str, Any]:
     result, environment = finding.result, finding.environment
     left_out = ("ticket", "ticket_action", "siblings", "duration_s", "remembered")
     document = {key: value for key, value in result.to_json().items() if key not in left_out}
-    words = finding.target.command_words() if finding.target else []
     further = {"run": {"id": finding.run_id, **environment.to_json()}, "code": code_of(result, options.source)}
-    return document | further | {"target_words": words}
+    # As text: an argument may be infinite, and JSON has no such number.
+    return document | further | {"called": json.dumps(finding.target.to_json()) if finding.target else None}
 
 
 def code_of(result: ProbeResult, source: Callable[[str], str | None]) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from auditkit.errors import nearest_names
+from auditkit.errors import meant, nearest_names
 from auditkit.model.enums import Severity
 from auditkit.model.ticket import CATEGORIES, FIELDS, LINK_KINDS, LISTS, Status, Ticket
 
@@ -158,8 +158,7 @@ def _values(root: Any) -> tuple[dict[str, Any], list[Problem]]:
             continue
         lines[key] = line, shown
         if key not in FIELDS:
-            near = nearest_names(key, FIELDS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(FIELDS)}"
+            hint = meant(key, FIELDS, f"the keys are {', '.join(FIELDS)}")
             problems.append(Problem(line, f"unknown key {key!r}", hint))
             continue
         value, problem = _value(key, node)
@@ -202,9 +201,8 @@ def check_field(key: str, text: str) -> tuple[Any, str]:
     if key == "severity":
         return _SEVERITIES.get(text), "" if text in _SEVERITIES else f"one of {', '.join(_SEVERITIES)}"
     if key == "status":
-        near = nearest_names(text, _STATUSES, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        return _STATUSES.get(text), "" if text in _STATUSES else f"{hint}one of {', '.join(_STATUSES)}"
+        hint = f"{meant(text, _STATUSES)} one of {', '.join(_STATUSES)}".strip()
+        return _STATUSES.get(text), "" if text in _STATUSES else hint
     if key == "batch":
         is_number = re.fullmatch(r"\d{1,4}", text, re.ASCII) is not None
         return int(text) if is_number else None, "" if is_number else "a whole number from 0 to 9999"
@@ -227,8 +225,7 @@ def check_items(key: str, items: Sequence[str]) -> str:
     if key == "categories":
         for item in items:
             if item not in CATEGORIES:
-                near = nearest_names(item, CATEGORIES, 1)
-                return f"did you mean {near[0]!r}?" if near else f"the categories are {', '.join(CATEGORIES)}"
+                return meant(item, CATEGORIES, f"the categories are {', '.join(CATEGORIES)}")
     if key == "links":
         for item in items:
             kind, _, other = item.partition(" ")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auditkit.errors import BadInputError, nearest_names
+from auditkit.errors import BadInputError, meant
 from auditkit.git_process import run_git
 from auditkit.model.enums import Severity
 from auditkit.model.text import inert_line
@@ -115,8 +115,7 @@ def with_edits(document: Document, edits: Sequence[str]) -> Document:
         key, sign, text = match.groups()
         if key not in FIELDS or key in _FIXED_FIELDS:
             known = [field for field in FIELDS if field not in _FIXED_FIELDS]
-            near = nearest_names(key, known, 1)
-            told = f"did you mean {near[0]}?" if near and key not in FIELDS else f"the fields are {', '.join(known)}"
+            told = meant("" if key in FIELDS else key, known, f"the fields are {', '.join(known)}")
             raise BadInputError(f"{key!r} is not a field that can be edited", told)
         old = changes.get(key, getattr(ticket, key))
         changes[key] = _edited_list(key, old, sign, text) if key in LISTS else _edited_field(key, sign, text)
@@ -191,9 +190,8 @@ def new_review(
     """Return a review of the checkout's HEAD. Raises BadInputError for an unknown verdict or severity."""
     word = verdict.strip().upper()
     if word not in Verdict.__members__:
-        near = nearest_names(word, list(Verdict.__members__), 1)
-        known = ", ".join(Verdict.__members__)
-        raise BadInputError(f"{verdict!r} is not a verdict", f"did you mean {near[0]}?" if near else f"one of {known}")
+        known = list(Verdict.__members__)
+        raise BadInputError(f"{verdict!r} is not a verdict", meant(word, known, f"one of {', '.join(known)}"))
     wanted = _edited_field("severity", "=", severity) if severity else document.ticket.severity
     assert isinstance(wanted, Severity)
     return Review(

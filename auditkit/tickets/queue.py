@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from auditkit.errors import BadInputError, nearest_names
+from auditkit.errors import BadInputError, meant
 from auditkit.model.ticket import FIELDS, LISTS, Status, Ticket, id_parts
 from auditkit.tickets.front_matter import check_field
 
@@ -25,8 +25,7 @@ def condition(text: str) -> Callable[[Ticket], bool]:
             break
     key, value = key.strip(), value.strip()
     if not found or key not in FIELDS:
-        near = nearest_names(key, FIELDS, 1)
-        hint = f"did you mean {near[0]}?" if near else "--where severity=P1 --where status=open"
+        hint = meant(key, FIELDS, "--where severity=P1 --where status=open")
         raise BadInputError(f"{text!r} is not a condition", hint)
     if sign == "<=" and key == "severity":
         return lambda ticket: ticket.severity.value <= value.upper()
@@ -58,8 +57,7 @@ def selected(tickets: Iterable[Ticket], conditions: Sequence[str] = (), all_stat
 def counts(tickets: Iterable[Ticket], field: str) -> dict[str, int]:
     """Return the number of tickets for each value of a field, the most frequent first. Raises BadInputError."""
     if field not in COUNTABLE:
-        near = nearest_names(field, COUNTABLE, 1)
-        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(COUNTABLE)}"
+        hint = meant(field, COUNTABLE, f"one of {', '.join(COUNTABLE)}")
         raise BadInputError(f"tickets cannot be counted by {field!r}", hint)
     count: Counter[str] = Counter()
     for ticket in tickets:

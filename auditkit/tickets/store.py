@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from auditkit import files
-from auditkit.errors import BadInputError, StoreConflictError, nearest_names
+from auditkit.errors import BadInputError, StoreConflictError, meant
 from auditkit.model.ticket import Evidence, Ticket, format_id, id_parts, parse_id
 from auditkit.tickets.document import Document, TicketFileError, parse_document
 from auditkit.tickets.front_matter import Problem, read_front_matter
@@ -111,21 +111,16 @@ class TicketFolder:
         except OSError as error:
             path = Path(path)
             if isinstance(error, FileNotFoundError) and path.suffix == ".md":
-                raise self._unknown(path.stem) from None
+                hint = meant(path.stem, self.ids(), f"{self.folder} has no tickets", 3)
+                raise BadInputError(f"there is no ticket {path.stem} in {self.folder}", hint) from None
             raise TicketFileError(path, [Problem(1, f"the file cannot be read: {error.strerror}")]) from None
-
-    def _unknown(self, ticket_id: str) -> BadInputError:
-        near = nearest_names(ticket_id, self.ids())
-        hint = f"did you mean {' or '.join(near)}?" if near else f"{self.folder} has no tickets"
-        return BadInputError(f"there is no ticket {ticket_id} in {self.folder}", hint)
 
     def read(self, text: str) -> Document:
         """Read the ticket with this id (`B1-PT-3` is `B1-PT-03`). Raises BadInputError."""
         try:
             ticket_id = parse_id(text)
         except ValueError as error:
-            near = nearest_names(text.upper(), self.ids())
-            raise BadInputError(str(error), f"did you mean {' or '.join(near)}?" if near else None) from None
+            raise BadInputError(str(error), meant(text.upper(), self.ids(), most=3)) from None
         path = self.path(ticket_id)
         return parse_document(self._bytes(path), path)
 

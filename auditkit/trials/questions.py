@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,8 +55,8 @@ def questions_of(
             hint = "auditkit probe list shows all; --config names an auditkit.yaml with more"
             raise BadInputError(f"{ticket.id}: there is no probe {probe!r}", hint)
         result = evidence.result_of(name) if evidence is not None else None
-        words = result.get("target_words", ()) if result is not None else ()
-        target = configured.get(call) or Target.from_command_words(words) or Target(call)
+        known = result.get("called") if result is not None else None
+        target = configured.get(call) or (Target.from_json(json.loads(known)) if known else Target(call))
         found.append(Question(catalog[probe], target, name))
     return tuple(found)
 

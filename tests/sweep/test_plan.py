@@ -139,3 +139,9 @@ def test_a_plan_that_somebody_changed(tmp_path: Path, code: Path) -> None:
         with pytest.raises(BadInputError) as caught:
             read_plan(path)
         assert str(path) + said in caught.value.message
+
+
+def test_results_of_another_version_are_of_other_jobs(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = job(code).key
+    monkeypatch.setattr("auditkit.sweep.jobs.__version__", "0.0.1")
+    assert job(code).key != now

@@ -149,7 +149,7 @@ BAD = {
     "severity": (("severity: P0", "severity: P7"), "4: severity is 'P7' (one of P0, P1, P2, P3, P4)"),
     "status": (("status: open", "status: opne"), "5: status is 'opne' (did you mean open?"),
     "list": (("labels: []", "labels: slow"), "14: labels is 'slow' (write a list: labels: [...])"),
-    "category": (("[correctness bug,", "[corectness bug,"), "(did you mean 'correctness bug'?)"),
+    "category": (("[correctness bug,", "[corectness bug,"), "(did you mean correctness bug?)"),
     "link": (("links: []", "links: [blocked B1-PT-4]"), "and an id: blocked-by B1-PT-01)"),
     "missing": (("title: ", "tittle: "), "1: the front matter has no title (add a line `title: ...`)"),
     "alias": (("labels: []", "labels: &a []\nlinks2: *a"), "15: *a is a YAML alias"),

@@ -67,9 +67,9 @@ def run_and_finish(
     `save`. With `requires_steps`, a training step that was found and not checked ends it with exit code 3.
     """
     from auditkit.audit.audit import audit, exit_code, load_failures, specimen_dir
-    from auditkit.audit.baseline import only_new
     from auditkit.cli.options import FIRST, parse_severity
     from auditkit.model.runs.candidates import unchecked_steps
+    from auditkit.tickets.baseline import only_new
 
     lowest = parse_severity(shown.fail_on)
     if save is not None:

@@ -9,9 +9,6 @@ from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Reason
 from auditkit.model.text import counted
 
-PACKAGE = "package"
-"""The first way to load a target: its package as it is."""
-
 
 @dataclass(frozen=True)
 class FoundCandidate(

@@ -8,7 +8,6 @@ from typing import Any
 
 from auditkit.model.codec import Record, number_again
 from auditkit.model.enums import Evidence
-from auditkit.model.units import format_value
 
 
 @dataclass(frozen=True)
@@ -52,28 +51,3 @@ class CodeExcerpt(Record):
     @property
     def last_line(self) -> int:
         return self.first_line + len(self.lines) - 1
-
-
-@dataclass(frozen=True)
-class Measured(Record, keys="name value text unit case evidence"):
-    """One measured value: `value` is a number in `unit`, or None where it is no number (`text` says what)."""
-
-    name: str
-    value: float | None
-    text: str
-    unit: str
-    case: Mapping[str, str] = field(default_factory=dict)
-    evidence: str = "measured"
-
-    @classmethod
-    def exact(cls, measurement: Measurement) -> Measured:
-        """What a probe measured, before anything was rounded."""
-        raw, unit = measurement.value, measurement.unit
-        is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
-        number = float(raw) if is_number else None
-        case = {name: format_value(value) for name, value in measurement.case.items()}
-        return cls(measurement.name, number, format_value(raw, unit), unit, case, measurement.evidence.value)
-
-    def case_text(self) -> str:
-        """`dtype=float32, tensors=64`."""
-        return ", ".join(f"{name}={value}" for name, value in self.case.items())

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.met_by import MetBy
-
-_OPTIONS = frozenset(("--target", "--contract", "--takes", "--finish", "--argument", "--returns"))
 
 
 def plain_value(text: str) -> Any:
@@ -24,14 +21,6 @@ def plain_value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _named(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """`name=value` taken apart; what has no value is left out."""
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if name and equals:
-            yield name, value
 
 
 def split_call(call: str) -> tuple[str, str, str]:
@@ -90,28 +79,6 @@ class Target(Record, keys="call contract takes finish setup arguments returns pl
         for role, path in self.returns.items():
             words += ["--returns", f"{role}={path}"]
         return words
-
-    @classmethod
-    def from_command_words(cls, words: Sequence[str]) -> Target | None:
-        """The target that `command_words` wrote, among any other words; None where they name no target.
-
-        Raises ValueError for a contract or a way to be fed that is not known.
-        """
-        said: dict[str, list[str]] = {}
-        for option, value in pairwise(words):
-            if option in _OPTIONS:
-                said.setdefault(option, []).append(value)
-        if "--target" not in said:
-            return None
-        one = {option: values[-1] for option, values in said.items()}
-        return cls(
-            call=one["--target"],
-            contract=Contract(one["--contract"]) if "--contract" in one else None,
-            takes=Takes(one["--takes"]) if "--takes" in one else None,
-            finish=one.get("--finish"),
-            arguments={name: plain_value(text) for name, text in _named(said.get("--argument", ()))},
-            returns=dict(_named(said.get("--returns", ()))),
-        )
 
     def to_json(self) -> dict[str, Any]:
         """The request that the worker reads, to which arguments go as they are."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import NothingMeasuredError
-from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import open_checkout
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.run.found_targets import FoundTargets, find_targets
@@ -22,20 +21,6 @@ WATCHING = Path(__file__).resolve().parents[1] / "targets" / "watching"
 def found() -> FoundTargets:
     with open_checkout(WATCHING, sys.executable) as opened:
         return find_targets(opened, Setting(WATCHING, sys.executable, (WATCHING,)))
-
-
-def _target(found: FoundTargets, name: str) -> Target:
-    return next(target for target in found.targets if target.call == f"watch:{name}")
-
-
-def test_what_cannot_be_fed_is_said(found: FoundTargets):
-    """A method whose object lacks a schedule is passed over, with what it needs; not a function with another way."""
-    failed = sorted(trial.target.call for trial in found.trials if not trial.works)
-    assert failed == ["watch:Curious.grad_norm", "watch:flagged_for_ranks"]
-    assert not _target(found, "flagged_for_ranks").arguments
-    (unfed,) = [each for each in found.candidates if not each.fed]
-    assert (unfed.call, unfed.why_not) == ("watch:Curious.grad_norm", "self.schedule: no value is known")
-    assert found.notes == ()
 
 
 def test_a_checkout_without_collectors_is_an_error_with_a_hint(tmp_path: Path):

@@ -321,14 +321,3 @@ def test_a_probe_file_finds_its_defect_from_any_folder(probe_id: str, call: str,
     (result,) = json.loads(done.stdout)["results"]
     assert (result["probe"], result["outcome"]) == (probe_id, "reproduced")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.process
-def test_a_real_worker_finds_a_step_and_tells_what_was_made_up() -> None:
-    call = "trainsteps.defective:train_on_sums"
-    result, other = run_probes(folder_of(call), target_of(call), [ACCUMULATION, WAITS]).results
-    assert (result.outcome, str(result.severity), result.evidence) == (Outcome.REPRODUCED, "P0", Evidence.MEASURED)
-    assert result.law == "norm ratio N"
-    assert result.location is not None
-    assert "batches=batches of three samples" in result.notes[0]
-    assert (other.outcome, other.evidence) == (Outcome.NOT_REPRODUCED, Evidence.SIMULATED)

@@ -44,19 +44,6 @@ def test_a_candidate_is_a_place_of_its_function_its_span_or_its_call(
     assert len(reach.false) == (not is_found)
 
 
-def test_of_several_candidates_the_right_contract_counts_then_the_fed_one() -> None:
-    several = candidate("a:norm", contract="grad_stats", asked=True)
-    right, fed = candidate("a:norm"), candidate("a:norm", asked=True)
-    reach = compare("a", [NORM], {"processor_s": 1.0, "candidates": [several, right, fed]})
-    assert [each.candidate for each in reach.met] == [fed]
-    assert (reach.candidate_count, reach.false) == (1, ())
-
-
-def test_a_wrong_contract_is_found_and_not_right() -> None:
-    reach = compare("a", [NORM], {"processor_s": 1.0, "candidates": [candidate("a:norm", contract="monitor")]})
-    assert [reach.count(what) for what in ("found", "right", "asked")] == [1, 0, 0]
-
-
 def test_every_place_says_what_it_is_once() -> None:
     for name, listed in lists().items():
         assert re.fullmatch(r"[0-9a-f]{40}", listed["revision"]), name

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from auditkit.model.answer_changes import compare_answers
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
 from auditkit.model.figure_trends import compare_figures
-from auditkit.model.revisions.comparison import Agreement, Change, Trend
+from auditkit.model.revisions.comparison import Change, Trend
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import SOURCE_DEVICE, ProbeResult
 from auditkit.trials.comparison import contrast, contrast_added, contrast_source
@@ -153,29 +152,3 @@ def test_source_that_cannot_be_read_fixes_nothing() -> None:
     assert [one.change for one in contrast_source(base, [sound, broken], {})] == [Change.NOT_COMPARABLE]
     assert [one.change for one in contrast_source([*base, broken], [sound, broken], {})] == [Change.FIXED]
     assert [one.change for one in contrast_source(base, [], {})] == [Change.NOT_COMPARABLE]
-
-
-def answers(*values: tuple[str, Any], exact: float = 10.0, allowed: float = 1e-3) -> list[Measurement]:
-    case = {"family": "seeded", "seed": 0}
-    return [figure("exact_norm", exact, "norm", **case), figure("allowed_difference", allowed, "ratio", **case),
-            *(figure("answer", value, "value", **case, field=field) for field, value in values)]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "agreement", "nearer"),
-    [
-        (10.0, 10.0, Agreement.IDENTICAL, ""),
-        (math.nan, math.nan, Agreement.IDENTICAL, ""),
-        (10.0, 10.001, Agreement.WITHIN, ""),
-        (10.0, 10.05, Agreement.DIFFERS, "base"),
-        (math.inf, 10.0, Agreement.DIFFERS, "head"),
-        (5.0, 6.0, Agreement.DIFFERS, ""),
-        (3, 4, Agreement.DIFFERS, ""),
-        (True, False, Agreement.DIFFERS, ""),
-    ],
-    ids=str,
-)
-def test_answers_agree_within_what_rounding_allows(before: Any, after: Any, agreement: Agreement, nearer: str) -> None:
-    """Counts and truths have no tolerance; the side nearer to the exact norm is named where the field is the norm."""
-    (compared,) = compare_answers(answers(("norm", before)), answers(("norm", after)))
-    assert (compared.agreement, compared.nearer, compared.exact) == (agreement, nearer, 10.0)

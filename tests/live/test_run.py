@@ -74,11 +74,11 @@ def test_a_watched_program_computes_the_same_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "launcher",
     [
-        pytest.param([], id="forked", marks=pytest.mark.slow),
+        pytest.param([], id="forked", marks=pytest.mark.acceptance),
         pytest.param(
             ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29741"],
             id="torchrun",
-            marks=pytest.mark.acceptance,
+            marks=pytest.mark.slow,
         ),
     ],
 )

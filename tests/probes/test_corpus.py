@@ -78,7 +78,7 @@ def judged(name: str) -> Iterator[tuple[str, bool, str]]:
 RUN = [name for name, verdict in VERDICTS["deceptive"].items() if set(verdict) - NO_PROBE]
 
 
-@pytest.mark.parametrize("name", one_of(2, RUN))
+@pytest.mark.parametrize("name", one_of(3, RUN))
 def test_the_probes_are_not_fooled(name: str) -> None:
     assert [(expected, text) for expected, met, text in judged(name) if not met] == []
 

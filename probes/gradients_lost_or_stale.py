@@ -18,7 +18,7 @@ PROBE = {
     "runs have one NaN; where the step counts micro-batches, two epochs end within a group.",
     "limits": "The small model runs on the host in one process: sharding, compiled steps and optimizers outside torch "
     "are not seen. Gradients kept outside .grad are not followed. A step that leaves zeroing to its caller reads as "
-    "one that never zeroes.",
+    "one that never zeroes, and is P4 if a caller in the checkout zeroes.",
     "remediation": "Zero once a step, before its first micro-batch or after optimizer.step(), also where the step is "
     "skipped or an epoch ends.",
     "remediation_code": "remedies/training_step.py",
@@ -70,7 +70,7 @@ def judge(measurements, policy):
             message += (
                 "in addition to its own" if each.case["micro_batches"] else "and no others: no backward is between"
             )
-            return verdict(True, message.format(each.case["step"] + 1, each.value))
+            return verdict(True, message.format(each.case["step"] + 1, each.value), occurs={"uncleared": "ordinary"})
         if each.name == "recovers" and not each.value:
             message = "after one NaN the step is skipped and its gradients stay: every later step is skipped, too"
             return verdict(True, message, occurs="rare")

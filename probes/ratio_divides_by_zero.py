@@ -16,8 +16,8 @@ PROBE = {
     "zero norms is NaN, and a gate that waits for it never opens.",
     "method": "All gradients, those of each tensor, and either group are set to zero; then there are none, and tensors "
     "without elements. A field that is usually finite must stay finite.",
-    "limits": "Minus infinity in a logarithm is right and not reported. Without gradients only a division by zero "
-    "counts. Tiny gradients are not tried.",
+    "limits": "Minus infinity in a logarithm is right and not reported, as is an infinite minimum or maximum of "
+    "nothing. Without gradients only a division by zero counts. Tiny gradients are not tried.",
     "remediation": "Test that the denominator is above zero, return a fixed value otherwise, and say so in a field. An "
     "epsilon changes the ratio of small gradients.",
     "remediation_code": "remedies/compare_groups.py",
@@ -46,7 +46,8 @@ def measure(ctx):
         if error is not None:
             yield from raised(error, name, has_elements)
             continue
-        bad = [path for path in finite if _is_bad(answer.fields.get(path), path in logarithms)]
+        is_empty = not has_elements and second is None  # inf and -inf are the minimum and the maximum of nothing
+        bad = [path for path in finite if _is_bad(answer.fields.get(path), path in logarithms, is_empty)]
         broken = sum(not bool(grad.isfinite().all()) for grad in first if grad is not None)
         yield ctx.measurement("nonfinite_fields", len(bad), "count", input=name, gradients=broken)
         for path in bad:
@@ -104,8 +105,10 @@ def _logarithms(ctx, finite):
     return found
 
 
-def _is_bad(value, is_logarithm):
-    return isinstance(value, float) and not math.isfinite(value) and not (is_logarithm and value < 0)
+def _is_bad(value, is_logarithm, is_empty):
+    if not isinstance(value, float) or math.isfinite(value):
+        return False
+    return math.isnan(value) or not (is_empty or (is_logarithm and value < 0))
 
 
 def judge(measurements, policy):

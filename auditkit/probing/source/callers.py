@@ -132,13 +132,15 @@ class Callers:
         return self._use(module, around[-1]) if module is not None and around else None
 
     def of_target(self, call: str) -> Use | None:
-        """Return the definition that a target's call names."""
+        """Return the definition that a target's call names; of a block, the first statement of its function."""
         place, _, rest = call.partition(":")
         module = self._read.module_of(place) or self._module(place)
-        qualified = rest.partition("#")[0]
+        qualified, _, block = rest.partition("#")
         defined = module.defined() if isinstance(module, Module) else ()
         function = next((each for each in defined if each.qualified_name == qualified), None)
-        return Use(function.module, False, function.node, function.node) if function is not None else None
+        if function is None:
+            return None
+        return Use(function.module, False, function.node.body[0] if block else function.node, function.node)
 
     def _use(self, module: Module, node: ast.AST) -> Use:
         parents, inner = self._parent(module), node
@@ -314,6 +316,15 @@ class Callers:
             told = "grad" if _TESTS_GRAD.search(text) else "requires_grad" if "requires_grad" in text else ""
             found.append(told or (self.filters_gradients(each, steps - 1) if steps > 1 else ""))
         return min(found, key=("", "requires_grad", "grad").index, default="")
+
+    def clear_gradients(self, use: Use) -> bool:
+        """Return whether a function that calls a step, or the function around a block, calls `zero_grad`."""
+        around = [each.function for each in self.uses(use) if not each.is_test]
+        around += [use.function] if use.node is not use.function else []
+        return any(
+            isinstance(node, ast.Attribute) and node.attr == "zero_grad"
+            for node in walk([each for each in around if each is not None])
+        )
 
     def passes_lists(self, use: Use) -> bool:
         """Return whether every call outside of the tests passes a list as the first argument."""

@@ -38,11 +38,11 @@ _CASTS = {
 }
 _BY_VARIABLE = re.compile(rb"%s\.to\([^()\n]*dtype\)" % _MODULES)
 _LAYOUTS_AND_DTYPES = (*_CASTS, "float64", "sparse")
-NEEDS = (*_LAYOUTS_AND_DTYPES, "missing", "generator", "empty", "tensors", "dtensor", "")
+NEEDS = (*_LAYOUTS_AND_DTYPES, "missing", "generator", "empty", "tensors", "dtensor", "uncleared", "")
 """What a finding may need, by its probe's verdict.
 
 Gradients of a dtype, sparse ones, parameters without a gradient, an argument that is a generator, one without tensors,
-one of hundreds of tensors, DTensors; "" for nothing special.
+one of hundreds of tensors, DTensors, callers of a step that do not clear gradients; "" for nothing special.
 """
 
 
@@ -148,6 +148,8 @@ def _limit(callers: Callers, need: str, target: Use | None, at: Use | None) -> t
             return Occurs.COMMON, "it is one of the optimizers that a run may choose"
     elif need == "dtensor" and callers.trains and not callers.is_written(_DTENSORS):
         return Occurs.EXTREME, "no code of the checkout makes DTensors"
+    elif need == "uncleared" and target is not None and callers.clear_gradients(target):
+        return Occurs.EXTREME, "code around the step clears gradients"
     return Occurs.ORDINARY, ""
 
 

@@ -4,7 +4,7 @@ import enum
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Tuple
 
 from ..answers.roles import Role
-from .guesses import BACKEND, FOUND_HOST, Guess
+from .guesses import BACKEND, Guess
 
 MADE = "__new__"
 """The set-up step of an object that is created without its constructor, see `uninitialized.py`."""
@@ -92,8 +92,6 @@ class Plan(NamedTuple):
             return "it reads per-sample gradients: auditkit does not know each rank's part of them"
         if instrument == "ranks" and self.feed.keeps:
             return "it stores values of its own rank, which other code combines"
-        if instrument == "transfers" and FOUND_HOST in self.filled.values():
-            return "its program chose the device when it was loaded, and chose the CPU"
         if instrument in _OF_COSTS and self.feed.keeps:
             return "it returns nothing, and reading back what it stores would be counted as its own cost"
         if instrument == "graphs" and (self.feed.setup == MADE or self.feed.paths):

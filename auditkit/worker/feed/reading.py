@@ -1,7 +1,6 @@
 """Make the plan of a feed that works: what the result says of gradients, and what the call does to them."""
 
 import math
-import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
@@ -10,15 +9,14 @@ from ..answers.answers import flatten, kind_of
 from ..answers.roles import count_roles, declared_roles, norm_role
 from ..base.torch_internals import raise_if_out_of_memory
 from ..gradients.gradients import benign, total_norm
-from .caller import CONSTRUCTOR, Caller, file_of
+from .caller import CONSTRUCTOR, Caller
 from .effects import OTHER, SAME, THINNED, Effects, gradients_now, observe
 from .given import GroupInput
-from .guesses import FOUND_HOST, GROUP_NORMS, OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER, Guess
+from .guesses import GROUP_NORMS, OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER
 from .plan import MADE, NORMS, Feed, Groups, Plan
 from .promises import names_a_statistic, only_measures, writes_by_its_own_words
 from .repeated import RepeatedCall
 
-_ASKS_FOR_DEVICE = re.compile(r"\.to\(\s*(\w[\w.]*\(\)\.\w*device\w*\(\))")
 _WARM_UP = 64
 """Calls after which an adaptive limit has settled."""
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
@@ -102,9 +100,7 @@ def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan
     plan = _read_plan(trial, answer, request, effects, settings)
     if plan.feed.container == NORMS or any(made.value == GROUP_NORMS for made in read.values()):
         plan = plan._replace(clips=False)  # The guessed norms were not checked.
-    # Calls in the target's file that return the program's device.
-    calls = [] if torch.cuda.is_available() else _ASKS_FOR_DEVICE.findall(file_of(trial.caller.function))
-    return plan.with_filled({**read, **{call: Guess(FOUND_HOST) for call in calls}})
+    return plan.with_filled(read)
 
 
 def _depends_on_gradients(trial: Trial, answer: Any) -> bool:

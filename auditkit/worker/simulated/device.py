@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import re
 import types
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -21,6 +22,8 @@ from .tensor import (
     device_of,
     is_simulated,
 )
+
+_ASKS_FOR_DEVICE = re.compile(r"(get_|current_)?device(_name|_type)?")
 
 State.answer_call, State.run_operator = answer_as_cuda, run_operator
 
@@ -142,27 +145,53 @@ def _foreach_takes_simulated() -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=1)
-def _names_of_devices(roots: Optional[SourceRoots]) -> List[Tuple[Dict[str, Any], str]]:
-    """Return the names `device`, in any case, that mean the CPU in the checkout's modules, with their namespaces."""
-    own = (
-        held for held in namespaces() if roots is not None and roots.relative(held.get("__file__") or "") is not None
-    )
-    named = [(held, name) for held in own for name in held if name.lower() == "device"]
-    return [
-        (held, name) for held, name in named if isinstance(held[name], (str, torch.device)) and str(held[name]) == "cpu"
-    ]
+def _chosen_devices(roots: Optional[SourceRoots]) -> List[Tuple[Dict[str, Any], str, Any]]:
+    """Return what chose the CPU when the checkout's modules were loaded, with what it is on a machine with CUDA.
+
+    These are modules' names `device`, in any case, and methods such as `current_device_name` of modules' own objects.
+    Each is a namespace, a name in it, and its value there.
+    """
+    found: List[Tuple[Dict[str, Any], str, Any]] = []
+    modules = [held for held in namespaces() if roots and roots.relative(held.get("__file__") or "") is not None]
+    own = {module.get("__name__") for module in modules}
+    for held, name, value in [(module, *item) for module in modules for item in module.items()]:
+        if name.lower() == "device" and _is_host(value):
+            found.append((held, name, _on_cuda(value)))
+        elif type(value).__module__ in own and not isinstance(value, (type, torch.nn.Module)):
+            found += [(vars(value), each, _returns(_on_cuda(answer))) for each, answer in _answers_with_host(value)]
+    return found
+
+
+def _answers_with_host(asked: Any) -> Iterator[Tuple[str, Any]]:
+    """Yield the methods of an object that say where tensors go, and say the host."""
+    for name in filter(_ASKS_FOR_DEVICE.fullmatch, dir(type(asked)) if hasattr(asked, "__dict__") else ()):
+        with contextlib.suppress(Exception):
+            answer = getattr(asked, name)()
+            if _is_host(answer):
+                yield name, answer
+
+
+def _is_host(value: Any) -> bool:
+    return isinstance(value, (str, torch.device)) and str(value) == "cpu"
+
+
+def _on_cuda(value: Any) -> Any:
+    return "cuda" if isinstance(value, str) else torch.device("cuda")
 
 
 @contextlib.contextmanager
 def _devices_of_modules() -> Iterator[None]:
-    """Set `DEVICE = "cuda" if torch.cuda.is_available() else "cpu"` of modules to what they set on a machine with CUDA.
+    """Set what modules chose without CUDA, `DEVICE` for example, to what they choose on a machine with it.
 
     Otherwise every copy to it would count as one to the host.
     """
     with contextlib.ExitStack() as undo:
-        for held, name in _names_of_devices(State.roots):
-            undo.callback(held.__setitem__, name, held[name])
-            held[name] = "cuda" if isinstance(held[name], str) else torch.device("cuda")
+        for held, name, value in _chosen_devices(State.roots):
+            if name in held:
+                undo.callback(held.__setitem__, name, held[name])
+            else:
+                undo.callback(held.pop, name)
+            held[name] = value
         yield
 
 

@@ -76,6 +76,8 @@ _BY_USE = (
     (r"{0}\.(scale|unscale_)\(", guesses.SCALER),
     (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b(?!\.)", BATCHES),
 )
+_READ_AS_SETTINGS = r"\b{0}\.(?!step|zero_grad|param_groups|state)\w+\b(?!\()"
+"""`opt` is as often the parsed options as an optimizer."""
 _USED, _TESTED = r"\b{0}\.\w+\(", r"\b(?:if|elif|and|or|not) {0}\b|\b{0} is (?:not )?None"
 """How a step uses a name, and how it first tests whether it is set."""
 _PARTS = frozenset((
@@ -103,6 +105,8 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
     for use, found in _BY_USE if source else ():
         if re.search(r"\b" + use.format(re.escape(name)), source):
             return Guess(found)
+    if named == guesses.OPTIMIZER and word == "opt" and re.search(_READ_AS_SETTINGS.format(name), source):
+        return Guess(guesses.CONFIG)
     if named == BATCHES and re.search(r"(range\(|[/%] ?){}\b".format(re.escape(name)), source):
         return Guess(ACCUMULATION)
     if named == NOTHING and re.search(_USED.format(name), source) and not re.search(_TESTED.format(name), source):

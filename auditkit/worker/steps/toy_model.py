@@ -17,7 +17,7 @@ TOKEN_TASKS = ("tokens", NEXT_TOKENS)
 """Tasks with a target for each token; with next tokens, the first one has none and is never counted."""
 FROZEN = "frozen.weight"
 """The name of a frozen parameter."""
-_TARGET_WORDS = ("label", "target", "y", "answer")
+_TARGET_WORDS = ("label", "target", "trg", "tgt", "y", "answer")
 _OF_PIXELS = ("mask", "segm")
 
 
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 
 class NamedBatch(Dict[str, Any]):
-    """A batch as a mapping, which returns one of its two tensors for any name."""
+    """A batch as a mapping or an object with attributes, which returns one of its two tensors for any name."""
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(input_ids=batch.inputs, labels=batch.targets)
@@ -41,6 +41,15 @@ class NamedBatch(Dict[str, Any]):
         words = (*_TARGET_WORDS, *_OF_PIXELS) if self["input_ids"].dim() == 4 else _TARGET_WORDS
         is_target = any(word in str(name).lower() for word in words)
         return self["labels" if is_target else "input_ids"]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def to(self, *_: Any, **__: Any) -> "NamedBatch":
+        """Return the batch: it is on the host."""
+        return self
 
 
 class ModelAnswer(Dict[str, Any]):

@@ -159,7 +159,7 @@ class Values(Recorder):
         # The optimizer gets the frozen parameter, too, as in most programs.
         momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
         parameters = self.model.parameters()
-        self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
+        self.optimizer: Any = _Optimizer(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
         self.loader = Loader(form, case.batches, source)
         self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE, enabled=case.scales)
         self.batch: Any = None
@@ -204,6 +204,15 @@ class Values(Recorder):
         if value == guesses.OPTIMIZER:
             self._refuse_a_second_optimizer(path.rpartition(".")[2])
         return super().made(value, path)
+
+
+class _Optimizer(torch.optim.SGD):
+    """An optimizer that a program may have wrapped: `step_and_update_lr` steps."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("step_"):
+            return self.step
+        raise AttributeError(name)
 
 
 class _Schedule(torch.optim.lr_scheduler.LambdaLR):

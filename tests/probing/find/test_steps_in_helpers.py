@@ -39,7 +39,9 @@ def steps(folder: Path) -> set[str]:
 
 
 def test_helpers_of_a_module_and_of_a_class_are_followed() -> None:
-    assert {"everyday:train_by_helpers", "everyday:LoggedTrainer.train_epoch"} <= steps(TARGETS / "step_corpus")
+    assert {"everyday:train_by_helpers", "everyday:LoggedTrainer.train_epoch", "everyday:train_graphs"} <= steps(
+        TARGETS / "step_corpus"
+    )
 
 
 @pytest.mark.parametrize("loss", ["self._optimize(self.model(x, y))", "self.model(x, y).backward(); self._update()"])

@@ -6,6 +6,8 @@ import ast
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from auditkit.probing.find.blocks.blocks import Block, blocks_of
 from auditkit.probing.find.search import discover
 from auditkit.probing.source.modules import Module, parse_module
@@ -55,6 +57,17 @@ def test_a_loop_over_batches_is_taken_whole_without_what_it_logs_and_evaluates()
     assert "continue" in text  # of the loop that is taken with it
     assert all(word not in text for word in ("evaluate", "save", "meter", "model.train"))
     assert inputs(loop) == {"loader", "args", "model", "optimizer"}
+
+
+@pytest.mark.parametrize(
+    "around", ["with profile() as prof:", "if use_amp:", "try:"], ids=["a context", "a condition", "an attempt"]
+)
+def test_what_clears_gradients_outside_of_a_branch_belongs_to_the_step(around: str) -> None:
+    """Without it, each step of correct code would keep the gradients of the one before: a false P0."""
+    branch = textwrap.indent(f"{around}\n    loss.backward()\n    optimizer.step()\n", " " * 4)
+    rest = "    except RuntimeError:\n        raise\n" if around == "try:" else ""
+    source = f"for x, y in loader:\n    optimizer.zero_grad()\n    loss = model(x, y)\n{branch}{rest}"
+    assert "zero_grad" in ast.unparse(the_loop(source).node)
 
 
 def test_of_many_examples_some_are_tried_and_the_rest_is_told(tmp_path: Path) -> None:

@@ -149,6 +149,8 @@ def test_flat_buffers_hold_no_sparse_gradient(tmp_path: Path, name: str, is_met:
         ("missing", "norm([p for p in model.parameters() if p.grad is not None])", "extreme"),
         ("missing", "norm([p for p in model.parameters() if p.requires_grad])", "rare"),
         ("missing", "norm(model.parameters())", "common"),
+        ("uncleared", "optimizer.zero_grad()\nnorm(model.parameters())", "extreme"),
+        ("uncleared", "norm(model.parameters())", "common"),
         ("generator", "norm(list(model.parameters()))", "extreme"),
         ("generator", "norm(model.parameters())", "common"),
         ("empty", "grads = [p for p in model.parameters() if p.requires_grad]\nnorm(grads)", "common"),

@@ -58,3 +58,29 @@ def literal_host_norm(parameters):
     for g in _grads(parameters):
         total += g.to(device="cpu", dtype=torch.float64).square().sum()
     return total.sqrt().item()
+
+
+class _Accelerator:
+    """A package's own view of the machine, made when it is imported."""
+
+    def __init__(self):
+        self.kind = "cuda" if torch.cuda.is_available() else "cpu"
+
+    def current_device_name(self):
+        return self.kind
+
+
+_accelerator = _Accelerator()
+
+
+def get_accelerator():
+    return _accelerator
+
+
+def accelerators_norm(parameters):
+    """Total norm on the device that the package chose for all; one read."""
+    norms = [torch.linalg.vector_norm(g, dtype=torch.float64) for g in _grads(parameters)]
+    if not norms:
+        return 0.0
+    moved = [norm.to(get_accelerator().current_device_name()) for norm in norms]
+    return torch.linalg.vector_norm(torch.stack(moved)).item()

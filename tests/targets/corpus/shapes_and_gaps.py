@@ -1,5 +1,7 @@
 """Collectors for a bounded number of layers, for matrices, and for models of which some parts are not trained."""
 
+import math
+
 import torch
 
 
@@ -42,3 +44,14 @@ def norm_slope(parameters):
     depth = torch.arange(len(norms), dtype=torch.float64)
     line = torch.linalg.lstsq(torch.stack([depth, torch.ones_like(depth)], dim=1), heights).solution
     return {"slope": line[0, 0].item()}
+
+
+@torch.no_grad()
+def norm_range(parameters):
+    """Smallest and largest norm of a layer, in a meter that begins with infinity and minus infinity."""
+    smallest, largest = math.inf, -math.inf
+    for p in parameters:
+        if p.grad is not None:
+            norm = torch.linalg.vector_norm(p.grad, dtype=torch.float64).item()
+            smallest, largest = min(norm, smallest), max(norm, largest)
+    return {"min_norm": smallest, "max_norm": largest}

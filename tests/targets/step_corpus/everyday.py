@@ -236,3 +236,17 @@ def train_on_blocks(model, optimizer, train_loader, accumulation_steps):
         if index % accumulation_steps == accumulation_steps - 1:
             optimizer.step()
             optimizer.zero_grad()
+
+
+# --- batches with attributes, parsed options, and an optimizer behind a schedule --------------------------
+
+
+def train_graphs(model, optimizer, loader, opt, device):
+    """Clip after the step: the next backward pass starts from zero."""
+    for data in loader:
+        data = data.to(device)
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(data.x, data.edge_index), data.y)
+        loss.backward()
+        optimizer.step_and_update_lr()
+        nn.utils.clip_grad_norm_(model.parameters(), opt.max_norm)

@@ -15,8 +15,8 @@ def is_backward(call: ast.Call) -> bool:
 
 
 def is_step(call: ast.Call) -> bool:
-    """Return whether a call is an optimizer's or a scaler's step."""
-    is_named = isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+    """Return whether a call is an optimizer's or a scaler's step; a wrapper may have `step_and_update_lr`."""
+    is_named = isinstance(call.func, ast.Attribute) and call.func.attr.split("_")[0] == "step"
     return _is_of_scaler(call) or (
         is_named and vocabulary.STEPPED.fullmatch(ast.unparse(call.func.value)) is not None  # type: ignore[attr-defined]
     )

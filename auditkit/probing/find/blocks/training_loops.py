@@ -85,6 +85,10 @@ def _widened(scope: Scope, run: Run, calls: TrainingCalls) -> Run:
     _take_after(run, calls)
     _take_before(run, calls)
     around = scope.places[run.statements[0]].around
+    if isinstance(around, ast.With | ast.If | ast.Try) and not any(_any_call(each, _clears) for each in run.statements):
+        place = scope.places[around]
+        if any(_any_call(each, _clears) for each in place.suite):
+            return _widened(scope, Run(place.suite, place.index, place.index), calls)
     if isinstance(around, ast.For) and _goes_through_batches(around):
         place = scope.places[around]
         return Run(place.suite, place.index, place.index, run.statements)

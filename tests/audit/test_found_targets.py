@@ -149,11 +149,11 @@ def audited_notes(trainer: Path, in_place: bool) -> tuple[str, ...]:
 def test_nothing_is_written_into_the_checkout(trainer: Path) -> None:
     notes = audited_notes(trainer, in_place=False)
     assert {path.name for path in trainer.iterdir()} == {"train.py", "config.json"}
-    assert notes == ("the audited_notes code wrote train.log into the copy that was audited_notes, which is gone",)
+    assert notes == ("the audited code wrote train.log into the copy that was audited, which is gone",)
 
 
 def test_in_place_the_code_writes_where_it_lies(trainer: Path) -> None:
     """The control, and the only way in which that happens: somebody asked for it."""
     notes = audited_notes(trainer, in_place=True)
     assert (trainer / "train.log").read_text().count("\n") == 2  # one import served the trial and the probe
-    assert notes[-1] == "the audited_notes code wrote train.log into the checkout"
+    assert notes[-1] == "the audited code wrote train.log into the checkout"
